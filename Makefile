@@ -1,0 +1,44 @@
+# Every target sets up what it needs: a machine with Python 3.11+ and Java 17+ is enough.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+export PYSPARK_PYTHON := $(abspath $(BIN)/python)
+
+.PHONY: setup check test test-unit test-kill demo bench format clean
+
+setup: $(STAMP)  ## make .venv with the kafkeep command and the test tools
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "kafkeep needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+check: $(STAMP)  ## lint, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+test: $(STAMP)  ## everything but the long suites
+	$(BIN)/pytest -m "not slow"
+
+test-unit: $(STAMP)  ## pure and fast
+	$(BIN)/pytest tests/unit tests/property tests/docs -m "not integration and not slow" -q
+
+test-kill: $(STAMP)  ## kill -9 at random moments, many times; the seed is printed
+	$(BIN)/pytest tests/integration/test_kill.py -m "slow or not slow" -s
+
+demo: $(STAMP)  ## the whole story on real services
+	$(BIN)/kafkeep demo
+
+bench: $(STAMP)  ## speed beside the floor, in one run
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,97 @@
+"""A commit: one step of the log, and the changes it carries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets that were never archived, and why."""
+
+    partition_id: PartitionId
+    range: OffsetRange
+    reason: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """A topic as it was: what a restore needs to create it again."""
+
+    topic: str
+    incarnation: int
+    topic_id: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+    """Settings that differ from the broker's defaults."""
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogSpan:
+    """Where a partition's log began and ended in Kafka when it was looked at."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRange:
+    """One stretch a task was told to archive."""
+
+    partition_id: PartitionId
+    topic_id: str
+    range: OffsetRange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What a cycle is about to write, committed before the first byte of it.
+
+    ``options`` are the settings that shape the bytes; who finishes the intent uses these, not its
+    own. The next commit with ``closes_intent`` ends it.
+    """
+
+    ranges: tuple[PlannedRange, ...]
+    options: Mapping[str, Any]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What one commit adds to the state. Everything is optional; empty means unchanged."""
+
+    entries: tuple[Entry, ...] = ()
+    positions: Mapping[PartitionId, int] = field(default_factory=dict)
+    """Archived up to here (exclusive); never moves back."""
+    gaps: tuple[Gap, ...] = ()
+    topics: tuple[TopicInfo, ...] = ()
+    spans: Mapping[PartitionId, LogSpan] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[PartitionId, int]] = field(default_factory=dict)
+    """Group → partition → committed offset; a group named here replaces what was known of it."""
+    intent: Intent | None = None
+    closes_intent: bool = False
+    note: str = ""
+    """One sentence for people: what began this log, who took it over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One step of the log, immutable once its conditional create succeeded."""
+
+    number: int
+    previous: str
+    """SHA-256 of the previous commit's bytes; empty for commit 0."""
+    epoch: int
+    writer: str
+    """Identifies the writing process: host, process id and a random part."""
+    at_ms: int
+    changes: Changes

@@ -1,0 +1,139 @@
+"""What the log says of one data object, and the small values it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """Offsets of one partition, half-open: ``start <= offset < end``."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"offset range is not ordered: {self.start}..{self.end}")
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def overlap(self, other: OffsetRange) -> OffsetRange | None:
+        """Return what both hold, or None when they share no offset."""
+        start, end = max(self.start, other.start), min(self.end, other.end)
+        return OffsetRange(start, end) if start < end else None
+
+
+class PartitionId(NamedTuple):
+    """One partition of one incarnation of a topic: the unit that positions are kept for.
+
+    ``incarnation`` counts the topics that bore this name: 1, then 2 after a re-creation.
+    """
+
+    topic: str
+    incarnation: int
+    partition: int
+
+    @property
+    def folder(self) -> str:
+        """The topic's folder name: ``orders``, then ``orders~2``."""
+        return self.topic if self.incarnation == 1 else f"{self.topic}~{self.incarnation}"
+
+    def __str__(self) -> str:
+        return f"{self.folder}-{self.partition}"
+
+
+class IndexPoint(NamedTuple):
+    """From here on: bytes ``[position, next point's position)`` begin at ``offset``.
+
+    ``records`` counts the records of the object before this point, ``max_timestamp`` is the
+    largest record time between this point and the next one.
+    """
+
+    offset: int
+    position: int
+    records: int
+    max_timestamp: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One data object as the log knows it.
+
+    ``range`` is what it answers for: readers drop records outside of it, and offsets inside
+    that the object lacks are holes (aborted, compacted or control records), not gaps.
+    """
+
+    key: str
+    partition_id: PartitionId
+    topic_id: str
+    range: OffsetRange
+    records: int
+    min_timestamp: int
+    max_timestamp: int
+    size_bytes: int
+    raw_bytes: int
+    """Bytes of the record batches before this object's own compression."""
+    format: str
+    codec: str
+    sha256: str
+    index: tuple[IndexPoint, ...] = ()
+    aborted: tuple[OffsetRange, ...] = ()
+    """Stretches of aborted batches that were kept on request."""
+
+    @property
+    def holes(self) -> int:
+        """Offsets inside the range that hold no record."""
+        return len(self.range) - self.records
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document form: docs/format.md describes each field."""
+        topic, incarnation, partition = self.partition_id
+        document: dict[str, Any] = {
+            "key": self.key,
+            "topic": topic,
+            "topic_id": self.topic_id,
+            "incarnation": incarnation,
+            "partition": partition,
+            "start": self.range.start,
+            "end": self.range.end,
+            "records": self.records,
+            "holes": self.holes,
+            "min_timestamp": self.min_timestamp,
+            "max_timestamp": self.max_timestamp,
+            "size_bytes": self.size_bytes,
+            "raw_bytes": self.raw_bytes,
+            "format": self.format,
+            "codec": self.codec,
+            "sha256": self.sha256,
+        }
+        if self.index:
+            document["index"] = [list(point) for point in self.index]
+        if self.aborted:
+            document["aborted"] = [[r.start, r.end] for r in self.aborted]
+        return document
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Entry:
+        """Rebuild an entry; KeyError, TypeError or ValueError when the document is not one."""
+        return cls(
+            key=document["key"],
+            partition_id=PartitionId(
+                document["topic"], document["incarnation"], document["partition"]
+            ),
+            topic_id=document["topic_id"],
+            range=OffsetRange(document["start"], document["end"]),
+            records=document["records"],
+            min_timestamp=document["min_timestamp"],
+            max_timestamp=document["max_timestamp"],
+            size_bytes=document["size_bytes"],
+            raw_bytes=document["raw_bytes"],
+            format=document["format"],
+            codec=document["codec"],
+            sha256=document["sha256"],
+            index=tuple(IndexPoint(*point) for point in document.get("index", ())),
+            aborted=tuple(OffsetRange(*pair) for pair in document.get("aborted", ())),
+        )

@@ -1,0 +1,70 @@
+"""The door to object storage, as the archive sees it. ``kafkeep.store`` implements it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """What a listing or a HEAD tells of one object; ``metadata`` is filled by ``head`` alone."""
+
+    key: str
+    size_bytes: int
+    modified_ms: int
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+class ObjectWriter(Protocol):
+    """One object being written; nothing is visible under its key before ``finish``."""
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Add bytes. Memory stays bounded whatever the object's size."""
+
+    def finish(self, metadata: Mapping[str, str] | None = None) -> None:
+        """Make the object visible whole, or raise KeyExistsError if the key is taken.
+
+        ``metadata`` joins that of ``create`` for objects sent in one request; larger ones carry
+        what ``create`` was given alone.
+        """
+
+    def abort(self) -> None:
+        """Forget what was written; safe to call at any time, also after ``finish``."""
+
+
+class ObjectStore(Protocol):
+    """Objects under string keys, created once and never replaced.
+
+    Keys are relative to the archive's prefix and use ``/``. Every method may raise TransientError
+    (safe to repeat), AccessDeniedError or NoSuchArchiveError (the bucket is missing).
+    Implementations can be pickled and opened again in a task.
+    """
+
+    def put_new(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
+        """Store ``body`` whole or not at all; raise KeyExistsError if ``key`` is taken."""
+
+    def create(self, key: str, metadata: Mapping[str, str] | None = None) -> ObjectWriter:
+        """Begin an object too large to hold in memory; ``finish`` is the conditional create."""
+
+    def get(self, key: str) -> bytes:
+        """Return the whole object, or raise KeyMissingError."""
+
+    def get_range(self, key: str, start: int, end: int) -> bytes:
+        """Return bytes ``[start, end)``; raise KeyMissingError when there is no object."""
+
+    def head(self, key: str) -> ObjectInfo:
+        """Tell size, time and metadata, or raise KeyMissingError."""
+
+    def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
+        """Yield the objects whose key begins with ``prefix``, in key order, past ``after``.
+
+        Lazy: a caller that takes only the first row costs one request.
+        """
+
+    def delete(self, key: str) -> None:
+        """Remove an object; no error when there is none."""
+
+    def describe(self) -> str:
+        """The address, fit for a message: no credentials."""
