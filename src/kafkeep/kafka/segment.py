@@ -1,0 +1,229 @@
+"""A segment object: zstd frames over whole record batches. Pure functions over bytes.
+
+Each frame is independent and holds about 1 MiB of batches (one batch alone when it is larger), so
+a reader with the index fetches and unpacks only the frames it needs. All frames together, unpacked
+by ``zstd -d``, are a plain Kafka log segment.
+
+Level 1 is kept for batches the producer compressed already: it passes such bytes through at
+3.5 GB/s on the machine this was measured on, so a second code path would buy nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import zstandard
+
+from kafkeep.archive.entry import IndexPoint, OffsetRange
+from kafkeep.errors import DamagedError
+from kafkeep.kafka.batch import Batches, scan_batches
+
+FRAME_BYTES = 1 << 20
+READ_BYTES = 4 << 20
+"""Stored bytes asked for at once when several neighbouring frames are wanted."""
+MAX_FRAME_BYTES = 512 << 20
+"""A frame that claims more than this is damage (or an attack), not data."""
+
+Int64s = npt.NDArray[np.int64]
+GetRange = Callable[[int, int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSummary:
+    """What the log must know of a finished segment object.
+
+    The timestamps are -1 when the segment holds no batch.
+    """
+
+    index: tuple[IndexPoint, ...]
+    records: int
+    min_timestamp: int
+    max_timestamp: int
+    raw_bytes: int
+    size_bytes: int
+
+
+class SegmentWriter:
+    """Packs batches into frames, in the order given.
+
+    Where frames are cut depends on the batches alone, never on how they were split over calls of
+    ``add``: the same batches give the same bytes. Holds at most one frame in memory between calls.
+    """
+
+    def __init__(self, *, level: int = 1, frame_bytes: int = FRAME_BYTES) -> None:
+        self._compressor = zstandard.ZstdCompressor(level=level, write_content_size=True)
+        self._frame_bytes = frame_bytes
+        self._pending: list[memoryview] = []
+        self._pending_bytes = 0
+        self._open: IndexPoint | None = None
+        self._index: list[IndexPoint] = []
+        self._records = 0
+        self._raw_bytes = 0
+        self._size_bytes = 0
+
+    @property
+    def raw_bytes(self) -> int:
+        """Bytes of the batches added so far."""
+        return self._raw_bytes
+
+    @property
+    def records(self) -> int:
+        """Records added so far."""
+        return self._records
+
+    def add(self, batches: Batches, min_timestamps: Int64s) -> Iterator[bytes]:
+        """Take batches (offsets ascending) and yield the frames that are full; consume it whole.
+
+        ``min_timestamps`` has one value for each batch. The batches' buffer may be re-used as soon
+        as the iterator has ended.
+        """
+        ends = np.cumsum(batches.sizes, dtype=np.int64)
+        done, count = 0, len(ends)
+        while done < count:
+            before = int(ends[done - 1]) if done else 0
+            room = self._frame_bytes - self._pending_bytes
+            stop = int(np.searchsorted(ends, before + room, side="right"))
+            if stop == done and self._pending_bytes:
+                yield self._close_frame()
+                continue
+            stop = max(stop, done + 1)  # a batch larger than a frame is a frame of its own
+            self._take(batches, min_timestamps, slice(done, stop))
+            done = stop
+        self._pending = [memoryview(b"".join(self._pending))] if self._pending else []
+
+    def finish(self) -> tuple[bytes, SegmentSummary]:
+        """Return the last frame (may be empty) and the summary; the writer is done then."""
+        last = self._close_frame() if self._pending_bytes else b""
+        summary = SegmentSummary(
+            index=tuple(self._index),
+            records=self._records,
+            min_timestamp=min((point.min_timestamp for point in self._index), default=-1),
+            max_timestamp=max((point.max_timestamp for point in self._index), default=-1),
+            raw_bytes=self._raw_bytes,
+            size_bytes=self._size_bytes,
+        )
+        return last, summary
+
+    def _take(self, batches: Batches, min_timestamps: Int64s, part: slice) -> None:
+        sizes = batches.sizes[part]
+        size = int(sizes.sum())
+        low, high = int(min_timestamps[part].min()), int(batches.max_timestamps[part].max())
+        if self._open is None:
+            offset = int(batches.base_offsets[part.start])
+            self._open = IndexPoint(offset, self._size_bytes, self._records, low, high)
+        else:
+            self._open = self._open._replace(
+                min_timestamp=min(self._open.min_timestamp, low),
+                max_timestamp=max(self._open.max_timestamp, high),
+            )
+        self._pending.extend(_pieces(batches.buffer, batches.positions[part], sizes))
+        self._pending_bytes += size
+        self._raw_bytes += size
+        self._records += int(batches.counts[part].sum())
+
+    def _close_frame(self) -> bytes:
+        assert self._open is not None
+        whole = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
+        frame = self._compressor.compress(whole)
+        self._index.append(self._open)
+        self._size_bytes += len(frame)
+        self._open, self._pending, self._pending_bytes = None, [], 0
+        return frame
+
+
+def _pieces(buffer: bytes | memoryview, positions: Int64s, sizes: Int64s) -> Iterator[memoryview]:
+    """Cut batches out of ``buffer``, neighbours in one piece."""
+    view = memoryview(buffer)
+    ends = positions + sizes
+    breaks = np.flatnonzero(positions[1:] != ends[:-1]) + 1
+    firsts = np.concatenate(([0], breaks))
+    lasts = np.concatenate((breaks, [len(positions)])) - 1
+    for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+        yield view[int(positions[first]) : int(ends[last])]
+
+
+def wanted_frames(
+    index: Sequence[IndexPoint],
+    range: OffsetRange | None = None,
+    *,
+    from_ms: int | None = None,
+    until_ms: int | None = None,
+) -> list[int]:
+    """Return the numbers of the frames that may hold records of ``range`` and ``[from, until)``."""
+    return [
+        number
+        for number, point in enumerate(index)
+        if (range is None or point.offset < range.end)
+        and (range is None or number + 1 == len(index) or index[number + 1].offset > range.start)
+        and (from_ms is None or point.max_timestamp >= from_ms)
+        and (until_ms is None or point.min_timestamp < until_ms)
+    ]
+
+
+def read_segment(
+    get_range: GetRange,
+    size_bytes: int,
+    index: Sequence[IndexPoint],
+    range: OffsetRange | None = None,
+    *,
+    from_ms: int | None = None,
+    until_ms: int | None = None,
+) -> Iterator[Batches]:
+    """Yield the batches that may hold what was asked for, one frame at a time, in offset order.
+
+    Only the frames needed are fetched, about ``READ_BYTES`` per request. Batches that lie outside
+    of ``range`` altogether are left out; a batch at its edge, or beside the times, comes whole.
+    CRCs are not checked here. DamagedError when the bytes are not frames of whole batches.
+    """
+    ends = [point.position for point in index[1:]] + [size_bytes]
+    frames = wanted_frames(index, range, from_ms=from_ms, until_ms=until_ms)
+    for stretch in _stretches(frames, index, ends):
+        start, end = index[stretch[0]].position, ends[stretch[-1]]
+        data = memoryview(get_range(start, end))
+        if len(data) != end - start:
+            raise DamagedError(f"asked for bytes {start}..{end}, {len(data)} came")
+        for frame in stretch:
+            raw = unpack_frame(data[index[frame].position - start : ends[frame] - start])
+            yield _within(_scan_whole(raw), range)
+
+
+def _stretches(
+    frames: list[int], index: Sequence[IndexPoint], ends: Sequence[int]
+) -> Iterator[list[int]]:
+    """Group neighbouring frames into reads of about ``READ_BYTES``."""
+    stretch: list[int] = []
+    for frame in frames:
+        apart = stretch and frame != stretch[-1] + 1
+        if stretch and (apart or ends[frame] - index[stretch[0]].position > READ_BYTES):
+            yield stretch
+            stretch = []
+        stretch.append(frame)
+    if stretch:
+        yield stretch
+
+
+def unpack_frame(frame: bytes | memoryview) -> bytes:
+    """Return one frame's batches; DamagedError unless it is exactly one sound frame."""
+    try:
+        size = zstandard.get_frame_parameters(frame).content_size
+        if size > MAX_FRAME_BYTES:
+            raise DamagedError(f"a zstd frame claims {size} bytes")
+        return zstandard.ZstdDecompressor().decompress(frame, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise DamagedError(f"not a sound zstd frame: {error}") from error
+
+
+def _scan_whole(raw: bytes) -> Batches:
+    batches = scan_batches(raw)
+    if int(batches.sizes.sum()) != len(raw):
+        raise DamagedError("a frame ends inside a record batch")
+    return batches
+
+
+def _within(batches: Batches, range: OffsetRange | None) -> Batches:
+    if range is None:
+        return batches
+    return batches[(batches.last_offsets >= range.start) & (batches.base_offsets < range.end)]
