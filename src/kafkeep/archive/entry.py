@@ -49,8 +49,8 @@ class PartitionId(NamedTuple):
 class IndexPoint(NamedTuple):
     """From here on: bytes ``[position, next point's position)`` begin at ``offset``.
 
-    ``records`` counts the records of the object before this point; the timestamps are the smallest
-    and largest record time between this point and the next one.
+    ``records`` counts the records of the object before this point; both timestamps are over the
+    records between this point and the next one.
     """
 
     offset: int
