@@ -1,1 +1,1 @@
-"""TODO"""
+"""Everything that talks to Kafka, and Kafka's own record batches."""

@@ -1,0 +1,191 @@
+"""kafka-python's connections, with the bytes read straight into one buffer per answer.
+
+kafka-python reads 4 KiB at a time, joins, slices and copies each answer about five times. Here
+an answer is received into a buffer of its own size, and the record batches of a Fetch are views
+of that buffer. Everything else (SASL, versions, timeouts) stays kafka-python's. What is relied
+upon inside of it is pinned by tests/contract/test_kafka_client.py.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kafka.errors import KafkaConnectionError, KafkaTimeoutError
+from kafka.net.inet import create_connection
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+from kafka.protocol.consumer import FetchResponse
+
+MAX_FRAME_BYTES = 512 << 20
+_WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_VIEW_FROM_BYTES = 1024
+
+
+class SpeaksTlsError(KafkaConnectionError):  # type: ignore[misc]
+    """A plaintext connection was answered with a TLS alert."""
+
+
+class NotKafkaError(KafkaConnectionError):  # type: ignore[misc]
+    """The first bytes of an answer are no length that Kafka would send."""
+
+
+class Frame:
+    """One answer as kafka-python's parser wants it: a cursor that hands out views."""
+
+    def __init__(self, data: bytearray) -> None:
+        self._view = memoryview(data)
+        self._at = 0
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    def read(self, count: int | None = None) -> memoryview:
+        """Return the next ``count`` bytes, or all that is left."""
+        start = self._at
+        self._at = len(self._view) if count is None else min(start + count, len(self._view))
+        return self._view[start : self._at]
+
+    def seek(self, position: int) -> None:
+        """Go to ``position``."""
+        self._at = position
+
+    def tell(self) -> int:
+        """Return where the next read begins."""
+        return self._at
+
+
+class _FrameReading:
+    """Replaces the reading half of a kafka-python transport."""
+
+    _sock: Any
+    _net: Any
+    _protocol: Any
+    _closed: bool
+    _read: bool
+    last_read: float
+    abort: Callable[..., None]
+    _size = memoryview(bytearray(4))
+    _body: bytearray | None = None
+    _target: memoryview
+    _filled = 0
+
+    async def _read_from_sock(self) -> None:
+        self._size = self._target = memoryview(bytearray(4))
+        parser = self._protocol.parser
+        parser.receive_bytes = lambda frame: [parser._process_response(frame)]
+        while self._read and not self._closed:
+            await self._net.wait_read(self._sock)
+            # One frame per turn, so that other connections get theirs; TLS may hold decrypted
+            # bytes that no select() reports, so read until it would block.
+            while not self._closed and self._receive():
+                await self._net.sleep(0)
+
+    def _receive(self) -> bool:
+        """Read until a frame is whole (True) or the socket is empty or lost (False)."""
+        try:
+            while True:
+                count = self._sock.recv_into(self._target[self._filled :])
+                if count == 0:
+                    raise KafkaConnectionError("socket disconnected")
+                self._filled += count
+                if self._filled == len(self._target) and self._advance():
+                    return True
+        except _WOULD_BLOCK:
+            return False
+        except KafkaConnectionError as error:
+            self.abort(error=error)
+        except OSError as error:
+            lost = KafkaConnectionError(str(error))
+            lost.__cause__ = error
+            self.abort(error=lost)
+        return False
+
+    def _advance(self) -> bool:
+        self.last_read = time.monotonic()
+        self._filled = 0
+        if self._body is None:
+            self._body = bytearray(_frame_size(bytes(self._size)))
+            self._target = memoryview(self._body)
+            return False
+        body, self._body, self._target = self._body, None, self._size
+        try:
+            self._protocol.data_received(Frame(body))
+        except Exception as error:
+            lost = KafkaConnectionError(str(error))
+            lost.__cause__ = error
+            raise lost from error
+        return True
+
+
+class TcpTransport(_FrameReading, KafkaTCPTransport):  # type: ignore[misc]
+    """Plain TCP."""
+
+
+class TlsTransport(_FrameReading, KafkaSSLTransport):  # type: ignore[misc]
+    """TLS; large writes are views, since TLS sends 16 KiB at a time and slices the rest."""
+
+    def write(self, data: bytes | bytearray) -> None:
+        """Queue ``data`` to be sent."""
+        super().write(memoryview(data))
+
+    async def handshake_until(self, timeout_at: float) -> None:
+        """Shake hands; kafka-python's own waits for ever on a broker that is silent."""
+        while True:
+            try:
+                self._sock.do_handshake()
+                return
+            except ssl.SSLWantReadError:
+                await self._net.wait_read(self._sock, timeout_at=timeout_at)
+            except ssl.SSLWantWriteError:
+                await self._net.wait_write(self._sock, timeout_at=timeout_at)
+
+
+class Connections(KafkaConnectionManager):  # type: ignore[misc]
+    """kafka-python's connection manager over the transports above."""
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        timeout_at = timeout_at or time.monotonic() + 10
+        sock = await create_connection(
+            self._net, node.host, node.port, self.config["socket_options"], timeout_at=timeout_at
+        )
+        if not self.ssl_enabled:
+            return TcpTransport(self._net, sock, host=node.host)
+        transport = TlsTransport(
+            self._net, sock, host=node.host, ssl_context=self.config["ssl_context"]
+        )
+        try:
+            await transport.handshake_until(timeout_at)
+        except (OSError, ValueError, KafkaTimeoutError) as error:
+            transport.close()
+            raise KafkaConnectionError(f"Handshake failed: {error}") from error
+        return transport
+
+
+def _frame_size(head: bytes) -> int:
+    size = int.from_bytes(head, "big", signed=True)
+    if 0 <= size <= MAX_FRAME_BYTES:
+        return size
+    if head[:2] == b"\x15\x03":
+        raise SpeaksTlsError("answered with a TLS alert")
+    raise NotKafkaError(f"answered with the bytes {head!r}")
+
+
+def keep_record_views() -> None:
+    """Let decoded Fetch answers hold views of the received buffer instead of copies.
+
+    kafka-python compiles one decoder per version; each calls ``bytes`` on every field that
+    holds bytes. Long ones are kept as the view they are.
+    """
+    for version in range(4, FetchResponse.max_version + 1):
+        flexible = FetchResponse.flexible_version_q(version)
+        decoder = FetchResponse._struct.compiled_decode_from(
+            version, compact=flexible, tagged=flexible, data_class=FetchResponse
+        )
+        decoder.__globals__["bytes"] = _bytes_or_view
+
+
+def _bytes_or_view(view: memoryview) -> bytes | memoryview:
+    return view if len(view) >= _VIEW_FROM_BYTES else bytes(view)
