@@ -1,0 +1,199 @@
+"""Compiled loops over bytes: where numba is set up, and the primitives every loop is made of.
+
+Kernels read bytes that nobody has checked. A kernel never raises and never reads outside of the
+``end`` it is given: it returns an error code, and ``damaged`` turns that into an error.
+"""
+
+# Compiled code has one integer type; mypy tells numpy's from Python's.
+# mypy: disable-error-code="return-value"
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkeep.errors import DamagedError
+
+Bytes: TypeAlias = NDArray[np.uint8]
+Int64s: TypeAlias = NDArray[np.int64]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def _choose_cache_folder() -> str | None:
+    """Return where compiled kernels are kept, or None for numba's default beside the source.
+
+    Executors often run from a folder that is read-only, or as a user without a home.
+    """
+    if "NUMBA_CACHE_DIR" in os.environ:
+        return None
+    wanted = os.environ.get("KAFKEEP_CACHE")
+    if wanted is None and _writable(Path(__file__).parent / "__pycache__"):
+        return None
+    base = Path(wanted) if wanted else Path(os.path.expanduser("~/.cache/kafkeep"))
+    if _writable(base / "numba"):
+        return str(base / "numba")
+    # A cache is code: a folder under /tmp that others could have made is never shared.
+    return tempfile.mkdtemp(prefix="kafkeep-numba-")
+
+
+_cache_folder = _choose_cache_folder()
+if _cache_folder is not None:
+    os.environ["NUMBA_CACHE_DIR"] = _cache_folder
+
+import numba  # noqa: E402  (it reads NUMBA_CACHE_DIR when it is imported)
+from numba.core import cgutils, types  # noqa: E402
+from numba.extending import intrinsic  # noqa: E402
+
+if _cache_folder is not None:
+    numba.config.CACHE_DIR = _cache_folder
+
+# Error codes of kernels; 0 is success.
+OK = 0
+CUT_SHORT = 1
+BAD_VARINT = 2
+BAD_LENGTH = 3
+BAD_COUNT = 4
+BAD_OFFSET = 5
+BAD_MAGIC = 6
+BAD_CODEC = 7
+OLD_MAGIC = 8
+
+_REASONS = {
+    CUT_SHORT: "cut short",
+    BAD_VARINT: "a number is not readable",
+    BAD_LENGTH: "a length points outside of its batch",
+    BAD_COUNT: "the number of records is not what the header says",
+    BAD_OFFSET: "offsets do not fit the header",
+    BAD_MAGIC: "this is not a record batch",
+    BAD_CODEC: "the compression codec is unknown",
+}
+
+
+def damaged(code: int, position: int, offset: int) -> DamagedError:
+    """Return the error for a kernel's code: which batch, and where in its bytes."""
+    reason = _REASONS.get(code, f"error {code}")
+    return DamagedError(f"record batch at offset {offset} is damaged at byte {position}: {reason}")
+
+
+def kernel(function: F) -> F:
+    """Compile ``function`` when it is first called; the result is kept on disk."""
+    compiled: F = numba.njit(cache=True, nogil=True)(function)
+    return compiled
+
+
+def view_bytes(buffer: Any) -> Bytes:
+    """Return any bytes-like thing as a read-only array, without a copy.
+
+    Always read-only, so that each kernel is compiled for one type only.
+    """
+    view = np.frombuffer(buffer, dtype=np.uint8)
+    view.flags.writeable = False
+    return view
+
+
+@kernel
+def read_i16(buffer: Bytes, position: int) -> int:
+    """Read a big-endian int16; the caller has checked the bounds."""
+    value = (np.int64(buffer[position]) << 8) | np.int64(buffer[position + 1])
+    return value - ((value & 0x8000) << 1)
+
+
+@kernel
+def read_i32(buffer: Bytes, position: int) -> int:
+    """Read a big-endian int32; the caller has checked the bounds."""
+    value = np.int64(0)
+    for i in range(4):
+        value = (value << 8) | np.int64(buffer[position + i])
+    return value - ((value & 0x80000000) << 1)
+
+
+@kernel
+def read_i64(buffer: Bytes, position: int) -> int:
+    """Read a big-endian int64; the caller has checked the bounds."""
+    value = np.int64(0)
+    for i in range(8):
+        value = (value << 8) | np.int64(buffer[position + i])
+    return value
+
+
+@kernel
+def read_varlong(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
+    """Read a zigzag varlong; return it and the next position, which is -1 when not readable."""
+    value = np.int64(0)
+    for i in range(10):
+        if position + i >= end:
+            return np.int64(0), np.int64(-1)
+        byte = np.int64(buffer[position + i])
+        value |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1), position + i + 1
+    return np.int64(0), np.int64(-1)
+
+
+@kernel
+def read_varint(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
+    """Read a zigzag varint of 32 bits; return it and the next position, or -1 as above."""
+    if position < end and buffer[position] < 0x80:
+        byte = np.int64(buffer[position])
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    value, following = read_varlong(buffer, position, end)
+    if following - position > 5 or value > 0x7FFFFFFF or value < -0x80000000:
+        return np.int64(0), np.int64(-1)
+    return value, following
+
+
+@kernel
+def varlong_size(value: int) -> int:
+    """Return how many bytes ``write_varlong`` will use."""
+    rest = (value << 1) ^ (value >> 63)
+    size = 1
+    while (rest >> 7) & 0x01FFFFFFFFFFFFFF:
+        rest = (rest >> 7) & 0x01FFFFFFFFFFFFFF
+        size += 1
+    return size
+
+
+@kernel
+def write_varlong(buffer: Bytes, position: int, value: int) -> int:
+    """Write a zigzag varlong (the same bytes as a varint where it fits); return what follows."""
+    rest = (value << 1) ^ (value >> 63)
+    while rest & ~0x7F:
+        buffer[position] = np.uint8((rest & 0x7F) | 0x80)
+        rest = (rest >> 7) & 0x01FFFFFFFFFFFFFF
+        position += 1
+    buffer[position] = np.uint8(rest)
+    return position + 1
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_bytes(  # noqa: PLR0917
+    typing: Any, target: Any, target_position: Any, source: Any, source_position: Any, count: Any
+) -> tuple[Any, Any]:
+    """Copy memory between two arrays of bytes; the caller has checked the bounds."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointers = [
+            builder.gep(
+                context.make_array(signature.args[i])(context, builder, args[i]).data,
+                [args[i + 1]],
+            )
+            for i in (0, 2)
+        ]
+        cgutils.raw_memcpy(builder, pointers[0], pointers[1], args[4], 1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.intp, source, types.intp, types.intp), generate
