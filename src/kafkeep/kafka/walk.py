@@ -1,0 +1,188 @@
+"""Go over the records of unpacked batches, checking every length on the way."""
+
+# mypy: disable-error-code="return-value"
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kafkeep.archive.entry import OffsetRange
+from kafkeep.kafka.kernel import (
+    BAD_COUNT,
+    BAD_LENGTH,
+    BAD_OFFSET,
+    BAD_VARINT,
+    OK,
+    Bytes,
+    Int64s,
+    damaged,
+    kernel,
+    read_varint,
+    read_varlong,
+)
+from kafkeep.kafka.unpack import Unpacked
+
+# Places in ``totals``.
+KEY_BYTES, VALUE_BYTES, HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES = range(5)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Walked:
+    """Records in order: row i has its fields at ``buffer[fields[i] : ends[i]]``.
+
+    The fields are key, value and headers as they lie on the wire, all lengths checked. Times are
+    what consumers see: the broker's where it set them. ``totals`` sums up the bytes of each field.
+    """
+
+    buffer: Bytes
+    offsets: Int64s
+    timestamps: Int64s
+    timestamp_types: Int64s
+    fields: Int64s
+    ends: Int64s
+    totals: Int64s
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def select(self, which: slice) -> Walked:
+        """Return some of the records in a row; ``totals`` stay those of all."""
+        return Walked(
+            self.buffer,
+            self.offsets[which],
+            self.timestamps[which],
+            self.timestamp_types[which],
+            self.fields[which],
+            self.ends[which],
+            self.totals,
+        )
+
+
+@kernel
+def _skip_field(buffer: Bytes, at: int, end: int) -> tuple[int, int]:
+    """Return the length of the sized bytes at ``at`` (-1 for null) and what follows, or -1."""
+    length, at = read_varint(buffer, at, end)
+    if at < 0 or length < -1:
+        return np.int64(0), np.int64(-1)
+    if length < 0:
+        return length, at
+    if at + length > end:
+        return np.int64(0), np.int64(-1)
+    return length, at + length
+
+
+@kernel
+def _check_fields(buffer: Bytes, at: int, end: int, sums: Int64s) -> int:
+    """Check key, value and headers, which must end at ``end``; add their sizes to ``sums``."""
+    length, at = _skip_field(buffer, at, end)
+    if at < 0:
+        return BAD_LENGTH
+    sums[KEY_BYTES] += max(length, 0)
+    length, at = _skip_field(buffer, at, end)
+    if at < 0:
+        return BAD_LENGTH
+    sums[VALUE_BYTES] += max(length, 0)
+    headers, at = read_varint(buffer, at, end)
+    if at < 0 or headers < 0 or headers > end - at:
+        return BAD_LENGTH
+    sums[HEADERS] += headers
+    for _ in range(headers):
+        length, at = _skip_field(buffer, at, end)
+        if at < 0 or length < 0:
+            return BAD_LENGTH
+        sums[HEADER_KEY_BYTES] += length
+        length, at = _skip_field(buffer, at, end)
+        if at < 0:
+            return BAD_LENGTH
+        sums[HEADER_VALUE_BYTES] += max(length, 0)
+    return OK if at == end else BAD_LENGTH
+
+
+@kernel
+def _walk(  # noqa: PLR0911, PLR0917
+    buffer: Bytes,
+    starts: Int64s,
+    ends: Int64s,
+    counts: Int64s,
+    headers: Int64s,
+    lowest: int,
+    highest: int,
+    out: Int64s,
+    totals: Int64s,
+) -> tuple[int, int, int, int]:
+    """Fill ``out`` (offset, time, time type, fields, end) with the records in the range.
+
+    ``headers`` has base offset, last offset, base time, max time and time type of each batch.
+    Returns how many records, an error code, and the batch and position where it was met.
+    """
+    found = 0
+    sums = np.zeros(5, dtype=np.int64)
+    for i in range(len(starts)):
+        at, end = starts[i], ends[i]
+        for _ in range(counts[i]):
+            length, at = read_varint(buffer, at, end)
+            if at < 0:
+                return found, BAD_VARINT, i, starts[i]
+            if length < 6 or at + length > end:
+                return found, BAD_LENGTH, i, at
+            stop = at + length
+            time_delta, at = read_varlong(buffer, at + 1, stop)
+            if at < 0:
+                return found, BAD_VARINT, i, stop - length
+            offset_delta, at = read_varint(buffer, at, stop)
+            if at < 0:
+                return found, BAD_VARINT, i, stop - length
+            offset = headers[0, i] + offset_delta
+            if offset_delta < 0 or offset > headers[1, i]:
+                return found, BAD_OFFSET, i, stop - length
+            sums[:] = 0
+            code = _check_fields(buffer, at, stop, sums)
+            if code != OK:
+                return found, code, i, stop - length
+            if lowest <= offset < highest:
+                out[0, found] = offset
+                out[1, found] = headers[3, i] if headers[4, i] else headers[2, i] + time_delta
+                out[2, found] = headers[4, i]
+                out[3, found] = at
+                out[4, found] = stop
+                for k in range(5):
+                    totals[k] += sums[k]
+                found += 1
+            at = stop
+        if counts[i] > 0 and at != end:
+            return found, BAD_COUNT, i, at
+    return found, OK, 0, 0
+
+
+def walk_records(part: Unpacked, range: OffsetRange | None = None) -> Walked:
+    """Find the records of ``part`` inside ``range``; DamagedError when they cannot be read."""
+    batches = part.batches
+    headers = np.stack(
+        (
+            batches.base_offsets,
+            batches.last_offsets,
+            batches.base_timestamps,
+            batches.max_timestamps,
+            batches.timestamp_type,
+        )
+    )
+    out = np.empty((5, int(part.counts.sum())), dtype=np.int64)
+    totals = np.zeros(5, dtype=np.int64)
+    lowest, highest = (range.start, range.end) if range else (0, np.iinfo(np.int64).max)
+    found, code, i, at = _walk(
+        part.buffer,
+        part.starts,
+        part.ends,
+        part.counts,
+        headers,
+        lowest,
+        highest,
+        out,
+        totals,
+    )
+    if code != OK:
+        raise damaged(code, int(at), int(batches.base_offsets[i]))
+    columns = out[:, :found]
+    return Walked(part.buffer, columns[0], columns[1], columns[2], columns[3], columns[4], totals)
