@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import zstandard
 
 from kafkeep.archive.entry import IndexPoint, OffsetRange
 from kafkeep.errors import DamagedError
-from kafkeep.kafka.batch import Batches, scan_batches
+from kafkeep.kafka.batch import NO_RECORD, Batches, scan_batches
+from kafkeep.kafka.kernel import Int64s
 
 FRAME_BYTES = 1 << 20
 READ_BYTES = 4 << 20
@@ -27,7 +27,6 @@ READ_BYTES = 4 << 20
 MAX_FRAME_BYTES = 512 << 20
 """A frame that claims more than this is damage (or an attack), not data."""
 
-Int64s = npt.NDArray[np.int64]
 GetRange = Callable[[int, int], bytes]
 
 
@@ -77,8 +76,8 @@ class SegmentWriter:
     def add(self, batches: Batches, min_timestamps: Int64s) -> Iterator[bytes]:
         """Take batches (offsets ascending) and yield the frames that are full; consume it whole.
 
-        ``min_timestamps`` has one value for each batch. The batches' buffer may be re-used as soon
-        as the iterator has ended.
+        ``min_timestamps`` are those of ``batch.min_timestamps``, one for each batch.
+        The batches' buffer may be re-used as soon as the iterator has ended.
         """
         ends = np.cumsum(batches.sizes, dtype=np.int64)
         done, count = 0, len(ends)
@@ -86,7 +85,7 @@ class SegmentWriter:
             before = int(ends[done - 1]) if done else 0
             room = self._frame_bytes - self._pending_bytes
             stop = int(np.searchsorted(ends, before + room, side="right"))
-            if stop == done and self._pending_bytes:
+            if stop <= done and self._pending_bytes:
                 yield self._close_frame()
                 continue
             stop = max(stop, done + 1)  # a batch larger than a frame is a frame of its own
@@ -108,21 +107,23 @@ class SegmentWriter:
         return last, summary
 
     def _take(self, batches: Batches, min_timestamps: Int64s, part: slice) -> None:
-        sizes = batches.sizes[part]
-        size = int(sizes.sum())
-        low, high = int(min_timestamps[part].min()), int(batches.max_timestamps[part].max())
+        taken = batches.select(part)
+        high = int(taken.max_timestamps.max())
+        low = int(min_timestamps[part].min())
+        low = high if low == NO_RECORD else low
         if self._open is None:
-            offset = int(batches.base_offsets[part.start])
+            offset = int(taken.base_offsets[0])
             self._open = IndexPoint(offset, self._size_bytes, self._records, low, high)
         else:
             self._open = self._open._replace(
                 min_timestamp=min(self._open.min_timestamp, low),
                 max_timestamp=max(self._open.max_timestamp, high),
             )
-        self._pending.extend(_pieces(batches.buffer, batches.positions[part], sizes))
+        self._pending.append(taken.packed())
+        size = len(self._pending[-1])
         self._pending_bytes += size
         self._raw_bytes += size
-        self._records += int(batches.counts[part].sum())
+        self._records += int(taken.record_counts.sum())
 
     def _close_frame(self) -> bytes:
         assert self._open is not None
@@ -132,17 +133,6 @@ class SegmentWriter:
         self._size_bytes += len(frame)
         self._open, self._pending, self._pending_bytes = None, [], 0
         return frame
-
-
-def _pieces(buffer: bytes | memoryview, positions: Int64s, sizes: Int64s) -> Iterator[memoryview]:
-    """Cut batches out of ``buffer``, neighbours in one piece."""
-    view = memoryview(buffer)
-    ends = positions + sizes
-    breaks = np.flatnonzero(positions[1:] != ends[:-1]) + 1
-    firsts = np.concatenate(([0], breaks))
-    lasts = np.concatenate((breaks, [len(positions)])) - 1
-    for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
-        yield view[int(positions[first]) : int(ends[last])]
 
 
 def wanted_frames(
@@ -187,7 +177,7 @@ def read_segment(
             raise DamagedError(f"asked for bytes {start}..{end}, {len(data)} came")
         for frame in stretch:
             raw = unpack_frame(data[index[frame].position - start : ends[frame] - start])
-            yield _within(_scan_whole(raw), range)
+            yield _within(scan_batches(raw, partial_tail=False), range)
 
 
 def _stretches(
@@ -216,14 +206,9 @@ def unpack_frame(frame: bytes | memoryview) -> bytes:
         raise DamagedError(f"not a sound zstd frame: {error}") from error
 
 
-def _scan_whole(raw: bytes) -> Batches:
-    batches = scan_batches(raw)
-    if int(batches.sizes.sum()) != len(raw):
-        raise DamagedError("a frame ends inside a record batch")
-    return batches
-
-
 def _within(batches: Batches, range: OffsetRange | None) -> Batches:
     if range is None:
         return batches
-    return batches[(batches.last_offsets >= range.start) & (batches.base_offsets < range.end)]
+    return batches.select(
+        (batches.last_offsets >= range.start) & (batches.base_offsets < range.end)
+    )
