@@ -1,1 +1,30 @@
-"""TODO"""
+"""Real Kafka, an S3 server and a schema registry on this machine.
+
+For the demo, the tests and the benchmarks: each environment lives in a folder of its own, listens
+on the loopback address alone, and outlives the process that started it.
+"""
+
+from kafkeep.dev.environment import start, status, stop
+from kafkeep.dev.faults import (
+    kill_broker,
+    pause_broker,
+    resume_broker,
+    start_broker,
+    stop_broker,
+)
+from kafkeep.dev.state import DevOptions, DevStatus
+from kafkeep.dev.tools import kafka_tool
+
+__all__ = [
+    "DevOptions",
+    "DevStatus",
+    "kafka_tool",
+    "kill_broker",
+    "pause_broker",
+    "resume_broker",
+    "start",
+    "start_broker",
+    "status",
+    "stop",
+    "stop_broker",
+]

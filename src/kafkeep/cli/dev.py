@@ -1,0 +1,139 @@
+"""``kafkeep dev``: real Kafka, S3 and a schema registry on this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from kafkeep.dev import DevStatus
+
+app = typer.Typer(
+    help="Real Kafka, S3 and a schema registry on this machine.", no_args_is_help=True
+)
+
+
+class _Output(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+class _S3(StrEnum):
+    SEAWEEDFS = "seaweedfs"
+    MINIO = "minio"
+
+
+FolderOption = Annotated[
+    Path, typer.Option(help="Where the environment keeps its data, settings and logs.")
+]
+OutputOption = Annotated[_Output, typer.Option(help="How to print the result on stdout.")]
+_FOLDER = Path(".kafkeep-dev")
+
+
+@app.command("up")
+def up_command(
+    *,
+    folder: FolderOption = _FOLDER,
+    brokers: Annotated[int, typer.Option(min=1, max=9, help="How many Kafka brokers.")] = 1,
+    registry: Annotated[bool, typer.Option("--registry", help="Start a registry too.")] = False,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="Add SASL and TLS listeners, with client files.")
+    ] = False,
+    s3: Annotated[_S3, typer.Option(help="Which S3 server.")] = _S3.SEAWEEDFS,
+    kafka_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port of the first broker. [default: free]")
+    ] = None,
+    s3_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port of the S3 server. [default: free]")
+    ] = None,
+    registry_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port of the registry. [default: free]")
+    ] = None,
+    output: OutputOption = _Output.TABLE,
+) -> None:
+    """Start what is not running; returns when everything is ready. Ports and data are kept.
+
+    The first time, Kafka is downloaded (55 MB), and with --registry Apicurio Registry (140 MB).
+    """
+    from kafkeep.dev import DevOptions, start  # noqa: PLC0415 (keeps --help quick)
+
+    options = DevOptions(
+        folder=folder,
+        brokers=brokers,
+        registry=registry,
+        s3=s3.value,
+        secure=secure,
+        kafka_port=kafka_port,
+        s3_port=s3_port,
+        registry_port=registry_port,
+    )
+    talk = Console(stderr=True)
+    if talk.is_terminal:
+        with talk.status("starting") as shown:
+            up = start(options, progress=shown.update)
+    else:
+        up = start(options, progress=lambda line: print(line, file=sys.stderr, flush=True))
+    _show(up, output)
+
+
+@app.command("down")
+def down_command(
+    folder: FolderOption = _FOLDER,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Remove the folder with all its data.")
+    ] = False,
+) -> None:
+    """Stop everything; data stays for the next `dev up` unless --purge is given."""
+    from kafkeep.dev import stop  # noqa: PLC0415 (keeps --help quick)
+
+    stopped = stop(folder, purge=purge)
+    what = "nothing to stop" if stopped is None else "removed" if purge else "stopped, data kept"
+    print(f"{what}: {folder}", file=sys.stderr)
+
+
+@app.command("status")
+def status_command(folder: FolderOption = _FOLDER, output: OutputOption = _Output.TABLE) -> None:
+    """Print where everything is. Exits 0 when all of it runs, 1 when something does not."""
+    from kafkeep.dev import status  # noqa: PLC0415 (keeps --help quick)
+
+    now = status(folder)
+    _show(now, output)
+    raise typer.Exit(0 if now.alive else 1)
+
+
+def _show(status: DevStatus, output: _Output) -> None:
+    if output is _Output.JSON:
+        print(json.dumps(status.to_json(), indent=2))
+        return
+    table = Table("what", "where", "pid", "state", box=None, pad_edge=False)
+    for broker in status.brokers:
+        table.add_row(f"kafka {broker.node_id}", broker.address, *_life(broker.pid, broker.alive))
+    s3 = status.s3
+    table.add_row(f"s3 ({s3.kind})", s3.endpoint, *_life(s3.pid, s3.alive))
+    if status.registry:
+        table.add_row(
+            "registry", status.registry.url, *_life(status.registry.pid, status.registry.alive)
+        )
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    console.print(table)
+    console.print(f"\nbucket     s3://{s3.bucket}", highlight=False)
+    for name, value in s3.environment.items():
+        console.print(f"export {name}={value}", highlight=False, soft_wrap=True)
+    for way in status.secure:
+        console.print(
+            f"{way.name:<10} {way.bootstrap_servers}  --command-config {way.properties_file}",
+            highlight=False,
+            soft_wrap=True,
+        )
+    console.print(f"logs       {status.folder}/*.log", highlight=False, soft_wrap=True)
+
+
+def _life(pid: int | None, alive: bool) -> tuple[str, str]:
+    return (str(pid or "-"), "up" if alive else "down")

@@ -1,0 +1,163 @@
+"""Kafka brokers (KRaft, each a controller too): their settings, start and readiness."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from pathlib import Path
+
+from kafkeep.config.java import java_version, require_java
+from kafkeep.dev.cache import cache_folder, kafka_home
+from kafkeep.dev.ports import HOST
+from kafkeep.dev.process import Server, launch
+from kafkeep.dev.secure import SCRAM_ARGUMENTS, secure_properties
+from kafkeep.dev.state import State
+from kafkeep.errors import EnvironmentFault
+
+_JVM = ("-Xmx1g", "-XX:+UseSerialGC")
+_MAX_MESSAGE_BYTES = str(32 * 1024 * 1024)
+
+
+def new_cluster_id() -> str:
+    """Return a random id in Kafka's own spelling, never one that starts with a dash."""
+    while (made := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return made
+
+
+def broker_folder(folder: Path, node_id: int) -> Path:
+    """Return where one broker keeps its settings and its log directory."""
+    return folder / f"broker-{node_id}"
+
+
+def broker_properties(folder: Path, state: State, node_id: int) -> dict[str, str]:
+    """Return one broker's server.properties; what the user asked for comes last and wins."""
+    ports, nodes = state.ports, range(1, state.brokers + 1)
+    voters = ",".join(f"{node}@{HOST}:{ports[f'controller-{node}']}" for node in nodes)
+    client = f"PLAINTEXT://{HOST}:{ports[f'broker-{node_id}']}"
+    replicas = str(min(3, state.brokers))
+    in_sync = "1" if state.brokers == 1 else "2"
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(node_id),
+        "controller.quorum.voters": voters,
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listeners": f"{client},CONTROLLER://{HOST}:{ports[f'controller-{node_id}']}",
+        "advertised.listeners": client,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(broker_folder(folder, node_id) / "data"),
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        # Fifty partitions each are for large clusters; here they only slow the first use.
+        "offsets.topic.num.partitions": "8",
+        "transaction.state.log.num.partitions": "8",
+        "share.coordinator.state.topic.num.partitions": "8",
+        "group.initial.rebalance.delay.ms": "0",
+        "message.max.bytes": _MAX_MESSAGE_BYTES,
+        "replica.fetch.max.bytes": _MAX_MESSAGE_BYTES,
+        **(secure_properties(folder, ports, node_id) if state.secure else {}),
+        **state.broker_properties,
+    }
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """Write settings as a Java properties file."""
+    escaped = ((key, value.replace("\\", "\\\\")) for key, value in properties.items())
+    return "".join(f"{key}={value}\n" for key, value in escaped)
+
+
+def launch_broker(folder: Path, state: State, node_id: int) -> Server:
+    """Start one broker's process, formatting its log directory the first time."""
+    home, java = kafka_home(), require_java()
+    own = broker_folder(folder, node_id)
+    own.mkdir(exist_ok=True)
+    settings = own / "server.properties"
+    settings.write_text(format_properties(broker_properties(folder, state, node_id)))
+    settings.chmod(0o600)
+    java_line = [java, *_JVM, *_class_archive(java, home)]
+    if not (own / "data" / "meta.properties").exists():
+        _format(state, settings, java_line[:1] + _class_archive(java, home, use_only=True))
+    argv = [
+        *java_line,
+        "-Dkafkeep.level=info",
+        f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}",
+        "-cp",
+        f"{home / 'libs'}/*",
+        "kafka.Kafka",
+        str(settings),
+    ]
+    name = f"broker-{node_id}"
+    return launch(name, argv, log=folder / f"{name}.log", mark=settings, cwd=own)
+
+
+def _format(state: State, settings: Path, java_line: list[str]) -> None:
+    home = kafka_home()
+    argv = [
+        *java_line,
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}",
+        "-cp",
+        f"{home / 'libs'}/*",
+        "kafka.tools.StorageTool",
+        "format",
+        "--cluster-id",
+        state.cluster_id,
+        "--config",
+        str(settings),
+        *(SCRAM_ARGUMENTS if state.secure else ()),
+    ]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise EnvironmentFault(
+            f"{settings.parent.name} could not be formatted",
+            hint="Kafka says:\n" + (done.stderr or done.stdout).strip()[-2000:],
+        )
+
+
+def _class_archive(java: str, home: Path, *, use_only: bool = False) -> list[str]:
+    """Return the flags that let the JVM load Kafka's classes from one prepared file.
+
+    That halves a broker's start. The file is made when a broker that ran without one ends: see
+    ``keep_class_archive``. It fits one Java version alone, hence the name.
+    """
+    ready = cache_folder() / f"{home.name}-java-{java_version(java)}.jsa"
+    quiet = ["-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    if ready.exists():
+        return [*quiet, f"-XX:SharedArchiveFile={ready}"]
+    if use_only:
+        return []
+    return [*quiet, f"-XX:ArchiveClassesAtExit={ready}.{uuid.uuid4().hex[:8]}"]
+
+
+def keep_class_archive() -> None:
+    """Put a class archive that a broker left when it ended in its place; call after a stop."""
+    for made in sorted(cache_folder().glob("kafka-*.jsa.*")):
+        with contextlib.suppress(OSError):
+            os.replace(made, made.with_suffix(""))
+
+
+def live_brokers(port: int) -> int:
+    """Ask the broker at ``port`` how many brokers of the cluster are in service; 0: no answer.
+
+    A Metadata request (version 1, no topics) by hand: it needs no client, and says what a client
+    would see.
+    """
+    body = struct.pack(">hhih4si", 3, 1, 1, 4, b"kdev", 0)
+    try:
+        with socket.create_connection((HOST, port), timeout=2) as link:
+            link.sendall(struct.pack(">i", len(body)) + body)
+            answer = link.makefile("rb").read(12)
+    except OSError:
+        return 0
+    return int(struct.unpack(">iii", answer)[2]) if len(answer) == 12 else 0

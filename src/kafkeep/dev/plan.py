@@ -1,0 +1,85 @@
+"""What an environment will be: what is asked, joined with what its folder already holds."""
+
+from __future__ import annotations
+
+from kafkeep.dev.broker import new_cluster_id
+from kafkeep.dev.ports import Ports
+from kafkeep.dev.s3 import SEAWEEDFS_PORTS
+from kafkeep.dev.secure import LISTENERS, port_name
+from kafkeep.dev.state import DevOptions, State
+from kafkeep.errors import UsageError
+
+
+def plan_state(options: DevOptions, stored: State | None) -> State:
+    """Join what is asked with what the folder holds, whose shape cannot be changed.
+
+    Servers that run keep their ports; dead ones are dropped, so that they are started anew.
+    """
+    if stored is None:
+        stored = State(options.brokers, options.s3, False, options.secure, new_cluster_id(), {})
+    _check_shape(options, stored)
+    registry = options.registry or stored.registry
+    running = {name: server for name, server in stored.servers.items() if server.alive}
+    return State(
+        brokers=options.brokers,
+        s3=options.s3,
+        registry=registry,
+        secure=options.secure,
+        cluster_id=stored.cluster_id,
+        ports=_plan_ports(options, stored, registry=registry, running=set(running)),
+        broker_properties={**stored.broker_properties, **options.broker_properties},
+        servers=running,
+    )
+
+
+def _check_shape(options: DevOptions, stored: State) -> None:
+    for name in ("brokers", "s3", "secure"):
+        asked, held = getattr(options, name), getattr(stored, name)
+        if asked != held:
+            raise UsageError(
+                f"{options.folder} holds an environment with {name}={held}, not {asked}",
+                hint="Remove it with kafkeep dev down --purge, or use another --folder.",
+            )
+
+
+def port_names(options: DevOptions, *, registry: bool) -> dict[str, list[str]]:
+    """Return the ports every server needs, by the server's name; its main one first."""
+    listeners = LISTENERS if options.secure else ()
+    names = {
+        f"broker-{node}": [
+            f"broker-{node}",
+            f"controller-{node}",
+            *(port_name(listener, node) for listener in listeners),
+        ]
+        for node in range(1, options.brokers + 1)
+    }
+    parts = [part for part in SEAWEEDFS_PORTS if part != "s3"] if options.s3 != "minio" else []
+    grpc = [f"{part}-grpc" for part in ("s3", *parts)]
+    names["s3"] = ["s3", *parts, *grpc]
+    if registry:
+        names["registry"] = ["registry"]
+    return names
+
+
+def _plan_ports(
+    options: DevOptions, stored: State, *, registry: bool, running: set[str]
+) -> dict[str, int]:
+    asked = {"s3": options.s3_port, "registry": options.registry_port}
+    if options.kafka_port is not None:
+        asked |= {f"broker-{n + 1}": options.kafka_port + n for n in range(options.brokers)}
+    servers = port_names(options, registry=registry)
+    planned = {name: stored.ports[name] for server in running for name in servers[server]}
+    for server in running:
+        wanted = asked.get(server)
+        if wanted is not None and wanted != planned[server]:
+            raise UsageError(
+                f"{server} already runs on port {planned[server]}, not {wanted}",
+                hint="Stop it first with kafkeep dev down.",
+            )
+    ports = Ports(taken=planned.values())
+    missing = [server for server in servers if server not in running]
+    # What was asked for is taken first, so that no free choice gets in its way.
+    planned |= {one: ports.take(asked[one]) for one in missing if asked.get(one) is not None}
+    for name in (name for server in missing for name in servers[server] if name not in planned):
+        planned[name] = ports.take(previous=stored.ports.get(name))
+    return planned

@@ -1,0 +1,143 @@
+"""Server processes that outlive the command that started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafkeep.errors import EnvironmentFault
+
+_TAIL_LINES = 12
+# Children of this very process must be reaped here, or a dead one looks alive (a zombie).
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+@dataclass(frozen=True)
+class Server:
+    """One started server: what to call it, its pid, where it logs, and a mark in its command line.
+
+    The mark is a path inside the environment's folder: a pid whose command line lacks it belongs
+    to somebody else by now, and is never signalled.
+    """
+
+    name: str
+    pid: int
+    log: str
+    mark: str
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs and is the one that was started."""
+        child = _children.get(self.pid)
+        if child is not None and child.poll() is not None:
+            del _children[self.pid]
+            return False
+        return self.mark in _command_line(self.pid)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, if the process is still the one that was started."""
+        if self.alive:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end, and return at once."""
+        # A paused process takes no SIGTERM before it goes on.
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGTERM)
+
+    def stop(self, *, patience_s: float) -> None:
+        """Ask it to end, and after ``patience_s`` seconds kill it; returns when it is gone."""
+        self.terminate()
+        if not wait_until(lambda: not self.alive, timeout_s=patience_s):
+            self.kill()
+
+    def kill(self) -> None:
+        """End it at once, as a crash would; returns when it is gone."""
+        self.signal(signal.SIGKILL)
+        if not wait_until(lambda: not self.alive, timeout_s=30):
+            raise EnvironmentFault(f"{self.name} (pid {self.pid}) does not end")
+
+
+def launch(
+    name: str,
+    argv: Sequence[str],
+    *,
+    log: Path,
+    mark: Path,
+    cwd: Path,
+    environment: Mapping[str, str] | None = None,
+) -> Server:
+    """Start ``argv`` in a session of its own, its output appended to ``log``."""
+    with log.open("ab") as output:
+        try:
+            child = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=cwd,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise EnvironmentFault(f"{name} cannot be started: {error}") from error
+    _children[child.pid] = child
+    return Server(name, child.pid, str(log), str(mark))
+
+
+def wait_ready(server: Server, ready: Callable[[], bool], *, timeout_s: float) -> None:
+    """Return once ``ready`` says so; fail with the last log lines when the server does not come."""
+    ended = False
+
+    def settled() -> bool:
+        nonlocal ended
+        if ready():
+            return True
+        ended = not server.alive
+        return ended
+
+    if wait_until(settled, timeout_s=timeout_s) and not ended:
+        return
+    what = "ended while starting" if ended else f"was not ready within {timeout_s:.0f} s"
+    raise EnvironmentFault(f"{server.name} {what}", hint=last_lines(Path(server.log)))
+
+
+def wait_until(condition: Callable[[], bool], *, timeout_s: float) -> bool:
+    """Look every few hundredths of a second; False when time is over first."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.03)
+    return True
+
+
+def last_lines(log: Path, count: int = _TAIL_LINES) -> str:
+    """Return the end of a log file as a hint."""
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    return f"Its log, {log}, ends:\n" + "\n".join(lines[-count:] or ["(nothing)"])
+
+
+def _command_line(pid: int) -> str:
+    """Return a process's command line; empty for one that is gone or only waits to be reaped."""
+    proc = Path("/proc") / str(pid)
+    if Path("/proc/self/cmdline").exists():
+        try:
+            return (proc / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            return ""
+    asked = subprocess.run(
+        ["ps", "-ww", "-o", "command=", "-p", str(pid)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return asked.stdout

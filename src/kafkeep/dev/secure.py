@@ -1,0 +1,144 @@
+"""Secured listeners beside the plain one, and the client.properties that open them.
+
+================  ========================================  ==============================
+listener          the client shows                          client files
+================  ========================================  ==============================
+``SASL_SSL``      a password (SCRAM or PLAIN)               scram, scram256, plain, limited
+``TLS``           nothing                                   tls, tls-jks, tls-pkcs12
+``MTLS``          a certificate                             mtls
+================  ========================================  ==============================
+
+The user ``kafkeep`` may do everything; ``limited`` may log in, and has no rights at all.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from kafkeep.dev.certificates import CLIENT_NAME, make_certificates
+from kafkeep.dev.ports import HOST
+from kafkeep.dev.state import SecureStatus
+
+LISTENERS = ("SASL_SSL", "TLS", "MTLS")
+_USERS = {"kafkeep": "kafkeep-secret", "limited": "limited-secret"}
+_STORE_PASSWORD = "kafkeep-store"
+_MODULES = "org.apache.kafka.common.security"
+_MECHANISMS = {
+    "SCRAM-SHA-256": f"{_MODULES}.scram.ScramLoginModule",
+    "SCRAM-SHA-512": f"{_MODULES}.scram.ScramLoginModule",
+    "PLAIN": f"{_MODULES}.plain.PlainLoginModule",
+}
+SCRAM_ARGUMENTS = tuple(
+    argument
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+    for user, password in _USERS.items()
+    for argument in ("--add-scram", f"{mechanism}=[name={user},password={password}]")
+)
+
+
+def port_name(listener: str, node_id: int) -> str:
+    """Return the name a secured listener's port is remembered under."""
+    return f"{listener.lower()}-{node_id}"
+
+
+def secure_properties(folder: Path, ports: Mapping[str, int], node_id: int) -> dict[str, str]:
+    """Return the settings that add the secured listeners to a broker's own."""
+    plain = f"PLAINTEXT://{HOST}:{ports[f'broker-{node_id}']}"
+    clients = ",".join(
+        [plain, *(f"{one}://{HOST}:{ports[port_name(one, node_id)]}" for one in LISTENERS)]
+    )
+    users = " ".join(f'user_{user}="{password}"' for user, password in _USERS.items())
+    sasl = "listener.name.sasl_ssl"
+    return {
+        "listeners": f"{clients},CONTROLLER://{HOST}:{ports[f'controller-{node_id}']}",
+        "advertised.listeners": clients,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
+        "SASL_SSL:SASL_SSL,TLS:SSL,MTLS:SSL",
+        "sasl.enabled.mechanisms": ",".join(_MECHANISMS),
+        f"{sasl}.scram-sha-256.sasl.jaas.config": f"{_MECHANISMS['SCRAM-SHA-256']} required;",
+        f"{sasl}.scram-sha-512.sasl.jaas.config": f"{_MECHANISMS['SCRAM-SHA-512']} required;",
+        f"{sasl}.plain.sasl.jaas.config": f"{_MECHANISMS['PLAIN']} required {users};",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(_secrets(folder) / "broker.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(_secrets(folder) / "ca.pem"),
+        "listener.name.mtls.ssl.client.auth": "required",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        # Plain and TLS clients are ANONYMOUS; the brokers among themselves too.
+        "super.users": f"User:ANONYMOUS;User:kafkeep;User:{CLIENT_NAME}",
+    }
+
+
+def make_secrets(folder: Path) -> None:
+    """Make certificates, trust stores and client files once; later calls change nothing."""
+    secrets = _secrets(folder)
+    if (secrets / "mtls.properties").exists():
+        return
+    secrets.mkdir(mode=0o700, exist_ok=True)
+    make_certificates(secrets)
+    pem = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(secrets / "ca.pem")}
+    for name, mechanism, user in (
+        ("scram", "SCRAM-SHA-512", "kafkeep"),
+        ("scram256", "SCRAM-SHA-256", "kafkeep"),
+        ("plain", "PLAIN", "kafkeep"),
+        ("limited", "SCRAM-SHA-512", "limited"),
+    ):
+        _write(secrets, name, {**_login(mechanism, user), **pem})
+    _write(secrets, "tls", {"security.protocol": "SSL", **pem})
+    for kind in ("JKS", "PKCS12"):
+        _write_java_truststore(secrets, kind)
+    own = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(secrets / "client.pem")}
+    _write(secrets, "mtls", {"security.protocol": "SSL", **pem, **own})
+
+
+def secure_status(folder: Path, ports: Mapping[str, int], brokers: int) -> tuple[SecureStatus, ...]:
+    """Return every secured way in that has a client file."""
+    found = []
+    for file in sorted(_secrets(folder).glob("*.properties")):
+        protocol = "SASL_SSL" if "SASL_SSL" in file.read_text() else "TLS"
+        listener = "MTLS" if file.stem == "mtls" else protocol
+        bootstrap = ",".join(
+            f"{HOST}:{ports[port_name(listener, node)]}" for node in range(1, brokers + 1)
+        )
+        found.append(SecureStatus(file.stem, bootstrap, str(file)))
+    return tuple(found)
+
+
+def _login(mechanism: str, user: str) -> dict[str, str]:
+    login = f'{_MECHANISMS[mechanism]} required username="{user}" password="{_USERS[user]}";'
+    return {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": login,
+    }
+
+
+def _write_java_truststore(secrets: Path, kind: str) -> None:
+    """Make a trust store of Java's own kind, where keytool is there to make it."""
+    keytool = shutil.which("keytool")
+    if keytool is None:
+        return
+    store = secrets / f"truststore.{kind.lower()}"
+    argv = [keytool, "-importcert", "-noprompt", "-alias", "ca", "-file", str(secrets / "ca.pem")]
+    argv += ["-keystore", str(store), "-storetype", kind, "-storepass", _STORE_PASSWORD]
+    subprocess.run(argv, capture_output=True, check=True)
+    settings = {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": kind,
+        "ssl.truststore.location": str(store),
+        "ssl.truststore.password": _STORE_PASSWORD,
+    }
+    _write(secrets, f"tls-{kind.lower()}", settings)
+
+
+def _write(secrets: Path, name: str, settings: Mapping[str, str]) -> None:
+    file = secrets / f"{name}.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    file.chmod(0o600)
+
+
+def _secrets(folder: Path) -> Path:
+    return folder / "secrets"

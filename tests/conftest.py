@@ -1,0 +1,65 @@
+"""Real services for every test that asks for them: started once per session, when first needed."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkeep.dev import DevOptions, DevStatus, start, status, stop
+
+
+def _environment(options: DevOptions) -> Iterator[DevStatus]:
+    try:
+        yield start(options)
+    finally:
+        stop(options.folder)
+
+
+@pytest.fixture(scope="session")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStatus]:
+    """One broker and an S3 server; KAFKEEP_TEST_DEV names a folder that is up, to use instead."""
+    if folder := os.environ.get("KAFKEEP_TEST_DEV"):
+        yield status(Path(folder))
+    else:
+        yield from _environment(DevOptions(folder=tmp_path_factory.mktemp("services")))
+
+
+@pytest.fixture(scope="session")
+def secure_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStatus]:
+    """One broker with secured listeners, and an S3 server."""
+    folder = tmp_path_factory.mktemp("secure-services")
+    yield from _environment(DevOptions(folder=folder, secure=True))
+
+
+@pytest.fixture
+def topic_name() -> str:
+    """Return a topic name that no other test has."""
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def s3_env(services: DevStatus, monkeypatch: pytest.MonkeyPatch) -> DevStatus:
+    """Set the AWS_* variables to the S3 server of ``services``; no profile gets in the way."""
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in services.s3.environment.items():
+        monkeypatch.setenv(name, value)
+    return services
+
+
+@pytest.fixture
+def archive_address(s3_env: DevStatus) -> str:
+    """Return an s3:// address that no other test has; the AWS_* variables are set for it."""
+    return f"s3://{s3_env.s3.bucket}/{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def local_archive(tmp_path: Path) -> Path:
+    """Return an empty folder for an archive."""
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    return folder
