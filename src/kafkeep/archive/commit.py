@@ -6,9 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafkeep.archive.document import FORMAT_VERSION
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 
-FORMAT_VERSION = 1
+__all__ = [
+    "FORMAT_VERSION",
+    "Changes",
+    "Commit",
+    "Gap",
+    "Intent",
+    "LogSpan",
+    "PlannedRange",
+    "TopicInfo",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +86,8 @@ class Changes:
     topics: tuple[TopicInfo, ...] = ()
     spans: Mapping[PartitionId, LogSpan] = field(default_factory=dict)
     groups: Mapping[str, Mapping[PartitionId, int]] = field(default_factory=dict)
-    """Group → partition → committed offset; a group named here replaces what was known of it."""
+    """Group → partition → committed offset; a group named here replaces what was known of it,
+    and is forgotten when it has no offset left."""
     intent: Intent | None = None
     closes_intent: bool = False
     note: str = ""
@@ -87,6 +98,8 @@ class Changes:
 class Commit:
     """One step of the log, immutable once its conditional create succeeded."""
 
+    log: str
+    """The name of the log, so that a commit copied elsewhere is noticed."""
     number: int
     previous: str
     """SHA-256 of the previous commit's bytes; empty for commit 0."""

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kafkeep.archive.document import as_int
+from kafkeep.archive.names import check_key, check_topic_name
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
@@ -36,6 +39,13 @@ class PartitionId(NamedTuple):
     topic: str
     incarnation: int
     partition: int
+
+    @classmethod
+    def checked(cls, topic: str, incarnation: int, partition: int) -> PartitionId:
+        """Build one from a stored document; ValueError when it cannot be a partition."""
+        if incarnation < 1 or partition < 0:
+            raise ValueError(f"not a partition: {topic!r}, {incarnation}, {partition}")
+        return cls(check_topic_name(topic), incarnation, partition)
 
     @property
     def folder(self) -> str:
@@ -120,21 +130,41 @@ class Entry:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Entry:
         """Rebuild an entry; KeyError, TypeError or ValueError when the document is not one."""
+        numbers = [document[name] for name in _NUMBERS]
+        texts = [document[name] for name in _TEXTS]
+        if any(type(value) is not int for value in numbers):
+            raise TypeError(f"whole numbers were expected, not {numbers!r:.200}")
+        if any(type(value) is not str for value in texts):
+            raise TypeError(f"texts were expected, not {texts!r:.200}")
+        incarnation, partition, start, end, records, low, high, size_bytes, raw_bytes = numbers
+        key, topic, topic_id, format_, codec, sha256 = texts
         return cls(
-            key=document["key"],
-            partition_id=PartitionId(
-                document["topic"], document["incarnation"], document["partition"]
-            ),
-            topic_id=document["topic_id"],
-            range=OffsetRange(document["start"], document["end"]),
-            records=document["records"],
-            min_timestamp=document["min_timestamp"],
-            max_timestamp=document["max_timestamp"],
-            size_bytes=document["size_bytes"],
-            raw_bytes=document["raw_bytes"],
-            format=document["format"],
-            codec=document["codec"],
-            sha256=document["sha256"],
-            index=tuple(IndexPoint(*point) for point in document.get("index", ())),
+            key=check_key(key),
+            partition_id=PartitionId.checked(topic, incarnation, partition),
+            topic_id=topic_id,
+            range=OffsetRange(start, end),
+            records=records,
+            min_timestamp=low,
+            max_timestamp=high,
+            size_bytes=size_bytes,
+            raw_bytes=raw_bytes,
+            format=format_,
+            codec=codec,
+            sha256=sha256,
+            index=tuple(IndexPoint(*map(as_int, point)) for point in document.get("index", ())),
             aborted=tuple(OffsetRange(*pair) for pair in document.get("aborted", ())),
         )
+
+
+_NUMBERS = (
+    "incarnation",
+    "partition",
+    "start",
+    "end",
+    "records",
+    "min_timestamp",
+    "max_timestamp",
+    "size_bytes",
+    "raw_bytes",
+)
+_TEXTS = ("key", "topic", "topic_id", "format", "codec", "sha256")

@@ -67,4 +67,4 @@ class ObjectStore(Protocol):
         """Remove an object; no error when there is none."""
 
     def describe(self) -> str:
-        """The address, fit for a message: no credentials."""
+        """Return the address, fit for a message: no credentials."""

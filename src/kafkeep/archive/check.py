@@ -1,0 +1,148 @@
+"""Looking a log over, commit by commit: what is wrong comes back as values, never as an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kafkeep.archive.chain import CommitBytes, follow, iter_numbers
+from kafkeep.archive.checkpoint import Checkpoint, load_checkpoint, rows_of
+from kafkeep.archive.codec import digest_of
+from kafkeep.archive.commit import Commit
+from kafkeep.archive.keys import (
+    checkpoint_key,
+    checkpoint_prefix,
+    log_key,
+    parse_checkpoint_key,
+)
+from kafkeep.archive.state import State
+from kafkeep.archive.store import ObjectStore
+from kafkeep.archive.tables import Rows, TableInfo, load_table, sorted_rows
+from kafkeep.errors import DamagedError, KeyMissingError
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong with a log."""
+
+    key: str
+    problem: str
+    fatal: bool
+    """False for what only repeats the log and is rebuilt from it: checkpoints and tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCommit:
+    """One commit as found: its digest, and itself or what is wrong with it."""
+
+    number: int
+    key: str
+    digest: str
+    size_bytes: int
+    commit: Commit | None
+    state: State | None
+    """What the log says after it; None once the chain is broken."""
+    finding: Finding | None = None
+
+
+def iter_commits(store: ObjectStore, name: str) -> Iterator[CheckedCommit]:
+    """Yield every commit in order, following the chain; stops after the first broken link.
+
+    What comes after a missing or damaged commit cannot be trusted, so it is only told that it is
+    there.
+    """
+    state = State(name=name)
+    for number in iter_numbers(store, name):
+        while state.commit + 1 <= number:
+            found = _check_next(store, state)
+            yield found
+            if found.state is None:
+                return
+            state = found.state
+
+
+def check_log(store: ObjectStore, name: str) -> list[Finding]:
+    """Return what is wrong with a log and its checkpoints; empty when all is well.
+
+    Reads every commit and every table of the newest checkpoint.
+    """
+    findings: list[Finding] = []
+    checkpoints = _load_checkpoints(store, name, findings)
+    commits: list[Commit] = []
+    for checked in iter_commits(store, name):
+        if checked.finding is not None:
+            findings.append(checked.finding)
+        if checked.commit is not None and checked.state is not None:
+            commits.append(checked.commit)
+            findings.extend(_check_state(checkpoints, checked.state))
+    if checkpoints:
+        newest = checkpoints[max(checkpoints)]
+        findings.extend(_check_tables(store, newest, commits))
+    return findings
+
+
+def _check_next(store: ObjectStore, state: State) -> CheckedCommit:
+    number = state.commit + 1
+    key = log_key(state.name, number)
+    try:
+        body = store.get(key)
+    except KeyMissingError:
+        finding = Finding(key, "missing, though later commits are there", True)
+        return CheckedCommit(number, key, "", 0, None, None, finding)
+    digest = digest_of(body)
+    try:
+        after, commit = follow(state, CommitBytes(number, key, body))
+    except DamagedError as error:
+        finding = Finding(key, error.message.removeprefix(f"{key} is damaged: "), True)
+        return CheckedCommit(number, key, digest, len(body), None, None, finding)
+    return CheckedCommit(number, key, digest, len(body), commit, after)
+
+
+def _load_checkpoints(
+    store: ObjectStore, name: str, findings: list[Finding]
+) -> dict[int, Checkpoint]:
+    found: dict[int, Checkpoint] = {}
+    for listed in store.list(checkpoint_prefix(name)):
+        number = parse_checkpoint_key(listed.key)
+        if number is None:
+            findings.append(Finding(listed.key, "not a checkpoint", False))
+            continue
+        try:
+            found[number] = load_checkpoint(store, name, number)
+        except DamagedError as error:
+            findings.append(Finding(listed.key, error.message, False))
+    return found
+
+
+def _check_state(checkpoints: dict[int, Checkpoint], state: State) -> Iterator[Finding]:
+    checkpoint = checkpoints.get(state.commit)
+    if checkpoint is not None and checkpoint.state != state:
+        key = checkpoint_key(state.name, state.commit)
+        yield Finding(key, "says something else than the log", False)
+
+
+def _check_tables(
+    store: ObjectStore, checkpoint: Checkpoint, commits: Sequence[Commit]
+) -> Iterator[Finding]:
+    expected = 0
+    for table in checkpoint.tables:
+        if table.first != expected:
+            yield Finding(table.key, f"begins at commit {table.first}, not {expected}", False)
+        expected = table.last + 1
+        yield from _check_table(store, checkpoint.state.name, table, commits)
+    missed = rows_of(commits[expected : checkpoint.state.commit + 1])
+    if missed:
+        key = checkpoint_key(checkpoint.state.name, checkpoint.state.commit)
+        yield Finding(key, f"has no table for commits from {expected} on", False)
+
+
+def _check_table(
+    store: ObjectStore, name: str, table: TableInfo, commits: Sequence[Commit]
+) -> Iterator[Finding]:
+    try:
+        rows: Rows = load_table(store, name, table)
+    except DamagedError as error:
+        yield Finding(table.key, error.message, False)
+        return
+    if rows != sorted_rows(rows_of(commits[table.first : table.last + 1])):
+        yield Finding(table.key, "says something else than the log", False)

@@ -1,0 +1,237 @@
+"""Checkpoints: a root with the state at one commit, and the list of entry tables up to it.
+
+A writer opens the newest root and the commits after it, whatever the log's length. Roots and
+tables only repeat the log: one that is lost, damaged or does not fit the chain is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafkeep.archive.chain import decode, iter_bytes
+from kafkeep.archive.codec import (
+    digest_of,
+    gap_to_json,
+    groups_from_json,
+    groups_to_json,
+    intent_from_json,
+    intent_to_json,
+    partition_map_from_json,
+    partition_map_to_json,
+    spans_from_json,
+    spans_to_json,
+    topic_from_json,
+    topic_to_json,
+)
+from kafkeep.archive.commit import Commit
+from kafkeep.archive.document import (
+    FORMAT_VERSION,
+    as_int,
+    as_list,
+    as_str,
+    dump_document,
+    pack,
+    reading,
+    unpack,
+)
+from kafkeep.archive.keys import (
+    LAST_NUMBER,
+    checkpoint_key,
+    checkpoint_prefix,
+    checkpoints_after,
+    log_key,
+    parse_checkpoint_key,
+)
+from kafkeep.archive.state import State
+from kafkeep.archive.store import ObjectStore
+from kafkeep.archive.tables import (
+    Rows,
+    TableInfo,
+    load_table,
+    plan_merge,
+    table_from_json,
+    table_to_json,
+    write_table,
+)
+from kafkeep.errors import DamagedError, KeyExistsError, KeyMissingError, TransientError
+from kafkeep.failpoint import failpoint
+
+DEFAULT_EVERY = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The state at a commit, and the tables that hold all entries and gaps up to it."""
+
+    state: State
+    tables: tuple[TableInfo, ...] = ()
+
+
+def encode_root(checkpoint: Checkpoint) -> bytes:
+    """Return the bytes of a root; it carries a checksum over itself."""
+    state = checkpoint.state
+    document: dict[str, Any] = {
+        "version": FORMAT_VERSION,
+        "log": state.name,
+        "commit": state.commit,
+        "digest": state.digest,
+        "epoch": state.epoch,
+        "writer": state.writer,
+        "at_ms": state.at_ms,
+        "positions": partition_map_to_json(state.positions),
+        "topics": [topic_to_json(topic) for _, topic in sorted(state.topics.items())],
+        "spans": spans_to_json(state.spans),
+        "groups": groups_to_json(state.groups),
+        "intent": intent_to_json(state.intent),
+        "tables": [table_to_json(table) for table in checkpoint.tables],
+    }
+    return pack({**document, "checksum": digest_of(dump_document(document))})
+
+
+def decode_root(body: bytes, key: str, *, log: str, commit: int) -> Checkpoint:
+    """Rebuild a checkpoint; DamagedError when it is none, or not the one to lie under ``key``."""
+    document = unpack(body, key)
+    with reading(key):
+        checksum = document.pop("checksum")
+        if checksum != digest_of(dump_document(document)):
+            raise ValueError("its checksum does not fit")
+        if (document["log"], document["commit"]) != (log, commit):
+            raise ValueError("it stands for another commit")
+        tables = tuple(table_from_json(item, log) for item in as_list(document["tables"]))
+        return Checkpoint(_state_from_json(document), tables)
+
+
+def load_checkpoint(store: ObjectStore, name: str, commit: int) -> Checkpoint:
+    """Return the checkpoint at a commit; DamagedError when it is unusable or fits not the log."""
+    key = checkpoint_key(name, commit)
+    checkpoint = decode_root(store.get(key), key, log=name, commit=commit)
+    try:
+        body = store.get(log_key(name, commit))
+    except KeyMissingError as error:
+        raise DamagedError(f"{key} stands for a commit that is not in the log") from error
+    if digest_of(body) != checkpoint.state.digest:
+        raise DamagedError(f"{key} stands for another commit {commit} than the log's")
+    return checkpoint
+
+
+def load_newest(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> Checkpoint:
+    """Return the newest usable checkpoint at or before ``commit``; the empty one if there is none.
+
+    Unusable ones are passed over: the commits say the same, at a price.
+    """
+    listed = store.list(checkpoint_prefix(name), after=checkpoints_after(name, commit))
+    for found in listed:
+        number = parse_checkpoint_key(found.key)
+        if number is None:
+            continue
+        try:
+            return load_checkpoint(store, name, number)
+        except (DamagedError, KeyMissingError):
+            continue
+    return Checkpoint(State(name=name))
+
+
+def load_rows(store: ObjectStore, name: str, table: TableInfo) -> Rows:
+    """Return the rows of a table, from the commits themselves when the table is damaged."""
+    try:
+        return load_table(store, name, table)
+    except DamagedError:
+        stored = iter_bytes(store, name, table.first, table.last)
+        return rows_of([decode(name, item) for item in stored])
+
+
+def rows_of(commits: Sequence[Commit]) -> Rows:
+    """Return the entries and gaps of some commits."""
+    return Rows(
+        [entry.to_json() for commit in commits for entry in commit.changes.entries],
+        [gap_to_json(gap) for commit in commits for gap in commit.changes.gaps],
+    )
+
+
+class Checkpointer:
+    """Writes a checkpoint every so many commits; merges tables as their number grows.
+
+    What it holds in memory is what came since the last checkpoint.
+    """
+
+    def __init__(
+        self, store: ObjectStore, base: Checkpoint, tail: Sequence[Commit], every: int
+    ) -> None:
+        self._store = store
+        self._name = base.state.name
+        self._tables = base.tables
+        self._done = base.state.commit
+        self._waiting = list(tail)
+        self._every = every
+
+    def add(self, commit: Commit) -> None:
+        """Take note of a commit that the log now holds."""
+        self._waiting.append(commit)
+
+    def write_if_due(self, state: State) -> bool:
+        """Write a checkpoint when enough commits wait; tell whether one was written."""
+        return state.commit - self._done >= self._every and self.write(state)
+
+    def write(self, state: State) -> bool:
+        """Write a checkpoint at ``state`` now; False when the store failed for the moment.
+
+        Failing is harmless: the log is the truth, and the next commit will try again.
+        """
+        if state.commit == self._done:
+            return False
+        try:
+            failpoint("checkpoint.before")
+            tables = self._next_tables(state.commit)
+            self._create_root(Checkpoint(state, tables))
+            failpoint("checkpoint.after")
+        except TransientError:
+            return False
+        self._tables, self._done = tables, state.commit
+        self._waiting.clear()
+        return True
+
+    def _next_tables(self, last: int) -> tuple[TableInfo, ...]:
+        tables = list(self._tables)
+        rows = rows_of(self._waiting)
+        if rows:
+            first = tables[-1].last + 1 if tables else 0
+            tables.append(self._write(rows, first, last, 0))
+        while count := plan_merge(tables):
+            tables[-count:] = [self._merge(tables[-count:])]
+        return tuple(tables)
+
+    def _merge(self, tables: Sequence[TableInfo]) -> TableInfo:
+        rows = Rows()
+        for table in tables:
+            rows += load_rows(self._store, self._name, table)
+        return self._write(rows, tables[0].first, tables[-1].last, tables[0].level + 1)
+
+    def _write(self, rows: Rows, first: int, last: int, level: int) -> TableInfo:
+        return write_table(self._store, self._name, rows, first=first, last=last, level=level)
+
+    def _create_root(self, checkpoint: Checkpoint) -> None:
+        key = checkpoint_key(self._name, checkpoint.state.commit)
+        try:
+            self._store.put_new(key, encode_root(checkpoint))
+        except KeyExistsError:
+            # A rival stood at the same commit, or an answer was lost: either says the same.
+            return
+
+
+def _state_from_json(document: Mapping[str, Any]) -> State:
+    topics = [topic_from_json(topic) for topic in as_list(document["topics"])]
+    return State(
+        name=as_str(document["log"]),
+        commit=as_int(document["commit"]),
+        digest=as_str(document["digest"]),
+        epoch=as_int(document["epoch"]),
+        writer=as_str(document["writer"]),
+        at_ms=as_int(document["at_ms"]),
+        positions=partition_map_from_json(document["positions"], as_int),
+        topics={(topic.topic, topic.incarnation): topic for topic in topics},
+        spans=spans_from_json(document["spans"]),
+        groups=groups_from_json(document["groups"]),
+        intent=intent_from_json(document["intent"]),
+    )

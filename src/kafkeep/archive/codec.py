@@ -1,0 +1,235 @@
+"""Commits and their parts as JSON documents. docs/format.md describes each field."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from kafkeep.archive.commit import (
+    FORMAT_VERSION,
+    Changes,
+    Commit,
+    Gap,
+    Intent,
+    LogSpan,
+    PlannedRange,
+    TopicInfo,
+)
+from kafkeep.archive.document import (
+    as_dict,
+    as_int,
+    as_list,
+    as_str,
+    dump_document,
+    parse_document,
+    reading,
+)
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.archive.names import check_topic_name, parse_folder
+from kafkeep.errors import DamagedError
+
+T = TypeVar("T")
+
+
+def digest_of(body: bytes) -> str:
+    """Return the digest by which a commit names the one before it: SHA-256, in hex."""
+    return hashlib.sha256(body).hexdigest()
+
+
+def encode_commit(commit: Commit) -> bytes:
+    """Return the bytes of a commit; equal commits give equal bytes."""
+    return dump_document(
+        {
+            "version": FORMAT_VERSION,
+            "log": commit.log,
+            "number": commit.number,
+            "previous": commit.previous,
+            "epoch": commit.epoch,
+            "writer": commit.writer,
+            "at_ms": commit.at_ms,
+            **changes_to_json(commit.changes),
+        }
+    )
+
+
+def decode_commit(body: bytes, key: str, *, log: str, number: int) -> Commit:
+    """Rebuild a commit; DamagedError when it is none, or not the one that belongs under ``key``."""
+    document = parse_document(body, key)
+    with reading(key):
+        commit = Commit(
+            log=as_str(document["log"]),
+            number=as_int(document["number"]),
+            previous=as_str(document["previous"]),
+            epoch=as_int(document["epoch"]),
+            writer=as_str(document["writer"]),
+            at_ms=as_int(document["at_ms"]),
+            changes=changes_from_json(document),
+        )
+    if (commit.log, commit.number) != (log, number):
+        raise DamagedError(f"{key} holds commit {commit.number} of {commit.log!r}")
+    return commit
+
+
+def changes_to_json(changes: Changes) -> dict[str, Any]:
+    """Return the document form; what is empty is left out."""
+    document: dict[str, Any] = {
+        "entries": [entry.to_json() for entry in changes.entries],
+        "positions": partition_map_to_json(changes.positions),
+        "gaps": [gap_to_json(gap) for gap in changes.gaps],
+        "topics": [topic_to_json(topic) for topic in changes.topics],
+        "spans": spans_to_json(changes.spans),
+        "groups": groups_to_json(changes.groups),
+        "intent": intent_to_json(changes.intent),
+        "closes_intent": changes.closes_intent,
+        "note": changes.note,
+    }
+    return {name: value for name, value in document.items() if value}
+
+
+def changes_from_json(document: Mapping[str, Any]) -> Changes:
+    """Rebuild the changes; KeyError, TypeError or ValueError when the document holds none."""
+    return Changes(
+        entries=tuple(map(Entry.from_json, as_list(document.get("entries", [])))),
+        positions=partition_map_from_json(document.get("positions", {}), as_int),
+        gaps=tuple(map(gap_from_json, as_list(document.get("gaps", [])))),
+        topics=tuple(map(topic_from_json, as_list(document.get("topics", [])))),
+        spans=spans_from_json(document.get("spans", {})),
+        groups=groups_from_json(document.get("groups", {})),
+        intent=intent_from_json(document.get("intent")),
+        closes_intent=document.get("closes_intent", False) is True,
+        note=as_str(document.get("note", "")),
+    )
+
+
+def partition_map_to_json(values: Mapping[PartitionId, Any]) -> dict[str, dict[str, Any]]:
+    """Return folder → partition → value."""
+    document: dict[str, dict[str, Any]] = {}
+    for partition_id, value in values.items():
+        document.setdefault(partition_id.folder, {})[str(partition_id.partition)] = value
+    return document
+
+
+def partition_map_from_json(document: Any, value: Callable[[Any], T]) -> dict[PartitionId, T]:
+    """Rebuild a map by partition, each value checked by ``value``."""
+    found: dict[PartitionId, T] = {}
+    for folder, partitions in as_dict(document).items():
+        topic, incarnation = parse_folder(folder)
+        for number, item in as_dict(partitions).items():
+            found[PartitionId.checked(topic, incarnation, int(number))] = value(item)
+    return found
+
+
+def spans_to_json(spans: Mapping[PartitionId, LogSpan]) -> dict[str, dict[str, Any]]:
+    """Return folder → partition → [start, end]."""
+    return partition_map_to_json({pid: [span.start, span.end] for pid, span in spans.items()})
+
+
+def spans_from_json(document: Any) -> dict[PartitionId, LogSpan]:
+    """Rebuild the spans."""
+    return partition_map_from_json(document, lambda pair: LogSpan(*map(as_int, pair)))
+
+
+def groups_to_json(groups: Mapping[str, Mapping[PartitionId, int]]) -> dict[str, Any]:
+    """Return group → folder → partition → offset."""
+    return {group: partition_map_to_json(offsets) for group, offsets in groups.items()}
+
+
+def groups_from_json(document: Any) -> dict[str, dict[PartitionId, int]]:
+    """Rebuild the groups' offsets."""
+    return {
+        group: partition_map_from_json(offsets, as_int)
+        for group, offsets in as_dict(document).items()
+    }
+
+
+def gap_to_json(gap: Gap) -> dict[str, Any]:
+    """Return the document form of a gap."""
+    return {
+        **_range_to_json(gap.partition_id, gap.range),
+        "reason": gap.reason,
+        "at_ms": gap.at_ms,
+    }
+
+
+def gap_from_json(document: Mapping[str, Any]) -> Gap:
+    """Rebuild a gap."""
+    partition_id, offsets = _range_from_json(document)
+    return Gap(partition_id, offsets, as_str(document["reason"]), as_int(document["at_ms"]))
+
+
+def topic_to_json(topic: TopicInfo) -> dict[str, Any]:
+    """Return the document form of a topic."""
+    return {
+        "topic": topic.topic,
+        "incarnation": topic.incarnation,
+        "topic_id": topic.topic_id,
+        "partitions": topic.partitions,
+        "replication_factor": topic.replication_factor,
+        "configs": dict(topic.configs),
+        "deleted": topic.deleted,
+    }
+
+
+def topic_from_json(document: Mapping[str, Any]) -> TopicInfo:
+    """Rebuild a topic."""
+    configs = as_dict(document["configs"])
+    return TopicInfo(
+        topic=check_topic_name(as_str(document["topic"])),
+        incarnation=as_int(document["incarnation"]),
+        topic_id=as_str(document["topic_id"]),
+        partitions=as_int(document["partitions"]),
+        replication_factor=as_int(document["replication_factor"]),
+        configs={name: as_str(value) for name, value in configs.items()},
+        deleted=document["deleted"] is True,
+    )
+
+
+def intent_to_json(intent: Intent | None) -> dict[str, Any] | None:
+    """Return the document form of an intent."""
+    if intent is None:
+        return None
+    return {
+        "ranges": [
+            {**_range_to_json(r.partition_id, r.range), "topic_id": r.topic_id}
+            for r in intent.ranges
+        ],
+        "options": dict(intent.options),
+        "at_ms": intent.at_ms,
+    }
+
+
+def intent_from_json(document: Any) -> Intent | None:
+    """Rebuild an intent."""
+    if document is None:
+        return None
+    return Intent(
+        ranges=tuple(_planned(as_list(document["ranges"]))),
+        options=as_dict(document["options"]),
+        at_ms=as_int(document["at_ms"]),
+    )
+
+
+def _planned(documents: list[Any]) -> Iterable[PlannedRange]:
+    for document in documents:
+        partition_id, offsets = _range_from_json(document)
+        topic_id = as_str(document["topic_id"])
+        yield PlannedRange(partition_id=partition_id, topic_id=topic_id, range=offsets)
+
+
+def _range_to_json(partition_id: PartitionId, offsets: OffsetRange) -> dict[str, Any]:
+    topic, incarnation, partition = partition_id
+    return {
+        "topic": topic,
+        "incarnation": incarnation,
+        "partition": partition,
+        "start": offsets.start,
+        "end": offsets.end,
+    }
+
+
+def _range_from_json(document: Mapping[str, Any]) -> tuple[PartitionId, OffsetRange]:
+    partition_id = PartitionId.checked(
+        as_str(document["topic"]), as_int(document["incarnation"]), as_int(document["partition"])
+    )
+    return partition_id, OffsetRange(as_int(document["start"]), as_int(document["end"]))

@@ -1,0 +1,99 @@
+"""Stored documents: JSON with a version, read with suspicion.
+
+What lies in a bucket may be damaged, newer than this program, or written by someone who wishes
+harm: every field is checked for its type, and every failure names the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+import zstandard
+
+from kafkeep.errors import DamagedError, NewerFormatError
+
+FORMAT_VERSION = 1
+MAX_DOCUMENT_BYTES = 512 * 1024 * 1024
+_LEVEL = 3
+
+
+def dump_document(document: Mapping[str, Any]) -> bytes:
+    """Return the one sequence of bytes that stands for ``document``: keys sorted, no spaces."""
+    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+
+
+def parse_document(body: bytes, key: str) -> dict[str, Any]:
+    """Return the document of ``body``; NewerFormatError or DamagedError, both naming ``key``."""
+    with reading(key):
+        document = orjson.loads(body)
+        version = as_int(as_dict(document)["version"])
+    if version > FORMAT_VERSION:
+        raise NewerFormatError(
+            f"{key}: format version {version} needs a newer kafkeep"
+            f" (this one reads up to version {FORMAT_VERSION})",
+            hint="Install the newest kafkeep and run the same command again.",
+        )
+    if version < 1:
+        raise DamagedError(f"{key} is damaged: there is no format version {version}")
+    return as_dict(document)
+
+
+def pack(document: Mapping[str, Any]) -> bytes:
+    """Return the compressed form of a large document."""
+    return zstandard.ZstdCompressor(level=_LEVEL).compress(dump_document(document))
+
+
+def unpack(body: bytes, key: str) -> dict[str, Any]:
+    """Return the document of a compressed body; refuses one that would unpack to a flood."""
+    with reading(key):
+        size = zstandard.frame_content_size(body)
+        if not 0 <= size <= MAX_DOCUMENT_BYTES:
+            raise ValueError(f"unpacked size {size} is out of bounds")
+        plain = zstandard.ZstdDecompressor().decompress(body, max_output_size=size)
+    return parse_document(plain, key)
+
+
+@contextmanager
+def reading(key: str) -> Iterator[None]:
+    """Turn what goes wrong while a document is taken apart into a DamagedError naming ``key``."""
+    try:
+        yield
+    except KeyError as error:
+        raise DamagedError(f"{key} is damaged: the field {error} is missing") from error
+    except (TypeError, ValueError, AttributeError, zstandard.ZstdError) as error:
+        raise DamagedError(f"{key} is damaged: {error}") from error
+
+
+def as_int(value: Any) -> int:
+    """Return ``value`` if it is a whole number, else raise TypeError; so for the others here."""
+    if type(value) is not int:
+        raise TypeError(f"a whole number was expected, not {_shown(value)}")
+    return value
+
+
+def as_str(value: Any) -> str:
+    """Return ``value`` if it is text."""
+    if type(value) is not str:
+        raise TypeError(f"text was expected, not {_shown(value)}")
+    return value
+
+
+def as_dict(value: Any) -> dict[str, Any]:
+    """Return ``value`` if it is an object."""
+    if type(value) is not dict:
+        raise TypeError(f"an object was expected, not {_shown(value)}")
+    return value
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return ``value`` if it is an array."""
+    if type(value) is not list:
+        raise TypeError(f"an array was expected, not {_shown(value)}")
+    return value
+
+
+def _shown(value: Any) -> str:
+    return f"{value!r:.60}"

@@ -1,0 +1,139 @@
+"""Object keys: made here, taken apart here, and checked here when a stored document names one.
+
+All keys are relative to the archive's prefix::
+
+    topics/<folder>/partition=<p>/<topic>+<p>+<start><extension>     data
+    _kafkeep/<log>/log/<number>.json                                 commits
+    _kafkeep/<log>/checkpoint/<10^20-1-number>-<number>.json.zst     checkpoint roots, newest first
+    _kafkeep/<log>/table/<first>-<last>[-<try>].json.zst             entry tables
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import NamedTuple
+
+from kafkeep.archive.entry import PartitionId
+from kafkeep.archive.names import ROOT, check_key, check_log_name, check_topic_name, parse_folder
+
+__all__ = [
+    "LAST_NUMBER",
+    "ROOT",
+    "START_DIGITS",
+    "DataName",
+    "check_key",
+    "check_log_name",
+    "check_topic_name",
+    "checkpoint_key",
+    "checkpoint_prefix",
+    "checkpoints_after",
+    "data_key",
+    "log_key",
+    "log_prefix",
+    "padded_again",
+    "parse_checkpoint_key",
+    "parse_data_key",
+    "parse_folder",
+    "parse_log_key",
+    "table_key",
+]
+
+START_DIGITS = 10
+LAST_NUMBER = 10**20 - 1
+MAX_STEM = 200
+"""A file name over 255 bytes is refused by file systems: longer topic names are shortened."""
+
+_FILE = re.compile(r"([A-Za-z0-9._~-]+)\+([0-9]+)\+([0-9]{10,})((?:\.[A-Za-z0-9]+)+)")
+_COMMIT = re.compile(r"_kafkeep/([^/]+)/log/([0-9]{20})\.json")
+_CHECKPOINT = re.compile(r"_kafkeep/([^/]+)/checkpoint/([0-9]{20})-([0-9]+)\.json\.zst")
+
+
+class DataName(NamedTuple):
+    """What the key of a data object in the default layout tells."""
+
+    partition_id: PartitionId
+    start: int
+    extension: str
+
+
+def data_key(partition_id: PartitionId, start: int, extension: str, pad: int = START_DIGITS) -> str:
+    """Return the key of an object whose first offset is ``start``, in the default layout.
+
+    ``pad`` over 10 is for a name that turned out to be foreign; see also padded_again.
+    """
+    topic, _, partition = partition_id
+    name = f"{_stem(topic)}+{partition}+{start:0{pad}d}{extension}"
+    return f"topics/{partition_id.folder}/partition={partition}/{name}"
+
+
+def padded_again(key: str) -> str:
+    """Return ``key`` with one more zero before its offset: the name to try when it is foreign."""
+    head, plus, tail = key.rpartition("+")
+    if not plus or not tail[:1].isdigit():
+        raise ValueError(f"no offset in the key {key!r}")
+    return f"{head}+0{tail}"
+
+
+def parse_data_key(key: str) -> DataName:
+    """Take apart a key made by data_key, with any padding; ValueError when it is another's."""
+    parts = check_key(key).split("/")
+    match = _FILE.fullmatch(parts[-1])
+    if len(parts) != 4 or parts[0] != "topics" or match is None:
+        raise ValueError(f"not a data object in the default layout: {key!r}")
+    topic, incarnation = parse_folder(parts[1])
+    if parts[2] != f"partition={int(match[2])}" or match[1] != _stem(topic):
+        raise ValueError(f"folder and name of {key!r} do not agree")
+    partition_id = PartitionId(topic, incarnation, int(match[2]))
+    return DataName(partition_id, int(match[3]), match[4])
+
+
+def log_prefix(name: str) -> str:
+    """Return the folder of a log's commits."""
+    return f"{ROOT}{check_log_name(name)}/log/"
+
+
+def log_key(name: str, number: int) -> str:
+    """Return the key of one commit."""
+    return f"{log_prefix(name)}{number:020d}.json"
+
+
+def parse_log_key(key: str) -> int | None:
+    """Return the commit's number, or None when something else lies there."""
+    match = _COMMIT.fullmatch(key)
+    return int(match[2]) if match else None
+
+
+def checkpoint_prefix(name: str) -> str:
+    """Return the folder of a log's checkpoint roots."""
+    return f"{ROOT}{check_log_name(name)}/checkpoint/"
+
+
+def checkpoint_key(name: str, number: int) -> str:
+    """Return the key of the checkpoint at a commit: a later one sorts before an earlier one."""
+    return f"{checkpoints_after(name, number)}-{number}.json.zst"
+
+
+def checkpoints_after(name: str, number: int) -> str:
+    """Return what to list past for the checkpoints at ``number`` and before, newest first."""
+    return f"{checkpoint_prefix(name)}{LAST_NUMBER - number:020d}"
+
+
+def parse_checkpoint_key(key: str) -> int | None:
+    """Return the number of the commit it stands for, or None when something else lies there."""
+    match = _CHECKPOINT.fullmatch(key)
+    if match is None or int(match[2]) + int(match[3]) != LAST_NUMBER:
+        return None
+    return int(match[3])
+
+
+def table_key(name: str, first: int, last: int, attempt: int = 0) -> str:
+    """Return the key of the entries of commits ``first`` to ``last``, both included."""
+    tried = f"-{attempt}" if attempt else ""
+    return f"{ROOT}{check_log_name(name)}/table/{first:020d}-{last:020d}{tried}.json.zst"
+
+
+def _stem(topic: str) -> str:
+    if len(topic) <= MAX_STEM:
+        return topic
+    return f"{topic[:180]}~{hashlib.sha256(topic.encode()).hexdigest()[:16]}"

@@ -1,0 +1,199 @@
+"""The commit log, as its one writer sees it.
+
+A dense sequence of conditional creates: whoever creates commit N has decided what it says. Nothing
+is ever replaced or deleted. A writer takes the next epoch by a commit; one that is overtaken finds
+its next number taken, reads the newer epoch there and stops.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from kafkeep.archive.chain import CommitBytes, decode
+from kafkeep.archive.checkpoint import DEFAULT_EVERY, Checkpointer
+from kafkeep.archive.codec import digest_of, encode_commit
+from kafkeep.archive.commit import Changes, Commit
+from kafkeep.archive.head import Head, load_head
+from kafkeep.archive.keys import check_log_name, log_key
+from kafkeep.archive.state import State, apply, check_changes
+from kafkeep.archive.store import ObjectStore
+from kafkeep.errors import (
+    DamagedError,
+    FencedError,
+    KafkeepError,
+    KeyExistsError,
+    KeyMissingError,
+    NoSuchArchiveError,
+    TransientError,
+    UnknownOutcomeError,
+    UsageError,
+)
+from kafkeep.failpoint import failpoint
+
+SEND_ATTEMPTS = 12
+OPEN_ATTEMPTS = 32
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
+
+
+class CommitLog:
+    """One writer's hold on a log. Made by ``open``; used by one thread, on the driver."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        head: Head,
+        *,
+        now_ms: Callable[[], int],
+        sleep: Callable[[float], None],
+        checkpoint_every: int,
+    ) -> None:
+        self._store = store
+        self._state = head.state
+        self._now_ms = now_ms
+        self._sleep = sleep
+        self._checkpointer = Checkpointer(store, head.base, head.tail, checkpoint_every)
+        self._stopped_by: KafkeepError | None = None
+
+    @classmethod
+    def open(
+        cls,
+        store: ObjectStore,
+        name: str,
+        *,
+        writer: str,
+        now_ms: Callable[[], int],
+        create: bool = True,
+        note: str = "",
+        sleep: Callable[[float], None] = time.sleep,
+        checkpoint_every: int = DEFAULT_EVERY,
+    ) -> CommitLog:
+        """Take the next epoch by a commit and return the log; begin it if there is none.
+
+        Finishes nothing by itself: look at ``state.intent`` first. Of several that open at once
+        the last one holds the log. ``writer`` must be unique to this process.
+        """
+        _check_name(name)
+        for _ in range(OPEN_ATTEMPTS):
+            head = load_head(store, name)
+            if head.state.commit < 0 and not create:
+                raise NoSuchArchiveError(f"{store.describe()} has no log named {name!r}")
+            log = cls(store, head, now_ms=now_ms, sleep=sleep, checkpoint_every=checkpoint_every)
+            if log._take(writer, note):
+                return log
+        raise TransientError(f"{name}: other writers keep taking the log")
+
+    @property
+    def state(self) -> State:
+        """What the log says after this writer's last commit."""
+        return self._state
+
+    def append(self, changes: Changes) -> Commit:
+        """Commit ``changes`` as one step and return it, once the store holds it for certain.
+
+        ValueError when they cannot follow the state; nothing is sent then. FencedError when a
+        newer writer has taken the log. UnknownOutcomeError when the store gives no answer for
+        too long: the commit may be there, and only opening the log again tells.
+        """
+        if self._stopped_by is not None:
+            raise self._stopped_by
+        check_changes(self._state, changes)
+        commit = self._next(changes, self._state.epoch, self._state.writer)
+        kind = "intent" if changes.intent and not changes.closes_intent else "commit"
+        other = self._settle(commit, kind)
+        if other is not None:
+            self._stopped_by = self._why_stopped(other)
+            raise self._stopped_by
+        return commit
+
+    def checkpoint_if_due(self) -> bool:
+        """Write a checkpoint if enough commits were made since the last; tell whether it was.
+
+        A store that fails for the moment only puts it off.
+        """
+        return self._checkpointer.write_if_due(self._state)
+
+    def checkpoint(self) -> bool:
+        """Write a checkpoint now, due or not."""
+        return self._checkpointer.write(self._state)
+
+    def _take(self, writer: str, note: str) -> bool:
+        """Commit the next epoch; False when another commit came first."""
+        begun = "begun" if self._state.commit < 0 else "taken over"
+        changes = Changes(note=note or f"log {self._state.name} {begun} by {writer}")
+        commit = self._next(changes, self._state.epoch + 1, writer)
+        return self._settle(commit, "open") is None
+
+    def _next(self, changes: Changes, epoch: int, writer: str) -> Commit:
+        state = self._state
+        return Commit(
+            log=state.name,
+            number=state.commit + 1,
+            previous=state.digest,
+            epoch=epoch,
+            writer=writer,
+            # Clocks of two machines differ: time in the log never moves back.
+            at_ms=max(self._now_ms(), state.at_ms),
+            changes=changes,
+        )
+
+    def _settle(self, commit: Commit, kind: str) -> CommitBytes | None:
+        """Send ``commit`` until the store tells who holds its number: None means this one."""
+        key, body = log_key(commit.log, commit.number), encode_commit(commit)
+        # Whatever interrupts the sending, the outcome is unknown and this log must not go on.
+        self._stopped_by = UnknownOutcomeError(
+            f"{key} was sent, and no answer tells whether it is there",
+            hint="Run it again: opening the log tells.",
+        )
+        holder = self._create(key, body, kind)
+        if holder != body:
+            return CommitBytes(commit.number, key, holder)
+        self._stopped_by = None
+        self._state = apply(self._state, commit, digest_of(body))
+        self._checkpointer.add(commit)
+        return None
+
+    def _create(self, key: str, body: bytes, kind: str) -> bytes:
+        """Return the bytes that hold ``key`` in the end: ``body``, or what was there before."""
+        failure: KafkeepError | None = None
+        for attempt in range(SEND_ATTEMPTS):
+            if attempt:
+                self._sleep(min(_FIRST_PAUSE_S * 2 ** (attempt - 1), _LONGEST_PAUSE_S))
+            try:
+                failpoint(f"{kind}.before")
+                self._store.put_new(key, body)
+                failpoint(f"{kind}.after")
+            except KeyExistsError:
+                try:
+                    return self._store.get(key)
+                except (KeyMissingError, TransientError) as error:
+                    # "Exists" and then "not found": a create that lost a race and fell away.
+                    failure = error
+            except TransientError as error:
+                failure = error
+            else:
+                return body
+        assert self._stopped_by is not None
+        raise self._stopped_by from failure
+
+    def _why_stopped(self, stored: CommitBytes) -> KafkeepError:
+        other = decode(self._state.name, stored)
+        if other.epoch <= self._state.epoch:
+            return DamagedError(f"{stored.key} was written under epoch {other.epoch} by another")
+        when = datetime.fromtimestamp(other.at_ms / 1000, UTC).isoformat(timespec="seconds")
+        return FencedError(
+            f"{self._state.name}: {other.writer} took the log at {when} (epoch {other.epoch},"
+            f" commit {other.number}); this writer (epoch {self._state.epoch}) has stopped",
+            hint="A log has one writer: stop the other one, or give this one a --name of its own.",
+        )
+
+
+def _check_name(name: str) -> None:
+    try:
+        check_log_name(name)
+    except ValueError as error:
+        raise UsageError(
+            str(error), hint="Use letters, digits, '.', '_' and '-', at most 200 of them."
+        ) from error

@@ -1,0 +1,51 @@
+"""Names that come from outside: checked before anything is built from them."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+ROOT = "_kafkeep/"
+MAX_KEY_BYTES = 1024
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_LOG_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
+_RESERVED = frozenset({"restores"})
+_FOLDER = re.compile(r"([^~]+)(?:~([1-9][0-9]*))?")
+
+
+@lru_cache(maxsize=65536)
+def check_topic_name(name: str) -> str:
+    """Return ``name`` if Kafka would allow it as a topic, else raise ValueError."""
+    if not _TOPIC.fullmatch(name) or name in {".", ".."}:
+        raise ValueError(f"not a topic name: {name[:260]!r}")
+    return name
+
+
+def check_log_name(name: str) -> str:
+    """Return ``name`` if a log may bear it, else raise ValueError."""
+    if not _LOG_NAME.fullmatch(name) or name in _RESERVED:
+        raise ValueError(f"not a name for a log: {name[:210]!r}")
+    return name
+
+
+def check_key(key: str) -> str:
+    """Return ``key`` if it is one of a data object under the prefix, else raise ValueError.
+
+    Keys in stored documents come from whoever could write to the bucket: none may lead out of
+    the archive, nor into the log.
+    """
+    parts = key.split("/")
+    if any(part in {"", ".", ".."} for part in parts) or parts[0] == ROOT[:-1]:
+        raise ValueError(f"not a key of a data object: {key[:300]!r}")
+    if "\\" in key or not key.isprintable() or len(key.encode()) > MAX_KEY_BYTES:
+        raise ValueError(f"not a key of a data object: {key[:300]!r}")
+    return key
+
+
+def parse_folder(folder: str) -> tuple[str, int]:
+    """Return topic and incarnation of a topic's folder: ``orders~2`` is ``("orders", 2)``."""
+    match = _FOLDER.fullmatch(folder)
+    if match is None or match[2] == "1":
+        raise ValueError(f"not a topic's folder: {folder[:260]!r}")
+    return check_topic_name(match[1]), int(match[2] or 1)

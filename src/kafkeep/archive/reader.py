@@ -1,0 +1,83 @@
+"""The archive for readers: which logs there are, and what each says at a commit or a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from kafkeep.archive.chain import decode, read_commit
+from kafkeep.archive.check import CheckedCommit, Finding, check_log, iter_commits
+from kafkeep.archive.head import Head, load_head
+from kafkeep.archive.keys import LAST_NUMBER, ROOT, check_log_name, log_prefix
+from kafkeep.archive.store import ObjectStore
+from kafkeep.archive.view import ArchiveView
+from kafkeep.errors import NoSuchArchiveError
+
+__all__ = [
+    "ArchiveView",
+    "CheckedCommit",
+    "Finding",
+    "check_log",
+    "iter_commits",
+    "list_logs",
+    "load_view",
+]
+
+
+def list_logs(store: ObjectStore) -> list[str]:
+    """Return the names of the archive's logs, sorted; two small listings for each."""
+    return sorted(name for name in _iter_folders(store) if _has_commits(store, name))
+
+
+def load_view(
+    store: ObjectStore, name: str, *, commit: int | None = None, at_ms: int | None = None
+) -> ArchiveView:
+    """Load a log as it stands now, at a commit, or at a time (the last commit made by then).
+
+    NoSuchArchiveError when there is no such log or commit. Reads only.
+    """
+    head = load_head(store, name, LAST_NUMBER if commit is None else commit)
+    if head.state.commit < 0:
+        raise NoSuchArchiveError(
+            f"{store.describe()} has no log named {name!r}",
+            hint="See which there are with: kafkeep info --archive …",
+        )
+    if commit is not None and head.state.commit != commit:
+        raise NoSuchArchiveError(f"{name} has no commit {commit}: the last is {head.state.commit}")
+    if at_ms is not None and head.state.at_ms > at_ms:
+        head = load_head(store, name, _find_commit(store, head, at_ms))
+    return ArchiveView(store, head)
+
+
+def _find_commit(store: ObjectStore, head: Head, at_ms: int) -> int:
+    """Return the last commit made at or before ``at_ms``: times in a log never move back."""
+    name = head.state.name
+    low, high = -1, head.state.commit
+    while high - low > 1:
+        middle = (low + high) // 2
+        if decode(name, read_commit(store, name, middle)).at_ms <= at_ms:
+            low = middle
+        else:
+            high = middle
+    if low < 0:
+        first = decode(name, read_commit(store, name, 0)).at_ms
+        when = datetime.fromtimestamp(first / 1000, UTC).isoformat(timespec="milliseconds")
+        raise NoSuchArchiveError(f"{name} begins later, at {when}")
+    return low
+
+
+def _iter_folders(store: ObjectStore) -> Iterator[str]:
+    after = ROOT
+    while found := next(iter(store.list(ROOT, after=after)), None):
+        name = found.key.removeprefix(ROOT).split("/")[0]
+        yield name
+        # "0" follows "/": the next listing begins past all that lies in this folder.
+        after = f"{ROOT}{name}0"
+
+
+def _has_commits(store: ObjectStore, name: str) -> bool:
+    try:
+        check_log_name(name)
+    except ValueError:
+        return False
+    return next(iter(store.list(log_prefix(name))), None) is not None
