@@ -22,6 +22,7 @@ from kafkeep.dev.s3 import (
     SECRET_KEY,
     bucket_ready,
     launch_s3,
+    remove_sockets,
     s3_answers,
 )
 from kafkeep.dev.secure import make_secrets, secure_status
@@ -39,7 +40,7 @@ from kafkeep.errors import UsageError
 
 READY_S = 90.0
 _BROKER_PATIENCE_S = 30.0
-_OTHER_PATIENCE_S = 3.0  # SeaweedFS takes its time to end, and loses nothing when killed
+_OTHER_PATIENCE_S = 1.5  # SeaweedFS never ends by itself, and loses nothing when killed
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ def stop(folder: Path, *, purge: bool = False) -> DevStatus | None:
         if state is None:
             return None
         stop_servers(list(state.servers.values()))
+        if state.s3 == "seaweedfs":
+            remove_sockets(state.ports)
         state = dataclasses.replace(state, servers={})
         save_state(folder, state)
     seen = status(folder)
