@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -25,6 +26,9 @@ Int64s: TypeAlias = NDArray[np.int64]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+_CALLED_FILES = ("kernel.py", "layout.py")
+
+
 def _writable(folder: Path) -> bool:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -34,19 +38,22 @@ def _writable(folder: Path) -> bool:
 
 
 def _choose_cache_folder() -> str | None:
-    """Return where compiled kernels are kept, or None for numba's default beside the source.
+    """Return where compiled kernels are kept, or None when the user has set it for numba.
 
-    Executors often run from a folder that is read-only, or as a user without a home.
+    Beside the source, like other compiled Python; else, since executors often run from a folder
+    that is read-only or as a user without a home, wherever one may write.
     """
     if "NUMBA_CACHE_DIR" in os.environ:
         return None
+    # numba looks whether a kernel's own file has changed, not whether what it calls has.
+    called = b"".join((Path(__file__).parent / name).read_bytes() for name in _CALLED_FILES)
+    version = f"numba-{zlib.crc32(called):08x}"
     wanted = os.environ.get("KAFKEEP_CACHE")
-    if wanted is None and _writable(Path(__file__).parent / "__pycache__"):
-        return None
-    base = Path(wanted) if wanted else Path(os.path.expanduser("~/.cache/kafkeep"))
-    if _writable(base / "numba"):
-        return str(base / "numba")
-    # A cache is code: a folder under /tmp that others could have made is never shared.
+    home = Path(os.path.expanduser("~")) / ".cache" / "kafkeep"
+    for base in [Path(wanted)] if wanted else [Path(__file__).parent / "__pycache__", home]:
+        if _writable(base / version):
+            return str(base / version)
+    # A cache is code: a folder under /tmp that others could have made is never used.
     return tempfile.mkdtemp(prefix="kafkeep-numba-")
 
 
@@ -150,6 +157,9 @@ def read_varint(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     if position < end and buffer[position] < 0x80:
         byte = np.int64(buffer[position])
         return (byte >> 1) ^ -(byte & 1), position + 1
+    if position + 1 < end and buffer[position + 1] < 0x80:
+        pair = (np.int64(buffer[position]) & 0x7F) | (np.int64(buffer[position + 1]) << 7)
+        return (pair >> 1) ^ -(pair & 1), position + 2
     value, following = read_varlong(buffer, position, end)
     if following - position > 5 or value > 0x7FFFFFFF or value < -0x80000000:
         return np.int64(0), np.int64(-1)

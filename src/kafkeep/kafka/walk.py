@@ -118,7 +118,7 @@ def _walk(  # noqa: PLR0911, PLR0917
     Returns how many records, an error code, and the batch and position where it was met.
     """
     found = 0
-    sums = np.zeros(5, dtype=np.int64)
+    unwanted = np.zeros(5, dtype=np.int64)
     for i in range(len(starts)):
         at, end = starts[i], ends[i]
         for _ in range(counts[i]):
@@ -137,18 +137,16 @@ def _walk(  # noqa: PLR0911, PLR0917
             offset = headers[0, i] + offset_delta
             if offset_delta < 0 or offset > headers[1, i]:
                 return found, BAD_OFFSET, i, stop - length
-            sums[:] = 0
-            code = _check_fields(buffer, at, stop, sums)
+            wanted = lowest <= offset < highest
+            code = _check_fields(buffer, at, stop, totals if wanted else unwanted)
             if code != OK:
                 return found, code, i, stop - length
-            if lowest <= offset < highest:
+            if wanted:
                 out[0, found] = offset
                 out[1, found] = headers[3, i] if headers[4, i] else headers[2, i] + time_delta
                 out[2, found] = headers[4, i]
                 out[3, found] = at
                 out[4, found] = stop
-                for k in range(5):
-                    totals[k] += sums[k]
                 found += 1
             at = stop
         if counts[i] > 0 and at != end:
