@@ -130,6 +130,7 @@ class Link:
             pause = min(1.0, pause * 2)
 
     async def _learn(self, broker: Any, deadline: float) -> None:
+        self.connections.reset_backoff(broker.node_id)  # the pauses here are our own
         connection = self.connections.get_connection(
             broker.node_id, timeout_ms=max(1.0, (deadline - time.monotonic()) * 1000)
         )
@@ -160,9 +161,9 @@ class Link:
 
         def busy(node: int) -> tuple[bool, float, int]:
             connection = self.connections._conns.get(node)
-            connected = connection is not None and connection.connected
-            waiting = len(connection.in_flight_requests) if connected else 0
-            return not connected, self.connections.connection_delay(node), waiting
+            if connection is None or not connection.connected:
+                return True, self.connections.connection_delay(node), 0
+            return False, 0.0, len(connection.in_flight_requests)
 
         return sorted((broker.node_id for broker in self.cluster.brokers()), key=busy)
 
@@ -202,6 +203,7 @@ class Link:
         pause = 0.02
         while True:
             try:
+                self.connections.reset_backoff(node)  # the pauses here are our own
                 connection = self.connections.get_connection(node)
                 await connection
                 if not connection.paused:
@@ -212,7 +214,6 @@ class Link:
                 if is_final(failure) or time.monotonic() + pause > deadline:
                     raise failure from error
                 wait, pause = pause, min(0.5, pause * 2)
-                wait = max(wait, self.connections.connection_delay(node))
             await self.net.sleep(min(wait, max(0.0, deadline - time.monotonic())))
 
     def _unreachable(self, error: Exception, node: NodeId) -> KafkeepError:
