@@ -1,0 +1,58 @@
+"""What Spark says when a job fails, told in a sentence."""
+
+from __future__ import annotations
+
+import re
+
+from kafkeep.errors import KafkeepError, TransientError
+
+_PYTHON_ERROR = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<text>.+)$")
+_LOST_WORKER = ("Python worker exited unexpectedly", "crashed", "EOFException", "Connection reset")
+
+
+class WorkerTraceback(Exception):
+    """What the Python worker printed, kept as the cause for those who debug."""
+
+
+def explain_failure(error: BaseException, label: str) -> KafkeepError:
+    """Return the error to raise for a job that Spark gave up on.
+
+    TransientError when the last attempt failed with one, or lost its worker: trying the whole run
+    again may help. The whole text of Spark's stays reachable as the cause.
+    """
+    text = str(error)
+    kind, message = _last_python_error(text)
+    if kind.endswith(("TransientError", "UnknownOutcomeError")):
+        return _caused(TransientError(message), text)
+    if kind:
+        short = kind.rsplit(".", 1)[-1]
+        told = message if short == "KafkeepError" else f"{short}: {message}"
+        return _caused(KafkeepError(f"a task of {label} failed: {told}"), text)
+    if any(sign in text for sign in _LOST_WORKER):
+        return _caused(TransientError(f"a task of {label} lost its Python worker each time"), text)
+    if "cancelled" in text:
+        return _caused(TransientError(f"{label} was cancelled"), text)
+    return _caused(KafkeepError(f"{label} failed in Spark: {_first_line(text)}"), text)
+
+
+def _last_python_error(text: str) -> tuple[str, str]:
+    """Find the exception's line, the first not indented, behind the last traceback."""
+    _, found, tail = text.rpartition("Traceback (most recent call last):")
+    if not found:
+        return "", ""
+    for line in tail.splitlines()[1:]:
+        if line.startswith(" ") or not line.strip():
+            continue
+        match = _PYTHON_ERROR.match(line.strip())
+        return (match["kind"], match["text"]) if match else (line.strip(), "no message")
+    return "", ""
+
+
+def _caused(error: KafkeepError, text: str) -> KafkeepError:
+    error.add_note(text)
+    return error
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:300] if lines else "no reason given"

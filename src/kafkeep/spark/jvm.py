@@ -1,0 +1,162 @@
+"""Spark's JVM for a local master, started lean and without pyspark's launcher scripts.
+
+``spark-submit`` starts a first JVM only to work out how to start the second one. For a local
+master there is nothing to work out, so the gateway is started directly: one JVM less, its output
+in a file of its own, and a class path that stays the same, as a class archive needs it.
+
+This module does not import pyspark, so that the JVM can start while Python imports the rest.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from kafkeep.config.java import require_java
+from kafkeep.config.spark import SparkOptions
+from kafkeep.errors import EnvironmentFault
+from kafkeep.spark.class_archive import ClassArchive
+
+LOG_VARIABLE = "KAFKEEP_SPARK_LOG"
+PRELOAD_VARIABLE = "KAFKEEP_PRELOAD"
+LOG4J = Path(__file__).with_name("log4j2.properties")
+_START_SECONDS = 120.0
+_STOP_SECONDS = 10.0
+
+# What Spark's own launcher opens for it (JavaModuleOptions), the incubator module left out:
+# it prints a warning, and kafkeep does no vector arithmetic in the JVM.
+_OPENED = (
+    "java.lang java.lang.invoke java.lang.reflect java.io java.net java.nio java.util"
+    " java.util.concurrent java.util.concurrent.atomic jdk.internal.ref sun.nio.ch sun.nio.cs"
+    " sun.security.action sun.util.calendar"
+)
+_JVM_FLAGS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED.split()),
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+    "-Djdk.reflect.useDirectMethodHandle=false",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Djava.net.preferIPv4Stack=true",
+    # The JVM only schedules: start-up is what it spends its time on.
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:-UsePerfData",
+    "-Xshare:auto",
+    "-Xlog:disable",
+)
+_NEEDS_SUBMIT = ("spark.jars", "spark.driver.extra", "spark.submit.", "spark.kubernetes.")
+_NEEDS_SUBMIT_ENV = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT")
+
+
+def can_start_lean(options: SparkOptions) -> bool:
+    """Whether nothing was asked for that only ``spark-submit`` can arrange."""
+    if not options.is_local or os.name != "posix":
+        return False
+    asked = any(key.startswith(_NEEDS_SUBMIT) for key in options.conf)
+    return not asked and not any(os.environ.get(name) for name in _NEEDS_SUBMIT_ENV)
+
+
+@dataclass(slots=True)
+class Jvm:
+    """A gateway process of ours, its folder for temporary files, and how to reach it."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+    log: Path
+    archive: ClassArchive | None
+    stop_seconds: float = _STOP_SECONDS
+
+    def wait_ready(self) -> tuple[int, str]:
+        """Return the gateway's port and secret as soon as it listens."""
+        info = self.folder / "gateway"
+        deadline = time.monotonic() + _START_SECONDS
+        while not info.is_file():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise EnvironmentFault(
+                    f"Spark's JVM did not start: {last_line(self.log)}",
+                    hint=f"Set {LOG_VARIABLE} to a file name to keep everything that it says.",
+                )
+            time.sleep(0.01)
+        data = info.read_bytes()
+        return int.from_bytes(data[:4], "big"), data[8:].decode()
+
+    def stop(self) -> None:
+        """End the process and remove its folder; safe to call twice."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()  # the gateway ends when its input does
+        try:
+            self.process.wait(self.stop_seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def last_line(log: Path) -> str:
+    """Return the last line of a log that says something."""
+    try:
+        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        lines = []
+    return lines[-1].strip() if lines else "it said nothing"
+
+
+def launch_jvm(options: SparkOptions, *, train: Path | None = None) -> Jvm:
+    """Start the gateway in the background and return at once.
+
+    It ends with this process, however that ends. ``train`` makes it write a class archive there
+    when it ends.
+    """
+    java = require_java()
+    home = spark_home()
+    folder = Path(tempfile.mkdtemp(prefix="kafkeep-spark-"))
+    log = Path(os.environ.get(LOG_VARIABLE) or folder / "spark.log")
+    jars = sorted(str(jar) for jar in (home / "jars").glob("*.jar"))
+    archive = ClassArchive.for_runtime(java, home, jars, _JVM_FLAGS)
+    command = [java, "-cp", os.pathsep.join(jars), *_JVM_FLAGS, *archive.jvm_flags(train)]
+    command += [f"-Xmx{options.conf.get('spark.driver.memory', '1g')}"]
+    command += [f"-Dlog4j2.configurationFile={LOG4J}", f"-Djava.io.tmpdir={folder}"]
+    command += ["org.apache.spark.api.python.PythonGatewayServer"]
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env=_environment(options, home, folder),
+            process_group=0,  # Ctrl-C is for the driver: it cancels the job, then ends the JVM
+        )
+    jvm = Jvm(process, folder, log, archive)
+    atexit.register(jvm.stop)
+    return jvm
+
+
+def spark_home() -> Path:
+    """Return where pyspark is installed, without importing it."""
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise EnvironmentFault("pyspark is not installed")
+    return Path(found.origin).parent
+
+
+def _environment(options: SparkOptions, home: Path, folder: Path) -> Mapping[str, str]:
+    return {
+        **os.environ,
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "gateway"),
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable,
+        "PYTHONHASHSEED": "0",
+        "SPARK_CONNECT_MODE": "0",
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SCALA_VERSION": "2.13",
+        PRELOAD_VARIABLE: ",".join(options.preload),
+    }

@@ -1,0 +1,172 @@
+"""A Spark session: lean and quiet when it is ours, taken as it is when it is the caller's."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from subprocess import DEVNULL
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from kafkeep.config.java import require_java
+from kafkeep.config.spark import SparkOptions, usable_cores
+from kafkeep.errors import EnvironmentFault
+from kafkeep.spark.jvm import LOG4J, Jvm, can_start_lean, launch_jvm
+
+_SECRETS = "(?i)secret|password|token|access[.]?key|credential|jaas"
+
+_LEAN = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.eventLog.enabled": "false",
+    "spark.speculation": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.python.worker.reuse": "true",
+    "spark.redaction.regex": _SECRETS,
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+}
+_LEAN_LOCAL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "kafkeep.spark.daemon",
+    "spark.sql.shuffle.partitions": str(usable_cores()),
+    # Compiling Java for the few rows that pass through the JVM costs a second and gains nothing.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+class _Owned:
+    """What this process started, so that nothing else is ever stopped."""
+
+    session: SparkSession | None = None
+    jvm: Jvm | None = None
+
+
+def start_session(options: SparkOptions | None = None, *, jvm: Jvm | None = None) -> SparkSession:
+    """Return the active session if there is one, else start one as ``options`` say.
+
+    ``jvm`` is one launched earlier, while Python was still importing. Nothing is written to
+    stderr, nor to the current folder. Raises EnvironmentFault when Spark cannot start.
+    """
+    active = active_session()
+    if active is not None:
+        return active
+    options = options or SparkOptions.load()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        session = _start(options, jvm)
+    except PySparkException as error:
+        raise EnvironmentFault(f"Spark did not start: {_first_line(error)}") from error
+    _Owned.session = session
+    return session
+
+
+def active_session() -> SparkSession | None:
+    """Return the session of this process, ours or the caller's."""
+    with suppress(PySparkException):
+        return SparkSession.getActiveSession()
+    return None
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop a session that ``start_session`` started; a caller's own is left alone."""
+    if _Owned.session is None or session is not _Owned.session:
+        return
+    with suppress(Exception):  # it may have died already, and we are leaving
+        session.stop()
+    jvm, _Owned.session, _Owned.jvm = _Owned.jvm, None, None
+    if jvm is None:
+        return
+    _forget_gateway()
+    jvm.stop()
+    if jvm.archive is not None:
+        jvm.archive.build_in_background()
+
+
+def is_classic(session: SparkSession) -> bool:
+    """Whether the driver is in this process, not behind Spark Connect."""
+    return hasattr(session, "_jsparkSession")
+
+
+def task_slots(session: SparkSession) -> int:
+    """Return how many tasks run at once; the cores of this machine when Spark does not say."""
+    if is_classic(session):
+        return max(1, int(session.sparkContext.defaultParallelism))
+    with suppress(PySparkException, ValueError):
+        return max(1, int(session.conf.get("spark.default.parallelism", "") or usable_cores()))
+    return usable_cores()
+
+
+def _start(options: SparkOptions, jvm: Jvm | None) -> SparkSession:
+    if options.remote is not None:
+        builder = SparkSession.builder.remote(options.remote)
+        for key, value in options.conf.items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+    if jvm is None and can_start_lean(options):
+        jvm = launch_jvm(options)
+    if jvm is None:
+        return _start_by_submit(options)
+    _Owned.jvm = jvm
+    port, secret = jvm.wait_ready()
+    os.environ.update(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
+    try:
+        gateway = launch_gateway()
+    finally:
+        del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+    conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
+    conf.setAll(list(_settings(options, jvm.folder).items()))
+    return SparkSession(SparkContext(conf=conf, gateway=gateway))
+
+
+def _start_by_submit(options: SparkOptions) -> SparkSession:
+    """Start through ``spark-submit``, which knows clusters, jars and spark-defaults.conf."""
+    require_java()
+    settings = {**_LEAN, "spark.app.name": options.app_name, "spark.master": options.master}
+    java = f"-Dlog4j2.configurationFile={LOG4J} {options.conf.get(_EXTRA_JAVA, '')}"
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(list({**settings, **options.conf, _EXTRA_JAVA: java.strip()}.items()))
+    if SparkContext._gateway is None:
+        SparkContext._gateway = launch_gateway(conf, {"stderr": DEVNULL})
+        SparkContext._jvm = SparkContext._gateway.jvm
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+_EXTRA_JAVA = "spark.driver.extraJavaOptions"
+
+
+def _settings(options: SparkOptions, folder: Path) -> dict[str, str]:
+    return {
+        **_LEAN,
+        **_LEAN_LOCAL,
+        "spark.app.name": options.app_name,
+        "spark.master": options.master,
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        **options.conf,
+    }
+
+
+def _forget_gateway() -> None:
+    """Let a later session of this process start a JVM of its own."""
+    gateway = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    if gateway is not None:
+        with suppress(Exception):
+            gateway.shutdown()
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

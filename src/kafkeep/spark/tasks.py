@@ -1,0 +1,138 @@
+"""Bundles of work in, rows out: one Spark task for each bundle.
+
+Bundles and the function travel to the tasks together; a task yields small rows that say what it
+did, and record data never passes through the JVM.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import orjson
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+import kafkeep.errors
+from kafkeep.errors import KafkeepError, TransientError
+from kafkeep.spark.failure import explain_failure
+from kafkeep.spark.progress import OnProgress, watch_job
+from kafkeep.spark.session import is_classic, task_slots
+
+T = TypeVar("T")
+Task = Callable[[T], Iterator[tuple[str, dict[str, Any]]]]
+
+ERROR_KIND = "error"
+_SCHEMA = pa.schema([("bundle", pa.int64()), ("kind", pa.string()), ("body", pa.binary())])
+_SPARK_SCHEMA = "bundle long, kind string, body binary"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """One thing a task reported: ``body`` is what it yielded, after a trip through JSON."""
+
+    bundle: int
+    kind: str
+    body: dict[str, Any]
+
+
+def run_tasks(
+    session: SparkSession,
+    bundles: Sequence[T],
+    task: Task[T],
+    *,
+    label: str,
+    pool: str | None = None,
+    on_progress: OnProgress | None = None,
+) -> list[TaskRow]:
+    """Run ``task`` on each bundle and return all rows, by bundle, each bundle's in its order.
+
+    ``task`` and the bundles are pickled; it runs on executors, and may run again for a bundle
+    when a worker was lost or it raised TransientError or something unexpected, so its effects
+    must bear repetition; the rows returned are those of one whole attempt. Any other KafkeepError
+    ends the run at once with the same error here, the first by bundle. When Spark gives up on a
+    bundle, TransientError (or KafkeepError) says why in a sentence. Ctrl-C cancels the job.
+    """
+    if not bundles:
+        return []
+    count = len(bundles)
+    with _job(session, label, pool, count, on_progress):
+        frame = session.range(0, count, 1, count).mapInArrow(_runner(bundles, task), _SPARK_SCHEMA)
+        try:
+            found = frame.collect()
+        except KeyboardInterrupt:
+            raise
+        except Exception as error:
+            raise explain_failure(error, label) from error
+    rows = [TaskRow(row.bundle, row.kind, orjson.loads(bytes(row.body))) for row in found]
+    rows.sort(key=lambda row: row.bundle)  # stable: the order inside a bundle stays
+    for row in rows:
+        if row.kind == ERROR_KIND:
+            raise _rebuild_error(row.body)
+    return rows
+
+
+def warm_up(session: SparkSession, *, label: str = "start") -> None:
+    """Run a first job that does nothing, so that planning and workers are there for the next."""
+    run_tasks(session, range(task_slots(session)), _say_nothing, label=label)
+
+
+def _say_nothing(_: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    return iter(())
+
+
+def _job(
+    session: SparkSession, label: str, pool: str | None, count: int, on_progress: OnProgress | None
+) -> AbstractContextManager[None]:
+    if not is_classic(session):  # Connect has no job groups of this kind, and no pools
+        return nullcontext()
+    return watch_job(
+        session.sparkContext,
+        group=f"kafkeep-{uuid.uuid4().hex}",
+        label=label,
+        pool=pool,
+        count=count,
+        on_progress=on_progress,
+    )
+
+
+def _runner(
+    bundles: Sequence[T], task: Task[T]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that runs in the Python worker: numbers in, rows out."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for bundle in batch.column(0).to_pylist():
+                yield _rows_of(bundle, _guarded(task, bundles[bundle]))
+
+    return run
+
+
+def _guarded(task: Task[T], bundle: T) -> list[tuple[str, dict[str, Any]]]:
+    """Run the task; an error that trying again cannot mend becomes its only row."""
+    try:
+        return list(task(bundle))
+    except TransientError:
+        raise
+    except KafkeepError as error:
+        body = {"class": type(error).__name__, "message": error.message, "hint": error.hint}
+        return [(ERROR_KIND, body)]
+
+
+def _rows_of(bundle: int, rows: list[tuple[str, dict[str, Any]]]) -> pa.RecordBatch:
+    kinds = [kind for kind, _ in rows]
+    bodies = [orjson.dumps(body) for _, body in rows]
+    columns = [[bundle] * len(rows), kinds, bodies]
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, _SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+def _rebuild_error(body: dict[str, Any]) -> KafkeepError:
+    kind = getattr(kafkeep.errors, str(body["class"]), KafkeepError)
+    if not (isinstance(kind, type) and issubclass(kind, KafkeepError)):
+        kind = KafkeepError
+    return kind(body["message"], hint=body["hint"])
