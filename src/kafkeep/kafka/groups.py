@@ -1,0 +1,259 @@
+"""Consumer groups: their committed offsets, read all at once and written back for one group."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from kafka.protocol.admin import ListGroupsRequest
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from kafkeep.errors import KafkeepError, PreflightError, TransientError
+from kafkeep.kafka.admin import Admin
+from kafkeep.kafka.failures import DENIED, RETRIABLE, is_final, refusal
+from kafkeep.kafka.routes import Routes, TopicPartition, format_partition
+
+_GROUP_KEY = 0
+_FIRST_VERSION_WITH_MANY_KEYS = 4
+_FIRST_VERSION_WITH_MANY_GROUPS = 8
+_LAST_VERSION_WITH_NAMES = 9
+_GROUPS_PER_REQUEST = 200
+_GROUP_NOT_FOUND = 69
+_ACTIVE = frozenset({22, 25, 27, 68, 110, 113})
+"""The group has members of its own, so that offsets from outside are refused."""
+
+
+@dataclass(slots=True)
+class GroupOffsets:
+    """Committed offsets by group; ``denied`` names the groups we may not read."""
+
+    offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    denied: list[str] = field(default_factory=list)
+
+
+def list_groups(admin: Admin) -> list[str]:
+    """Return the ids of all groups that may hold committed offsets, active or not."""
+    return admin.wire.call(_Groups(admin.routes).list)
+
+
+def load_group_offsets(
+    admin: Admin, topics: Collection[str], groups: Collection[str] | None = None
+) -> GroupOffsets:
+    """Return what each group has committed on ``topics``; groups without any are left out.
+
+    All groups unless some are named. Groups that are active are read as well.
+    """
+    call = _Groups(admin.routes)
+    names = list(groups) if groups is not None else admin.wire.call(call.list)
+    found = admin.wire.call(call.fetch, names)
+    wanted = set(topics)
+    kept = {
+        group: {tp: offset for tp, offset in sorted(offsets.items()) if tp[0] in wanted}
+        for group, offsets in sorted(found.offsets.items())
+    }
+    found.offsets = {group: offsets for group, offsets in kept.items() if offsets}
+    found.denied.sort()
+    return found
+
+
+def group_offsets(admin: Admin, topics: Collection[str]) -> dict[str, dict[TopicPartition, int]]:
+    """Return the committed offsets of every group we may read on ``topics``."""
+    return load_group_offsets(admin, topics).offsets
+
+
+def commit_offsets(admin: Admin, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Commit offsets for a group; PreflightError when it has active members.
+
+    All or none is not promised: the error names the first partition that was refused.
+    """
+    if offsets:
+        admin.wire.call(_Groups(admin.routes).commit, group, offsets)
+
+
+class _Groups:
+    """Coroutines that ask group coordinators."""
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+        self._link = routes.link
+
+    async def list(self) -> list[str]:
+        deadline, pause = self._routes.deadline(), 0.1
+        while True:
+            answers = await self._routes.each_broker(ListGroupsRequest)
+            failure = _first_failure(answers)
+            if failure is None:
+                listed = [group for answer in answers for group in answer.groups]
+                return sorted({g.group_id for g in listed if g.group_type.lower() != "share"})
+            if is_final(failure) or time.monotonic() + pause > deadline:
+                raise failure
+            await self._link.net.sleep(pause)
+            pause = min(1.0, pause * 2)
+
+    async def fetch(self, groups: Sequence[str]) -> GroupOffsets:
+        """Fetch the offsets of all groups, several per request."""
+        deadline, pause = self._routes.deadline(), 0.1
+        found = GroupOffsets()
+        todo = list(groups)
+        await self._link.connect()
+        while todo:
+            coordinators = await self._coordinators(todo, found, deadline)
+            calls = [
+                partial(self._fetch_from, node, chunk, found, deadline)
+                for node, members in coordinators.items()
+                for chunk in _chunks(members, self._groups_per_request())
+            ]
+            for outcome in await self._link.gather(calls):
+                if isinstance(outcome, Exception) and not isinstance(outcome, TransientError):
+                    raise outcome
+            todo = [g for g in todo if g not in found.offsets and g not in found.denied]
+            if todo and time.monotonic() + pause > deadline:
+                raise TransientError(f"group {todo[0]}: no coordinator answers")
+            if todo:
+                await self._link.net.sleep(pause)
+                pause = min(1.0, pause * 2)
+        return found
+
+    def _version(self, request: Any, last: int | None = None) -> int:
+        versions = self._link.connections.broker_version_data
+        version = int(versions.api_version(request))
+        return version if last is None else min(version, last)
+
+    def _groups_per_request(self) -> int:
+        version = self._version(OffsetFetchRequest)
+        return _GROUPS_PER_REQUEST if version >= _FIRST_VERSION_WITH_MANY_GROUPS else 1
+
+    async def _coordinators(
+        self, groups: Sequence[str], found: GroupOffsets, deadline: float
+    ) -> dict[int, list[str]]:
+        """Return the groups by coordinator, without those whose coordinator is not known yet."""
+        grouped: dict[int, list[str]] = defaultdict(list)
+        many = self._version(FindCoordinatorRequest) >= _FIRST_VERSION_WITH_MANY_KEYS
+        for chunk in _chunks(groups, _GROUPS_PER_REQUEST if many else 1):
+            for group, code, node in await self._find(chunk, many, deadline):
+                if code in DENIED:
+                    found.denied.append(group)
+                elif code == 0:
+                    grouped[node].append(group)
+        return grouped
+
+    async def _find(
+        self, groups: Sequence[str], many: bool, deadline: float
+    ) -> list[tuple[str, int, int]]:
+        if many:
+            request = FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=list(groups))
+        else:
+            request = FindCoordinatorRequest(key=groups[0], key_type=_GROUP_KEY)
+        answer = await self._link.send(request, self._link.nodes()[0], deadline=deadline)
+        if many:
+            return [(c.key, c.error_code, c.node_id) for c in answer.coordinators]
+        return [(groups[0], answer.error_code, answer.node_id)]
+
+    async def _fetch_from(
+        self, node: int, groups: Sequence[str], found: GroupOffsets, deadline: float
+    ) -> None:
+        version = self._version(OffsetFetchRequest, _LAST_VERSION_WITH_NAMES)
+        if version >= _FIRST_VERSION_WITH_MANY_GROUPS:
+            kind = OffsetFetchRequest.OffsetFetchRequestGroup
+            asked = [kind(version=version, group_id=group, topics=None) for group in groups]
+            request = OffsetFetchRequest(version=version, groups=asked, require_stable=False)
+        else:
+            request = OffsetFetchRequest(version=version, group_id=groups[0], topics=None)
+        answer = await self._link.send(request, node, deadline=deadline)
+        if version >= _FIRST_VERSION_WITH_MANY_GROUPS:
+            for group in answer.groups:
+                _take_group(group.group_id, group, found)
+        else:
+            _take_group(groups[0], answer, found)
+
+    async def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit as a client that is no member, which only an empty group takes."""
+        deadline, pause = self._routes.deadline(), 0.1
+        await self._link.connect()
+        while True:
+            failure = await self._try_commit(group, offsets, deadline)
+            if failure is None:
+                return
+            if is_final(failure) or time.monotonic() + pause > deadline:
+                raise failure
+            await self._link.net.sleep(pause)
+            pause = min(1.0, pause * 2)
+
+    async def _try_commit(
+        self, group: str, offsets: Mapping[TopicPartition, int], deadline: float
+    ) -> KafkeepError | None:
+        many = self._version(FindCoordinatorRequest) >= _FIRST_VERSION_WITH_MANY_KEYS
+        try:
+            [(_, code, node)] = await self._find([group], many, deadline)
+            if code:
+                return refusal(code, f"group {group}")
+            request = self._commit_request(group, offsets)
+            answer = await self._link.send(request, node, deadline=deadline)
+        except TransientError as error:
+            return error
+        for topic in answer.topics:
+            for part in topic.partitions:
+                if part.error_code in _ACTIVE:
+                    return PreflightError(
+                        f"group {group} is active: Kafka refused its offsets (code "
+                        f"{part.error_code})",
+                        hint="Stop the consumers of the group, then run the same command again.",
+                    )
+                if part.error_code:
+                    where = format_partition((topic.name, part.partition_index))
+                    return refusal(part.error_code, f"group {group} on {where}")
+        return None
+
+    def _commit_request(self, group: str, offsets: Mapping[TopicPartition, int]) -> Any:
+        kind = OffsetCommitRequest.OffsetCommitRequestTopic
+        grouped: dict[str, list[Any]] = defaultdict(list)
+        for (topic, partition), offset in offsets.items():
+            grouped[topic].append(
+                kind.OffsetCommitRequestPartition(
+                    partition_index=partition, committed_offset=offset, committed_metadata=""
+                )
+            )
+        return OffsetCommitRequest(
+            version=self._version(OffsetCommitRequest, _LAST_VERSION_WITH_NAMES),
+            group_id=group,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            topics=[kind(name=name, partitions=parts) for name, parts in grouped.items()],
+        )
+
+
+def _take_group(name: str, group: Any, found: GroupOffsets) -> None:
+    if group.error_code in DENIED:
+        found.denied.append(name)
+    elif group.error_code == _GROUP_NOT_FOUND:
+        found.offsets[name] = {}
+    elif group.error_code and group.error_code not in RETRIABLE:
+        raise refusal(group.error_code, f"group {name}")
+    elif not group.error_code:
+        found.offsets[name] = {
+            (topic.name, part.partition_index): part.committed_offset
+            for topic in group.topics
+            for part in topic.partitions
+            if part.error_code == 0 and part.committed_offset >= 0
+        }
+
+
+def _first_failure(answers: Sequence[Any]) -> KafkeepError | None:
+    for answer in answers:
+        if isinstance(answer, KafkeepError):
+            return answer
+        if isinstance(answer, Exception):
+            raise answer
+        if answer.error_code:
+            return refusal(answer.error_code, "the list of groups")
+    return None
+
+
+def _chunks(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
