@@ -10,10 +10,11 @@ import subprocess
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 
 from kafkeep.config.java import java_version, require_java
-from kafkeep.dev.cache import cache_folder, kafka_home
+from kafkeep.dev.cache import KAFKA_VERSION, cache_folder, kafka_home
 from kafkeep.dev.ports import HOST
 from kafkeep.dev.process import Server, launch
 from kafkeep.dev.secure import SCRAM_ARGUMENTS, secure_properties
@@ -84,11 +85,12 @@ def launch_broker(folder: Path, state: State, node_id: int) -> Server:
     settings = own / "server.properties"
     settings.write_text(format_properties(broker_properties(folder, state, node_id)))
     settings.chmod(0o600)
-    java_line = [java, *_JVM, *_class_archive(java, home)]
     if not (own / "data" / "meta.properties").exists():
-        _format(state, settings, java_line[:1] + _class_archive(java, home, use_only=True))
+        _format(state, settings, java)
     argv = [
-        *java_line,
+        java,
+        *_JVM,
+        *_class_archive_flags(java, settings),
         "-Dkafkeep.level=info",
         f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}",
         "-cp",
@@ -100,10 +102,11 @@ def launch_broker(folder: Path, state: State, node_id: int) -> Server:
     return launch(name, argv, log=folder / f"{name}.log", mark=settings, cwd=own)
 
 
-def _format(state: State, settings: Path, java_line: list[str]) -> None:
-    home = kafka_home()
+def _format(state: State, settings: Path, java: str) -> None:
+    home, archive = kafka_home(), _class_archive(java)
     argv = [
-        *java_line,
+        java,
+        *([f"-XX:SharedArchiveFile={archive}"] if archive.exists() else ()),
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
         f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}",
@@ -125,26 +128,41 @@ def _format(state: State, settings: Path, java_line: list[str]) -> None:
         )
 
 
-def _class_archive(java: str, home: Path, *, use_only: bool = False) -> list[str]:
-    """Return the flags that let the JVM load Kafka's classes from one prepared file.
+def _class_archive(java: str) -> Path:
+    """Return the file that lets a JVM load Kafka's classes at once; it halves a broker's start.
 
-    That halves a broker's start. The file is made when a broker that ran without one ends: see
-    ``keep_class_archive``. It fits one Java version alone, hence the name.
+    It fits one Java version alone, hence the name. A broker that starts without one writes one
+    when it ends (see ``keep_class_archive``).
     """
-    ready = cache_folder() / f"{home.name}-java-{java_version(java)}.jsa"
-    quiet = ["-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
-    if ready.exists():
-        return [*quiet, f"-XX:SharedArchiveFile={ready}"]
-    if use_only:
-        return []
-    return [*quiet, f"-XX:ArchiveClassesAtExit={ready}.{uuid.uuid4().hex[:8]}"]
+    return cache_folder() / f"kafka-{KAFKA_VERSION}-java-{java_version(java)}.jsa"
 
 
-def keep_class_archive() -> None:
-    """Put a class archive that a broker left when it ended in its place; call after a stop."""
-    for made in sorted(cache_folder().glob("kafka-*.jsa.*")):
-        with contextlib.suppress(OSError):
-            os.replace(made, made.with_suffix(""))
+def _new_class_archive(archive: Path, settings: str) -> Path:
+    # Named after the broker, so that nobody takes another one's half-written file.
+    return archive.with_name(f"{archive.name}.{sha256(settings.encode()).hexdigest()[:12]}")
+
+
+def _class_archive_flags(java: str, settings: Path) -> list[str]:
+    archive = _class_archive(java)
+    if archive.exists():
+        return [f"-XX:SharedArchiveFile={archive}"]
+    new = _new_class_archive(archive, str(settings))
+    new.unlink(missing_ok=True)
+    return [f"-XX:ArchiveClassesAtExit={new}"]
+
+
+def keep_class_archive(settings: str, *, whole: bool) -> None:
+    """Keep the class archive that a broker wrote when it ended, if it wrote one and wrote it all.
+
+    Call it when the broker's process is gone; ``settings`` is the path it was started with.
+    """
+    with contextlib.suppress(OSError, EnvironmentFault):
+        archive = _class_archive(require_java())
+        new = _new_class_archive(archive, settings)
+        if whole:
+            os.replace(new, archive)
+        else:
+            new.unlink(missing_ok=True)
 
 
 def live_brokers(port: int) -> int:

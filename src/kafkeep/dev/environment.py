@@ -117,8 +117,11 @@ def status(folder: Path) -> DevStatus:
     )
 
 
-def stop_servers(servers: list[Server]) -> None:
-    """Stop servers, brokers with the time they need to close their logs."""
+def stop_servers(servers: list[Server], *, ran: bool = True) -> None:
+    """Stop servers, brokers with the time they need to close their logs.
+
+    ``ran`` is False for those that never got ready.
+    """
     brokers = [server for server in servers if server.name.startswith("broker-")]
     for server in brokers:
         server.terminate()
@@ -126,8 +129,8 @@ def stop_servers(servers: list[Server]) -> None:
         if server not in brokers:
             server.stop(patience_s=_OTHER_PATIENCE_S)
     for server in brokers:
-        server.stop(patience_s=_BROKER_PATIENCE_S)
-    keep_class_archive()
+        ended = server.stop(patience_s=_BROKER_PATIENCE_S)
+        keep_class_archive(server.mark, whole=ran and ended)
 
 
 def _bring_up(folder: Path, state: State, progress: Progress) -> None:
@@ -144,7 +147,7 @@ def _bring_up(folder: Path, state: State, progress: Progress) -> None:
             wait_ready(server, service.ready, timeout_s=READY_S)
             progress(f"{service.name} is ready")
     except BaseException:
-        stop_servers(started)
+        stop_servers(started, ran=False)
         for server in started:
             state.servers.pop(server.name, None)
         save_state(folder, state)

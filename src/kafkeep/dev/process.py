@@ -50,11 +50,16 @@ class Server:
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
 
-    def stop(self, *, patience_s: float) -> None:
-        """Ask it to end, and after ``patience_s`` seconds kill it; returns when it is gone."""
+    def stop(self, *, patience_s: float) -> bool:
+        """Ask it to end, and after ``patience_s`` seconds kill it; returns when it is gone.
+
+        True when it ended by itself.
+        """
         self.terminate()
-        if not wait_until(lambda: not self.alive, timeout_s=patience_s):
-            self.kill()
+        if wait_until(lambda: not self.alive, timeout_s=patience_s):
+            return True
+        self.kill()
+        return False
 
     def kill(self) -> None:
         """End it at once, as a crash would; returns when it is gone."""
