@@ -14,6 +14,7 @@ from kafkeep.kafka.crc import find_bad_crc
 from kafkeep.kafka.kernel import (
     BAD_CODEC,
     BAD_COUNT,
+    BAD_CRC,
     BAD_LENGTH,
     BAD_MAGIC,
     BAD_OFFSET,
@@ -243,9 +244,7 @@ def check_crcs(batches: Batches) -> None:
     wanted = _read_crcs(batches.buffer, positions)
     bad = find_bad_crc(batches.buffer, positions + CRC_START, positions + batches.sizes, wanted)
     if bad is not None:
-        error = damaged(OK, int(positions[bad]), int(batches.base_offsets[bad]))
-        error.message = error.message.replace(f"error {OK}", "its checksum does not fit")
-        raise error
+        raise damaged(BAD_CRC, int(positions[bad]), int(batches.base_offsets[bad]))
 
 
 @kernel

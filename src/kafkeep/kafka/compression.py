@@ -122,10 +122,9 @@ def _read_zstd(data: Any, limit: int) -> Any:
     size = zstandard.frame_content_size(data)
     if size > limit:
         raise _TooLargeError
-    if size >= 0:
-        return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
-    # Producers stream, so their frames do not say how much they hold.
-    out = bytearray(min(limit + 1, max(4096, 6 * len(data))))
+    # Producers stream, so their frames mostly do not say how much they hold.
+    guess = min(size + 1, 256 * len(data)) if size >= 0 else 6 * len(data)
+    out = bytearray(min(limit + 1, max(4096, guess)))
     filled = 0
     with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
         while got := reader.readinto(memoryview(out)[filled:]):

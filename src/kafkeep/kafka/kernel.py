@@ -78,6 +78,7 @@ BAD_OFFSET = 5
 BAD_MAGIC = 6
 BAD_CODEC = 7
 OLD_MAGIC = 8
+BAD_CRC = 9
 
 _REASONS = {
     CUT_SHORT: "cut short",
@@ -87,12 +88,13 @@ _REASONS = {
     BAD_OFFSET: "offsets do not fit the header",
     BAD_MAGIC: "this is not a record batch",
     BAD_CODEC: "the compression codec is unknown",
+    BAD_CRC: "its checksum does not fit",
 }
 
 
 def damaged(code: int, position: int, offset: int) -> DamagedError:
     """Return the error for a kernel's code: which batch, and where in its bytes."""
-    reason = _REASONS.get(code, f"error {code}")
+    reason = _REASONS[code]
     return DamagedError(f"record batch at offset {offset} is damaged at byte {position}: {reason}")
 
 

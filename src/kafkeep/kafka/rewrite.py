@@ -149,16 +149,15 @@ class _Regrouping:
 
     def _passes(self, batches: Batches) -> NDArray[np.bool_]:
         shares = np.where(batches.codec, _PACKED_SHARE, _PLAIN_SHARE)
-        return np.logical_and.reduce(
-            (
-                batches.is_dense,
-                self._inside(batches),
-                batches.timestamp_type == TimestampType.CREATE,
-                ~batches.has_delete_horizon,
-                batches.sizes * shares >= self.target,
-                batches.sizes <= self.largest,
-            )
+        passes: NDArray[np.bool_] = (
+            batches.is_dense
+            & self._inside(batches)
+            & (batches.timestamp_type == TimestampType.CREATE)
+            & ~batches.has_delete_horizon
+            & (batches.sizes * shares >= self.target)
+            & (batches.sizes <= self.largest)
         )
+        return passes
 
     def _merge(self, batches: Batches) -> Iterator[ReadyBatch]:
         codec = int(batches.codec[0])
