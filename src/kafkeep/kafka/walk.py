@@ -168,7 +168,7 @@ def walk_records(part: Unpacked, range: OffsetRange | None = None) -> Walked:
     )
     out = np.empty((5, int(part.counts.sum())), dtype=np.int64)
     totals = np.zeros(5, dtype=np.int64)
-    lowest, highest = (range.start, range.end) if range else (0, np.iinfo(np.int64).max)
+    lowest, highest = (range.start, range.end) if range is not None else (0, np.iinfo(np.int64).max)
     found, code, i, at = _walk(
         part.buffer,
         part.starts,
