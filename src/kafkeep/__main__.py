@@ -1,0 +1,5 @@
+"""``python -m kafkeep``."""
+
+from kafkeep.cli.main import main
+
+main()

@@ -1,0 +1,62 @@
+"""Share a cycle's work out: cut stretches into ranges, pack ranges into tasks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kafkeep.archive.commit import PlannedRange
+from kafkeep.archive.entry import OffsetRange
+from kafkeep.backup.plan import Stretch
+from kafkeep.config.backup import MIB
+
+SMALLEST_SPLIT_BYTES = 32 * MIB
+SMALLEST_BUNDLE_BYTES = 8 * MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeighedRange:
+    """One range of a stretch, with what it is expected to weigh and who leads it."""
+
+    planned: PlannedRange
+    leader: int
+    est_bytes: int
+
+
+def split_stretches(stretches: Iterable[Stretch], *, tasks: int) -> list[WeighedRange]:
+    """Cut stretches so that about ``tasks`` of them are of even weight; small ones stay whole."""
+    stretches = list(stretches)
+    total = sum(s.est_bytes for s in stretches)
+    share = max(SMALLEST_SPLIT_BYTES, total // max(1, tasks))
+    ranges = []
+    for s in stretches:
+        pieces = min(len(s.range), max(1, round(s.est_bytes / share)))
+        edges = [s.range.start + len(s.range) * i // pieces for i in range(pieces + 1)]
+        for start, end in zip(edges, edges[1:], strict=False):
+            planned = PlannedRange(
+                partition_id=s.partition_id, topic_id=s.topic_id, range=OffsetRange(start, end)
+            )
+            ranges.append(
+                WeighedRange(planned=planned, leader=s.leader, est_bytes=s.est_bytes // pieces)
+            )
+    return ranges
+
+
+def pack(ranges: Iterable[WeighedRange], *, bundles: int) -> list[tuple[WeighedRange, ...]]:
+    """Share ranges out to at most ``bundles`` tasks of even weight, heaviest first.
+
+    Inside a bundle ranges are ordered by leader, so that one Fetch can ask for several.
+    """
+    ranges = sorted(ranges, key=lambda r: (-r.est_bytes, r.planned.partition_id))
+    total = sum(r.est_bytes for r in ranges)
+    wanted = min(bundles, len(ranges), max(1, total // (SMALLEST_BUNDLE_BYTES)))
+    slots: list[tuple[int, list[WeighedRange]]] = [(0, []) for _ in range(wanted)]
+    for r in ranges:
+        index = min(range(len(slots)), key=lambda i: (slots[i][0], len(slots[i][1])))
+        weight, members = slots[index]
+        slots[index] = (weight + r.est_bytes, [*members, r])
+    return [
+        tuple(sorted(members, key=lambda r: (r.leader, r.planned.partition_id, r.planned.range)))
+        for _, members in slots
+        if members
+    ]

@@ -1,0 +1,226 @@
+"""Read planned ranges from Kafka, several partitions in one request. Runs in tasks.
+
+A range owns the batches whose base offset lies in it (design: a range that begins its stretch also
+owns the batch it begins inside of). It is read until a batch at or past its end is seen, so it ends
+where the next range of the stretch begins, whatever the batches' sizes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kafkeep.archive.commit import PlannedRange
+from kafkeep.archive.entry import OffsetRange
+from kafkeep.config.backup import MIB
+from kafkeep.errors import KafkeepError, TransientError
+from kafkeep.kafka.batch import Batches, check_crcs, scan_batches
+from kafkeep.kafka.transactions import drop_aborted
+from kafkeep.kafka.wire import (
+    Fetched,
+    FetchError,
+    FetchErrorKind,
+    FetchWanted,
+    Isolation,
+    Pending,
+    Wire,
+)
+
+REQUEST_BYTES = 16 * MIB
+SHARED_PARTITION_BYTES = 4 * MIB
+REQUESTS_AHEAD = 2
+MAX_EMPTY_ANSWERS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one answer gave a range: the batches to keep, and how far it has read.
+
+    ``end`` is where the next chunk begins; ``gap`` lies before the chunk's batches. ``aborted``
+    marks kept batches of aborted transactions.
+    """
+
+    batches: Batches | None
+    end: int
+    aborted: tuple[OffsetRange, ...] = ()
+    gap: OffsetRange | None = None
+
+
+@dataclass(slots=True)
+class RangeReader:
+    """One range being read: where it stands, and what it makes of each answer."""
+
+    planned: PlannedRange
+    begins_stretch: bool
+    est_bytes: int
+    keeps_aborted: bool
+    position: int = field(init=False)
+    first: int = field(init=False)
+    finished: bool = field(default=False, init=False)
+    gone: bool = field(default=False, init=False)
+    _seen_any: bool = field(default=False, init=False)
+    _empty: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.position = self.first = self.planned.range.start
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is more to read."""
+        return not (self.finished or self.gone)
+
+    def wanted(self, max_bytes: int) -> FetchWanted:
+        """Ask for what comes next."""
+        pid = self.planned.partition_id
+        return FetchWanted(
+            topic=pid.topic,
+            topic_id=self.planned.topic_id,
+            partition=pid.partition,
+            offset=self.position,
+            max_bytes=max_bytes,
+        )
+
+    def skip_to(self, offset: int) -> None:
+        """Go on from ``offset``: what lies before it is in the archive already."""
+        self.position = offset
+        self.finished = offset >= self.planned.range.end
+
+    def accept(self, answer: Fetched, *, conclusive: bool) -> Chunk | None:
+        """Take an answer to the current position; None when it told nothing new.
+
+        An empty answer says nothing by itself: others in the request may have used up its bytes.
+        It is ``conclusive`` when they were all empty.
+        """
+        if answer.error is not None:
+            return self._accept_error(answer, answer.error)
+        batches = scan_batches(answer.records)
+        check_crcs(batches)
+        if not len(batches) and len(answer.records):
+            raise KafkeepError(
+                f"{self.planned.partition_id}: the batch at offset {self.position} is larger than "
+                f"the {len(answer.records)} bytes Kafka sent"
+            )
+        if not len(batches):
+            return self._accept_nothing(answer) if conclusive else None
+        self._empty = 0
+        return self._accept_batches(batches, answer)
+
+    def _accept_error(self, answer: Fetched, error: FetchError) -> Chunk | None:
+        if error.kind is FetchErrorKind.OFFSET_OUT_OF_RANGE:
+            return self._lose_to(answer.log_start)
+        if error.kind is not FetchErrorKind.TOPIC_GONE:
+            raise error.exception()
+        self.gone = True
+        return None
+
+    def _accept_batches(self, batches: Batches, answer: Fetched) -> Chunk:
+        wanted = self.planned.range
+        verdict = drop_aborted(batches, answer.aborted)
+        keep = verdict.keep | verdict.aborted if self.keeps_aborted else verdict.keep
+        mine = batches.base_offsets < wanted.end
+        if not self._seen_any and not self.begins_stretch and batches.base_offsets[0] < wanted.start:
+            mine[0] = False
+            self.first = max(self.first, int(batches.last_offsets[0]) + 1)
+        mine &= batches.last_offsets >= self.position
+        self._seen_any = True
+        before_end = batches.base_offsets < wanted.end
+        if before_end.any():
+            last = int(batches.last_offsets[np.flatnonzero(before_end)[-1]])
+            self.position = max(self.position, last + 1)
+        if not before_end.all() or self.position >= wanted.end:
+            self.finished = True
+            self.position = max(self.position, wanted.end)
+        kept = batches.select(mine & keep & (batches.record_counts > 0))
+        marked = verdict.stretches if self.keeps_aborted else ()
+        return Chunk(kept if len(kept) else None, self.position, marked)
+
+    def _accept_nothing(self, answer: Fetched) -> Chunk | None:
+        """Nothing came, though the plan says there is something: wait, or see a hole at the end."""
+        self._empty += 1
+        if answer.last_stable >= self.planned.range.end and self._empty >= 2:
+            self.finished = True
+            self.position = self.planned.range.end
+            return Chunk(None, self.position)
+        if self._empty > MAX_EMPTY_ANSWERS:
+            raise TransientError(
+                f"{self.planned.partition_id}: Kafka answers nothing at offset {self.position}, "
+                f"though its last stable offset was {self.planned.range.end}"
+            )
+        return None
+
+    def _lose_to(self, log_start: int) -> Chunk:
+        """Retention was faster: everything before ``log_start`` is gone."""
+        if log_start <= self.position:
+            raise KafkeepError(
+                f"{self.planned.partition_id}: Kafka's log was cut back to before offset "
+                f"{self.position} while it was read",
+                hint="An unclean leader election loses records; see the broker's log.",
+            )
+        gap = OffsetRange(self.position, min(log_start, self.planned.range.end))
+        self._seen_any = self.begins_stretch = True
+        self.skip_to(gap.end)
+        return Chunk(None, gap.end, gap=gap)
+
+
+@dataclass(slots=True)
+class _Request:
+    pending: Pending[list[Fetched]]
+    readers: list[RangeReader]
+    positions: list[int]
+
+
+def iter_chunks(
+    wire: Wire, readers: list[RangeReader], *, deadline: float
+) -> Iterator[tuple[RangeReader, Chunk]]:
+    """Yield what each range reads until all are read, or ``deadline`` (monotonic) has passed.
+
+    While the caller stores a chunk, the next requests are already under way. Every range gets at
+    least one answer, however late it is. A reader moved by ``skip_to`` goes on from there.
+    """
+    requests: deque[_Request] = deque()
+    answered: set[int] = set()
+
+    def send() -> None:
+        late = time.monotonic() > deadline
+        _send(wire, [r for r in readers if not (late and id(r) in answered)], requests)
+
+    send()
+    while requests:
+        request = requests.popleft()
+        answers = request.pending.result()
+        chunks = []
+        conclusive = not any(len(answer.records) for answer in answers)
+        for reader, position, answer in zip(
+            request.readers, request.positions, answers, strict=True
+        ):
+            answered.add(id(reader))
+            if reader.is_open and reader.position == position:
+                chunk = reader.accept(answer, conclusive=conclusive)
+                if chunk is not None:
+                    chunks.append((reader, chunk))
+        send()
+        yield from chunks
+        if not requests:
+            send()  # a reader may have been moved back by skip_to
+
+
+def _send(wire: Wire, readers: list[RangeReader], requests: deque[_Request]) -> None:
+    """Keep ``REQUESTS_AHEAD`` requests under way, small ranges together, large ones alone."""
+    busy = {id(r) for request in requests for r in request.readers}
+    ready = deque(r for r in readers if r.is_open and id(r) not in busy)
+    while ready and len(requests) < REQUESTS_AHEAD:
+        chosen, weight = [], 0
+        while ready and weight < REQUEST_BYTES:
+            reader = ready.popleft()
+            chosen.append(reader)
+            weight += min(reader.est_bytes, SHARED_PARTITION_BYTES)
+            if reader.est_bytes > REQUEST_BYTES:
+                break
+        share = REQUEST_BYTES if len(chosen) == 1 else SHARED_PARTITION_BYTES
+        wanted = [r.wanted(share) for r in chosen]
+        pending = wire.fetch(wanted, max_bytes=REQUEST_BYTES, isolation=Isolation.READ_COMMITTED)
+        requests.append(_Request(pending, chosen, [w.offset for w in wanted]))

@@ -1,0 +1,273 @@
+"""A backup, from beginning to end: look, plan, intend, read and store, commit. On the driver."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kafkeep.archive.commit import Changes, Commit, Intent, PlannedRange, TopicInfo
+from kafkeep.archive.entry import Entry, PartitionId
+from kafkeep.archive.log import CommitLog
+from kafkeep.archive.store import ObjectStore
+from kafkeep.backup.bundle import WeighedRange, pack, split_stretches
+from kafkeep.backup.look import Look, look_at_kafka
+from kafkeep.backup.plan import (
+    CyclePlan,
+    Known,
+    changed_groups,
+    identify_topics,
+    is_empty,
+    plan_cycle,
+)
+from kafkeep.backup.settle import Settled, settle
+from kafkeep.backup.summary import BackupSummary
+from kafkeep.backup.task import Bundle, BundledRange, RangeReport, archive_bundle
+from kafkeep.backup.write import WriteOptions
+from kafkeep.config.backup import BackupOptions
+from kafkeep.config.kafka import KafkaOptions
+from kafkeep.config.storage import StorageOptions
+from kafkeep.kafka.admin import Admin
+from kafkeep.spark.tasks import TaskRow
+
+RunTasks = Callable[..., list[TaskRow]]
+TASKS_PER_CORE = 3
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackupPlaces:
+    """Where from and where to, in a form that travels to tasks."""
+
+    kafka: KafkaOptions
+    archive: str
+    storage: StorageOptions
+
+
+@dataclass(kw_only=True)
+class BackupJob:
+    """One writer of one log. Everything that does I/O is given to it."""
+
+    options: BackupOptions
+    places: BackupPlaces
+    admin: Admin
+    store: ObjectStore
+    log: CommitLog
+    run_tasks: RunTasks
+    cores: int
+    now_ms: Callable[[], int]
+    stop: threading.Event
+    on_commit: Callable[[Commit, BackupSummary], None] = lambda _commit, _summary: None
+    summary: BackupSummary = field(default_factory=BackupSummary)
+    _waiting: dict[PartitionId, int] = field(default_factory=dict)
+
+    def run(self) -> BackupSummary:
+        """Archive everything not yet in the archive; with ``follow``, until stopped."""
+        if self.log.state.intent is not None:
+            log.info("finishing what an earlier run had begun")
+            self._execute(self.log.state.intent, None)
+        if self.options.follow:
+            self._follow()
+        else:
+            self._once()
+        return self.summary.at(self.log.state.commit)
+
+    def _once(self) -> None:
+        """Cycle until the end offsets seen at the start are archived."""
+        look = self._look()
+        infos = identify_topics(look, self._known().latest)
+        until = {
+            PartitionId(name, infos[name].incarnation, number): partition.stable
+            for name, topic in look.topics.items()
+            for number, partition in enumerate(topic.partitions)
+        }
+        while self._cycle(look, until) and not self.stop.is_set():
+            look = self._look()
+
+    def _follow(self) -> None:
+        while not self.stop.is_set():
+            if not self._cycle(self._look(), None):
+                self.stop.wait(self.options.interval_ms / 1000)
+
+    def _cycle(self, look: Look, until: dict[PartitionId, int] | None) -> bool:
+        """Plan and run one cycle; tell whether there may be more to do at once."""
+        state = self.log.state
+        left_over = state.intent.ranges if state.intent else ()
+        plan = plan_cycle(
+            look,
+            self._known(),
+            self.options,
+            waiting=self._waiting,
+            until=until,
+            skip=frozenset(r.partition_id for r in left_over),
+        )
+        self._waiting = dict(plan.waiting)
+        self.summary.saw(look, plan)
+        if not plan.stretches and not left_over:
+            self._commit(self._quiet_changes(look, plan))
+            return False
+        intent, weights = self._intend(plan, left_over)
+        self._execute(intent, look, weights)
+        return True
+
+    def _intend(
+        self, plan: CyclePlan, left_over: tuple[PlannedRange, ...]
+    ) -> tuple[Intent, tuple[WeighedRange, ...]]:
+        """Commit what is about to be written, before the first byte of it."""
+        tasks = self.cores * TASKS_PER_CORE
+        weighed = [WeighedRange(planned=r, leader=-1, est_bytes=len(r.range)) for r in left_over]
+        weighed += split_stretches(plan.stretches, tasks=tasks)
+        intent = Intent(
+            ranges=tuple(w.planned for w in weighed),
+            options=self._write_options().to_json(),
+            at_ms=self.now_ms(),
+        )
+        self._commit(
+            Changes(
+                topics=plan.topics,
+                gaps=plan.gaps,
+                positions=plan.positions,
+                intent=intent,
+                closes_intent=self.log.state.intent is not None,
+            )
+        )
+        return intent, tuple(weighed)
+
+    def _execute(
+        self, intent: Intent, look: Look | None, weights: tuple[WeighedRange, ...] = ()
+    ) -> None:
+        """Run an intent's tasks and commit what they did; what is left stays intended."""
+        rows = self.run_tasks(
+            self._bundles(intent, weights or _unweighed(intent)), archive_bundle, label="backup"
+        )
+        entries: dict[int, list[Entry]] = {}
+        reports: dict[int, RangeReport] = {}
+        for row in rows:
+            if row.kind == "object":
+                entry = Entry.from_json(row.body["entry"])
+                entries.setdefault(row.body["number"], []).append(entry)
+            else:
+                reports[row.body["number"]] = RangeReport.from_json(row.body)
+        settled = settle(intent, entries, reports, at_ms=self.now_ms())
+        self._commit(self._changes(intent, settled, look))
+
+    def _bundles(self, intent: Intent, weights: tuple[WeighedRange, ...]) -> list[Bundle]:
+        numbers = {id(w): number for number, w in enumerate(weights)}
+        begins = _stretch_beginnings(intent)
+        return [
+            Bundle(
+                ranges=tuple(
+                    BundledRange(
+                        number=numbers[id(w)],
+                        planned=w.planned,
+                        begins_stretch=numbers[id(w)] in begins,
+                        est_bytes=w.est_bytes,
+                    )
+                    for w in members
+                ),
+                kafka=self.places.kafka,
+                archive=self.places.archive,
+                storage=self.places.storage,
+                log_name=self.options.name,
+                write=WriteOptions.from_json(intent.options),
+                seconds=self.options.cycle_ms / 1000,
+            )
+            for members in pack(weights, bundles=self.cores * TASKS_PER_CORE)
+        ]
+
+    def _changes(self, intent: Intent, settled: Settled, look: Look | None) -> Changes:
+        state = self.log.state
+        positions = {**state.positions, **settled.positions}
+        rest = replace(intent, ranges=settled.left_over) if settled.left_over else None
+        changes = Changes(
+            entries=settled.entries,
+            positions={
+                pid: at for pid, at in settled.positions.items() if state.positions.get(pid) != at
+            },
+            gaps=settled.gaps,
+            topics=self._deleted_topics(settled.gone),
+            intent=rest,
+            closes_intent=True,
+        )
+        return changes if look is None else self._with_metadata(changes, look, positions)
+
+    def _quiet_changes(self, look: Look, plan: CyclePlan) -> Changes:
+        """What a cycle without data has to tell: new topics, settings, gaps, group offsets."""
+        changes = Changes(topics=plan.topics, gaps=plan.gaps, positions=plan.positions)
+        return self._with_metadata(
+            changes, look, {**self.log.state.positions, **plan.positions}
+        )
+
+    def _with_metadata(
+        self, changes: Changes, look: Look, positions: dict[PartitionId, int]
+    ) -> Changes:
+        state = self.log.state
+        infos = {**identify_topics(look, self._known().latest)}
+        spans = {
+            PartitionId(name, infos[name].incarnation, number): partition.span
+            for name, topic in look.topics.items()
+            for number, partition in enumerate(topic.partitions)
+        }
+        return replace(
+            changes,
+            groups=changed_groups(look, infos, positions, state.groups),
+            spans={pid: span for pid, span in spans.items() if state.spans.get(pid) != span},
+        )
+
+    def _deleted_topics(self, gone: tuple[PartitionId, ...]) -> tuple[TopicInfo, ...]:
+        """Mark topics that vanished while they were read, if Kafka no longer lists them."""
+        if not gone:
+            return ()
+        names = sorted({pid.topic for pid in gone})
+        there = self.admin.topics(names)
+        known = self.log.state.topics
+        vanished = {(p.topic, p.incarnation) for p in gone}
+        return tuple(
+            replace(known[key], deleted=True)
+            for key in sorted(vanished)
+            if key in known
+            and (key[0] not in there or there[key[0]].topic_id != known[key].topic_id)
+        )
+
+    def _commit(self, changes: Changes) -> None:
+        """Append to the log, unless there is nothing to tell."""
+        if is_empty(changes) and changes.intent is None and not changes.closes_intent:
+            return
+        commit = self.log.append(changes)
+        self.log.checkpoint_if_due()
+        self.summary.count(changes)
+        self.on_commit(commit, self.summary)
+
+    def _look(self) -> Look:
+        return look_at_kafka(self.admin, self.options, now_ms=self.now_ms())
+
+    def _known(self) -> Known:
+        state = self.log.state
+        latest: dict[str, TopicInfo] = {}
+        for (name, _), info in sorted(state.topics.items()):
+            latest[name] = info
+        return Known(state.positions, latest)
+
+    def _write_options(self) -> WriteOptions:
+        return WriteOptions(
+            segment_bytes=self.options.segment_bytes, keeps_aborted=self.options.keeps_aborted
+        )
+
+
+def _stretch_beginnings(intent: Intent) -> set[int]:
+    """Places in the intent of the ranges that begin their partition's stretch."""
+    first: dict[PartitionId, int] = {}
+    for number, planned in enumerate(intent.ranges):
+        first.setdefault(planned.partition_id, number)
+    return set(first.values())
+
+
+def _unweighed(intent: Intent) -> tuple[WeighedRange, ...]:
+    """Weigh the ranges of an intent found open by their offsets alone."""
+    return tuple(
+        WeighedRange(planned=r, leader=-1, est_bytes=len(r.range) * 256) for r in intent.ranges
+    )
+
+

@@ -1,0 +1,236 @@
+"""Plan a cycle: what is due, where it begins and ends, what was lost. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from kafkeep.archive.commit import Changes, Gap, LogSpan, TopicInfo
+from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.backup.look import Look, PartitionLook, TopicLook
+from kafkeep.config.backup import BackupOptions
+from kafkeep.errors import GapError, KafkeepError
+
+RETENTION = "deleted from Kafka before it was archived"
+UNKNOWN_RECORD_BYTES = 1024
+
+
+class DueReason(StrEnum):
+    """Why a partition is read in this cycle."""
+
+    ONCE = "one-shot backup"
+    BYTES = "enough bytes are waiting for a whole object"
+    AGE = "records have waited long enough"
+    LEFT_OVER = "planned by an earlier cycle"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the log already says, as far as planning needs it."""
+
+    positions: Mapping[PartitionId, int]
+    latest: Mapping[str, TopicInfo]
+    """Topic → its newest incarnation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """One partition's part of a cycle: contiguous, read by one or more tasks."""
+
+    partition_id: PartitionId
+    topic_id: str
+    range: OffsetRange
+    leader: int
+    est_bytes: int
+    reason: DueReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CyclePlan:
+    """What one cycle reads, and what it tells the log besides."""
+
+    stretches: tuple[Stretch, ...]
+    gaps: tuple[Gap, ...]
+    topics: tuple[TopicInfo, ...]
+    """Topics that are new or have changed since the log last heard of them."""
+    positions: Mapping[PartitionId, int]
+    """Where partitions begin that the log has not met, or that lost records."""
+    spans: Mapping[PartitionId, LogSpan]
+    waiting: Mapping[PartitionId, int]
+    """Records that are not due yet: since when they wait, in ms."""
+    blocked: tuple[PartitionId, ...]
+
+
+def identify_topics(look: Look, latest: Mapping[str, TopicInfo]) -> dict[str, TopicInfo]:
+    """Tell each topic's incarnation: a topic id the log has not seen is a new one."""
+    found = {}
+    for name, topic in look.topics.items():
+        before = latest.get(name)
+        if before is None:
+            incarnation = 1
+        elif before.topic_id != topic.topic_id or before.deleted:
+            incarnation = before.incarnation + 1
+        else:
+            incarnation = before.incarnation
+        found[name] = TopicInfo(
+            topic=name,
+            incarnation=incarnation,
+            topic_id=topic.topic_id,
+            partitions=len(topic.partitions),
+            replication_factor=topic.replication_factor,
+            configs=dict(topic.configs),
+        )
+    return found
+
+
+def plan_cycle(
+    look: Look,
+    known: Known,
+    options: BackupOptions,
+    *,
+    waiting: Mapping[PartitionId, int],
+    until: Mapping[PartitionId, int] | None = None,
+    skip: frozenset[PartitionId] = frozenset(),
+) -> CyclePlan:
+    """Decide what this cycle reads.
+
+    ``until`` bounds a one-shot backup to the end offsets at its start; ``skip`` names partitions
+    whose earlier plan is still open. Raises GapError under ``--on-gap fail``, before any write.
+    """
+    infos = identify_topics(look, known.latest)
+    stretches: list[Stretch] = []
+    gaps: list[Gap] = []
+    begins: dict[PartitionId, int] = {}
+    spans: dict[PartitionId, LogSpan] = {}
+    still_waiting: dict[PartitionId, int] = {}
+    blocked: list[PartitionId] = []
+    for name, topic in sorted(look.topics.items()):
+        for number, partition in enumerate(topic.partitions):
+            pid = PartitionId(name, infos[name].incarnation, number)
+            spans[pid] = partition.span
+            if partition.is_blocked:
+                blocked.append(pid)
+            if pid in skip:
+                continue
+            begin, gap = _begin(pid, partition, known.positions, look.at_ms)
+            if gap is not None:
+                gaps.append(gap)
+            if known.positions.get(pid) != begin:
+                begins[pid] = begin
+            end = partition.stable if until is None else min(partition.stable, until.get(pid, 0))
+            if begin >= end:
+                continue
+            stretch = _stretch(pid, topic, partition, OffsetRange(begin, end))
+            since = waiting.get(pid, look.at_ms)
+            reason = _due(stretch.est_bytes, look.at_ms - since, options)
+            if reason is None:
+                still_waiting[pid] = since
+            else:
+                stretches.append(replace(stretch, reason=reason))
+    if gaps and options.on_gap == "fail":
+        raise _gap_error(gaps)
+    return CyclePlan(
+        stretches=_bounded(stretches, options.cycle_bytes),
+        gaps=tuple(gaps),
+        topics=tuple(info for name, info in sorted(infos.items()) if known.latest.get(name) != info),
+        positions=begins,
+        spans=spans,
+        waiting=still_waiting,
+        blocked=tuple(blocked),
+    )
+
+
+def _begin(
+    pid: PartitionId, partition: PartitionLook, positions: Mapping[PartitionId, int], at_ms: int
+) -> tuple[int, Gap | None]:
+    """Where reading goes on. A first backup begins at the log start: that is no gap."""
+    position = positions.get(pid)
+    if position is None:
+        return partition.span.start, None
+    if position > partition.span.end:
+        raise KafkeepError(
+            f"{pid}: archived up to offset {position}, but Kafka's log ends at "
+            f"{partition.span.end}: it was cut back under the same topic id",
+            hint="Records were lost in Kafka (unclean leader election?); "
+            "back up under another --name to keep both histories.",
+        )
+    if position < partition.span.start:
+        lost = OffsetRange(position, partition.span.start)
+        return partition.span.start, Gap(pid, lost, RETENTION, at_ms)
+    return position, None
+
+
+def _stretch(
+    pid: PartitionId, topic: TopicLook, partition: PartitionLook, wanted: OffsetRange
+) -> Stretch:
+    held = partition.span.end - partition.span.start
+    if partition.size_bytes is None or held <= 0:
+        est = len(wanted) * UNKNOWN_RECORD_BYTES
+    else:
+        est = max(1, partition.size_bytes * len(wanted) // held)
+    return Stretch(
+        partition_id=pid,
+        topic_id=topic.topic_id,
+        range=wanted,
+        leader=partition.leader,
+        est_bytes=est,
+        reason=DueReason.ONCE,
+    )
+
+
+def _due(est_bytes: int, waited_ms: int, options: BackupOptions) -> DueReason | None:
+    if not options.follow:
+        return DueReason.ONCE
+    if est_bytes >= options.segment_bytes:
+        return DueReason.BYTES
+    if waited_ms >= options.segment_age_ms:
+        return DueReason.AGE
+    return None
+
+
+def _bounded(stretches: list[Stretch], cycle_bytes: int) -> tuple[Stretch, ...]:
+    """Cut every stretch by the same share when together they exceed one cycle."""
+    total = sum(s.est_bytes for s in stretches)
+    if total <= cycle_bytes:
+        return tuple(stretches)
+    cut = []
+    for s in stretches:
+        length = max(1, len(s.range) * cycle_bytes // total)
+        shorter = OffsetRange(s.range.start, s.range.start + length)
+        weight = max(1, s.est_bytes * cycle_bytes // total)
+        cut.append(replace(s, range=shorter, est_bytes=weight))
+    return tuple(cut)
+
+
+def _gap_error(gaps: Iterable[Gap]) -> GapError:
+    named = "; ".join(f"{g.partition_id}: {g.range.start}..{g.range.end}" for g in gaps)
+    return GapError(
+        f"offsets are gone from Kafka before they were archived: {named}",
+        hint="Raise retention.ms or back up more often; without --on-gap fail the gap is recorded.",
+    )
+
+
+def changed_groups(
+    look: Look,
+    infos: Mapping[str, TopicInfo],
+    positions: Mapping[PartitionId, int],
+    before: Mapping[str, Mapping[PartitionId, int]],
+) -> dict[str, dict[PartitionId, int]]:
+    """Group offsets that the log should hear of, none beyond what is archived."""
+    changed = {}
+    for group, offsets in look.groups.items():
+        known = {}
+        for (topic, number), offset in offsets.items():
+            pid = PartitionId(topic, infos[topic].incarnation, number)
+            known[pid] = min(offset, positions.get(pid, 0))
+        if known != dict(before.get(group, {})):
+            changed[group] = known
+    return changed
+
+
+def is_empty(changes: Changes) -> bool:
+    """Whether a commit of ``changes`` would tell the log nothing new."""
+    return not (
+        changes.entries or changes.positions or changes.gaps or changes.topics or changes.groups
+    )

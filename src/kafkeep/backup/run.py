@@ -1,0 +1,69 @@
+"""Open everything a backup needs, run it, close it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+from kafkeep.archive.commit import Commit
+from kafkeep.archive.log import CommitLog
+from kafkeep.backup.job import BackupJob, BackupPlaces
+from kafkeep.backup.summary import BackupSummary
+from kafkeep.clock import now_ms, writer_id
+from kafkeep.config.backup import BackupOptions
+from kafkeep.config.spark import SparkOptions
+from kafkeep.errors import PreflightError
+from kafkeep.kafka.admin import Admin
+from kafkeep.kafka.wire import Wire
+from kafkeep.spark.door import SparkDoor
+from kafkeep.store.open import open_store
+from kafkeep.store.probe import probe_conditional_create
+
+PRELOAD = ("kafkeep.backup.task", "kafkeep.kafka.warm:compile_for_backup")
+
+
+def run_backup(
+    options: BackupOptions,
+    places: BackupPlaces,
+    spark: SparkOptions,
+    *,
+    stop: threading.Event | None = None,
+    on_commit: Callable[[Commit, BackupSummary], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> BackupSummary:
+    """Back up as ``options`` say and return what was done.
+
+    Spark starts while Kafka and the archive are looked at. Nothing is written before both
+    answered. ``stop`` ends a run cleanly after the cycle at hand.
+    """
+    began = time.monotonic()
+    with SparkDoor(spark, preload=PRELOAD) as door, Wire(places.kafka) as wire:
+        admin = Admin(wire)
+        admin.cluster_id()
+        store = open_store(places.archive, places.storage)
+        if not probe_once(store, options.name):
+            raise PreflightError(
+                f"{store.describe()} lets two writers create the same object",
+                hint="kafkeep needs a store that honours If-None-Match on PUT.",
+            )
+        session = door.session()
+        started = time.monotonic()
+        log = CommitLog.open(store, options.name, writer=writer_id(), now_ms=now_ms)
+        job = BackupJob(
+            options=options,
+            places=places,
+            admin=admin,
+            store=store,
+            log=log,
+            run_tasks=partial(session.run_tasks, on_progress=on_progress),
+            cores=session.cores,
+            now_ms=now_ms,
+            stop=stop or threading.Event(),
+            on_commit=on_commit or (lambda _commit, _summary: None),
+        )
+        summary = job.run()
+    summary.start_seconds = started - began
+    summary.seconds = time.monotonic() - started
+    return summary

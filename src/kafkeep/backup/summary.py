@@ -1,0 +1,81 @@
+"""What a backup did, counted as it goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkeep.archive.commit import Changes, Gap
+from kafkeep.archive.entry import PartitionId
+from kafkeep.backup.look import Look
+from kafkeep.backup.plan import CyclePlan
+
+
+@dataclass(slots=True)
+class BackupSummary:
+    """Totals of one run. ``bytes`` counts record batches as Kafka holds them."""
+
+    records: int = 0
+    bytes: int = 0
+    stored_bytes: int = 0
+    objects: int = 0
+    commit: int = -1
+    gaps: list[Gap] = field(default_factory=list)
+    topics: dict[str, int] = field(default_factory=dict)
+    """Topic → records archived by this run; topics without new records are there too."""
+    blocked: tuple[PartitionId, ...] = ()
+    seconds: float = 0.0
+    start_seconds: float = 0.0
+
+    def saw(self, look: Look, plan: CyclePlan) -> None:
+        """Note the topics there are, and who waits behind an open transaction."""
+        for name in look.topics:
+            self.topics.setdefault(name, 0)
+        self.blocked = plan.blocked
+
+    def count(self, changes: Changes) -> None:
+        """Add one commit."""
+        for entry in changes.entries:
+            self.records += entry.records
+            self.bytes += entry.raw_bytes
+            self.stored_bytes += entry.size_bytes
+            topic = entry.partition_id.topic
+            self.topics[topic] = self.topics.get(topic, 0) + entry.records
+        self.objects += len(changes.entries)
+        self.gaps.extend(changes.gaps)
+
+    def at(self, commit: int) -> BackupSummary:
+        """Set the last commit's number."""
+        self.commit = commit
+        return self
+
+    @property
+    def exit_code(self) -> int:
+        """3 when offsets were lost or held back, else 0."""
+        return 3 if self.gaps or self.blocked else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document that ``--output json`` ends with."""
+        return {
+            "message_type": "summary",
+            "records": self.records,
+            "bytes": self.bytes,
+            "stored_bytes": self.stored_bytes,
+            "objects": self.objects,
+            "commit": self.commit,
+            "gaps": [
+                {
+                    "topic": gap.partition_id.topic,
+                    "incarnation": gap.partition_id.incarnation,
+                    "partition": gap.partition_id.partition,
+                    "start": gap.range.start,
+                    "end": gap.range.end,
+                    "reason": gap.reason,
+                }
+                for gap in self.gaps
+            ],
+            "blocked": [str(pid) for pid in self.blocked],
+            "topics": self.topics,
+            "seconds": round(self.seconds, 3),
+            "start_seconds": round(self.start_seconds, 3),
+        }

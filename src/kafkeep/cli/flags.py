@@ -1,0 +1,96 @@
+"""Command-line flags made from declared options, so that each is written down once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from kafkeep.config.option import Option, iter_options
+from kafkeep.errors import UsageError
+
+T = TypeVar("T")
+
+
+def with_options(group: type[T], parameter: str = "options") -> Callable[..., Any]:
+    """Give a command one flag for each option of ``group``.
+
+    The command takes the built group as the keyword argument ``parameter``; every other
+    parameter of it stays a flag of its own.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        declared = {option.field: option for option in iter_options(group)}
+
+        def run(**values: Any) -> Any:
+            mine = {name: values.pop(name) for name in declared}
+            return command(**values, **{parameter: build(group, mine)})
+
+        kept = [
+            p
+            for p in inspect.signature(command, eval_str=True).parameters.values()
+            if p.name != parameter
+        ]
+        flags = [_parameter(option) for option in declared.values()]
+        signature = inspect.Signature([*kept, *flags])
+        run.__signature__ = signature  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
+        run.__doc__ = command.__doc__
+        run.__name__ = command.__name__
+        run.__module__ = command.__module__
+        return run
+
+    return decorate
+
+
+def build(group: type[T], values: dict[str, Any]) -> T:
+    """Make ``group`` from flag values; text is parsed, what was not given keeps its default."""
+    made: dict[str, Any] = {}
+    for option in iter_options(group):
+        value = values.get(option.field)
+        if value is None:
+            if option.default is MISSING:
+                raise UsageError(f"{option.flag} is missing")
+            continue
+        parsed = value
+        if option.parse is not None and isinstance(value, str):
+            parsed = _parse(option, value)
+        made[option.field] = parsed
+    return group(**made)
+
+
+def _parse(option: Option, text: str) -> Any:
+    try:
+        return option.parse(text) if option.parse else text
+    except UsageError as error:
+        raise UsageError(f"{option.flag}: {error.message}", hint=error.hint) from error
+    except ValueError as error:
+        raise UsageError(f"{option.flag}: {text!r} is not a value for it") from error
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    if option.is_flag:
+        annotation: Any = Annotated[bool, typer.Option(option.flag, help=option.help)]
+        default: Any = option.default
+    else:
+        info = typer.Option(
+            option.flag, help=_help(option), metavar=option.metavar or "TEXT", show_default=False
+        )
+        annotation, default = Annotated[str | None, info], None
+    return inspect.Parameter(
+        option.field, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
+
+
+def _help(option: Option) -> str:
+    shown = option.default
+    if shown in (None, (), MISSING, ""):
+        return option.help
+    if option.metavar == "SIZE":
+        shown = f"{option.default // 1024**2}MiB"
+    elif option.metavar == "DURATION":
+        shown = f"{option.default // 1000}s"
+    return f"{option.help} [default: {shown}]"

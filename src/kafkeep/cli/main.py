@@ -1,0 +1,119 @@
+"""The ``kafkeep`` command: verbs, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+import orjson
+import typer
+
+from kafkeep import __version__
+from kafkeep.cli import backup, cat, demo, dev, doctor, du, info, ls, restore, verify
+from kafkeep.errors import InterruptedRunError, KafkeepError, UsageError
+
+app = typer.Typer(
+    name="kafkeep",
+    help="Keeps Kafka topics in S3-compatible object storage and brings them back.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command("backup")(backup.backup_command)
+app.command("restore")(restore.restore_command)
+app.command("verify")(verify.verify_command)
+app.command("info")(info.info_command)
+app.command("ls")(ls.ls_command)
+app.command("du")(du.du_command)
+app.command("cat")(cat.cat_command)
+app.command("doctor")(doctor.doctor_command)
+app.command("demo")(demo.demo_command)
+app.add_typer(dev.app, name="dev")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"kafkeep {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True,
+                                 help="Show the version and exit."),
+    debug: bool = typer.Option(False, "--debug", help="Show tracebacks and more of the log."),
+) -> None:
+    """Set up what every command shares."""
+    os.environ["KAFKEEP_DEBUG"] = "1" if debug else ""
+    level = logging.DEBUG if debug else logging.WARNING
+    logging.basicConfig(level=level, stream=sys.stderr, format="%(levelname)s %(message)s")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and exit with its code; the table of codes is in the docs."""
+    args = list(sys.argv[1:] if arguments is None else arguments)
+    wants_json = "json" in args and args[args.index("json") - 1] == "--output" or (
+        "--output=json" in args
+    )
+    try:
+        code = app(args, standalone_mode=False)
+    except click.exceptions.Abort:
+        code = _fail(InterruptedRunError("interrupted"), wants_json)
+    except KeyboardInterrupt:
+        code = _fail(InterruptedRunError("interrupted"), wants_json)
+    except click.ClickException as error:
+        code = _fail(UsageError(_usage(error), hint=_usage_hint(error)), wants_json)
+    except KafkeepError as error:
+        code = _fail(error, wants_json)
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - the reader has gone
+        code = 0
+    except Exception as error:  # the last resort: never a traceback unless asked for
+        code = _fail(
+            KafkeepError(
+                f"something unexpected happened: {type(error).__name__}: {error}",
+                hint="Run it again with kafkeep --debug … and report what it shows.",
+            ),
+            wants_json,
+        )
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(error: KafkeepError, wants_json: bool) -> int:
+    if os.environ.get("KAFKEEP_DEBUG"):
+        traceback.print_exc()
+    if wants_json:
+        document = {
+            "message_type": "exit_error",
+            "code": error.exit_code,
+            "error": type(error).__name__,
+            "message": error.message,
+            "hint": error.hint,
+        }
+        sys.stderr.write(orjson.dumps(document).decode() + "\n")
+    else:
+        sys.stderr.write(f"error: {error.message}\n")
+        if error.hint:
+            sys.stderr.write(f"hint: {error.hint}\n")
+    return error.exit_code
+
+
+def _usage(error: click.ClickException) -> str:
+    text = error.format_message().rstrip(".")
+    return text[:1].lower() + text[1:]
+
+
+def _usage_hint(error: click.ClickException) -> str:
+    near = getattr(error, "possibilities", None)
+    if near:
+        return f"Did you mean {sorted(near)[0]}?"
+    return "See kafkeep --help."
+
+
+if __name__ == "__main__":
+    main()

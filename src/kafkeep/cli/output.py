@@ -1,0 +1,66 @@
+"""What commands print: data on stdout, talk on stderr, one JSON document for machines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import orjson
+import typer
+
+
+class Output(StrEnum):
+    """The forms of ``--output``."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+OutputOption = Annotated[
+    Output, typer.Option("--output", help="table for people, json for machines.")
+]
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document (one line) on stdout."""
+    sys.stdout.write(orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS).decode() + "\n")
+    sys.stdout.flush()
+
+
+def say(text: str) -> None:
+    """Print a line for people on stderr."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print aligned columns on stdout; numbers to the right."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [
+        max([len(column), *(len(row[i]) for row in cells)]) for i, column in enumerate(columns)
+    ]
+    right = [
+        bool(rows) and all(isinstance(row[i], int | float) for row in rows)
+        for i in range(len(columns))
+    ]
+    for line in [list(columns), *cells]:
+        aligned = [
+            text.rjust(width) if to_right else text.ljust(width)
+            for text, width, to_right in zip(line, widths, right, strict=True)
+        ]
+        sys.stdout.write("  ".join(aligned).rstrip() + "\n")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "-"}[value]
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def print_pairs(pairs: Mapping[str, Any]) -> None:
+    """Print names and values, one pair a line, on stdout."""
+    width = max((len(name) for name in pairs), default=0)
+    for name, value in pairs.items():
+        sys.stdout.write(f"{name.ljust(width)}  {_cell(value)}\n")

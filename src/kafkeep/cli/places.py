@@ -1,0 +1,51 @@
+"""Flags that say where Kafka and the archive are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from kafkeep.config.storage import StorageOptions
+
+BootstrapOption = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-servers", envvar="KAFKEEP_BOOTSTRAP_SERVERS", metavar="HOST:PORT,…",
+        help="Kafka brokers to begin with.",
+    ),
+]
+CommandConfigOption = Annotated[
+    str | None,
+    typer.Option(
+        "--command-config", envvar="KAFKEEP_COMMAND_CONFIG", metavar="FILE",
+        help="Kafka client settings (TLS, SASL): the file Kafka's own tools take.",
+    ),
+]
+ArchiveOption = Annotated[
+    str,
+    typer.Option(
+        "--archive", envvar="KAFKEEP_ARCHIVE", metavar="ADDRESS",
+        help="s3://bucket/prefix, file:///folder or a folder.",
+    ),
+]
+EndpointOption = Annotated[
+    str | None,
+    typer.Option("--s3-endpoint", metavar="URL", help="S3 endpoint, where it is not AWS's."),
+]
+RegionOption = Annotated[
+    str | None, typer.Option("--s3-region", metavar="NAME", help="S3 region.")
+]
+ProfileOption = Annotated[
+    str | None, typer.Option("--s3-profile", metavar="NAME", help="Profile of the AWS files.")
+]
+
+
+def storage_options(
+    endpoint: str | None, region: str | None, profile: str | None
+) -> StorageOptions:
+    """Take the standard AWS variables, and flags over them."""
+    options = StorageOptions.from_env()
+    given = {"endpoint": endpoint, "region": region, "profile": profile}
+    return replace(options, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]

@@ -1,0 +1,18 @@
+"""The clock and the name of this process: passed in everywhere else."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970, UTC."""
+    return time.time_ns() // 1_000_000
+
+
+def writer_id() -> str:
+    """A name no other process has: for people to recognise, for the log to tell apart."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"

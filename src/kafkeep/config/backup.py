@@ -1,0 +1,94 @@
+"""The options of a backup."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkeep.config.choose import names, one_of, regex
+from kafkeep.config.option import option
+from kafkeep.config.units import parse_duration, parse_size
+from kafkeep.errors import UsageError
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackupOptions:
+    """What to back up, and how objects are cut."""
+
+    topics: tuple[str, ...] = option(
+        "topics", "Topics to back up: a,b,c.", default=(), parse=names, metavar="NAMES"
+    )
+    topics_regex: str | None = option(
+        "topics.regex",
+        "Back up every topic whose whole name matches; looked at again in every cycle.",
+        default=None,
+        parse=regex,
+        metavar="REGEX",
+    )
+    name: str = option(
+        "name", "Name of the log in the archive: one per writer.", default="backup", parse=str
+    )
+    format: str = option(
+        "format", "How objects are written.", default="segment", parse=one_of("format", "segment")
+    )
+    follow: bool = option("follow", "Go on backing up until stopped.", default=False)
+    interval_ms: int = option(
+        "interval",
+        "How often to look for new records while following.",
+        default=10_000,
+        parse=parse_duration,
+        metavar="DURATION",
+    )
+    isolation_level: str = option(
+        "isolation.level",
+        "read_committed drops aborted records; read_uncommitted keeps and marks them.",
+        default="read_committed",
+        parse=one_of("isolation level", "read_committed", "read_uncommitted"),
+    )
+    on_gap: str = option(
+        "on.gap",
+        "When Kafka deleted records before they were archived: record the gap, or fail.",
+        default="record",
+        parse=one_of("on-gap", "record", "fail"),
+    )
+    segment_bytes: int = option(
+        "segment.bytes",
+        "Close an object after this many bytes of record batches.",
+        default=128 * MIB,
+        parse=parse_size,
+        metavar="SIZE",
+    )
+    segment_age_ms: int = option(
+        "segment.age",
+        "While following: close an object this long after its first record was seen waiting.",
+        default=60_000,
+        parse=parse_duration,
+        metavar="DURATION",
+    )
+    cycle_bytes: int = option(
+        "cycle.bytes",
+        "Commit at least after this many bytes.",
+        default=8192 * MIB,
+        parse=parse_size,
+        metavar="SIZE",
+    )
+    cycle_ms: int = option(
+        "cycle.time",
+        "Commit about this often while there is data to read.",
+        default=30_000,
+        parse=parse_duration,
+        metavar="DURATION",
+    )
+
+    def __post_init__(self) -> None:
+        if bool(self.topics) == bool(self.topics_regex):
+            raise UsageError(
+                "topics must be given either by list or by regular expression",
+                hint="Use --topics orders,events or --topics-regex 'order.*'.",
+            )
+
+    @property
+    def keeps_aborted(self) -> bool:
+        """Whether aborted records are archived (and marked)."""
+        return self.isolation_level == "read_uncommitted"

@@ -1,0 +1,59 @@
+"""Parsers for option values that are names rather than numbers."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+
+from kafkeep.errors import UsageError
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """Return a hint that names the nearest known word, or None when nothing is near."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"Did you mean {near[0]}?" if near else None
+
+
+def one_of(what: str, *choices: str) -> Callable[[str], str]:
+    """Make a parser that takes exactly one of ``choices``."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise UsageError(
+                f"{what} is {text!r}, but must be one of {', '.join(choices)}",
+                hint=did_you_mean(text, choices),
+            )
+        return text
+
+    return parse
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Split ``a,b,c``; blanks around names go, empty names and repeats are refused."""
+    parts = tuple(part.strip() for part in text.split(","))
+    if not all(parts):
+        raise UsageError(f"a name is empty in {text!r}", hint="Write names as a,b,c.")
+    if len(set(parts)) != len(parts):
+        raise UsageError(f"a name stands twice in {text!r}")
+    return parts
+
+
+def regex(text: str) -> str:
+    """Check that ``text`` is a regular expression."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise UsageError(f"{text!r} is not a regular expression: {error}") from error
+    return text
+
+
+def positive(what: str) -> Callable[[str], int]:
+    """Make a parser for a whole number above zero."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) == 0:
+            raise UsageError(f"{what} is {text!r}, but must be a whole number above zero")
+        return int(text)
+
+    return parse

@@ -1,0 +1,139 @@
+"""The document of a restore: what makes it resumable, and its writes exactly once.
+
+Each revision is an object of its own under ``_kafkeep/restores/<id>/``, created once; the newest
+one counts. A producer id is in the document before the first batch is sent under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import orjson
+
+from kafkeep.archive.store import ObjectStore
+from kafkeep.errors import (
+    AccessDeniedError,
+    DamagedError,
+    KeyExistsError,
+    NewerFormatError,
+    PreflightError,
+)
+
+VERSION = 1
+FOLDER = "_kafkeep/restores"
+
+
+class Phase(StrEnum):
+    """How far a restore has come."""
+
+    PREPARING = "preparing"
+    WRITING = "writing"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPartition:
+    """Where one partition's records go: the first at ``base``, under one producer id."""
+
+    base: int
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One target topic; ``topic_id`` and ``partitions`` are empty while preparing.
+
+    ``settings`` are put back at the end: the archived ones, or for a topic that was there
+    before, its own.
+    """
+
+    source: str
+    incarnation: int
+    topic: str
+    existed: bool
+    settings: Mapping[str, str]
+    topic_id: str = ""
+    partitions: tuple[TargetPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreDocument:
+    """One revision of the document."""
+
+    id: str
+    revision: int
+    phase: Phase
+    log: str
+    commit: int
+    cluster_id: str
+    at_ms: int
+    targets: tuple[Target, ...]
+
+    def next(self, phase: Phase, *, at_ms: int, targets: tuple[Target, ...]) -> RestoreDocument:
+        """Return the following revision."""
+        return replace(
+            self, revision=self.revision + 1, phase=phase, at_ms=at_ms, targets=targets
+        )
+
+    def target(self, topic: str) -> Target | None:
+        """Return the target of that name, if the restore has it."""
+        return next((target for target in self.targets if target.topic == topic), None)
+
+
+def document_key(id: str, revision: int) -> str:
+    """Return where a revision lies."""
+    return f"{FOLDER}/{id}/{revision:06d}.json"
+
+
+def save_document(store: ObjectStore, document: RestoreDocument) -> None:
+    """Create a revision. PreflightError when another run of the same restore was faster."""
+    body = orjson.dumps({"version": VERSION, **asdict(document)}, option=orjson.OPT_SORT_KEYS)
+    try:
+        store.put_new(document_key(document.id, document.revision), body)
+    except KeyExistsError as error:
+        raise PreflightError(
+            "another run of this restore is under way",
+            hint="Wait for it to end, then run the same command to check or go on.",
+        ) from error
+    except AccessDeniedError as error:
+        raise AccessDeniedError(
+            f"the restore's document cannot be written: {error.message}",
+            hint="Give --state FOLDER to keep it outside of a read-only archive.",
+        ) from error
+
+
+def load_document(store: ObjectStore, id: str) -> RestoreDocument | None:
+    """Return the newest revision, or None when this restore was never begun."""
+    newest = None
+    for info in store.list(f"{FOLDER}/{id}/"):
+        newest = info.key
+    return None if newest is None else _parse(store.get(newest), newest)
+
+
+def _parse(body: bytes, key: str) -> RestoreDocument:
+    try:
+        document: dict[str, Any] = orjson.loads(body)
+        version = document.pop("version")
+        if version > VERSION:
+            raise NewerFormatError(
+                f"{key} has version {version}, this kafkeep knows {VERSION}",
+                hint="Update kafkeep.",
+            )
+        targets = tuple(
+            Target(
+                **{
+                    **target,
+                    "partitions": tuple(TargetPartition(**p) for p in target["partitions"]),
+                }
+            )
+            for target in document.pop("targets")
+        )
+        return RestoreDocument(
+            **{**document, "phase": Phase(document["phase"])}, targets=targets
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedError(f"{key} is not a restore's document: {error}") from error

@@ -1,0 +1,180 @@
+"""Does the target allow this restore? Looked at before anything is written. On the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kafkeep.archive.store import ObjectStore
+from kafkeep.config.restore import RestoreOptions
+from kafkeep.errors import PreflightError
+from kafkeep.kafka.admin import Admin, OffsetSpec, TopicDescription
+from kafkeep.restore.document import Phase, RestoreDocument, Target
+from kafkeep.restore.plan import RestorePlan, TopicPlan
+
+
+class Verdict(StrEnum):
+    """What a check came to."""
+
+    PASS = "pass"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the preflight."""
+
+    verdict: Verdict
+    subject: str
+    what: str
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetLook:
+    """The target cluster as far as this restore is concerned."""
+
+    cluster_id: str
+    brokers: int
+    names: frozenset[str]
+    """Every topic there is."""
+    topics: Mapping[str, TopicDescription]
+    """Those of the target topics that exist."""
+    starts: Mapping[tuple[str, int], int]
+    ends: Mapping[tuple[str, int], int]
+
+    def is_empty(self, topic: str) -> bool:
+        """Whether a topic holds no records."""
+        count = self.topics[topic].partition_count
+        return all(self.starts[topic, p] == self.ends[topic, p] for p in range(count))
+
+
+def look_at_target(admin: Admin, plan: RestorePlan) -> TargetLook:
+    """Read what the checks need."""
+    every = admin.topics(None)
+    topics = {t.target: every[t.target] for t in plan.topics if t.target in every}
+    partitions = [(name, p) for name, t in topics.items() for p in range(t.partition_count)]
+    return TargetLook(
+        cluster_id=admin.cluster_id(),
+        brokers=len(admin.brokers()),
+        names=frozenset(every),
+        topics=topics,
+        starts=admin.offsets(partitions, OffsetSpec.EARLIEST),
+        ends=admin.offsets(partitions, OffsetSpec.LATEST),
+    )
+
+
+def check_targets(
+    plan: RestorePlan, target: TargetLook, options: RestoreOptions, document: RestoreDocument | None
+) -> list[Check]:
+    """Judge every target topic. Pure."""
+    checks = []
+    for topic in plan.topics:
+        if topic.target in target.topics:
+            checks.append(_check_existing(topic, target, options, document))
+        else:
+            checks.extend(_check_missing(topic, target, options))
+    return checks
+
+
+def check_objects(plan: RestorePlan, store: ObjectStore) -> tuple[list[Check], frozenset[str]]:
+    """List the topics' folders and compare with the log; return what is missing or cut short."""
+    lost: set[str] = set()
+    for topic in plan.topics:
+        entries = {entry.key: entry for entry in topic.entries}
+        if not entries:
+            continue
+        folder = next(iter(entries)).split("/partition=")[0] + "/"
+        there = {info.key: info.size_bytes for info in store.list(folder)}
+        lost |= {key for key, e in entries.items() if there.get(key) != e.size_bytes}
+    checks = [
+        Check(Verdict.FAIL, key, "the object is missing or cut short",
+              "With --allow-missing the restore goes on without it.")
+        for key in sorted(lost)
+    ]
+    return checks, frozenset(lost)
+
+
+def require_pass(checks: Iterable[Check]) -> None:
+    """Raise PreflightError with the first failure, and the number of others."""
+    failed = [check for check in checks if check.verdict is Verdict.FAIL]
+    if failed:
+        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+        raise PreflightError(f"{failed[0].subject}: {failed[0].what}{more}", hint=failed[0].hint)
+
+
+def _check_existing(
+    topic: TopicPlan,
+    target: TargetLook,
+    options: RestoreOptions,
+    document: RestoreDocument | None,
+) -> Check:
+    there = target.topics[topic.target]
+    known = document.target(topic.target) if document else None
+    if there.partition_count != len(topic.partitions):
+        return Check(
+            Verdict.FAIL,
+            topic.target,
+            f"it has {there.partition_count} partitions, the archive {len(topic.partitions)}",
+            "Delete it, or restore into another topic with --topics a:new-a.",
+        )
+    if document is not None and known is not None and known.topic_id == there.topic_id:
+        return _check_ours(topic, target, document, known)
+    if target.is_empty(topic.target):
+        return Check(Verdict.PASS, topic.target, "exists and is empty")
+    if options.into_non_empty:
+        return Check(Verdict.WARN, topic.target, "holds records: appends to them")
+    return Check(
+        Verdict.FAIL,
+        topic.target,
+        "it is not empty",
+        "Restore into another topic (--topics a:new-a), or append with --into-non-empty.",
+    )
+
+
+def _check_ours(
+    topic: TopicPlan, target: TargetLook, document: RestoreDocument, known: Target
+) -> Check:
+    if document.phase is Phase.DONE:
+        return Check(Verdict.PASS, topic.target, "restored already: nothing to do")
+    for number, place in enumerate(known.partitions):
+        start, end = target.starts[topic.target, number], target.ends[topic.target, number]
+        if start > place.base or end < place.base:
+            return Check(
+                Verdict.FAIL,
+                topic.target,
+                f"partition {number} lost records since the restore began (it holds {start}..{end})",
+                "Delete the topic and run the restore again.",
+            )
+    return Check(Verdict.PASS, topic.target, "begun by this restore: goes on")
+
+
+def _check_missing(topic: TopicPlan, target: TargetLook, options: RestoreOptions) -> list[Check]:
+    checks = []
+    twin = topic.target.replace(".", "_")
+    for name in target.names:
+        if name != topic.target and name.replace(".", "_") == twin:
+            checks.append(
+                Check(
+                    Verdict.FAIL,
+                    topic.target,
+                    f"Kafka refuses it beside {name}: the names differ only in . and _",
+                    "Restore it under another name with --topics a:new-a.",
+                )
+            )
+    replicas = options.replication_factor or topic.source.replication_factor
+    if replicas > target.brokers:
+        checks.append(
+            Check(
+                Verdict.FAIL,
+                topic.target,
+                f"it had {replicas} replicas, the target has {target.brokers} brokers",
+                f"Say another number: --replication-factor {target.brokers}.",
+            )
+        )
+    if not checks:
+        what = f"will be created: {len(topic.partitions)} partitions, {replicas} replicas"
+        checks.append(Check(Verdict.PASS, topic.target, what))
+    return checks

@@ -1,0 +1,130 @@
+"""Make the targets ready, and the document that makes writing to them safe. On the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from kafkeep.archive.store import ObjectStore
+from kafkeep.config.restore import RestoreOptions
+from kafkeep.failpoint import failpoint
+from kafkeep.kafka.admin import Admin
+from kafkeep.restore.document import (
+    Phase,
+    RestoreDocument,
+    Target,
+    TargetPartition,
+    save_document,
+)
+from kafkeep.restore.plan import RestorePlan, TopicPlan
+from kafkeep.restore.preflight import TargetLook
+from kafkeep.restore.settings import settings_while_writing
+
+
+def prepare(
+    plan: RestorePlan,
+    target: TargetLook,
+    document: RestoreDocument | None,
+    options: RestoreOptions,
+    *,
+    admin: Admin,
+    store: ObjectStore,
+    now_ms: Callable[[], int],
+) -> RestoreDocument:
+    """Create what is missing, lift limits, take producer ids; the document says so first.
+
+    Called again after a crash it finds its own topics and goes on.
+    """
+    if _can_resume(plan, target, document):
+        assert document is not None
+        return document
+    known = document
+    first = RestoreDocument(
+        id=plan.id,
+        revision=known.revision + 1 if known else 0,
+        phase=Phase.PREPARING,
+        log=plan.log,
+        commit=plan.commit,
+        cluster_id=target.cluster_id,
+        at_ms=now_ms(),
+        targets=tuple(_intended(topic, target, known, admin) for topic in plan.topics),
+    )
+    save_document(store, first)
+    failpoint("restore.prepared")
+    ready = tuple(
+        _make_ready(topic, aim, target, known, options, admin)
+        for topic, aim in zip(plan.topics, first.targets, strict=True)
+    )
+    document = first.next(Phase.WRITING, at_ms=now_ms(), targets=ready)
+    failpoint("restore.created")
+    save_document(store, document)
+    failpoint("restore.documented")
+    return document
+
+
+def _can_resume(
+    plan: RestorePlan, target: TargetLook, document: RestoreDocument | None
+) -> bool:
+    """Whether every target is the one the document speaks of."""
+    if document is None or document.phase is Phase.PREPARING:
+        return False
+    return all(_is_ours(topic, target, document) is not None for topic in plan.topics)
+
+
+def _is_ours(
+    topic: TopicPlan, target: TargetLook, document: RestoreDocument | None
+) -> Target | None:
+    known = document.target(topic.target) if document else None
+    there = target.topics.get(topic.target)
+    if known is None or there is None or not known.topic_id:
+        return None
+    return known if known.topic_id == there.topic_id else None
+
+
+def _intended(
+    topic: TopicPlan, target: TargetLook, known: RestoreDocument | None, admin: Admin
+) -> Target:
+    """Say what will be done to one topic, and which settings it gets at the end."""
+    before = known.target(topic.target) if known else None
+    ours = _is_ours(topic, target, known)
+    if ours is not None:
+        return ours
+    made_by_us = before is not None and not before.existed and not before.topic_id
+    existed = topic.target in target.topics and not made_by_us
+    settings = (
+        admin.topic_configs([topic.target])[topic.target]
+        if existed
+        else dict(topic.source.configs)
+    )
+    if before is not None and before.existed and existed:
+        settings = dict(before.settings)  # the present ones may be ours already
+    return Target(
+        topic.source.topic, topic.source.incarnation, topic.target, existed, settings
+    )
+
+
+def _make_ready(
+    topic: TopicPlan,
+    aim: Target,
+    target: TargetLook,
+    known: RestoreDocument | None,
+    options: RestoreOptions,
+    admin: Admin,
+) -> Target:
+    if _is_ours(topic, target, known) is not None:
+        return aim
+    settings = settings_while_writing(aim.settings)
+    if topic.target in target.topics:
+        admin.alter_topic_configs(topic.target, set=settings)
+        made = target.topics[topic.target]
+        bases = [target.ends[topic.target, p] for p in range(len(topic.partitions))]
+    else:
+        made = admin.create_topic(
+            topic.target,
+            len(topic.partitions),
+            replication_factor=options.replication_factor or topic.source.replication_factor,
+            configs=settings,
+        )
+        bases = [0] * len(topic.partitions)
+    places = tuple(TargetPartition(base, *admin.init_producer_id()) for base in bases)
+    return replace(aim, topic_id=made.topic_id, partitions=places)

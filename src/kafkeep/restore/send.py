@@ -1,0 +1,212 @@
+"""Send batches to their partitions, in order, each exactly once. In tasks.
+
+A batch's sequence is its target offset less the partition's base offset, under one producer id
+for the whole restore. So the broker stores whichever of two attempts comes first, and refuses the
+other: after any trouble the end offset says where to go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from kafkeep.errors import (
+    AccessDeniedError,
+    KafkeepError,
+    PreflightError,
+    TransientError,
+    UnknownOutcomeError,
+)
+from kafkeep.kafka.rewrite import ReadyBatch, stamp
+from kafkeep.kafka.wire import Pending, Produced, Wire
+from kafkeep.restore.document import TargetPartition
+
+IN_FLIGHT = 5
+"""The broker knows the last five batches of a producer: more could not be told apart."""
+REQUEST_BYTES = 4 << 20
+PATIENCE_SECONDS = 120.0
+SEQUENCES = 2**31
+
+OK, DUPLICATE = 0, 46
+FATAL: dict[int, tuple[type[KafkeepError], str]] = {
+    10: (PreflightError, "a batch is larger than the topic's max.message.bytes"),
+    17: (PreflightError, "Kafka refuses the topic"),
+    18: (PreflightError, "Kafka refuses batches of this size"),
+    29: (AccessDeniedError, "writing is not allowed"),
+    31: (AccessDeniedError, "idempotent writing is not allowed"),
+    32: (PreflightError, "Kafka refuses a record's timestamp (message.timestamp.after.max.ms)"),
+    44: (PreflightError, "a policy of the cluster refuses the batch"),
+    87: (KafkeepError, "Kafka calls a record invalid"),
+}
+
+
+@dataclass(slots=True)
+class Sender:
+    """One target partition being written."""
+
+    topic: str
+    partition: int
+    place: TargetPartition
+    read: Callable[[int], Iterator[ReadyBatch]]
+    """Gives the batches that follow a number of records already there."""
+    written: int = 0
+    """Records that are in the target for certain."""
+    bytes: int = 0
+    done: bool = False
+    in_flight: int = 0
+    troubled: str | None = None
+    _sent: int = 0
+    _batches: Iterator[ReadyBatch] | None = None
+    _next: ReadyBatch | None = None
+    _progress_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+    @property
+    def end(self) -> int:
+        """The target's end offset as far as it is known."""
+        return self.place.base + self.written
+
+    def begin(self, written: int) -> None:
+        """Go on behind the first ``written`` records."""
+        self.written = self._sent = written
+        self._batches = self.read(written)
+        self._next = next(self._batches, None)
+        self.troubled = None
+        self.done = self._next is None
+
+    def can_send(self) -> bool:
+        """Whether the next batch may go out now."""
+        return not self.done and self.troubled is None and self._next is not None
+
+    def take(self) -> tuple[bytearray, int, int]:
+        """Return the next batch, stamped; its target offset; its number of records."""
+        batch, batches = self._next, self._batches
+        assert batch is not None and batches is not None
+        body = batch.body
+        stamp(body, self.place.producer_id, self.place.producer_epoch, self._sent % SEQUENCES)
+        offset = self.place.base + self._sent
+        self._sent += batch.records
+        self._next = next(batches, None)
+        self.in_flight += 1
+        return body, offset, batch.records
+
+    def acknowledge(self, answer: Produced, offset: int, records: int, size: int) -> None:
+        """Count a batch that is in the target, or note why it is not."""
+        self.in_flight -= 1
+        if answer.error_code in FATAL:
+            kind, why = FATAL[answer.error_code]
+            raise kind(f"{self.topic}-{self.partition}: {why} (error {answer.error_code})")
+        if answer.error_code not in (OK, DUPLICATE):
+            self.troubled = f"Kafka answers {answer.error_name}"
+            return
+        if answer.error_code == OK and answer.base_offset != offset:
+            raise PreflightError(
+                f"{self.topic}-{self.partition}: a batch meant for offset {offset} landed at "
+                f"{answer.base_offset}: somebody else writes to this topic",
+                hint="Stop other producers, delete the topic and run the restore again.",
+            )
+        self.written = max(self.written, offset - self.place.base + records)
+        self.bytes += size
+        self._progress_at = time.monotonic()
+        if self.in_flight == 0 and self._next is None and self.troubled is None:
+            self.done = True
+
+    def lose(self, reason: str) -> None:
+        """A request got no answer: only the target can tell what became of it."""
+        self.in_flight -= 1
+        self.troubled = reason
+
+    def recover(self, end: int) -> None:
+        """Go on where the target ends, unless nothing moves any more."""
+        written = end - self.place.base
+        if written < self.written:
+            raise PreflightError(
+                f"{self.topic}-{self.partition} ends at {end}, but {self.end} was acknowledged",
+                hint="Records were lost in Kafka, or the topic was changed by somebody else.",
+            )
+        if written > self.written:
+            self._progress_at = time.monotonic()
+        elif time.monotonic() - self._progress_at > PATIENCE_SECONDS:
+            raise TransientError(f"{self.topic}-{self.partition}: {self.troubled}")
+        self.begin(written)
+
+
+@dataclass(slots=True)
+class _Request:
+    pending: Pending[dict[tuple[str, int], Produced]]
+    parts: list[tuple[Sender, int, int, int]]
+
+
+def send_all(
+    wire: Wire,
+    senders: list[Sender],
+    *,
+    end_offsets: Callable[[list[tuple[str, int]]], dict[tuple[str, int], int]],
+    topic_ids: dict[str, str],
+    pace: Callable[[int], None],
+) -> None:
+    """Send until every sender is done; ``pace`` is told the bytes of each request and may wait."""
+    requests: deque[_Request] = deque()
+    turn = deque(senders)
+    while True:
+        while len(requests) < IN_FLIGHT and (request := _next_request(wire, turn, topic_ids, pace)):
+            requests.append(request)
+        if requests:
+            _finish(requests.popleft())
+        elif not _recover(senders, end_offsets):
+            return
+
+
+def _next_request(
+    wire: Wire, turn: deque[Sender], topic_ids: dict[str, str], pace: Callable[[int], None]
+) -> _Request | None:
+    """One batch of each partition in turn, up to about ``REQUEST_BYTES``."""
+    bodies: dict[tuple[str, int], bytearray] = {}
+    parts, size = [], 0
+    for _ in range(len(turn)):
+        sender = turn[0]
+        turn.rotate(-1)
+        if not sender.can_send():
+            continue
+        body, offset, records = sender.take()
+        bodies[sender.key] = body
+        parts.append((sender, offset, records, len(body)))
+        size += len(body)
+        if size >= REQUEST_BYTES:
+            break
+    if not parts:
+        return None
+    pace(size)
+    return _Request(wire.produce(bodies, topic_ids=topic_ids), parts)
+
+
+def _finish(request: _Request) -> None:
+    try:
+        answers = request.pending.result()
+    except (UnknownOutcomeError, TransientError) as error:
+        for sender, *_ in request.parts:
+            sender.lose(error.message)
+        return
+    for sender, offset, records, size in request.parts:
+        sender.acknowledge(answers[sender.key], offset, records, size)
+
+
+def _recover(
+    senders: list[Sender],
+    end_offsets: Callable[[list[tuple[str, int]]], dict[tuple[str, int], int]],
+) -> bool:
+    """Set troubled senders going again; tell whether there were any."""
+    troubled = [sender for sender in senders if sender.troubled is not None]
+    if not troubled:
+        return False
+    time.sleep(0.2)
+    ends = end_offsets([sender.key for sender in troubled])
+    for sender in troubled:
+        sender.recover(ends[sender.key])
+    return True

@@ -1,0 +1,86 @@
+"""Settings of a target topic: while it is written, and afterwards. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+LARGEST = str(2**63 - 1)
+BATCH_ROOM_BYTES = 64 * 1024 * 1024
+
+WHILE_WRITING: Mapping[str, str] = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "message.timestamp.type": "CreateTime",
+    "compression.type": "producer",
+    "message.timestamp.before.max.ms": LARGEST,
+    "message.timestamp.after.max.ms": LARGEST,
+}
+"""Nothing written may be refused, changed, compacted or expire before all of it is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """A setting that was not put back, because it would delete restored records at once."""
+
+    topic: str
+    key: str
+    value: str
+    reason: str
+
+    @property
+    def command(self) -> str:
+        """The command that sets it after all."""
+        return (
+            "kafka-configs --alter --entity-type topics"
+            f" --entity-name {self.topic} --add-config {self.key}={self.value}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FinalSettings:
+    """What a topic's own settings become when its data is there."""
+
+    set: Mapping[str, str]
+    delete: tuple[str, ...]
+    held_back: tuple[HeldBack, ...]
+
+
+def settings_while_writing(archived: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings a target has during the restore."""
+    room = max(int(archived.get("max.message.bytes", 0)), BATCH_ROOM_BYTES)
+    return {**archived, **WHILE_WRITING, "max.message.bytes": str(room)}
+
+
+def final_settings(
+    topic: str,
+    archived: Mapping[str, str],
+    defaults: Mapping[str, str],
+    *,
+    oldest_ms: int | None,
+    largest_partition_bytes: int,
+    now_ms: int,
+    apply_retention: bool,
+) -> FinalSettings:
+    """Return the archived settings, less those that would delete what was just restored.
+
+    ``defaults`` are what the target cluster uses where a topic sets nothing itself: these can
+    delete too. ``oldest_ms`` is None when nothing was restored.
+    """
+    wanted = dict(archived)
+    delete = [key for key in (*WHILE_WRITING, "max.message.bytes") if key not in archived]
+    held: list[HeldBack] = []
+    policy = archived.get("cleanup.policy", defaults.get("cleanup.policy", "delete"))
+    if apply_retention or oldest_ms is None or "delete" not in policy:
+        return FinalSettings(wanted, tuple(delete), ())
+    age = int(archived.get("retention.ms", defaults.get("retention.ms", "-1")))
+    if age >= 0 and oldest_ms < now_ms - age:
+        held.append(HeldBack(topic, "retention.ms", str(age), "records are older than that"))
+    size = int(archived.get("retention.bytes", defaults.get("retention.bytes", "-1")))
+    if 0 <= size < largest_partition_bytes:
+        held.append(HeldBack(topic, "retention.bytes", str(size), "a partition is larger"))
+    for item in held:
+        wanted[item.key] = "-1"
+    kept = {item.key for item in held}
+    return FinalSettings(wanted, tuple(k for k in delete if k not in kept), tuple(held))

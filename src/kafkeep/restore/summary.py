@@ -1,0 +1,57 @@
+"""What a restore did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkeep.restore.settings import HeldBack
+
+
+@dataclass(slots=True)
+class RestoreSummary:
+    """Totals of one run; a restore that was resumed counts what this run wrote."""
+
+    records: int = 0
+    bytes: int = 0
+    objects: int = 0
+    commit: int = -1
+    topics: dict[str, int] = field(default_factory=dict)
+    """Target topic → records written by this run."""
+    already_there: int = 0
+    """Records an earlier run of the same restore had written."""
+    held_back: list[HeldBack] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    """Objects left out because they are missing or damaged."""
+    gaps: list[dict[str, Any]] = field(default_factory=list)
+    """Offsets that were never archived, in the topics restored."""
+    id: str = ""
+    seconds: float = 0.0
+    start_seconds: float = 0.0
+
+    @property
+    def exit_code(self) -> int:
+        """3 when something is not as it was, else 0."""
+        return 3 if self.held_back or self.lost or self.gaps else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document that ``--output json`` ends with."""
+        return {
+            "message_type": "summary",
+            "id": self.id,
+            "records": self.records,
+            "bytes": self.bytes,
+            "objects": self.objects,
+            "commit": self.commit,
+            "topics": self.topics,
+            "already_there": self.already_there,
+            "gaps": self.gaps,
+            "lost": self.lost,
+            "held_back": [
+                {"topic": h.topic, "key": h.key, "value": h.value, "reason": h.reason,
+                 "command": h.command}
+                for h in self.held_back
+            ],
+            "seconds": round(self.seconds, 3),
+            "start_seconds": round(self.start_seconds, 3),
+        }

@@ -1,0 +1,115 @@
+"""The function a restore's Spark task runs: a bundle of target partitions in, reports out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from kafkeep.archive.entry import Entry
+from kafkeep.config.kafka import KafkaOptions
+from kafkeep.config.storage import StorageOptions
+from kafkeep.errors import PreflightError
+from kafkeep.failpoint import failpoint
+from kafkeep.kafka.admin import Admin, OffsetSpec
+from kafkeep.kafka.wire import wire_for
+from kafkeep.restore.document import TargetPartition
+from kafkeep.restore.read import iter_ready
+from kafkeep.restore.send import Sender, send_all
+from kafkeep.restore.tail import check_tail
+from kafkeep.store.open import open_store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetWork:
+    """One target partition and what goes into it."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    place: TargetPartition
+    entries: tuple[Entry, ...]
+    est_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreBundle:
+    """Everything one task needs; travels to the executor as it is."""
+
+    work: tuple[TargetWork, ...]
+    kafka: KafkaOptions
+    archive: str
+    storage: StorageOptions
+    restore_aborted: bool
+    rate_bytes: float | None
+
+
+def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Write every partition of the bundle to its end; yield one report for each.
+
+    Safe to run again, also beside a late attempt of itself: the target's end offset says what is
+    there, and the sequences keep everything else out.
+    """
+    failpoint("task.start")
+    wire = wire_for(bundle.kafka)
+    admin = Admin(wire)
+    store = open_store(bundle.archive, bundle.storage)
+    ends = admin.offsets([(w.topic, w.partition) for w in bundle.work], OffsetSpec.LATEST)
+    senders = []
+    for work in bundle.work:
+        read = partial(_read, store, work.entries, bundle.restore_aborted)
+        sender = Sender(work.topic, work.partition, work.place, read)
+        written = ends[sender.key] - work.place.base
+        if written < 0:
+            raise PreflightError(f"{work.topic}-{work.partition} ends before the restore began")
+        if written:
+            check_tail(wire, work.topic, work.topic_id, work.partition, ends[sender.key] - 1,
+                       read(written - 1))
+        sender.begin(written)
+        senders.append(sender)
+    before = {sender.key: sender.written for sender in senders}
+    send_all(
+        wire,
+        senders,
+        end_offsets=partial(_end_offsets, admin),
+        topic_ids={w.topic: w.topic_id for w in bundle.work},
+        pace=_pace(bundle.rate_bytes),
+    )
+    for sender in senders:
+        yield "partition", {
+            "topic": sender.topic,
+            "partition": sender.partition,
+            "records": sender.written - before[sender.key],
+            "bytes": sender.bytes,
+            "end": sender.end,
+        }
+
+
+def _read(store: Any, entries: tuple[Entry, ...], aborted: bool, skip: int) -> Iterator[Any]:
+    return iter_ready(store, entries, skip_records=skip, restore_aborted=aborted)
+
+
+def _end_offsets(admin: Admin, keys: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    return admin.offsets(keys, OffsetSpec.LATEST)
+
+
+def _pace(rate_bytes: float | None) -> Callable[[int], None]:
+    """Return what waits so that no more than ``rate_bytes`` go out in a second, on average."""
+    if rate_bytes is None:
+        return lambda _size: failpoint("request.before")
+    began = time.monotonic()
+    total = 0
+
+    def wait(size: int) -> None:
+        nonlocal total
+        failpoint("request.before")
+        total += size
+        ahead = total / rate_bytes - (time.monotonic() - began)
+        if ahead > 0:
+            time.sleep(ahead)
+
+    return wait
+
+
