@@ -165,7 +165,7 @@ class Admin:
         self, partitions: Collection[TopicPartition], spec: OffsetSpec
     ) -> dict[TopicPartition, int]:
         """Return the first offset, the end, or the last stable offset of each partition."""
-        return self.wire.call(self._offsets.list, partitions, spec) if partitions else {}
+        return self.wire.call(self._offsets.ends, partitions, spec) if partitions else {}
 
     def offsets_for_times(
         self,

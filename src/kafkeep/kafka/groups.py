@@ -38,7 +38,7 @@ class GroupOffsets:
 
 def list_groups(admin: Admin) -> list[str]:
     """Return the ids of all groups that may hold committed offsets, active or not."""
-    return admin.wire.call(_Groups(admin.routes).list)
+    return admin.wire.call(_Groups(admin.routes).all_ids)
 
 
 def load_group_offsets(
@@ -49,7 +49,7 @@ def load_group_offsets(
     All groups unless some are named. Groups that are active are read as well.
     """
     call = _Groups(admin.routes)
-    names = list(groups) if groups is not None else admin.wire.call(call.list)
+    names = list(groups) if groups is not None else admin.wire.call(call.all_ids)
     found = admin.wire.call(call.fetch, names)
     wanted = set(topics)
     kept = {
@@ -82,7 +82,7 @@ class _Groups:
         self._routes = routes
         self._link = routes.link
 
-    async def list(self) -> list[str]:
+    async def all_ids(self) -> list[str]:
         deadline, pause = self._routes.deadline(), 0.1
         while True:
             answers = await self._routes.each_broker(ListGroupsRequest)
@@ -102,7 +102,7 @@ class _Groups:
         todo = list(groups)
         await self._link.connect()
         while todo:
-            coordinators = await self._coordinators(todo, found, deadline)
+            coordinators = await self._coordinators(todo, found)
             calls = [
                 partial(self._fetch_from, node, chunk, found, deadline)
                 for node, members in coordinators.items()
@@ -129,27 +129,26 @@ class _Groups:
         return _GROUPS_PER_REQUEST if version >= _FIRST_VERSION_WITH_MANY_GROUPS else 1
 
     async def _coordinators(
-        self, groups: Sequence[str], found: GroupOffsets, deadline: float
+        self, groups: Sequence[str], found: GroupOffsets
     ) -> dict[int, list[str]]:
         """Return the groups by coordinator, without those whose coordinator is not known yet."""
         grouped: dict[int, list[str]] = defaultdict(list)
         many = self._version(FindCoordinatorRequest) >= _FIRST_VERSION_WITH_MANY_KEYS
         for chunk in _chunks(groups, _GROUPS_PER_REQUEST if many else 1):
-            for group, code, node in await self._find(chunk, many, deadline):
+            for group, code, node in await self._find(chunk, many):
                 if code in DENIED:
                     found.denied.append(group)
                 elif code == 0:
                     grouped[node].append(group)
         return grouped
 
-    async def _find(
-        self, groups: Sequence[str], many: bool, deadline: float
-    ) -> list[tuple[str, int, int]]:
-        if many:
-            request = FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=list(groups))
-        else:
-            request = FindCoordinatorRequest(key=groups[0], key_type=_GROUP_KEY)
-        answer = await self._link.send(request, self._link.nodes()[0], deadline=deadline)
+    async def _find(self, groups: Sequence[str], many: bool) -> list[tuple[str, int, int]]:
+        def make() -> Any:
+            if many:
+                return FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=list(groups))
+            return FindCoordinatorRequest(key=groups[0], key_type=_GROUP_KEY)
+
+        answer = await self._routes.any_broker(make, lambda _: ())
         if many:
             return [(c.key, c.error_code, c.node_id) for c in answer.coordinators]
         return [(groups[0], answer.error_code, answer.node_id)]
@@ -189,7 +188,7 @@ class _Groups:
     ) -> KafkeepError | None:
         many = self._version(FindCoordinatorRequest) >= _FIRST_VERSION_WITH_MANY_KEYS
         try:
-            [(_, code, node)] = await self._find([group], many, deadline)
+            [(_, code, node)] = await self._find([group], many)
             if code:
                 return refusal(code, f"group {group}")
             request = self._commit_request(group, offsets)

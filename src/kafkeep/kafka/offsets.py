@@ -41,7 +41,7 @@ class Offsets:
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
 
-    async def list(
+    async def ends(
         self, partitions: Collection[TopicPartition], spec: OffsetSpec
     ) -> dict[TopicPartition, int]:
         """Return the asked end of each partition."""

@@ -28,6 +28,7 @@ TopicPartition = tuple[str, int]
 Codes = Callable[[Any], Collection[int]]
 Value = TypeVar("Value")
 LeaderAnswers = Mapping[TopicPartition, tuple[int, Value]]
+_ONE_BROKER_SECONDS = 3.0
 _UNKNOWN_GRACE_SECONDS = 3.0
 """How long a topic may be unknown: one just created is not known to every broker at once."""
 
@@ -78,7 +79,8 @@ class Routes:
             await self.metadata.refresh([], deadline=deadline)
         while True:
             try:
-                answer = await self.link.send(make(), nodes()[0], deadline=deadline)
+                soon = min(deadline, time.monotonic() + _ONE_BROKER_SECONDS)
+                answer = await self.link.send(make(), nodes()[0], deadline=soon)
                 again = RETRIABLE.intersection(codes(answer))
                 if time.monotonic() - began > _UNKNOWN_GRACE_SECONDS:
                     again -= {UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID}
