@@ -86,9 +86,7 @@ def up_command(
 @app.command("down")
 def down_command(
     folder: FolderOption = _FOLDER,
-    purge: Annotated[
-        bool, typer.Option("--purge", help="Remove the folder with all its data.")
-    ] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="Remove all its data too.")] = False,
 ) -> None:
     """Stop everything; data stays for the next `dev up` unless --purge is given."""
     from kafkeep.dev import stop  # noqa: PLC0415 (keeps --help quick)

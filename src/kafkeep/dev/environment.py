@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shutil
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from kafkeep.dev.s3 import (
 )
 from kafkeep.dev.secure import make_secrets, secure_status
 from kafkeep.dev.state import (
+    STATE_FILE,
     BrokerStatus,
     DevOptions,
     DevStatus,
@@ -74,7 +76,7 @@ def start(options: DevOptions, *, progress: Progress = lambda _: None) -> DevSta
 
 
 def stop(folder: Path, *, purge: bool = False) -> DevStatus | None:
-    """Stop every server; data stays for the next start, unless ``purge`` removes the folder.
+    """Stop every server; data stays for the next start, unless ``purge`` removes it.
 
     Returns what was there, None when nothing was. A pid that is not ours any more is left alone.
     """
@@ -92,8 +94,20 @@ def stop(folder: Path, *, purge: bool = False) -> DevStatus | None:
         save_state(folder, state)
     seen = status(folder)
     if purge:
-        shutil.rmtree(folder)
+        _remove(folder, state)
     return seen
+
+
+def _remove(folder: Path, state: State) -> None:
+    """Remove what an environment made, and the folder only if nothing else is in it."""
+    brokers = [f"broker-{node}" for node in range(1, state.brokers + 1)]
+    for name in (*brokers, "s3", "registry", "secrets"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / f"{name}.log").unlink(missing_ok=True)
+    for name in ("s3.json", "lock", STATE_FILE):
+        (folder / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def status(folder: Path) -> DevStatus:
