@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -9,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from subprocess import DEVNULL
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -63,9 +65,11 @@ def start_session(options: SparkOptions | None = None, *, jvm: Jvm | None = None
         return active
     options = options or SparkOptions.load()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # py4j tells the root logger, and so stderr, of connections that end when the JVM does.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
         session = _start(options, jvm)
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise EnvironmentFault(f"Spark did not start: {_first_line(error)}") from error
     _Owned.session = session
     return session

@@ -1,0 +1,164 @@
+"""``spark.read.format("kafkeep")``: an archive as a DataFrame.
+
+PySpark finds it by itself through the module ``pyspark_kafkeep``; ``register`` does it by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+
+from kafkeep.archive.reader import ArchiveView, list_logs, load_view
+from kafkeep.archive.store import ObjectStore
+from kafkeep.config.spark import usable_cores
+from kafkeep.config.storage import StorageOptions, parse_flag
+from kafkeep.config.units import parse_time
+from kafkeep.errors import NoSuchArchiveError, PreflightError, UsageError
+from kafkeep.kafka.batch import Batches, check_crcs
+from kafkeep.kafka.records import iter_decode
+from kafkeep.kafka.segment import read_segment
+from kafkeep.spark.choice import choose_entries
+from kafkeep.spark.pieces import Piece, plan_pieces
+from kafkeep.spark.rows import EXACT_TIME, SPARK_SCHEMA, to_spark
+from kafkeep.spark.selection import Selection
+from kafkeep.store.open import open_store
+
+BUNDLES_PER_CORE = 3
+_STORAGE = {
+    "endpoint": "endpoint",
+    "region": "region",
+    "accessKey": "access_key",
+    "secretKey": "secret_key",
+    "sessionToken": "session_token",
+    "profile": "profile",
+    "caFile": "ca_file",
+}
+
+
+def register(session: SparkSession) -> None:
+    """Make the format known to a session that did not find it by itself."""
+    session.dataSource.register(KafkeepSource)
+
+
+class KafkeepSource(DataSource):  # type: ignore[misc]
+    """An archive, or one log of it, read as Spark's Kafka source would read the topics."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``format``."""
+        return "kafkeep"
+
+    def schema(self) -> str:
+        """Return Spark's Kafka schema, with the exact time when it was asked for."""
+        exact = _is_true(self.options.get("includeTimestampMs"))
+        return f"{SPARK_SCHEMA}, {EXACT_TIME} long" if exact else SPARK_SCHEMA
+
+    def reader(self, schema: object) -> KafkeepReader:
+        """Return the reader for these options."""
+        return KafkeepReader({key.lower(): value for key, value in self.options.items()})
+
+
+class KafkeepReader(DataSourceReader):  # type: ignore[misc]
+    """Plans in one Python process beside the driver, reads in tasks; it travels by pickle."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        path = options.get("path")
+        if not path:
+            raise UsageError("no archive given", hint="Say which with .load('s3://bucket/prefix').")
+        self._path = path
+        self._options = dict(options)
+        topics = options.get("topics")
+        self._wanted = Selection(
+            topics=frozenset(name.strip() for name in topics.split(",")) if topics else None
+        )
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Remember what narrows the search; each filter is still Spark's to apply."""
+        self._wanted = self._wanted.narrowed(filters)
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Read the log and pack what is wanted into bundles of alike size."""
+        store = self._open()
+        bundles = int(self._options.get("numpartitions") or BUNDLES_PER_CORE * usable_cores())
+        entries = choose_entries(self._load_views(store), self._wanted, self._incarnation())
+        planned = plan_pieces(entries, self._wanted, bundles)
+        # Without any partition Spark would ask for one with the value None.
+        return [InputPartition(bundle) for bundle in planned] or [InputPartition(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of one bundle; runs in a task."""
+        store = self._open()
+        exact = _is_true(self._options.get("includetimestampms"))
+        for piece in partition.value or ():
+            for batches in iter_batches(store, piece, self._wanted):
+                for records in iter_decode(batches, piece.range):
+                    yield to_spark(records, piece.topic, piece.partition, exact_time=exact)
+
+    def _open(self) -> ObjectStore:
+        return open_store(self._path, storage_options(self._options))
+
+    def _incarnation(self) -> int | None:
+        asked = self._options.get("incarnation")
+        return int(asked) if asked else None
+
+    def _load_views(self, store: ObjectStore) -> list[ArchiveView]:
+        commit, at = self._options.get("commit"), self._options.get("at")
+        name = self._options.get("name")
+        names = [name] if name else list_logs(store)
+        if not names:
+            raise NoSuchArchiveError(f"nothing is archived at {store.describe()}")
+        if commit and len(names) > 1:
+            raise PreflightError(
+                f"the archive has {len(names)} logs, and a commit is of one",
+                hint=f"Set the option name to one of: {', '.join(names)}.",
+            )
+        return [
+            load_view(
+                store,
+                one,
+                commit=int(commit) if commit else None,
+                at_ms=parse_time(at) if at else None,
+            )
+            for one in names
+        ]
+
+
+def iter_batches(store: ObjectStore, piece: Piece, wanted: Selection) -> Iterator[Batches]:
+    """Yield a piece's batches, checked, without those of aborted transactions."""
+    found = read_segment(
+        lambda start, end: store.get_range(piece.key, start, end),
+        piece.end,
+        piece.index,
+        piece.range,
+        from_ms=wanted.from_ms,
+        until_ms=wanted.until_ms,
+    )
+    for batches in found:
+        check_crcs(batches)
+        yield _without_aborted(batches, piece)
+
+
+def _without_aborted(batches: Batches, piece: Piece) -> Batches:
+    keep = np.ones(len(batches), dtype=bool)
+    for stretch in piece.aborted:
+        inside = (batches.base_offsets >= stretch.start) & (batches.base_offsets < stretch.end)
+        keep &= ~inside
+    return batches if keep.all() else batches.select(keep)
+
+
+def storage_options(options: Mapping[str, str]) -> StorageOptions:
+    """Return how to reach the store: the reader's options (lower case), else the environment's."""
+    given: dict[str, Any] = {field: options.get(name.lower()) for name, field in _STORAGE.items()}
+    path_style = options.get("pathstyle")
+    given["path_style"] = parse_flag(path_style) if path_style else None
+    return StorageOptions.from_env(None, **given)
+
+
+def _is_true(text: str | None) -> bool:
+    return parse_flag(text) if text else False

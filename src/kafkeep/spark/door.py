@@ -1,0 +1,86 @@
+"""Spark for one run: started in the background, warmed up, and closed at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import TypeVar
+
+from pyspark.sql import SparkSession
+
+from kafkeep.config.spark import SparkOptions
+from kafkeep.spark.jvm import Jvm, can_start_lean, launch_jvm
+from kafkeep.spark.progress import OnProgress
+from kafkeep.spark.session import active_session, start_session, stop_session, task_slots
+from kafkeep.spark.tasks import Task, TaskRow, run_tasks, warm_up
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSpark:
+    """A session that has run its first job; ``cores`` tasks run at once."""
+
+    session: SparkSession
+    cores: int
+
+    def run_tasks(
+        self,
+        bundles: Sequence[T],
+        task: Task[T],
+        *,
+        label: str,
+        pool: str | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> list[TaskRow]:
+        """Run ``task`` on each bundle: see ``tasks.run_tasks``."""
+        return run_tasks(
+            self.session, bundles, task, label=label, pool=pool, on_progress=on_progress
+        )
+
+
+class SparkDoor:
+    """Starts Spark on entry without waiting, and hands it out when it has run its first job.
+
+    On exit a session of ours is stopped, also one still starting; a caller's own is left alone.
+    """
+
+    def __init__(self, options: SparkOptions, *, preload: tuple[str, ...] = ()) -> None:
+        self._options = replace(options, preload=(*options.preload, *preload))
+        self._jvm: Jvm | None = None
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="spark-start")
+        self._starting: Future[OpenSpark] | None = None
+
+    def __enter__(self) -> SparkDoor:
+        if active_session() is None and can_start_lean(self._options):
+            self._jvm = launch_jvm(self._options)
+        self._starting = self._starter.submit(self._start)
+        return self
+
+    def session(self) -> OpenSpark:
+        """Wait until the first job has run; raises what kept Spark from starting."""
+        if self._starting is None:
+            raise RuntimeError("the door is not open: use it in a with statement")
+        return self._starting.result()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        starting = self._starting
+        if starting is not None and not starting.done() and self._jvm is not None:
+            self._jvm.process.kill()  # nobody waits for it any more
+        self._starter.shutdown(wait=True, cancel_futures=True)
+        if starting is not None and not starting.cancelled() and starting.exception() is None:
+            stop_session(starting.result().session)
+        elif self._jvm is not None:
+            self._jvm.stop()
+
+    def _start(self) -> OpenSpark:
+        session = start_session(self._options, jvm=self._jvm)
+        warm_up(session)
+        return OpenSpark(session, task_slots(session))

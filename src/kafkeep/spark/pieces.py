@@ -1,0 +1,107 @@
+"""Cut the wanted part of an archive into pieces, and pack the pieces into bundles for tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange
+from kafkeep.kafka.segment import wanted_frames
+from kafkeep.spark.selection import Selection
+
+MIN_PIECE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Neighbouring frames of one object: bytes ``[index[0].position, end)`` of ``key``."""
+
+    key: str
+    topic: str
+    partition: int
+    range: OffsetRange
+    index: tuple[IndexPoint, ...]
+    end: int
+    aborted: tuple[OffsetRange, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Stored bytes to read."""
+        return self.end - self.index[0].position
+
+
+def plan_pieces(
+    entries: Iterable[Entry], wanted: Selection, bundles: int
+) -> list[tuple[Piece, ...]]:
+    """Return at most about ``bundles`` bundles of alike size, in the order of the entries.
+
+    Frames without wanted records are in none of them.
+    """
+    stretches = [piece for entry in entries for piece in _iter_stretches(entry, wanted)]
+    total = sum(piece.size_bytes for piece in stretches)
+    goal = max(MIN_PIECE_BYTES, -(-total // max(1, bundles)))
+    packed: list[tuple[Piece, ...]] = []
+    open_bundle: list[Piece] = []
+    size = 0
+    for piece in (part for stretch in stretches for part in _iter_cut(stretch, goal)):
+        if open_bundle and size + piece.size_bytes > goal:
+            packed.append(tuple(open_bundle))
+            open_bundle, size = [], 0
+        open_bundle.append(piece)
+        size += piece.size_bytes
+    return [*packed, tuple(open_bundle)] if open_bundle else packed
+
+
+def _iter_stretches(entry: Entry, wanted: Selection) -> Iterator[Piece]:
+    """Yield the runs of neighbouring wanted frames of one object."""
+    asked = wanted.offsets(entry.range) if wanted.wants(entry) else None
+    if asked is None:
+        return
+    frames = [
+        frame
+        for frame in wanted_frames(entry.index, asked)
+        if wanted.wants_point(entry.index[frame])
+    ]
+    run: list[int] = []
+    for frame in frames:
+        if run and frame != run[-1] + 1:
+            yield _piece(entry, run, asked)
+            run = []
+        run.append(frame)
+    if run:
+        yield _piece(entry, run, asked)
+
+
+def _piece(entry: Entry, run: list[int], asked: OffsetRange) -> Piece:
+    following = run[-1] + 1
+    end = entry.index[following].position if following < len(entry.index) else entry.size_bytes
+    return Piece(
+        key=entry.key,
+        topic=entry.partition_id.topic,
+        partition=entry.partition_id.partition,
+        range=asked,
+        index=entry.index[run[0] : following],
+        end=end,
+        aborted=entry.aborted,
+    )
+
+
+def _iter_cut(piece: Piece, goal: int) -> Iterator[Piece]:
+    """Cut a piece at frames into parts of about ``goal`` bytes.
+
+    A batch lies in one frame, so parts share no record though they share the range.
+    """
+    first = 0
+    ends = [point.position for point in piece.index[1:]] + [piece.end]
+    for number, end in enumerate(ends):
+        if end - piece.index[first].position >= goal or number == len(ends) - 1:
+            yield Piece(
+                piece.key,
+                piece.topic,
+                piece.partition,
+                piece.range,
+                piece.index[first : number + 1],
+                end,
+                piece.aborted,
+            )
+            first = number + 1
