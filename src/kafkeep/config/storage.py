@@ -1,0 +1,176 @@
+"""Where an archive lies, and how to reach the store it lies in."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import unquote
+
+from kafkeep.errors import UsageError
+
+MIB = 1024 * 1024
+_BUCKET = re.compile(r"[a-z0-9A-Z][a-zA-Z0-9._-]{1,62}", re.ASCII)
+_S3_NEAR_MISS = re.compile(r"(?:s3[an]?:/?|s3[an]://|S3:/{0,2}|s3:/{3,})(?=[^/]|$)")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageOptions:
+    """How to reach S3. Without keys, boto3's chain finds them (profile, role, instance).
+
+    ``multipart_bytes``: objects at least this large go up in parts. It is 32 MiB on AWS. With an
+    endpoint of another maker everything up to 4 GiB is one PUT, for not every store decides a race
+    of two conditional completions for one alone (SeaweedFS 4.48 lets several win); a conditional
+    PUT it does.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    profile: str | None = None
+    path_style: bool | None = None
+    verify_tls: bool = True
+    ca_file: str | None = None
+    multipart_bytes: int | None = None
+    retry_deadline_ms: int = 60_000
+
+    def __post_init__(self) -> None:
+        if self.endpoint is not None and not self.endpoint.startswith(("http://", "https://")):
+            raise UsageError(
+                f"{self.endpoint!r} is not an endpoint address",
+                hint="Write it with its scheme: http://host:port or https://host.",
+            )
+        if (self.access_key is None) != (self.secret_key is None):
+            raise UsageError(
+                "only one half of the S3 credentials is set",
+                hint="Set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or neither.",
+            )
+
+    @property
+    def uses_path_style(self) -> bool:
+        """Tell whether the bucket goes in the path: by default when an endpoint is set."""
+        return self.endpoint is not None if self.path_style is None else self.path_style
+
+    @property
+    def multipart_from_bytes(self) -> int:
+        """The size from which an object goes up in parts."""
+        if self.multipart_bytes is not None:
+            return self.multipart_bytes
+        return 32 * MIB if self.endpoint is None else 4096 * MIB
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None, **flags: Any) -> StorageOptions:
+        """Read AWS's standard variables; a flag that is not None wins over its variable.
+
+        A profile given as a flag also wins over keys from the environment.
+        """
+        env = os.environ if environ is None else environ
+        found: dict[str, Any] = {
+            "endpoint": env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL"),
+            "region": env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION"),
+            "profile": env.get("AWS_PROFILE"),
+            "ca_file": env.get("AWS_CA_BUNDLE"),
+        }
+        given = {name: value for name, value in flags.items() if value is not None}
+        if not given.keys() & {"profile", "access_key", "secret_key"}:
+            found["access_key"] = env.get("AWS_ACCESS_KEY_ID")
+            found["secret_key"] = env.get("AWS_SECRET_ACCESS_KEY")
+            found["session_token"] = env.get("AWS_SESSION_TOKEN")
+        found = {name: value or None for name, value in found.items()}
+        return cls(**{**found, **given})
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveAddress:
+    """Where an archive lies: a bucket and prefix, a folder, or (for tests) memory.
+
+    ``path`` is the prefix for s3 (no slash at either end), the absolute folder for file, and the
+    name for memory.
+    """
+
+    kind: Literal["s3", "file", "memory"]
+    bucket: str
+    path: str
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "s3":
+                return f"s3://{self.bucket}/{self.path}".rstrip("/")
+            case "file":
+                return self.path
+            case "memory":
+                return f"memory:{self.path}"
+
+    @classmethod
+    def parse(cls, text: str) -> ArchiveAddress:
+        """Understand ``s3://bucket/prefix``, ``file:///folder``, a plain folder or ``memory:x``."""
+        if text.startswith("s3://") and not text.startswith("s3:///"):
+            return _parse_s3(text)
+        if near := _S3_NEAR_MISS.match(text):
+            rest = text[near.end() :].lstrip("/")
+            raise UsageError(
+                f"{text!r} is not an archive address",
+                hint=f"Did you mean s3://{rest or 'bucket/prefix'}?",
+            )
+        if text.startswith("memory:"):
+            return cls("memory", "", text.removeprefix("memory:"))
+        if text.startswith("file:"):
+            return cls("file", "", _parse_file(text))
+        if (scheme := _SCHEME.match(text)) and (text[scheme.end() :].startswith("/")):
+            raise UsageError(
+                f"archives cannot lie under {scheme[1]}:",
+                hint="Use s3://bucket/prefix (with --endpoint for other makers), or a folder.",
+            )
+        if not text.strip():
+            raise UsageError(
+                "the archive address is empty", hint="Write s3://bucket/prefix or a folder."
+            )
+        return cls("file", "", str(Path(text).expanduser().absolute()))
+
+
+def parse_flag(text: str) -> bool:
+    """Read a yes or no as configuration files write it."""
+    bare = text.strip().lower()
+    if bare in _TRUE or bare in _FALSE:
+        return bare in _TRUE
+    raise UsageError(f"{text!r} is neither yes nor no", hint="Write true or false.")
+
+
+def _parse_s3(text: str) -> ArchiveAddress:
+    bucket, _, prefix = text.removeprefix("s3://").partition("/")
+    if not _BUCKET.fullmatch(bucket):
+        hint = "Write s3://bucket/prefix; bucket names are 3 to 63 letters, digits, dots, hyphens."
+        what = (
+            f"{bucket!r} in {text!r} is not a bucket name" if bucket else f"no bucket in {text!r}"
+        )
+        raise UsageError(what, hint=hint)
+    parts = [part for part in prefix.split("/") if part]
+    if any(part in (".", "..") for part in parts):
+        raise UsageError(
+            f"the prefix in {text!r} has a '.' or '..' in it", hint="Write the prefix out in full."
+        )
+    return ArchiveAddress("s3", bucket, "/".join(parts))
+
+
+def _parse_file(text: str) -> str:
+    rest = text.removeprefix("file:")
+    if rest.startswith("//"):
+        host, slash, tail = rest[2:].partition("/")
+        if not slash or host not in ("", "localhost"):
+            raise UsageError(
+                f"{text!r} names a host, not a folder",
+                hint=f"Did you mean file:///{rest[2:]}? A file address has three slashes.",
+            )
+        rest = "/" + tail
+    if not rest.startswith("/"):
+        raise UsageError(
+            f"{text!r} is not an absolute folder", hint="Write file:///folder, or the folder alone."
+        )
+    return str(Path(unquote(rest)).absolute())

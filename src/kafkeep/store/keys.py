@@ -1,0 +1,52 @@
+"""What every store checks alike: keys, and the metadata of objects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import quote, unquote
+
+MAX_KEY_BYTES = 1024
+_METADATA_NAME = re.compile(r"[a-z0-9][a-z0-9-]*", re.ASCII)
+_READABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+
+
+def check_key(key: str) -> str:
+    """Return ``key`` if every store keeps it as it is, else raise ValueError.
+
+    ``//``, ``.`` and ``..`` are folded or refused by some stores, so none is given them.
+    """
+    parts = key.split("/")
+    if any(part in ("", ".", "..") for part in parts) or "\0" in key:
+        raise ValueError(f"not an object key: {key!r}")
+    if len(key.encode()) > MAX_KEY_BYTES:
+        raise ValueError(f"object key is longer than {MAX_KEY_BYTES} bytes: {key!r}")
+    return key
+
+
+def check_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
+    """Return a copy if all names are lowercase letters, digits and hyphens (HTTP folds case)."""
+    checked = dict(metadata or {})
+    for name in checked:
+        if not _METADATA_NAME.fullmatch(name):
+            raise ValueError(f"not a metadata name: {name!r}")
+    return checked
+
+
+def encode_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Make every value printable ASCII, as HTTP headers need; plain values stay as they are."""
+    return {name: _encode(value) for name, value in metadata.items()}
+
+
+def decode_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Undo ``encode_metadata``."""
+    return {name.lower(): unquote(value) for name, value in metadata.items()}
+
+
+def _encode(value: str) -> str:
+    # A header loses spaces at its ends.
+    inner = value.strip(" ")
+    if not inner:
+        return "%20" * len(value)
+    head, _, tail = value.partition(inner)
+    return "%20" * len(head) + quote(inner, safe=_READABLE) + "%20" * len(tail)

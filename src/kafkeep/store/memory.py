@@ -1,0 +1,121 @@
+"""Objects in this process's memory: for tests, with every promise of the real stores."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from kafkeep.archive.store import ObjectInfo
+from kafkeep.errors import KeyExistsError, KeyMissingError
+from kafkeep.store.keys import check_key, check_metadata
+
+_shared: dict[str, MemoryStore] = {}
+_shared_lock = threading.Lock()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class MemoryStore:
+    """An ObjectStore in memory. A named one, unpickled in this process, is the same store."""
+
+    def __init__(self, name: str = "", *, now_ms: Callable[[], int] = _now_ms) -> None:
+        self._name = name
+        self._now_ms = now_ms
+        self._objects: dict[str, tuple[bytes, ObjectInfo]] = {}
+        self._lock = threading.Lock()
+
+    @classmethod
+    def shared(cls, name: str) -> MemoryStore:
+        """Return this process's store of that name."""
+        with _shared_lock:
+            return _shared.setdefault(name, cls(name))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        with _shared_lock:
+            if _shared.get(self._name) is self:
+                return (MemoryStore.shared, (self._name,))
+        return (_restored, (self._name, dict(self._objects)))
+
+    def put_new(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
+        """Store ``body``, or raise KeyExistsError if ``key`` is taken."""
+        checked = check_metadata(metadata)
+        info = ObjectInfo(check_key(key), len(body), self._now_ms(), checked)
+        with self._lock:
+            if key in self._objects:
+                raise KeyExistsError(f"{key} is taken in {self.describe()}")
+            self._objects[key] = (bytes(body), info)
+
+    def create(self, key: str, metadata: Mapping[str, str] | None = None) -> MemoryWriter:
+        """Begin an object; it is kept in memory until ``finish``."""
+        return MemoryWriter(self, check_key(key), check_metadata(metadata))
+
+    def get(self, key: str) -> bytes:
+        """Return the whole object, or raise KeyMissingError."""
+        return self._object(key)[0]
+
+    def get_range(self, key: str, start: int, end: int) -> bytes:
+        """Return bytes ``[start, end)``, fewer where the object ends before."""
+        return self._object(key)[0][start:end]
+
+    def head(self, key: str) -> ObjectInfo:
+        """Tell size, time and metadata, or raise KeyMissingError."""
+        return self._object(key)[1]
+
+    def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
+        """Yield objects in key order; later changes may or may not be seen."""
+        with self._lock:
+            keys = sorted(self._objects, key=str.encode)
+        for key in keys:
+            if key.startswith(prefix) and key.encode() > after.encode():
+                kept = self._objects.get(key)
+                if kept is not None:
+                    info = kept[1]
+                    yield ObjectInfo(info.key, info.size_bytes, info.modified_ms)
+
+    def delete(self, key: str) -> None:
+        """Remove an object; no error when there is none."""
+        with self._lock:
+            self._objects.pop(key, None)
+
+    def describe(self) -> str:
+        """Return the address."""
+        return f"memory:{self._name}"
+
+    def _object(self, key: str) -> tuple[bytes, ObjectInfo]:
+        with self._lock:
+            kept = self._objects.get(key)
+        if kept is None:
+            raise KeyMissingError(f"there is no {key} in {self.describe()}")
+        return kept
+
+
+class MemoryWriter:
+    """An object of a MemoryStore being written."""
+
+    def __init__(self, store: MemoryStore, key: str, metadata: dict[str, str]) -> None:
+        self._store = store
+        self._key = key
+        self._metadata = metadata
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Add bytes."""
+        self._parts.append(bytes(data))
+
+    def finish(self, metadata: Mapping[str, str] | None = None) -> None:
+        """Make the object visible, or raise KeyExistsError."""
+        joined = {**self._metadata, **check_metadata(metadata)}
+        self._store.put_new(self._key, b"".join(self._parts), joined)
+
+    def abort(self) -> None:
+        """Forget what was written."""
+        self._parts = []
+
+
+def _restored(name: str, objects: dict[str, tuple[bytes, ObjectInfo]]) -> MemoryStore:
+    store = MemoryStore(name)
+    store._objects = objects
+    return store

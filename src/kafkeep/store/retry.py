@@ -1,0 +1,155 @@
+"""Retry that wraps any store: bounded, jittered, and exact about what happened."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kafkeep.archive.store import ObjectInfo, ObjectStore, ObjectWriter
+from kafkeep.errors import KeyExistsError, KeyMissingError, TransientError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryPolicy:
+    """Full-jitter exponential waits until a deadline; sleep, clock and chance are parameters."""
+
+    deadline_s: float = 60.0
+    first_wait_s: float = 0.1
+    longest_wait_s: float = 10.0
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    chance: Callable[[], float] = random.random
+
+    def call(self, what: str, attempt: Callable[[int], T]) -> T:
+        """Call ``attempt(number)`` until it does not raise TransientError or time is up.
+
+        Then the last error is raised, of its own class, with the number of attempts in it.
+        """
+        started = self.clock()
+        number = 0
+        while True:
+            try:
+                return attempt(number)
+            except TransientError as error:
+                number += 1
+                longest = min(self.longest_wait_s, self.first_wait_s * 2.0 ** min(number - 1, 30))
+                wait = longest * (0.5 + self.chance() / 2)
+                if self.clock() - started + wait > self.deadline_s:
+                    tried = f"{what} failed after {number} attempt{'s' if number > 1 else ''}"
+                    raise type(error)(f"{tried}: {error.message}", hint=error.hint) from error
+            self.sleep(wait)
+
+
+class RetryingStore:
+    """An ObjectStore over another that repeats what failed for now.
+
+    A create whose answer was lost is sent again; "taken" after a failed attempt is read back, and
+    an object with exactly our bytes is our success. Creating therefore never reports a wrong
+    outcome: it succeeds, raises KeyExistsError for another's object, or raises what went wrong.
+    """
+
+    def __init__(self, store: ObjectStore, policy: RetryPolicy | None = None) -> None:
+        self.inner = store
+        self._policy = policy or RetryPolicy()
+
+    def put_new(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
+        """Store ``body`` whole or not at all; raise KeyExistsError if another's is there."""
+
+        def attempt(number: int) -> None:
+            try:
+                self.inner.put_new(key, body, metadata)
+            except KeyExistsError:
+                if number == 0 or not self._is_ours(key, body):
+                    raise
+
+        self._policy.call(f"creating {key}", attempt)
+
+    def create(self, key: str, metadata: Mapping[str, str] | None = None) -> ObjectWriter:
+        """Begin an object; ``finish`` of the writer is repeated."""
+        writer = self._policy.call(
+            f"beginning {key}", lambda _number: self.inner.create(key, metadata)
+        )
+        return RetryingWriter(writer, key, self._policy)
+
+    def get(self, key: str) -> bytes:
+        """Return the whole object, or raise KeyMissingError."""
+        return self._policy.call(f"reading {key}", lambda _number: self.inner.get(key))
+
+    def get_range(self, key: str, start: int, end: int) -> bytes:
+        """Return bytes ``[start, end)``; raise KeyMissingError when there is no object."""
+        what = f"reading {key} from {start} to {end}"
+        return self._policy.call(what, lambda _number: self.inner.get_range(key, start, end))
+
+    def head(self, key: str) -> ObjectInfo:
+        """Tell size, time and metadata, or raise KeyMissingError."""
+        return self._policy.call(f"looking at {key}", lambda _number: self.inner.head(key))
+
+    def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
+        """Yield as the wrapped store does; after a fault, go on behind the last one yielded."""
+        rows = self.inner.list(prefix, after=after)
+        while True:
+            failed: TransientError | None = None
+            try:
+                row = next(rows, None)
+            except TransientError as error:
+                failed, row = error, None
+            if failed is not None:
+                row, rows = self._resume(prefix, after, failed)
+            if row is None:
+                return
+            after = row.key
+            yield row
+
+    def delete(self, key: str) -> None:
+        """Remove an object; no error when there is none."""
+        self._policy.call(f"deleting {key}", lambda _number: self.inner.delete(key))
+
+    def describe(self) -> str:
+        """Return the wrapped store's address."""
+        return self.inner.describe()
+
+    def _resume(
+        self, prefix: str, after: str, failed: TransientError
+    ) -> tuple[ObjectInfo | None, Iterator[ObjectInfo]]:
+        def attempt(number: int) -> tuple[ObjectInfo | None, Iterator[ObjectInfo]]:
+            # A generator that raised is finished: each attempt needs a new one.
+            if number == 0:
+                raise failed
+            rows = self.inner.list(prefix, after=after)
+            return next(rows, None), rows
+
+        return self._policy.call(f"listing {prefix}", attempt)
+
+    def _is_ours(self, key: str, body: bytes) -> bool:
+        try:
+            return self.inner.get(key) == body
+        except KeyMissingError as error:
+            # "Taken" and then "missing": a store that has not settled, or a deletion between.
+            raise TransientError(f"{key} was said to be taken, but is not there") from error
+
+
+class RetryingWriter:
+    """A writer whose ``finish`` is repeated; the wrapped one keeps its bytes until it succeeds."""
+
+    def __init__(self, writer: ObjectWriter, key: str, policy: RetryPolicy) -> None:
+        self._writer = writer
+        self._key = key
+        self._policy = policy
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Add bytes."""
+        self._writer.write(data)
+
+    def finish(self, metadata: Mapping[str, str] | None = None) -> None:
+        """Make the object visible whole, or raise KeyExistsError if another's is there."""
+        what = f"creating {self._key}"
+        self._policy.call(what, lambda _number: self._writer.finish(metadata))
+
+    def abort(self) -> None:
+        """Forget what was written."""
+        self._writer.abort()
