@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+SCRIPT = """
+import pathlib
+from kafkeep.config.spark import SparkOptions
+from kafkeep.spark.session import start_session, stop_session
+from kafkeep.spark.tasks import run_tasks, warm_up
+
+def task(bundle):
+    yield "done", {"bundle": bundle}
+
+session = start_session(SparkOptions.load(["spark.kafkeep.test=1"]))
+assert start_session() is session
+warm_up(session)
+assert len(run_tasks(session, range(5), task, label="x")) == 5
+assert session.conf.get("spark.kafkeep.test") == "1"
+context = session.sparkContext
+assert context.master.startswith("local[") and context.master.endswith(",4]"), context.master
+assert context.uiWebUrl is None
+assert context.getConf().get("spark.driver.bindAddress") == "127.0.0.1"
+session.sql("select 1").collect()
+stop_session(session)
+again = start_session()
+assert len(run_tasks(again, range(2), task, label="x")) == 2
+print("fine")
+"""
+
+
+def run(script: str, folder: Path, **extra: str) -> subprocess.CompletedProcess[str]:
+    work, temporary = folder / "work", folder / "tmp"
+    work.mkdir()
+    temporary.mkdir()
+    environment = {
+        **os.environ,
+        "TMPDIR": str(temporary),
+        "KAFKEEP_CACHE": str(folder / "cache"),
+        "KAFKEEP_CLASS_ARCHIVE": "off",
+        **extra,
+    }
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=work,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+
+
+def test_session_starts_quietly_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    done = run(SCRIPT, tmp_path)
+    assert (done.stdout, done.stderr, done.returncode) == ("fine\n", "", 0)
+    assert list((tmp_path / "work").iterdir()) == []
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_session_of_the_callers_is_used_and_not_stopped(tmp_path: Path) -> None:
+    script = """
+from pyspark.sql import SparkSession
+from kafkeep.config.spark import SparkOptions
+from kafkeep.spark.door import SparkDoor
+mine = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+with SparkDoor(SparkOptions.load()) as door:
+    assert door.session().cores == 1
+assert mine.range(3).count() == 3
+print("fine")
+"""
+    done = run(script, tmp_path, PYSPARK_PYTHON=sys.executable)
+    assert (done.stdout, done.returncode) == ("fine\n", 0), done.stderr
+
+
+def test_a_jvm_that_does_not_start_is_told_in_a_sentence(tmp_path: Path) -> None:
+    script = """
+from kafkeep.config.spark import SparkOptions
+from kafkeep.errors import EnvironmentFault
+from kafkeep.spark.session import start_session
+try:
+    start_session(SparkOptions.load(["spark.driver.memory=1k"]))
+except EnvironmentFault as error:
+    print(error.message)
+"""
+    done = run(script, tmp_path)
+    assert done.stderr == ""
+    assert done.stdout.startswith("Spark's JVM did not start: ")
+    assert len(done.stdout.splitlines()) == 1

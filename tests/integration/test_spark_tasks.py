@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kafkeep.config.spark import SparkOptions
+from kafkeep.errors import DamagedError, KafkeepError, TransientError
+from kafkeep.spark.session import start_session, stop_session
+from kafkeep.spark.tasks import TaskRow, run_tasks, warm_up
+
+pytestmark = pytest.mark.integration
+Rows = Iterator[tuple[str, dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[SparkSession]:
+    started = start_session(SparkOptions(master="local[2,4]"))
+    warm_up(started)
+    yield started
+    stop_session(started)
+
+
+def note(folder: Path, bundle: int) -> int:
+    """Leave a mark for this attempt and return how many there are."""
+    (folder / f"{bundle}-{time.monotonic_ns()}").touch()
+    return len(list(folder.glob(f"{bundle}-*")))
+
+
+def test_each_bundle_is_one_task_and_runs_once(session: SparkSession, tmp_path: Path) -> None:
+    def task(bundle: int) -> Rows:
+        note(tmp_path, bundle)
+        for number in range(3):
+            yield "done", {"bundle": bundle, "number": number}
+
+    rows = run_tasks(session, range(11), task, label="once")
+    assert rows == [
+        TaskRow(bundle, "done", {"bundle": bundle, "number": number})
+        for bundle in range(11)
+        for number in range(3)
+    ]
+    assert len(list(tmp_path.iterdir())) == 11
+
+
+def test_no_bundles_is_no_job(session: SparkSession) -> None:
+    assert run_tasks(session, [], lambda _: iter(()), label="none") == []
+
+
+def test_a_lasting_error_comes_back_as_itself_and_is_not_tried_again(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    def task(bundle: int) -> Rows:
+        note(tmp_path, bundle)
+        yield "half", {}
+        if bundle in (1, 2):
+            raise DamagedError(f"object {bundle} is damaged", hint="Look at it.")
+
+    with pytest.raises(DamagedError, match="object 1 is damaged") as caught:
+        run_tasks(session, range(4), task, label="damaged")
+    assert caught.value.hint == "Look at it."
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_a_transient_error_is_tried_again(session: SparkSession, tmp_path: Path) -> None:
+    def task(bundle: int) -> Rows:
+        if note(tmp_path, bundle) < 3:
+            raise TransientError("not yet")
+        yield "done", {}
+
+    assert len(run_tasks(session, [7], task, label="again")) == 1
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_transient_error_that_lasts_is_told_in_a_sentence(session: SparkSession) -> None:
+    def task(_: int) -> Rows:
+        raise TransientError("the broker is away")
+        yield
+
+    with pytest.raises(TransientError) as caught:
+        run_tasks(session, [0], task, label="away")
+    assert caught.value.message == "the broker is away"
+    assert caught.value.__cause__ is not None
+
+
+def test_an_unexpected_error_is_told_in_a_sentence(session: SparkSession) -> None:
+    def task(_: int) -> Rows:
+        yield "x", {"value": {}["missing"]}
+
+    with pytest.raises(KafkeepError) as caught:
+        run_tasks(session, [0], task, label="backup")
+    assert caught.value.message == "a task of backup failed: KeyError: 'missing'"
+
+
+def test_a_killed_worker_is_replaced(session: SparkSession, tmp_path: Path) -> None:
+    def task(bundle: int) -> Rows:
+        if note(tmp_path, bundle) == 1 and bundle == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield "done", {}
+
+    assert [row.bundle for row in run_tasks(session, range(3), task, label="kill")] == [0, 1, 2]
+
+
+def test_a_worker_killed_each_time_is_a_transient_error(session: SparkSession) -> None:
+    def task(_: int) -> Rows:
+        os.kill(os.getpid(), signal.SIGKILL)
+        yield "done", {}
+
+    with pytest.raises(TransientError, match="lost its Python worker"):
+        run_tasks(session, [0], task, label="kill")
+
+
+def test_progress_counts_up_to_the_total(session: SparkSession) -> None:
+    def task(_: int) -> Rows:
+        time.sleep(0.3)
+        yield "done", {}
+
+    seen: list[tuple[int, int]] = []
+    run_tasks(session, range(6), task, label="p", on_progress=lambda a, b: seen.append((a, b)))
+    assert seen[-1] == (6, 6)
+    assert seen == sorted(seen)
+    assert len(seen) > 2
+
+
+def test_an_interrupt_cancels_the_job_at_once(session: SparkSession, tmp_path: Path) -> None:
+    def task(bundle: int) -> Rows:
+        note(tmp_path, bundle)
+        time.sleep(30)
+        yield "done", {}
+
+    def interrupt() -> None:
+        while not list(tmp_path.iterdir()):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks(session, range(4), task, label="long")
+    assert time.monotonic() - began < 10
+    assert len(run_tasks(session, [0], lambda _: iter([("ok", {})]), label="after")) == 1
+
+
+def test_pools_and_job_groups_of_the_caller_are_put_back(session: SparkSession) -> None:
+    context = session.sparkContext
+    context.setJobGroup("mine", "my job")
+    run_tasks(session, [0], lambda _: iter(()), label="x", pool="backup")
+    assert context.getLocalProperty("spark.jobGroup.id") == "mine"
+    assert context.getLocalProperty("spark.scheduler.pool") is None
