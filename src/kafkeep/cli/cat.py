@@ -1,0 +1,101 @@
+"""``kafkeep cat``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from kafkeep.cli.output import Output, OutputOption
+from kafkeep.cli.places import ArchiveOption, EndpointOption, ProfileOption, RegionOption
+from kafkeep.cli.ls import PartitionsOption
+from kafkeep.cli.reading import NameOption, TopicsOption, open_archive
+
+OffsetOption = Annotated[
+    str,
+    typer.Option(
+        "--offset",
+        "-o",
+        metavar="OFFSET",
+        help="Where to begin in each partition: an offset, beginning, end, or -N for the last N.",
+    ),
+]
+FromOption = Annotated[
+    str | None, typer.Option("--from", metavar="TIME", help="Records from this time on.")
+]
+UntilOption = Annotated[
+    str | None, typer.Option("--until", metavar="TIME", help="Records before this time.")
+]
+CountOption = Annotated[
+    int | None, typer.Option("--count", "-c", min=0, metavar="N", help="Stop after N records.")
+]
+FormatOption = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        "-f",
+        metavar="FORMAT",
+        help="kcat's tokens: %s %S %k %K %t %p %o %T %h %%, and \\n \\t \\r \\\\ \\xNN. "
+        "Null keys and values are written NULL, as kcat -Z does. [default: JSON lines]",
+    ),
+]
+AbortedOption = Annotated[
+    bool, typer.Option("--aborted", help="Also records of aborted transactions, if kept.")
+]
+IncarnationOption = Annotated[
+    int | None,
+    typer.Option(
+        "--incarnation", min=1, help="Of a re-created topic: 1 for the first. [default: newest]"
+    ),
+]
+
+
+def cat_command(
+    *,
+    archive: ArchiveOption,
+    name: NameOption = None,
+    topic: TopicsOption = None,
+    partition: PartitionsOption = None,
+    offset: OffsetOption = "beginning",
+    from_time: FromOption = None,
+    until_time: UntilOption = None,
+    count: CountOption = None,
+    format: FormatOption = None,
+    aborted: AbortedOption = False,
+    incarnation: IncarnationOption = None,
+    s3_endpoint: EndpointOption = None,
+    s3_region: RegionOption = None,
+    s3_profile: ProfileOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Print records of an archive as JSON lines with kcat's names, or as --format says.
+
+    By topic, partition and offset; only what is needed is read. Keys, values and headers that are
+    not UTF-8 come as key_b64, payload_b64 and headers_b64 instead.
+
+    Exits 0, 10 when there is no such archive or topic, 13 when an object is damaged, 14 when
+    there are several logs and --name does not say which.
+    """
+    from kafkeep.care.cat import CatOptions, iter_lines  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.care.lines import json_line, parse_format  # noqa: PLC0415
+    from kafkeep.care.logs import choose_log  # noqa: PLC0415
+    from kafkeep.care.start import parse_start  # noqa: PLC0415
+    from kafkeep.config.units import parse_time  # noqa: PLC0415
+
+    options = CatOptions(
+        topics=tuple(topic or ()),
+        partitions=tuple(partition or ()),
+        start=parse_start(offset),
+        from_ms=None if from_time is None else parse_time(from_time),
+        until_ms=None if until_time is None else parse_time(until_time),
+        count=count,
+        aborted=aborted,
+        incarnation=incarnation,
+    )
+    to_line = json_line if format is None else parse_format(format)
+    store = open_archive(archive, s3_endpoint, s3_region, s3_profile)
+    out = sys.stdout.buffer
+    for lines in iter_lines(store, choose_log(store, name), options, to_line):
+        out.write(lines)
+    out.flush()

@@ -1,0 +1,75 @@
+"""``kafkeep doctor``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kafkeep.cli.output import Output, OutputOption, print_json
+from kafkeep.cli.places import (
+    CommandConfigOption,
+    EndpointOption,
+    ProfileOption,
+    RegionOption,
+    storage_options,
+)
+
+OptionalArchive = Annotated[
+    str | None,
+    typer.Option(
+        "--archive",
+        envvar="KAFKEEP_ARCHIVE",
+        metavar="ADDRESS",
+        help="Look at this archive too: s3://bucket/prefix, file:///folder or a folder.",
+    ),
+]
+OptionalBootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-servers",
+        envvar="KAFKEEP_BOOTSTRAP_SERVERS",
+        metavar="HOST:PORT,…",
+        help="Look at this Kafka too.",
+    ),
+]
+NoSparkOption = Annotated[bool, typer.Option("--no-spark", help="Do not start Spark.")]
+
+
+def doctor_command(
+    *,
+    archive: OptionalArchive = None,
+    bootstrap_servers: OptionalBootstrap = None,
+    command_config: CommandConfigOption = None,
+    no_spark: NoSparkOption = False,
+    s3_endpoint: EndpointOption = None,
+    s3_region: RegionOption = None,
+    s3_profile: ProfileOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Check this machine, Kafka and the store: what works, what does not, what to do.
+
+    What it writes to the store it removes again. Exits 0, or with the code of the first failure:
+    12 access denied, 14 the store lets two writers create one object, 1 anything else.
+    """
+    from kafkeep.care.doctor import DoctorPlaces, examine  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.config.kafka import KafkaOptions  # noqa: PLC0415
+
+    wants_kafka = bootstrap_servers or command_config
+    places = DoctorPlaces(
+        archive=archive,
+        storage=storage_options(s3_endpoint, s3_region, s3_profile),
+        kafka=KafkaOptions.load(bootstrap_servers, command_config) if wants_kafka else None,
+        spark=not no_spark,
+    )
+    checks = []
+    for check in examine(places):
+        checks.append(check)
+        if output is Output.TABLE:
+            typer.echo(f"{check.verdict:<4}  {check.subject}: {check.what}")
+            if check.hint:
+                typer.echo(f"      {check.hint}")
+    exit_code = next((check.exit_code for check in checks if check.exit_code), 0)
+    if output is Output.JSON:
+        print_json({"exit_code": exit_code, "checks": [check.to_json() for check in checks]})
+    raise typer.Exit(exit_code)

@@ -1,0 +1,113 @@
+"""``kafkeep info``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from kafkeep.cli.output import Output, OutputOption, print_json, print_table
+from kafkeep.cli.places import ArchiveOption, EndpointOption, ProfileOption, RegionOption
+from kafkeep.cli.reading import NameOption, TopicsOption, open_archive, when
+from kafkeep.config.units import format_size
+
+if TYPE_CHECKING:
+    from kafkeep.care.info import LogInfo, TopicSummary
+
+
+def info_command(
+    *,
+    archive: ArchiveOption,
+    name: NameOption = None,
+    topic: TopicsOption = None,
+    s3_endpoint: EndpointOption = None,
+    s3_region: RegionOption = None,
+    s3_profile: ProfileOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show what an archive holds: logs, topics, offsets, sizes, times, groups.
+
+    With --topic, partition by partition. Exits 0, or 10 when there is no such archive or topic.
+    """
+    from kafkeep.care.info import load_info  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.care.logs import choose_logs  # noqa: PLC0415
+
+    store = open_archive(archive, s3_endpoint, s3_region, s3_profile)
+    logs = load_info(store, choose_logs(store, name), topics=topic or None)
+    if output is Output.JSON:
+        print_json({"archive": store.describe(), "logs": [log.to_json() for log in logs]})
+        return
+    sys.stdout.write(f"archive {store.describe()}\n")
+    for log in logs:
+        _show_log(log, partitions=bool(topic))
+
+
+def _show_log(log: LogInfo, *, partitions: bool) -> None:
+    begun = ", a backup is under way or was cut short" if log.intent_open else ""
+    sys.stdout.write(
+        f"\nlog {log.name}: {log.commits:,} commits, the last ({log.commit}) at {when(log.at_ms)}"
+        f" by {log.writer}{begun}\n"
+    )
+    print_table(
+        ("topic", "partitions", "records", "raw", "stored", "objects", "gaps", "first record",
+         "last record"),
+        [_topic_row(topic) for topic in log.topics],
+    )  # fmt: skip
+    if partitions:
+        for topic in log.topics:
+            _show_topic(topic)
+    _show_groups(log)
+
+
+def _topic_row(topic: TopicSummary) -> tuple[object, ...]:
+    return (
+        topic.folder + (" (deleted)" if topic.deleted else ""),
+        topic.partition_count,
+        topic.records,
+        format_size(topic.raw_bytes),
+        format_size(topic.stored_bytes),
+        topic.objects,
+        topic.gap_offsets,
+        when(topic.first_ms),
+        when(topic.last_ms),
+    )
+
+
+def _show_topic(topic: TopicSummary) -> None:
+    sys.stdout.write(f"\ntopic {topic.folder}, id {topic.topic_id}\n")
+    for key, value in sorted(topic.configs.items()):
+        sys.stdout.write(f"  {key}={value}\n")
+    print_table(
+        ("partition", "from", "to", "records", "holes", "gaps", "objects", "raw", "stored",
+         "first record", "last record"),
+        [
+            (
+                p.partition,
+                p.start,
+                p.end,
+                p.records,
+                p.holes,
+                p.gap_offsets,
+                p.objects,
+                format_size(p.raw_bytes),
+                format_size(p.stored_bytes),
+                when(p.first_ms),
+                when(p.last_ms),
+            )
+            for p in topic.partitions
+        ],
+    )  # fmt: skip
+    for p in topic.partitions:
+        for gap in p.gaps:
+            lost = f"offsets {gap.range.start} to {gap.range.end - 1}"
+            sys.stdout.write(f"gap in {gap.partition_id}: {lost}: {gap.reason}\n")
+
+
+def _show_groups(log: LogInfo) -> None:
+    rows = [
+        (group, str(partition_id), offset)
+        for group, offsets in log.groups.items()
+        for partition_id, offset in offsets.items()
+    ]
+    if rows:
+        sys.stdout.write("\n")
+        print_table(("group", "partition", "offset"), rows)
