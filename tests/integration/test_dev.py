@@ -151,6 +151,15 @@ def test_missing_java_is_one_sentence(folder: Path) -> None:
     assert not folder.exists()
 
 
+def test_missing_minio_is_told_before_anything_is_made(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkeep.dev.s3.shutil.which", lambda *_, **__: None)
+    with pytest.raises(EnvironmentFault, match="no command minio"):
+        start(DevOptions(folder=folder, s3="minio"))
+    assert not folder.exists()
+
+
 def test_failed_start_leaves_nothing_running(folder: Path) -> None:
     wrong = DevOptions(folder=folder, broker_properties={"num.io.threads": "none"})
     with pytest.raises(EnvironmentFault, match="broker-1") as caught:

@@ -135,13 +135,12 @@ def _resolve(name: str, dependencies: str, into: Path, *, types: tuple[str, ...]
     argv += ["-ivy", str(module), "-confs", "default", "-types", *types, "-retrieve", pattern]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0 or not any(into.iterdir()):
-        problems = [
-            line.strip() for line in done.stdout.splitlines() if "::" in line or "!" in line
-        ]
+        said = [line.strip(": \t") for line in done.stdout.splitlines() + done.stderr.splitlines()]
+        problems = [line for line in said if "not found" in line or "FAILED" in line]
         raise EnvironmentFault(
             f"{name} could not be downloaded from Maven Central",
             hint="Check the network; KAFKEEP_IVY_SETTINGS may name an Ivy settings file with a"
-            " mirror. Ivy says:\n" + "\n".join(problems[-8:]),
+            " mirror. Ivy says:\n" + "\n".join(problems[-8:] or said[-8:]),
         )
 
 

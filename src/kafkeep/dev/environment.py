@@ -25,6 +25,7 @@ from kafkeep.dev.s3 import (
     launch_s3,
     remove_sockets,
     s3_answers,
+    s3_command,
 )
 from kafkeep.dev.secure import make_secrets, secure_status
 from kafkeep.dev.state import (
@@ -62,6 +63,7 @@ def start(options: DevOptions, *, progress: Progress = lambda _: None) -> DevSta
     """
     folder = options.folder.absolute()
     require_java()
+    s3_command(options.s3)
     kafka_home(progress)
     if options.registry:
         registry_home(progress)

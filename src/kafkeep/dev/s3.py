@@ -37,7 +37,7 @@ def launch_s3(folder: Path, state: State) -> Server:
     if state.s3 == "minio":
         environment = {"MINIO_ROOT_USER": ACCESS_KEY, "MINIO_ROOT_PASSWORD": SECRET_KEY}
         address = f"{HOST}:{state.ports['s3']}"
-        argv = [_command("minio"), "server", "--quiet", "--address", address, str(data)]
+        argv = [s3_command("minio"), "server", "--quiet", "--address", address, str(data)]
     else:
         argv = _seaweedfs(folder, data, state.ports)
     log = folder / "s3.log"
@@ -47,7 +47,7 @@ def launch_s3(folder: Path, state: State) -> Server:
 def _seaweedfs(folder: Path, data: Path, ports: dict[str, int]) -> list[str]:
     keys = folder / "s3.json"
     keys.write_text(json.dumps(_identities()))
-    argv = [_command("weed"), "server", f"-dir={data}", f"-ip={HOST}", f"-ip.bind={HOST}"]
+    argv = [s3_command("seaweedfs"), "server", f"-dir={data}", f"-ip={HOST}", f"-ip.bind={HOST}"]
     argv += ["-master.telemetry=false", "-master.volumeSizeLimitMB=256", "-volume.max=0"]
     # Made for clusters, the defaults cost 20 s at the second start and 10 s at every stop.
     argv += ["-master.peers=none", "-master.electionTimeout=1s", "-volume.preStopSeconds=0"]
@@ -63,7 +63,9 @@ def _identities() -> dict[str, object]:
     return {"identities": [{"name": "dev", "credentials": credentials, "actions": actions}]}
 
 
-def _command(name: str) -> str:
+def s3_command(kind: str) -> str:
+    """Return the path of the S3 server ``kind``; EnvironmentFault when it is not installed."""
+    name = {"seaweedfs": "weed"}.get(kind, kind)
     # Beside this Python first: `weed` is installed there with kafkeep, PATH or no PATH.
     found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
     if found is None:
