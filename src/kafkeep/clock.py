@@ -9,10 +9,10 @@ import uuid
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970, UTC."""
+    """Return milliseconds since 1970, UTC."""
     return time.time_ns() // 1_000_000
 
 
 def writer_id() -> str:
-    """A name no other process has: for people to recognise, for the log to tell apart."""
+    """Return a name no other process has: for people to recognise, for the log to tell apart."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"

@@ -96,7 +96,7 @@ class InterruptedRunError(KafkeepError):
 
 
 class EnvironmentFault(KafkeepError):
-    """This machine lacks something: Java, a free port, disk space."""
+    """The machine lacks something: Java, a free port, disk space."""
 
 
 class KeyExistsError(KafkeepError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange
@@ -32,7 +33,7 @@ def split_stretches(stretches: Iterable[Stretch], *, tasks: int) -> list[Weighed
     for s in stretches:
         pieces = min(len(s.range), max(1, round(s.est_bytes / share)))
         edges = [s.range.start + len(s.range) * i // pieces for i in range(pieces + 1)]
-        for start, end in zip(edges, edges[1:], strict=False):
+        for start, end in pairwise(edges):
             planned = PlannedRange(
                 partition_id=s.partition_id, topic_id=s.topic_id, range=OffsetRange(start, end)
             )

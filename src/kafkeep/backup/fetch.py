@@ -122,7 +122,11 @@ class RangeReader:
         verdict = drop_aborted(batches, answer.aborted)
         keep = verdict.keep | verdict.aborted if self.keeps_aborted else verdict.keep
         mine = batches.base_offsets < wanted.end
-        if not self._seen_any and not self.begins_stretch and batches.base_offsets[0] < wanted.start:
+        if (
+            not self._seen_any
+            and not self.begins_stretch
+            and batches.base_offsets[0] < wanted.start
+        ):
             mine[0] = False
             self.first = max(self.first, int(batches.last_offsets[0]) + 1)
         mine &= batches.last_offsets >= self.position

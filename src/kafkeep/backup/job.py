@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from kafkeep.archive.commit import Changes, Commit, Intent, PlannedRange, TopicInfo
 from kafkeep.archive.entry import Entry, PartitionId
@@ -194,11 +193,9 @@ class BackupJob:
         return changes if look is None else self._with_metadata(changes, look, positions)
 
     def _quiet_changes(self, look: Look, plan: CyclePlan) -> Changes:
-        """What a cycle without data has to tell: new topics, settings, gaps, group offsets."""
+        """Tell what a cycle without data has to say: new topics, settings, gaps, group offsets."""
         changes = Changes(topics=plan.topics, gaps=plan.gaps, positions=plan.positions)
-        return self._with_metadata(
-            changes, look, {**self.log.state.positions, **plan.positions}
-        )
+        return self._with_metadata(changes, look, {**self.log.state.positions, **plan.positions})
 
     def _with_metadata(
         self, changes: Changes, look: Look, positions: dict[PartitionId, int]
@@ -269,5 +266,3 @@ def _unweighed(intent: Intent) -> tuple[WeighedRange, ...]:
     return tuple(
         WeighedRange(planned=r, leader=-1, est_bytes=len(r.range) * 256) for r in intent.ranges
     )
-
-

@@ -65,7 +65,7 @@ def look_at_kafka(admin: Admin, options: BackupOptions, *, now_ms: int) -> Look:
     starts = admin.offsets(partitions, OffsetSpec.EARLIEST)
     stables = admin.offsets(partitions, OffsetSpec.LAST_STABLE)
     ends = admin.offsets(partitions, OffsetSpec.LATEST)
-    sizes = admin.partition_sizes(partitions)
+    sizes = admin.partition_sizes({t.name: range(t.partition_count) for t in described.values()})
     topics = {}
     for topic in described.values():
         looks = []

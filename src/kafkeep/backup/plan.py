@@ -133,7 +133,9 @@ def plan_cycle(
     return CyclePlan(
         stretches=_bounded(stretches, options.cycle_bytes),
         gaps=tuple(gaps),
-        topics=tuple(info for name, info in sorted(infos.items()) if known.latest.get(name) != info),
+        topics=tuple(
+            info for name, info in sorted(infos.items()) if known.latest.get(name) != info
+        ),
         positions=begins,
         spans=spans,
         waiting=still_waiting,

@@ -9,6 +9,7 @@ from functools import partial
 
 from kafkeep.archive.commit import Commit
 from kafkeep.archive.log import CommitLog
+from kafkeep.archive.reader import list_logs
 from kafkeep.backup.job import BackupJob, BackupPlaces
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.clock import now_ms, writer_id
@@ -21,7 +22,7 @@ from kafkeep.spark.door import SparkDoor
 from kafkeep.store.open import open_store
 from kafkeep.store.probe import probe_conditional_create
 
-PRELOAD = ("kafkeep.backup.task", "kafkeep.kafka.warm:compile_for_backup")
+PRELOAD = ("kafkeep.backup.task",)
 
 
 def run_backup(
@@ -43,12 +44,12 @@ def run_backup(
         admin = Admin(wire)
         admin.cluster_id()
         store = open_store(places.archive, places.storage)
-        if not probe_once(store, options.name):
+        if options.name not in list_logs(store) and not probe_conditional_create(store):
             raise PreflightError(
                 f"{store.describe()} lets two writers create the same object",
                 hint="kafkeep needs a store that honours If-None-Match on PUT.",
             )
-        session = door.session()
+        spark_now = door.session()
         started = time.monotonic()
         log = CommitLog.open(store, options.name, writer=writer_id(), now_ms=now_ms)
         job = BackupJob(
@@ -57,8 +58,8 @@ def run_backup(
             admin=admin,
             store=store,
             log=log,
-            run_tasks=partial(session.run_tasks, on_progress=on_progress),
-            cores=session.cores,
+            run_tasks=partial(spark_now.run_tasks, on_progress=on_progress),
+            cores=spark_now.cores,
             now_ms=now_ms,
             stop=stop or threading.Event(),
             on_commit=on_commit or (lambda _commit, _summary: None),

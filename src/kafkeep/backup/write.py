@@ -156,9 +156,7 @@ class RangeWriter:
             log.warning("%s is not ours: writing beside it", key)
         first = batches.select(slice(0, 1))
         begins_inside = int(first.base_offsets[0]) < self._start
-        outside = (
-            decode(first, range=OffsetRange(0, self._start)).num_rows if begins_inside else 0
-        )
+        outside = decode(first, range=OffsetRange(0, self._start)).num_rows if begins_inside else 0
         self._object = _OpenObject(
             key=key,
             start=self._start,

@@ -44,8 +44,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True,
-                                 help="Show the version and exit."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
     debug: bool = typer.Option(False, "--debug", help="Show tracebacks and more of the log."),
 ) -> None:
     """Set up what every command shares."""
@@ -57,9 +58,7 @@ def _root(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code; the table of codes is in the docs."""
     args = list(sys.argv[1:] if arguments is None else arguments)
-    wants_json = "json" in args and args[args.index("json") - 1] == "--output" or (
-        "--output=json" in args
-    )
+    wants_json = "--output=json" in args or "--output json" in " ".join(args)
     try:
         code = app(args, standalone_mode=False)
     except click.exceptions.Abort:
@@ -71,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KafkeepError as error:
         code = _fail(error, wants_json)
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - the reader has gone
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the reader has gone
         code = 0
     except Exception as error:  # the last resort: never a traceback unless asked for
         code = _fail(

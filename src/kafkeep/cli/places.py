@@ -12,21 +12,27 @@ from kafkeep.config.storage import StorageOptions
 BootstrapOption = Annotated[
     str,
     typer.Option(
-        "--bootstrap-servers", envvar="KAFKEEP_BOOTSTRAP_SERVERS", metavar="HOST:PORT,…",
+        "--bootstrap-servers",
+        envvar="KAFKEEP_BOOTSTRAP_SERVERS",
+        metavar="HOST:PORT,…",
         help="Kafka brokers to begin with.",
     ),
 ]
 CommandConfigOption = Annotated[
     str | None,
     typer.Option(
-        "--command-config", envvar="KAFKEEP_COMMAND_CONFIG", metavar="FILE",
+        "--command-config",
+        envvar="KAFKEEP_COMMAND_CONFIG",
+        metavar="FILE",
         help="Kafka client settings (TLS, SASL): the file Kafka's own tools take.",
     ),
 ]
 ArchiveOption = Annotated[
     str,
     typer.Option(
-        "--archive", envvar="KAFKEEP_ARCHIVE", metavar="ADDRESS",
+        "--archive",
+        envvar="KAFKEEP_ARCHIVE",
+        metavar="ADDRESS",
         help="s3://bucket/prefix, file:///folder or a folder.",
     ),
 ]
@@ -34,9 +40,7 @@ EndpointOption = Annotated[
     str | None,
     typer.Option("--s3-endpoint", metavar="URL", help="S3 endpoint, where it is not AWS's."),
 ]
-RegionOption = Annotated[
-    str | None, typer.Option("--s3-region", metavar="NAME", help="S3 region.")
-]
+RegionOption = Annotated[str | None, typer.Option("--s3-region", metavar="NAME", help="S3 region.")]
 ProfileOption = Annotated[
     str | None, typer.Option("--s3-profile", metavar="NAME", help="Profile of the AWS files.")
 ]

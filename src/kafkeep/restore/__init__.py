@@ -1,1 +1,1 @@
-"""TODO"""
+"""From the archive into Kafka: plan, preflight, prepare, read, send, settle."""

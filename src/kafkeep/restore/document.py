@@ -75,9 +75,7 @@ class RestoreDocument:
 
     def next(self, phase: Phase, *, at_ms: int, targets: tuple[Target, ...]) -> RestoreDocument:
         """Return the following revision."""
-        return replace(
-            self, revision=self.revision + 1, phase=phase, at_ms=at_ms, targets=targets
-        )
+        return replace(self, revision=self.revision + 1, phase=phase, at_ms=at_ms, targets=targets)
 
     def target(self, topic: str) -> Target | None:
         """Return the target of that name, if the restore has it."""
@@ -132,8 +130,6 @@ def _parse(body: bytes, key: str) -> RestoreDocument:
             )
             for target in document.pop("targets")
         )
-        return RestoreDocument(
-            **{**document, "phase": Phase(document["phase"])}, targets=targets
-        )
+        return RestoreDocument(**{**document, "phase": Phase(document["phase"])}, targets=targets)
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedError(f"{key} is not a restore's document: {error}") from error

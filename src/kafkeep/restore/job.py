@@ -23,6 +23,7 @@ from kafkeep.errors import (
 )
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin import Admin, OffsetSpec
+from kafkeep.kafka.defaults import topic_defaults
 from kafkeep.restore.bundle import pack_work
 from kafkeep.restore.document import Phase, RestoreDocument, load_document, save_document
 from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_restore, restore_id
@@ -106,8 +107,13 @@ class RestoreJob:
         plan = preflight.plan
         target = look_at_target(self.admin, plan)
         document = prepare(
-            plan, target, preflight.document, self.options,
-            admin=self.admin, store=self.documents, now_ms=self.now_ms,
+            plan,
+            target,
+            preflight.document,
+            self.options,
+            admin=self.admin,
+            store=self.documents,
+            now_ms=self.now_ms,
         )
         self.summary.id, self.summary.commit = plan.id, plan.commit
         self.summary.lost = sorted(preflight.lost)
@@ -123,14 +129,17 @@ class RestoreJob:
         return self.summary
 
     def _view(self, log: str, document: RestoreDocument | None) -> ArchiveView:
-        """The asked commit; for "the newest", the one an unfinished run began with."""
+        """Load the asked commit; for "the newest", the one an unfinished run began with."""
         asked = self.options.commit
-        if asked is None and self.options.at_ms is None and document is not None:
-            if document.phase is not Phase.DONE or self._still_there(document):
-                asked = document.commit
+        newest = asked is None and self.options.at_ms is None
+        if newest and document is not None and self._goes_on(document):
+            asked = document.commit
         return load_view(self.store, log, commit=asked, at_ms=self.options.at_ms)
 
-    def _still_there(self, document: RestoreDocument) -> bool:
+    def _goes_on(self, document: RestoreDocument) -> bool:
+        """Whether the document speaks of what is there, or of topics deleted since."""
+        if document.phase is not Phase.DONE:
+            return True
         there = self.admin.topics([target.topic for target in document.targets])
         return any(
             t.topic in there and there[t.topic].topic_id == t.topic_id for t in document.targets
@@ -169,9 +178,7 @@ class RestoreJob:
 
     def _count_before(self, work: list[TargetWork]) -> None:
         ends = self._ends(work)
-        self.summary.already_there = sum(
-            ends[w.topic, w.partition] - w.place.base for w in work
-        )
+        self.summary.already_there = sum(ends[w.topic, w.partition] - w.place.base for w in work)
 
     def _ends(self, work: list[TargetWork]) -> dict[tuple[str, int], int]:
         return self.admin.offsets([(w.topic, w.partition) for w in work], OffsetSpec.LATEST)
@@ -214,7 +221,7 @@ class RestoreJob:
             final = final_settings(
                 topic.target,
                 target.settings,
-                self.admin.default_topic_configs(topic.target),
+                topic_defaults(self.admin, topic.target),
                 oldest_ms=_oldest(topic),
                 largest_partition_bytes=max((p.raw_bytes for p in topic.partitions), default=0),
                 now_ms=self.now_ms(),

@@ -90,8 +90,12 @@ def check_objects(plan: RestorePlan, store: ObjectStore) -> tuple[list[Check], f
         there = {info.key: info.size_bytes for info in store.list(folder)}
         lost |= {key for key, e in entries.items() if there.get(key) != e.size_bytes}
     checks = [
-        Check(Verdict.FAIL, key, "the object is missing or cut short",
-              "With --allow-missing the restore goes on without it.")
+        Check(
+            Verdict.FAIL,
+            key,
+            "the object is missing or cut short",
+            "With --allow-missing the restore goes on without it.",
+        )
         for key in sorted(lost)
     ]
     return checks, frozenset(lost)
@@ -145,7 +149,7 @@ def _check_ours(
             return Check(
                 Verdict.FAIL,
                 topic.target,
-                f"partition {number} lost records since the restore began (it holds {start}..{end})",
+                f"partition {number} lost records since the restore began: {start}..{end}",
                 "Delete the topic and run the restore again.",
             )
     return Check(Verdict.PASS, topic.target, "begun by this restore: goes on")

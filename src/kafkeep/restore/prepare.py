@@ -52,7 +52,7 @@ def prepare(
     save_document(store, first)
     failpoint("restore.prepared")
     ready = tuple(
-        _make_ready(topic, aim, target, known, options, admin)
+        _make_ready(topic, aim, target, known, options=options, admin=admin)
         for topic, aim in zip(plan.topics, first.targets, strict=True)
     )
     document = first.next(Phase.WRITING, at_ms=now_ms(), targets=ready)
@@ -62,9 +62,7 @@ def prepare(
     return document
 
 
-def _can_resume(
-    plan: RestorePlan, target: TargetLook, document: RestoreDocument | None
-) -> bool:
+def _can_resume(plan: RestorePlan, target: TargetLook, document: RestoreDocument | None) -> bool:
     """Whether every target is the one the document speaks of."""
     if document is None or document.phase is Phase.PREPARING:
         return False
@@ -92,15 +90,11 @@ def _intended(
     made_by_us = before is not None and not before.existed and not before.topic_id
     existed = topic.target in target.topics and not made_by_us
     settings = (
-        admin.topic_configs([topic.target])[topic.target]
-        if existed
-        else dict(topic.source.configs)
+        admin.topic_configs([topic.target])[topic.target] if existed else dict(topic.source.configs)
     )
     if before is not None and before.existed and existed:
         settings = dict(before.settings)  # the present ones may be ours already
-    return Target(
-        topic.source.topic, topic.source.incarnation, topic.target, existed, settings
-    )
+    return Target(topic.source.topic, topic.source.incarnation, topic.target, existed, settings)
 
 
 def _make_ready(
@@ -108,6 +102,7 @@ def _make_ready(
     aim: Target,
     target: TargetLook,
     known: RestoreDocument | None,
+    *,
     options: RestoreOptions,
     admin: Admin,
 ) -> Target:

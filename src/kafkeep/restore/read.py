@@ -28,12 +28,23 @@ def iter_ready(
 
     Every stored batch's CRC is checked before it is used. DamagedError names the object.
     """
-    for run in _runs(entries):
-        while run and run[0].records <= skip_records and (restore_aborted or not run[0].aborted):
-            skip_records -= run[0].records
-            run = run[1:]
+    for whole in _runs(entries):
+        run, skip_records = _skip_entries(whole, skip_records, restore_aborted)
         if run:
             skip_records = yield from _iter_run(store, run, skip_records, restore_aborted)
+
+
+def _skip_entries(
+    run: list[Entry], skip_records: int, restore_aborted: bool
+) -> tuple[list[Entry], int]:
+    """Leave out the entries that are skipped whole, without reading them."""
+    first = 0
+    for entry in run:
+        if entry.records > skip_records or (entry.aborted and not restore_aborted):
+            break
+        skip_records -= entry.records
+        first += 1
+    return run[first:], skip_records
 
 
 def _iter_run(

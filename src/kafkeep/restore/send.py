@@ -118,7 +118,7 @@ class Sender:
             self.done = True
 
     def lose(self, reason: str) -> None:
-        """A request got no answer: only the target can tell what became of it."""
+        """Note that a request got no answer: only the target can tell what became of it."""
         self.in_flight -= 1
         self.troubled = reason
 

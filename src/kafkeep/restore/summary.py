@@ -48,8 +48,13 @@ class RestoreSummary:
             "gaps": self.gaps,
             "lost": self.lost,
             "held_back": [
-                {"topic": h.topic, "key": h.key, "value": h.value, "reason": h.reason,
-                 "command": h.command}
+                {
+                    "topic": h.topic,
+                    "key": h.key,
+                    "value": h.value,
+                    "reason": h.reason,
+                    "command": h.command,
+                }
                 for h in self.held_back
             ],
             "seconds": round(self.seconds, 3),

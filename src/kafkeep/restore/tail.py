@@ -19,8 +19,9 @@ COMPARED = ("timestamp", "key", "value", "headers")
 def check_tail(
     wire: Wire,
     topic: str,
-    topic_id: str,
     partition: int,
+    *,
+    topic_id: str,
     last_offset: int,
     expected: Iterator[ReadyBatch],
 ) -> None:
@@ -35,21 +36,20 @@ def check_tail(
     wanted = FetchWanted(
         topic=topic, topic_id=topic_id, partition=partition, offset=last_offset, max_bytes=1 << 20
     )
-    answer = wire.fetch(
-        [wanted], max_bytes=1 << 20, isolation=Isolation.READ_UNCOMMITTED
-    ).result()[0]
+    answer = wire.fetch([wanted], max_bytes=1 << 20, isolation=Isolation.READ_UNCOMMITTED).result()[
+        0
+    ]
     if answer.error is not None:
         raise answer.error.exception()
-    there = decode(
-        scan_batches(answer.records), range=OffsetRange(last_offset, last_offset + 1)
-    )
+    there = decode(scan_batches(answer.records), range=OffsetRange(last_offset, last_offset + 1))
     ours = decode(scan_batches(ready.body), range=OffsetRange(0, 1))
     if _row(there) != _row(ours):
         raise _not_ours(topic, partition, f"its record at offset {last_offset} is another")
 
 
 def _row(records: pa.RecordBatch) -> list[dict[str, object]]:
-    return records.select(list(COMPARED)).slice(0, 1).to_pylist()
+    rows: list[dict[str, object]] = records.select(list(COMPARED)).slice(0, 1).to_pylist()
+    return rows
 
 
 def _not_ours(topic: str, partition: int, why: str) -> PreflightError:

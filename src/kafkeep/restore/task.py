@@ -65,8 +65,14 @@ def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]
         if written < 0:
             raise PreflightError(f"{work.topic}-{work.partition} ends before the restore began")
         if written:
-            check_tail(wire, work.topic, work.topic_id, work.partition, ends[sender.key] - 1,
-                       read(written - 1))
+            check_tail(
+                wire,
+                work.topic,
+                work.partition,
+                topic_id=work.topic_id,
+                last_offset=ends[sender.key] - 1,
+                expected=read(written - 1),
+            )
         sender.begin(written)
         senders.append(sender)
     before = {sender.key: sender.written for sender in senders}
@@ -78,13 +84,16 @@ def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]
         pace=_pace(bundle.rate_bytes),
     )
     for sender in senders:
-        yield "partition", {
-            "topic": sender.topic,
-            "partition": sender.partition,
-            "records": sender.written - before[sender.key],
-            "bytes": sender.bytes,
-            "end": sender.end,
-        }
+        yield (
+            "partition",
+            {
+                "topic": sender.topic,
+                "partition": sender.partition,
+                "records": sender.written - before[sender.key],
+                "bytes": sender.bytes,
+                "end": sender.end,
+            },
+        )
 
 
 def _read(store: Any, entries: tuple[Entry, ...], aborted: bool, skip: int) -> Iterator[Any]:
@@ -111,5 +120,3 @@ def _pace(rate_bytes: float | None) -> Callable[[int], None]:
             time.sleep(ahead)
 
     return wait
-
-

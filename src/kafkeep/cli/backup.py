@@ -1,0 +1,109 @@
+"""``kafkeep backup``."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Annotated, Any
+
+import typer
+
+from kafkeep.cli.flags import with_options
+from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, say
+from kafkeep.cli.places import (
+    ArchiveOption,
+    BootstrapOption,
+    CommandConfigOption,
+    EndpointOption,
+    ProfileOption,
+    RegionOption,
+    storage_options,
+)
+from kafkeep.cli.progress import task_progress
+from kafkeep.config.backup import BackupOptions
+from kafkeep.config.units import format_size
+
+SparkConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--spark-conf", metavar="KEY=VALUE", help="A Spark setting; may be repeated."),
+]
+
+
+@with_options(BackupOptions)
+def backup_command(
+    *,
+    bootstrap_servers: BootstrapOption,
+    archive: ArchiveOption,
+    command_config: CommandConfigOption = None,
+    s3_endpoint: EndpointOption = None,
+    s3_region: RegionOption = None,
+    s3_profile: ProfileOption = None,
+    spark_conf: SparkConfOption = None,
+    output: OutputOption = Output.TABLE,
+    options: BackupOptions,
+) -> None:
+    """Copy topics into the archive: everything that is not there yet.
+
+    Exits 0 when done, 3 when offsets were lost before they could be read or wait behind an open
+    transaction, 11 when a newer writer took the log, 12 when access is denied.
+    """
+    from kafkeep.backup.job import BackupPlaces  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.backup.run import run_backup  # noqa: PLC0415
+    from kafkeep.config.kafka import KafkaOptions  # noqa: PLC0415
+    from kafkeep.config.spark import SparkOptions  # noqa: PLC0415
+
+    places = BackupPlaces(
+        kafka=KafkaOptions.load(bootstrap_servers, command_config),
+        archive=archive,
+        storage=storage_options(s3_endpoint, s3_region, s3_profile),
+    )
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: stop.set())
+    with task_progress("backing up", enabled=output is Output.TABLE) as on_progress:
+        summary = run_backup(
+            options,
+            places,
+            SparkOptions.load(spark_conf or ()),
+            stop=stop,
+            on_progress=on_progress,
+            on_commit=_commit_line if options.follow and output is Output.JSON else None,
+        )
+    for gap in summary.gaps:
+        say(
+            f"warning: {gap.partition_id}: offsets {gap.range.start} to {gap.range.end - 1} are "
+            f"lost: {gap.reason}"
+        )
+    for partition in summary.blocked:
+        say(f"warning: {partition}: an open transaction holds back its newest records")
+    if output is Output.JSON:
+        print_json(summary.to_json())
+    else:
+        print_pairs(_pairs(summary))
+    raise typer.Exit(summary.exit_code)
+
+
+def _commit_line(commit: Any, summary: Any) -> None:
+    print_json(
+        {
+            "message_type": "commit",
+            "commit": commit.number,
+            "at_ms": commit.at_ms,
+            "records": summary.records,
+            "objects": summary.objects,
+        }
+    )
+
+
+def _pairs(summary: Any) -> dict[str, Any]:
+    rate = summary.records / summary.seconds if summary.seconds else 0
+    return {
+        "topics": ", ".join(f"{name} ({count:,})" for name, count in summary.topics.items()),
+        "records": summary.records,
+        "batches": format_size(summary.bytes),
+        "stored": format_size(summary.stored_bytes),
+        "objects": summary.objects,
+        "commit": summary.commit,
+        "gaps": len(summary.gaps),
+        "time": f"{summary.seconds:.1f} s ({rate:,.0f} records/s), "
+        f"start {summary.start_seconds:.1f} s",
+    }

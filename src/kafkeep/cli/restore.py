@@ -1,0 +1,146 @@
+"""``kafkeep restore``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from kafkeep.cli.backup import SparkConfOption
+from kafkeep.cli.flags import with_options
+from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, print_table, say
+from kafkeep.cli.places import (
+    ArchiveOption,
+    BootstrapOption,
+    CommandConfigOption,
+    EndpointOption,
+    ProfileOption,
+    RegionOption,
+    storage_options,
+)
+from kafkeep.cli.progress import record_progress
+from kafkeep.config.restore import RestoreOptions
+from kafkeep.config.units import format_size
+
+
+@with_options(RestoreOptions)
+def restore_command(
+    *,
+    bootstrap_servers: BootstrapOption,
+    archive: ArchiveOption,
+    command_config: CommandConfigOption = None,
+    s3_endpoint: EndpointOption = None,
+    s3_region: RegionOption = None,
+    s3_profile: ProfileOption = None,
+    spark_conf: SparkConfOption = None,
+    output: OutputOption = Output.TABLE,
+    options: RestoreOptions,
+) -> None:
+    """Bring topics back from the archive: every record, exactly once, resumable.
+
+    Exits 0 when done, 3 when retention was held back or offsets are missing, 10 when there is no
+    archive, 13 when objects are damaged, 14 when the target refuses; then nothing was written.
+    """
+    from kafkeep.config.kafka import KafkaOptions  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.config.spark import SparkOptions  # noqa: PLC0415
+    from kafkeep.restore.job import RestorePlaces  # noqa: PLC0415
+    from kafkeep.restore.run import run_restore  # noqa: PLC0415
+
+    places = RestorePlaces(
+        kafka=KafkaOptions.load(bootstrap_servers, command_config),
+        archive=archive,
+        storage=storage_options(s3_endpoint, s3_region, s3_profile),
+    )
+    plans: list[Any] = []
+    with record_progress("restoring", enabled=output is Output.TABLE) as on_progress:
+        summary = run_restore(
+            options,
+            places,
+            SparkOptions.load(spark_conf or ()),
+            on_plan=(lambda plan: _show_plan(plan, output)) if options.dry_run else plans.append,
+            on_progress=on_progress,
+        )
+    if options.dry_run:
+        return
+    for held in summary.held_back:
+        say(f"warning: {held.topic}: {held.key}={held.value} was not put back: {held.reason}")
+        say(f"hint: set it with: {held.command}")
+    for key in summary.lost:
+        say(f"warning: left out: {key}")
+    for gap in summary.gaps:
+        say(
+            f"warning: {gap['topic']}-{gap['partition']}: offsets {gap['start']} to "
+            f"{gap['end'] - 1} were never archived: {gap['reason']}"
+        )
+    if output is Output.JSON:
+        print_json(summary.to_json())
+    else:
+        print_pairs(_pairs(summary))
+    raise typer.Exit(summary.exit_code)
+
+
+def _show_plan(preflight: Any, output: Output) -> None:
+    plan = preflight.plan
+    if output is Output.JSON:
+        print_json(plan_json(preflight))
+        return
+    say(f"would restore from log {plan.log}, commit {plan.commit}; nothing is written now")
+    print_table(
+        ("topic", "into", "partitions", "objects", "records", "bytes"),
+        [
+            (
+                t.source.topic,
+                t.target,
+                len(t.partitions),
+                len(t.entries),
+                t.records,
+                format_size(t.raw_bytes),
+            )
+            for t in plan.topics
+        ],
+    )
+    for check in preflight.checks:
+        say(f"{check.verdict.value}: {check.subject}: {check.what}")
+
+
+def plan_json(preflight: Any) -> dict[str, Any]:
+    """Return a plan and its preflight as one document."""
+    plan = preflight.plan
+    return {
+        "message_type": "plan",
+        "id": plan.id,
+        "log": plan.log,
+        "commit": plan.commit,
+        "records": plan.records,
+        "bytes": plan.raw_bytes,
+        "lost": sorted(preflight.lost),
+        "topics": [
+            {
+                "source": t.source.topic,
+                "incarnation": t.source.incarnation,
+                "target": t.target,
+                "partitions": len(t.partitions),
+                "objects": len(t.entries),
+                "records": t.records,
+                "bytes": t.raw_bytes,
+            }
+            for t in plan.topics
+        ],
+        "preflight": [
+            {"verdict": c.verdict.value, "subject": c.subject, "what": c.what, "hint": c.hint}
+            for c in preflight.checks
+        ],
+    }
+
+
+def _pairs(summary: Any) -> dict[str, Any]:
+    rate = summary.records / summary.seconds if summary.seconds else 0
+    return {
+        "topics": ", ".join(f"{name} ({count:,})" for name, count in summary.topics.items()),
+        "records": summary.records,
+        "already there": summary.already_there,
+        "sent": format_size(summary.bytes),
+        "commit": summary.commit,
+        "time": f"{summary.seconds:.1f} s ({rate:,.0f} records/s), "
+        f"start {summary.start_seconds:.1f} s",
+    }

@@ -1,0 +1,63 @@
+"""Open everything a restore needs, run it, close it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+
+from kafkeep.clock import now_ms
+from kafkeep.config.restore import RestoreOptions
+from kafkeep.config.spark import SparkOptions, usable_cores
+from kafkeep.kafka.admin import Admin
+from kafkeep.kafka.wire import Wire
+from kafkeep.restore.job import Preflight, RestoreJob, RestorePlaces
+from kafkeep.restore.preflight import require_pass
+from kafkeep.restore.summary import RestoreSummary
+from kafkeep.spark.door import SparkDoor
+from kafkeep.store.open import open_store
+
+PRELOAD = ("kafkeep.restore.task",)
+
+
+def run_restore(
+    options: RestoreOptions,
+    places: RestorePlaces,
+    spark: SparkOptions,
+    *,
+    on_plan: Callable[[Preflight], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> RestoreSummary:
+    """Restore as ``options`` say and return what was done; with ``dry_run``, plan alone.
+
+    ``on_plan`` sees the plan and the preflight before anything is written; a failed check ends
+    the run there with PreflightError.
+    """
+    began = time.monotonic()
+    door = SparkDoor(spark, preload=PRELOAD)
+    with nullcontext() if options.dry_run else door, Wire(places.kafka) as wire:
+        store = open_store(places.archive, places.storage)
+        documents = open_store(options.state, places.storage) if options.state else store
+        job = RestoreJob(
+            options=options,
+            places=places,
+            admin=Admin(wire),
+            store=store,
+            documents=documents,
+            cores=usable_cores(),
+            now_ms=now_ms,
+            on_progress=on_progress or (lambda _done, _total: None),
+        )
+        preflight = job.preflight()
+        if on_plan is not None:
+            on_plan(preflight)
+        require_pass(preflight.checks)
+        if options.dry_run:
+            return job.summary
+        running = door.session()
+        job.cores = running.cores
+        started = time.monotonic()
+        summary = job.run(preflight, running.run_tasks)
+        summary.seconds = time.monotonic() - started
+    summary.start_seconds = started - began
+    return summary
