@@ -13,10 +13,10 @@ from urllib.parse import unquote
 from kafkeep.errors import UsageError
 
 MIB = 1024 * 1024
+SINGLE_PUT_BYTES = 4096 * MIB  # S3 takes up to 5 GiB in one PUT
 _BUCKET = re.compile(r"[a-z0-9A-Z][a-zA-Z0-9._-]{1,62}", re.ASCII)
 _S3_NEAR_MISS = re.compile(r"(?:s3[an]?:/?|s3[an]://|S3:/{0,2}|s3:/{3,})(?=[^/]|$)")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
-_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class StorageOptions:
         """The size from which an object goes up in parts."""
         if self.multipart_bytes is not None:
             return self.multipart_bytes
-        return 32 * MIB if self.endpoint is None else 4096 * MIB
+        return 32 * MIB if self.endpoint is None else SINGLE_PUT_BYTES
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **flags: Any) -> StorageOptions:
@@ -133,14 +133,6 @@ class ArchiveAddress:
                 "the archive address is empty", hint="Write s3://bucket/prefix or a folder."
             )
         return cls("file", "", str(Path(text).expanduser().absolute()))
-
-
-def parse_flag(text: str) -> bool:
-    """Read a yes or no as configuration files write it."""
-    bare = text.strip().lower()
-    if bare in _TRUE or bare in _FALSE:
-        return bare in _TRUE
-    raise UsageError(f"{text!r} is neither yes nor no", hint="Write true or false.")
 
 
 def _parse_s3(text: str) -> ArchiveAddress:

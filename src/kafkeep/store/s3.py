@@ -17,10 +17,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 from urllib3.exceptions import HTTPError
 
 from kafkeep.archive.store import ObjectInfo
-from kafkeep.config.storage import StorageOptions
+from kafkeep.config.storage import SINGLE_PUT_BYTES, StorageOptions
 from kafkeep.errors import KafkeepError, TransientError
 from kafkeep.store.faults import translate
 from kafkeep.store.keys import check_key, check_metadata, decode_metadata, encode_metadata
+from kafkeep.store.retry import RetryPolicy
 from kafkeep.store.upload import UPLOAD_MARK, S3Writer
 
 _PAGE = 1000
@@ -107,8 +108,26 @@ class S3Store:
 
     def create(self, key: str, metadata: Mapping[str, str] | None = None) -> S3Writer:
         """Begin an object; small ones are kept in memory, larger ones go to disk or in parts."""
-        limit = self._options.multipart_from_bytes
-        return S3Writer(self, check_key(key), check_metadata(metadata), multipart_from=limit)
+        return self._writer(key, metadata, self._options.multipart_from_bytes)
+
+    def create_in_parts(self, key: str) -> S3Writer:
+        """Begin an object that goes up in parts whatever its size: to try what the store does."""
+        return self._writer(key, None, 0)
+
+    @property
+    def uses_parts(self) -> bool:
+        """Tell whether objects of ordinary size go up in parts."""
+        return self._options.multipart_from_bytes < SINGLE_PUT_BYTES
+
+    def _writer(self, key: str, metadata: Mapping[str, str] | None, parts_from: int) -> S3Writer:
+        deadline_s = self._options.retry_deadline_ms / 1000
+        return S3Writer(
+            self,
+            check_key(key),
+            check_metadata(metadata),
+            multipart_from=parts_from,
+            retry=RetryPolicy(deadline_s=deadline_s),
+        )
 
     def get(self, key: str) -> bytes:
         """Return the whole object, or raise KeyMissingError."""

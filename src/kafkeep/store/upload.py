@@ -75,13 +75,12 @@ class S3Writer:
         joined = {**self._metadata, **check_metadata(metadata)}
         try:
             self._send(joined)
-        except KeyExistsError:
-            if not (self._sent and self._is_ours()):
-                self.abort()
+        except (KeyExistsError, TransientError) as error:
+            sent_before, self._sent = self._sent, True
+            if not sent_before or not self._is_ours(error):
+                if isinstance(error, KeyExistsError):
+                    self.abort()
                 raise
-        except TransientError:
-            self._sent = True
-            raise
         self._finished = True
         self._spool.close()
 
@@ -102,11 +101,15 @@ class S3Writer:
         body: Any = self._spool.read() if self._size <= _IN_MEMORY else self._spool
         self._store.put_body(self._key, body, metadata, self._crc)
 
-    def _is_ours(self) -> bool:
+    def _is_ours(self, error: KafkeepError) -> bool:
+        """Tell whether an earlier attempt made the object, though this one met ``error``."""
         try:
             info = self._store.head_all(self._key)[1]
-        except KeyMissingError as error:
-            raise TransientError(f"{self._key} was said to be taken, but is not there") from error
+        except KeyMissingError:
+            if isinstance(error, KeyExistsError):
+                said = f"{self._key} was said to be taken, but is not there"
+                raise TransientError(said) from error
+            return False
         return info.metadata.get(UPLOAD_MARK) == self._mark
 
     def _begin_parts(self) -> None:
