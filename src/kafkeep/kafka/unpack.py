@@ -12,7 +12,7 @@ import numpy as np
 from kafkeep.errors import DamagedError
 from kafkeep.kafka.compression import DEFAULT_LIMIT_BYTES, decompress
 from kafkeep.kafka.kernel import BAD_COUNT, Bytes, Int64s, damaged, view_bytes
-from kafkeep.kafka.layout import HEADER_BYTES, MIN_RECORD_BYTES
+from kafkeep.kafka.layout import CODEC_MASK, HEADER_BYTES, MIN_RECORD_BYTES
 
 if TYPE_CHECKING:  # batch.py itself unpacks, to find the smallest timestamps
     from kafkeep.kafka.batch import Batches
@@ -97,7 +97,9 @@ def _unpack_one(batches: Batches, i: int, count: int, limit_bytes: int) -> Bytes
     position, offset = int(batches.positions[i]), int(batches.base_offsets[i])
     body = batches.buffer[position + HEADER_BYTES : position + int(batches.sizes[i])]
     try:
-        part = view_bytes(decompress(int(batches.codec[i]), body, limit_bytes=limit_bytes))
+        part = view_bytes(
+            decompress(int(batches.attributes[i]) & CODEC_MASK, body, limit_bytes=limit_bytes)
+        )
     except DamagedError as error:
         raise DamagedError(
             f"record batch at offset {offset}, byte {position}: {error.message}"

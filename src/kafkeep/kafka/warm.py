@@ -1,0 +1,32 @@
+"""Compile every kernel ahead of time: ``python -m kafkeep.kafka.warm``.
+
+The first use of a kernel on a machine compiles it, some seconds in all; later ones load it from
+the cache that ``kernel.py`` chose.
+"""
+
+from __future__ import annotations
+
+from kafkeep.archive.entry import OffsetRange
+from kafkeep.kafka.batch import check_crcs, min_timestamps, scan_batches
+from kafkeep.kafka.build import Record, build_batch
+from kafkeep.kafka.layout import TRANSACTIONAL
+from kafkeep.kafka.records import decode
+from kafkeep.kafka.rewrite import regroup
+from kafkeep.kafka.transactions import drop_aborted
+
+
+def compile_kernels() -> None:
+    """Put a small batch through everything that is compiled; safe to call at any time."""
+    record = Record(0, 0, b"key", b"value", [(b"header", b"value")])
+    one = build_batch([record], producer_id=1, attributes=TRANSACTIONAL)
+    batches = scan_batches(one * 3)
+    check_crcs(batches)
+    min_timestamps(batches)
+    drop_aborted(batches, [(1, 0)])
+    decode(batches)
+    batches.select(batches.positions != len(one)).packed()
+    list(regroup([batches], range=OffsetRange(0, 1), max_batch_bytes=1 << 20))
+
+
+if __name__ == "__main__":
+    compile_kernels()
