@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
 from kafkeep.cli.dev import app
+from kafkeep.config.java import require_java
 from kafkeep.dev import (
     DevOptions,
     DevStatus,
@@ -152,9 +153,10 @@ def test_missing_java_is_one_sentence(folder: Path) -> None:
 
 
 def test_missing_minio_is_told_before_anything_is_made(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafkeep.dev.s3.shutil.which", lambda *_, **__: None)
+    (tmp_path / "java").symlink_to(require_java())
+    monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EnvironmentFault, match="no command minio"):
         start(DevOptions(folder=folder, s3="minio"))
     assert not folder.exists()
