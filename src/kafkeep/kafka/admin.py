@@ -238,7 +238,7 @@ class Admin:
 
         answer = self.wire.call(self.routes.controller, make, _codes("topics"))
         for topic in answer.topics:
-            _check(topic.error_code, f"to create topic {name}", topic.error_message)
+            _check(topic.error_code, f"create topic {name}", topic.error_message)
         return self._wait_for_leaders(name, partitions)
 
     def create_partitions(self, name: str, count: int) -> TopicDescription:
@@ -254,7 +254,7 @@ class Admin:
 
         answer = self.wire.call(self.routes.controller, make, _codes("results"))
         for result in answer.results:
-            _check(result.error_code, f"to add partitions to {name}", result.error_message)
+            _check(result.error_code, f"add partitions to topic {name}", result.error_message)
         return self._wait_for_leaders(name, count)
 
     def alter_topic_configs(
@@ -277,7 +277,7 @@ class Admin:
 
         answer = self.wire.call(self.routes.controller, make, _codes("responses"))
         for response in answer.responses:
-            _check(response.error_code, f"to change topic {name}", response.error_message)
+            _check(response.error_code, f"change topic {name}", response.error_message)
 
     def delete_topics(self, names: Collection[str]) -> None:
         """Delete topics and wait until they are gone; one that is not there is no error."""
@@ -295,7 +295,7 @@ class Admin:
         answer = self.wire.call(self.routes.controller, make, codes)
         for response in answer.responses:
             if response.error_code != UNKNOWN_TOPIC_OR_PARTITION:
-                _check(response.error_code, f"to delete topic {response.name}")
+                _check(response.error_code, f"delete topic {response.name}")
         deadline = self.routes.deadline()
         while left := self.topics(names):
             _pause_until(deadline, f"topic {next(iter(left))} is still there")

@@ -29,7 +29,6 @@ STALE_METADATA = frozenset({3, 5, 6, 9, 13, 56, 72, 74, 75, 100, 103})
 
 RETRIABLE = STALE_METADATA | {7, 14, 15, 16, 19, 20, 41, 78, 89}
 DENIED = frozenset({29, 30, 31, 53, 65})
-_LOGIN_FAILED = (client_errors.SaslAuthenticationFailedError,)
 
 
 def error_name(code: int) -> str:
@@ -42,12 +41,12 @@ def refusal(code: int, what: str, message: str | None = None) -> KafkeepError:
     detail = f"{error_name(code)} ({code})" + (f": {message}" if message else "")
     if code in DENIED:
         return AccessDeniedError(
-            f"Kafka denied access to {what}: {detail}",
+            f"access denied: {what}: {detail}",
             hint="Grant the user the ACLs that kafkeep needs on it.",
         )
     if code in RETRIABLE:
         return TransientError(f"{what}: {detail}")
-    return PreflightError(f"Kafka refused {what}: {detail}")
+    return PreflightError(f"refused by Kafka: {what}: {detail}")
 
 
 def connection_failure(error: BaseException, where: str, *, answered: bool = False) -> KafkeepError:
@@ -79,7 +78,7 @@ def _login_failure(error: BaseException, where: str) -> KafkeepError | None:
         )
     if isinstance(error, client_errors.UnsupportedSaslMechanismError):
         return AccessDeniedError(
-            f"Kafka at {where} does not offer this SASL mechanism: {error}",
+            f"Kafka at {where} does not offer the SASL mechanism that is set",
             hint="Set sasl.mechanism to one that the listener has enabled.",
         )
     if isinstance(error, client_errors.IllegalSaslStateError):
@@ -145,8 +144,10 @@ def _lost(error: BaseException, where: str, *, answered: bool) -> KafkeepError:
             hint="The port may be plaintext: then use security.protocol=PLAINTEXT.",
         )
     if "disconnected" in text or "reset" in text.lower():
-        hint = "The listener may want TLS or a login: see security.protocol."
-        return TransientError(f"Kafka at {where} closed the connection", hint=hint)
+        return TransientError(
+            f"Kafka at {where} closed the connection",
+            hint="The listener may want TLS or a login: see security.protocol.",
+        )
     if answered:
         return TransientError(f"connection to Kafka at {where} lost: {text}")
     reason = text.rpartition(": ")[2] or type(error).__name__

@@ -26,6 +26,7 @@ from kafkeep.kafka.transport import MAX_FRAME_BYTES, Connections, keep_record_vi
 
 IN_FLIGHT = 5
 _UNLIMITED = 10_000
+_LEAST_SECONDS = 0.5
 NodeId = int | str
 
 logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters is raised, not logged
@@ -124,8 +125,9 @@ class Link:
                 except Exception as error:
                     failures.append(self._sentence(error, broker))
             final = next((failure for failure in failures if is_final(failure)), None)
-            if final is not None or time.monotonic() + pause > deadline:
-                raise final or failures[-1]
+            # An attempt with no time left would only say that it timed out.
+            if final is not None or time.monotonic() + pause + _LEAST_SECONDS > deadline:
+                raise final or failures[0]
             await self.net.sleep(pause)
             pause = min(1.0, pause * 2)
 
