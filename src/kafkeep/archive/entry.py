@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
-from kafkeep.archive.document import as_int
 from kafkeep.archive.names import check_key, check_topic_name
 
 
@@ -132,9 +132,9 @@ class Entry:
         """Rebuild an entry; KeyError, TypeError or ValueError when the document is not one."""
         numbers = [document[name] for name in _NUMBERS]
         texts = [document[name] for name in _TEXTS]
-        if any(type(value) is not int for value in numbers):
+        if set(map(type, numbers)) != {int}:
             raise TypeError(f"whole numbers were expected, not {numbers!r:.200}")
-        if any(type(value) is not str for value in texts):
+        if set(map(type, texts)) != {str}:
             raise TypeError(f"texts were expected, not {texts!r:.200}")
         incarnation, partition, start, end, records, low, high, size_bytes, raw_bytes = numbers
         key, topic, topic_id, format_, codec, sha256 = texts
@@ -151,9 +151,15 @@ class Entry:
             format=format_,
             codec=codec,
             sha256=sha256,
-            index=tuple(IndexPoint(*map(as_int, point)) for point in document.get("index", ())),
+            index=_index_from_json(document.get("index", ())),
             aborted=tuple(OffsetRange(*pair) for pair in document.get("aborted", ())),
         )
+
+
+def _index_from_json(points: Any) -> tuple[IndexPoint, ...]:
+    if not set(map(type, chain.from_iterable(points))) <= {int}:
+        raise TypeError("an index has something else than whole numbers")
+    return tuple(map(IndexPoint._make, points))
 
 
 _NUMBERS = (

@@ -32,7 +32,7 @@ from kafkeep.errors import (
 )
 from kafkeep.failpoint import failpoint
 
-SEND_ATTEMPTS = 12
+SEND_ATTEMPTS = 8
 OPEN_ATTEMPTS = 32
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import pytest
+
+from kafkeep.archive.entry import PartitionId
+from kafkeep.archive.keys import (
+    DataName,
+    check_key,
+    check_log_name,
+    check_topic_name,
+    checkpoint_key,
+    checkpoints_after,
+    data_key,
+    log_key,
+    padded_again,
+    parse_checkpoint_key,
+    parse_data_key,
+    parse_folder,
+    parse_log_key,
+)
+
+
+def test_data_key_is_named_as_confluent_names_it() -> None:
+    key = data_key(PartitionId("orders", 1, 3), 42, ".log.zst")
+    assert key == "topics/orders/partition=3/orders+3+0000000042.log.zst"
+
+
+def test_data_key_of_a_recreated_topic_lies_in_a_folder_of_its_own() -> None:
+    key = data_key(PartitionId("orders", 2, 3), 42, ".json")
+    assert key == "topics/orders~2/partition=3/orders+3+0000000042.json"
+    assert parse_data_key(key) == DataName(PartitionId("orders", 2, 3), 42, ".json")
+
+
+@pytest.mark.parametrize("start", [0, 9_999_999_999, 12_345_678_901])
+def test_padding_again_gives_another_key_of_the_same_offset(start: int) -> None:
+    key = data_key(PartitionId("orders", 1, 0), start, ".log.zst")
+    other = padded_again(key)
+    assert other != key
+    assert parse_data_key(other) == parse_data_key(key)
+
+
+def test_data_key_of_the_longest_topic_name_fits_a_file_system() -> None:
+    pid = PartitionId("t" * 249, 1, 100)
+    key = data_key(pid, 2**62, ".log.zst")
+    assert max(map(len, key.split("/"))) <= 255
+    assert parse_data_key(key).partition_id == pid
+    other = data_key(PartitionId("t" * 248 + "u", 1, 100), 2**62, ".log.zst")
+    assert other.rpartition("/")[2] != key.rpartition("/")[2]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "topics/orders/partition=0/orders+1+0000000000.json",
+        "topics/orders/partition=0/other+0+0000000000.json",
+        "topics/orders/partition=0/orders+0+12.json",
+        "topics/orders/year=2024/orders+0+0000000000.json",
+        "other/orders/partition=0/orders+0+0000000000.json",
+    ],
+)
+def test_parse_data_key_refuses_what_it_did_not_make(key: str) -> None:
+    with pytest.raises(ValueError, match="orders"):
+        parse_data_key(key)
+
+
+@pytest.mark.parametrize("name", ["a", "...", "-x", "a.b", "A_b", "x" * 249])
+def test_check_topic_name_takes_what_kafka_takes(name: str) -> None:
+    assert check_topic_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "ä", "x" * 250, "a\n", "a~2"])
+def test_check_topic_name_refuses_what_kafka_refuses(name: str) -> None:
+    with pytest.raises(ValueError, match="topic name"):
+        check_topic_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ".x", "a/b", "restores", "a\n", "x" * 201])
+def test_check_log_name_refuses_what_would_leave_its_folder(name: str) -> None:
+    with pytest.raises(ValueError, match="name for a log"):
+        check_log_name(name)
+
+
+@pytest.mark.parametrize(
+    "key", ["/etc/passwd", "topics/../../x", "a//b", "a/./b", "_kafkeep/x/log/0", "a\\b", "a\nb"]
+)
+def test_check_key_refuses_keys_that_lead_out_of_the_data(key: str) -> None:
+    with pytest.raises(ValueError, match="data object"):
+        check_key(key)
+
+
+@pytest.mark.parametrize("folder", ["orders~1", "orders~02", "~2", "a~b", "a~2~3", ".."])
+def test_parse_folder_refuses_what_no_topic_has(folder: str) -> None:
+    with pytest.raises(ValueError, match="topic"):
+        parse_folder(folder)
+
+
+def test_log_keys_sort_in_the_order_of_commits() -> None:
+    keys = [log_key("backup", n) for n in (0, 9, 10, 10**9)]
+    assert keys == sorted(keys)
+    assert [parse_log_key(key) for key in keys] == [0, 9, 10, 10**9]
+    assert parse_log_key("_kafkeep/backup/log/readme.txt") is None
+
+
+def test_checkpoint_keys_sort_newest_first() -> None:
+    keys = [checkpoint_key("backup", n) for n in (10**9, 128, 64, 0)]
+    assert keys == sorted(keys)
+    assert [parse_checkpoint_key(key) for key in keys] == [10**9, 128, 64, 0]
+    assert checkpoint_key("backup", 65) < checkpoints_after("backup", 64)
+    assert checkpoints_after("backup", 64) < checkpoint_key("backup", 64)
