@@ -122,6 +122,9 @@ def _read_snappy(data: Any, limit: int) -> Any:
 
 
 def _read_lz4(data: Any, limit: int) -> bytes:
+    head = bytes(data[:14])
+    if len(head) == 14 and head[4] & 0x08 and int.from_bytes(head[6:], "little") > limit:
+        raise _TooLargeError  # what the frame says it holds would be allocated at once
     if len(data) * _LZ4_MAX_RATIO <= limit:  # it cannot pass the limit, and this is 20 times faster
         whole: bytes = lz4.frame.decompress(data)
         return whole

@@ -72,3 +72,10 @@ def test_lz4_frames_have_independent_blocks() -> None:
 
 def test_linked_lz4_frames_are_read() -> None:
     assert decompress(Codec.LZ4, lz4.frame.compress(TEXT, block_linked=True)) == TEXT
+
+
+def test_an_lz4_frame_that_claims_too_much_is_refused() -> None:
+    packed = bytearray(lz4.frame.compress(b"abc", store_size=True))
+    packed[6:14] = (1 << 60).to_bytes(8, "little")
+    with pytest.raises(DamagedError, match="more than"):
+        decompress(Codec.LZ4, packed)
