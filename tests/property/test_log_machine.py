@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kafkeep.archive.adopt import Adopt, decide, object_metadata, plan_digest
+from kafkeep.archive.adopt import END, Adopt, decide, object_metadata, plan_digest
 from kafkeep.archive.commit import Changes, Gap, Intent, PlannedRange, TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import data_key, padded_again
@@ -36,7 +36,9 @@ from kafkeep.errors import (
 
 NAME = "backup"
 FAULTS = ("ok", "transient", "lost", "late", "ghost", "crash", "crash-after", "crash-late")
-fault_lists = st.lists(st.sampled_from(FAULTS), max_size=3)
+fault_lists = st.one_of(
+    st.just([]), st.just([]), st.lists(st.sampled_from(FAULTS), min_size=1, max_size=3)
+)
 
 
 class Crash(BaseException):
@@ -234,9 +236,10 @@ class LogMachine(RuleBasedStateMachine):
 
     # Kafka, the clock and strangers
 
-    @rule(data=st.data(), count=st.integers(1, 25), jump=st.integers(-5000, 5000))
-    def produce(self, data: st.DataObject, count: int, jump: int) -> None:
-        self.kafka[data.draw(st.sampled_from(sorted(self.kafka)))].end += count
+    @rule(counts=st.lists(st.integers(0, 25), min_size=4), jump=st.integers(-5000, 5000))
+    def produce(self, counts: list[int], jump: int) -> None:
+        for pid, count in zip(sorted(self.kafka, reverse=True), counts, strict=False):
+            self.kafka[pid].end += count
         self.clock_ms += jump
 
     @rule(data=st.data(), share=st.floats(0, 1))
@@ -263,12 +266,12 @@ class LogMachine(RuleBasedStateMachine):
         if key not in self.store.objects:
             self.store.land(key, b"[]", metadata)
 
-    @precondition(lambda self: self.store.in_flight)
     @rule()
-    def late_request_arrives(self) -> None:
-        sent = self.store.in_flight.pop(0)
-        if sent[0] not in self.store.objects:
-            self.store.land(*sent)
+    def late_requests_arrive(self) -> None:
+        while self.store.in_flight:
+            sent = self.store.in_flight.pop(0)
+            if sent[0] not in self.store.objects:
+                self.store.land(*sent)
 
     # Writers
 
@@ -283,20 +286,34 @@ class LogMachine(RuleBasedStateMachine):
             )  # fmt: skip
             self.writers.append(Writer(log, self.store, self.kafka))
 
-        if len(self.writers) < 4:
+        if len(self.writers) < 3:
             self.try_step(None, step, faults)
 
-    @precondition(lambda self: self.writers)
-    @rule(data=st.data(), faults=fault_lists, cut=st.sampled_from([4, 10, 100]))
-    def writer_goes_on(self, data: st.DataObject, faults: list[str], cut: int) -> None:
-        """Do the next thing a writer has to do: plan, run one of its tasks, or commit."""
+    @rule(
+        data=st.data(),
+        quiet_steps=st.integers(0, 12),
+        faults=fault_lists,
+        cut=st.sampled_from([4, 10, 100]),
+    )
+    def writer_goes_on(
+        self, data: st.DataObject, quiet_steps: int, faults: list[str], cut: int
+    ) -> None:
+        """Do the next things a writer has to do; the faults come with the last of them."""
+        if not self.writers:
+            self.open_writer([])
         writer = data.draw(st.sampled_from(self.writers))
-        intent = writer.log.state.intent
-        before = writer.log.state.commit
+        for number in range(quiet_steps + 1):
+            if writer in self.writers:
+                self.go_on(writer, data, faults if number == quiet_steps else [], cut)
+
+    def go_on(self, writer: Writer, data: st.DataObject, faults: list[str], cut: int) -> None:
+        """Plan, run one of the tasks, or commit: whichever is next."""
+        intent, before = writer.log.state.intent, writer.log.state.commit
 
         def step() -> None:
             left = set(range(len(intent.ranges))) - set(writer.reports) if intent else set()
             if intent is None:
+                self.kafka[data.draw(st.sampled_from(sorted(self.kafka)))].end += 5
                 writer.plan(self.clock_ms, cut)
             elif left:
                 writer.run_task(data.draw(st.sampled_from(sorted(left))))
@@ -307,15 +324,18 @@ class LogMachine(RuleBasedStateMachine):
         if writer in self.writers and writer.log.state.commit > before:
             # An old epoch never commits after a newer one opened.
             assert load_view(self.store, NAME).state == writer.log.state
+            self.nothing_is_lost_or_twice()
+            writer.log.checkpoint_if_due()
 
-    @precondition(lambda self: self.writers)
     @rule(data=st.data())
     def crash(self, data: st.DataObject) -> None:
-        self.writers.remove(data.draw(st.sampled_from(self.writers)))
+        if self.writers:
+            self.writers.remove(data.draw(st.sampled_from(self.writers)))
 
-    @precondition(lambda self: self.writers)
     @rule(data=st.data(), faults=fault_lists, force=st.booleans())
     def checkpoint(self, data: st.DataObject, faults: list[str], force: bool) -> None:
+        if not self.writers:
+            return
         writer = data.draw(st.sampled_from(self.writers))
         step = writer.log.checkpoint if force else writer.log.checkpoint_if_due
         self.try_step(writer, step, faults)
@@ -375,6 +395,16 @@ class LogMachine(RuleBasedStateMachine):
             if "/checkpoint/" not in key and "/table/" not in key:
                 assert self.store.objects[key][0] == first
 
+    @invariant()
+    def no_object_is_written_twice(self) -> None:
+        """What a dead attempt left is adopted, not written again beside it."""
+        ours = [
+            (key.split("/")[1], *(metadata[name] for name in sorted(metadata) if name != END))
+            for key, (_, metadata) in self.store.objects.items()
+            if metadata.get("kafkeep-writer") == NAME
+        ]
+        assert len(set(ours)) == len(ours)
+
     def teardown(self) -> None:
         """A fresh writer finishes the open intent, then everything; then all is accounted for."""
         log = CommitLog.open(
@@ -395,6 +425,8 @@ class LogMachine(RuleBasedStateMachine):
             assert view.positions.get(pid, partition.end) == partition.end
         self.nothing_is_lost_or_twice()
         assert all(found.finding is None for found in iter_commits(self.store, NAME))
+        event(f"commits: {view.commits // 10 * 10}+")
+        event(f"entries: {len(view.entries()) // 10 * 10}+")
         assert not any(finding.fatal for finding in check_log(self.store, NAME))
         for zombie in self.writers:
             with pytest.raises(FencedError):
@@ -408,7 +440,7 @@ def _content(view: ArchiveView) -> tuple[object, ...]:
 _QUIET = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 TestLogMachine = LogMachine.TestCase
 TestLogMachine.settings = settings(
-    max_examples=60, stateful_step_count=50, deadline=None, suppress_health_check=_QUIET
+    max_examples=80, stateful_step_count=50, deadline=None, suppress_health_check=_QUIET
 )
 
 
