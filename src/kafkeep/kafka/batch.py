@@ -18,6 +18,7 @@ from kafkeep.kafka.kernel import (
     BAD_LENGTH,
     BAD_MAGIC,
     BAD_OFFSET,
+    BAD_ORDER,
     BAD_VARINT,
     CUT_SHORT,
     OK,
@@ -167,6 +168,7 @@ def _check_header(buffer: Bytes, at: int, size: int) -> int:
 def _count_batches(buffer: Bytes) -> tuple[int, int, int]:  # noqa: PLR0911
     """Return how many whole batches there are, where they end, and what stopped the count."""
     count, at, end = 0, 0, len(buffer)
+    last_offset = -1
     while at < end:
         if at + 17 <= end:
             magic = buffer[at + 16]
@@ -182,8 +184,11 @@ def _count_batches(buffer: Bytes) -> tuple[int, int, int]:  # noqa: PLR0911
         if at + size > end:
             return count, at, CUT_SHORT
         code = _check_header(buffer, at, size)
+        if code == OK and read_i64(buffer, at) <= last_offset:
+            code = BAD_ORDER
         if code != OK:
             return count, at, code
+        last_offset = read_i64(buffer, at) + read_i32(buffer, at + 23)
         at += size
         count += 1
     return count, at, OK
@@ -209,7 +214,9 @@ def _read_headers(buffer: Bytes, columns: NDArray[np.int64]) -> None:
 
 
 def scan_batches(buffer: Any, *, partial_tail: bool = True) -> Batches:
-    """Find the whole batches in ``buffer``; their headers make sense, checksums are not looked at.
+    """Find the whole batches of one partition in ``buffer``; checksums are not looked at.
+
+    Headers make sense and offsets ascend: no checksum covers base offsets.
 
     A last batch that is cut short, as Fetch sends it, is left out; with ``partial_tail`` false it
     is damage. Raises DamagedError, or UnsupportedBatchError for messages of format v0 and v1.

@@ -79,6 +79,7 @@ BAD_MAGIC = 6
 BAD_CODEC = 7
 OLD_MAGIC = 8
 BAD_CRC = 9
+BAD_ORDER = 10
 
 _REASONS = {
     CUT_SHORT: "cut short",
@@ -88,6 +89,7 @@ _REASONS = {
     BAD_OFFSET: "offsets do not fit the header",
     BAD_MAGIC: "this is not a record batch",
     BAD_CODEC: "the compression codec is unknown",
+    BAD_ORDER: "its offsets lie before those of the batch in front of it",
     BAD_CRC: "its checksum does not fit",
 }
 

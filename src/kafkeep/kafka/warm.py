@@ -17,15 +17,15 @@ from kafkeep.kafka.transactions import drop_aborted
 
 def compile_kernels() -> None:
     """Put a small batch through everything that is compiled; safe to call at any time."""
-    record = Record(0, 0, b"key", b"value", [(b"header", b"value")])
-    one = build_batch([record], producer_id=1, attributes=TRANSACTIONAL)
-    batches = scan_batches(one * 3)
+    records = [Record(i, 0, b"key", b"value", [(b"header", b"value")]) for i in range(3)]
+    parts = [build_batch([one], producer_id=1, attributes=TRANSACTIONAL) for one in records]
+    batches = scan_batches(b"".join(parts))
     check_crcs(batches)
     min_timestamps(batches)
     drop_aborted(batches, [(1, 0)])
     decode(batches)
-    batches.select(batches.positions != len(one)).packed()
-    list(regroup([batches], range=OffsetRange(0, 1), max_batch_bytes=1 << 20))
+    batches.select(batches.base_offsets != 1).packed()
+    list(regroup([batches], range=OffsetRange(0, 3), max_batch_bytes=1 << 20))
 
 
 if __name__ == "__main__":

@@ -98,6 +98,11 @@ def test_scan_finds_a_header_that_makes_no_sense(position: int, value: bytes) ->
         scan_batches(broken)
 
 
+def test_scan_finds_offsets_that_go_back() -> None:
+    with pytest.raises(DamagedError, match=r"offset 2 .*before"):
+        scan_batches(batch(0) + batch(2))
+
+
 @pytest.mark.parametrize("size", [1, 4000])
 def test_check_crcs_names_the_batch_that_was_changed(size: int) -> None:
     good = [build_batch([Record(i, 0, None, b"x" * size)]) for i in range(5)]

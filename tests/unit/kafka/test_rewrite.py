@@ -169,7 +169,10 @@ def test_batches_stay_within_the_limit_but_for_one_large_record(codec: Codec) ->
 
 
 def test_a_million_small_batches_are_merged_in_seconds() -> None:
-    source = scan_batches(build_batch(some(0, 1)) * 1_000_000)
+    one = build_batch(some(0, 1))
+    rows = np.frombuffer(one * 1_000_000, dtype=np.uint8).reshape(-1, len(one)).copy()
+    rows[:, :8] = np.arange(1_000_000, dtype=">i8").view(np.uint8).reshape(-1, 8)
+    source = scan_batches(rows.reshape(-1))
     total = sum(batch.records for batch in regroup([source], range=ALL, max_batch_bytes=MAX))
     assert total == 1_000_000
 
