@@ -24,6 +24,7 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import data_key, padded_again
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.reader import ArchiveView, check_log, iter_commits, load_view
+from kafkeep.archive.state import State
 from kafkeep.archive.store import ObjectInfo
 from kafkeep.errors import (
     FencedError,
@@ -39,6 +40,9 @@ FAULTS = ("ok", "transient", "lost", "late", "ghost", "crash", "crash-after", "c
 fault_lists = st.one_of(
     st.just([]), st.just([]), st.lists(st.sampled_from(FAULTS), min_size=1, max_size=3)
 )
+
+
+Content = tuple[State, tuple[Entry, ...], tuple[Gap, ...]]
 
 
 class Crash(BaseException):
@@ -210,7 +214,7 @@ class LogMachine(RuleBasedStateMachine):
         self.writers: list[Writer] = []
         self.opened = 0
         self.clock_ms = 1_700_000_000_000
-        self.seen: dict[int, tuple[object, ...]] = {}
+        self.seen: dict[int, Content] = {}
 
     def now_ms(self) -> int:
         return self.clock_ms
@@ -368,12 +372,12 @@ class LogMachine(RuleBasedStateMachine):
         view = self.view()
         if view is None or view.commit in self.seen:
             return
-        self.seen[view.commit] = _content(view)
+        content = self.seen[view.commit] = _content(view)
         # Seen first with the intent that names it, before anything of it is archived.
         self.begins = {**view.positions, **self.begins}
         for pid, position in view.positions.items():
-            pieces = [(e.range, e) for e in view.entries(pid.topic) if e.partition_id == pid]
-            pieces += [(g.range, None) for g in view.gaps if g.partition_id == pid]
+            pieces = [(e.range, e) for e in content[1] if e.partition_id == pid]
+            pieces += [(g.range, None) for g in content[2] if g.partition_id == pid]
             self.check_partition(pid, position, sorted(pieces, key=lambda piece: piece[0]))
 
     def check_partition(self, pid, position, pieces) -> None:
@@ -433,14 +437,14 @@ class LogMachine(RuleBasedStateMachine):
                 zombie.log.append(Changes(note="still here"))
 
 
-def _content(view: ArchiveView) -> tuple[object, ...]:
+def _content(view: ArchiveView) -> Content:
     return (view.state, tuple(view.entries()), view.gaps)
 
 
 _QUIET = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 TestLogMachine = LogMachine.TestCase
 TestLogMachine.settings = settings(
-    max_examples=80, stateful_step_count=50, deadline=None, suppress_health_check=_QUIET
+    max_examples=50, stateful_step_count=50, deadline=None, suppress_health_check=_QUIET
 )
 
 

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import pytest
+
+from kafkeep.archive.checkpoint import load_newest
+from kafkeep.archive.commit import Changes, Gap
+from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.keys import checkpoint_key, log_key
+from kafkeep.archive.reader import check_log, list_logs, load_view
+from kafkeep.errors import DamagedError, NoSuchArchiveError
+from kafkeep.store.memory import MemoryStore
+
+
+def replace_object(store: MemoryStore, key: str, body: bytes) -> None:
+    store.delete(key)
+    store.put_new(key, body)
+
+
+def fill(log, make_entry, count: int, *, topics: tuple[str, ...] = ("orders",)) -> None:
+    """Commit ``count`` times ten offsets of a topic in turn, and a gap of one before each."""
+    for number in range(count):
+        topic = topics[number % len(topics)]
+        pid = PartitionId(topic, 1, 0)
+        start = log.state.positions.get(pid, 0)
+        gap = Gap(pid, OffsetRange(start, start + 1), "retention", 1)
+        entry = make_entry(start + 1, start + 10, topic=topic)
+        log.append(Changes(entries=(entry,), gaps=(gap,), positions={pid: start + 10}))
+        log.checkpoint_if_due()
+
+
+def starts(view, topic=None) -> list[int]:
+    return [entry.range.start for entry in view.entries(topic)]
+
+
+def test_a_view_has_all_entries_and_gaps_in_order(store, open_log, make_entry) -> None:
+    fill(open_log(checkpoint_every=3), make_entry, 50, topics=("b", "a"))
+    view = load_view(store, "backup")
+    expected = [n * 10 + 1 for n in range(25)]
+    assert starts(view) == [*expected, *expected]
+    assert [e.partition_id.topic for e in view.entries()] == ["a"] * 25 + ["b"] * 25
+    assert starts(view, "b") == expected
+    assert view.entries("b", 2) == []
+    assert len(view.gaps) == 50
+    assert (view.commit, view.commits) == (50, 51)
+    assert check_log(store, "backup") == []
+
+
+def test_tables_are_merged_so_that_the_root_stays_small(store, open_log, make_entry) -> None:
+    fill(open_log(checkpoint_every=1), make_entry, 200)
+    tables = load_newest(store, "backup").tables
+    assert len(tables) <= 3 * 8
+    assert max(table.level for table in tables) == 2
+    assert (tables[0].first, tables[-1].last) == (0, 200)
+
+
+def test_a_reader_of_one_topic_skips_tables_without_it(store, open_log, make_entry) -> None:
+    log = open_log(checkpoint_every=2)
+    fill(log, make_entry, 4, topics=("a",))
+    fill(log, make_entry, 4, topics=("b",))
+    view = load_view(store, "backup")
+    for table in load_newest(store, "backup").tables:
+        if table.folders == ("a",):
+            store.delete(table.key)
+            for number in range(table.first, table.last + 1):
+                if store.get(log_key("backup", number)).find(b'"entries"') > 0:
+                    store.delete(log_key("backup", number))
+    assert len(starts(view, "b")) == 4
+    with pytest.raises(DamagedError, match="missing"):
+        view.entries("a")
+
+
+def test_a_view_at_a_commit_or_a_time_is_what_was_there_then(store, open_log, make_entry) -> None:
+    fill(open_log(checkpoint_every=4), make_entry, 20)
+    times = [load_view(store, "backup", commit=n).at_ms for n in range(21)]
+    assert times == sorted(times)
+    for number in (0, 1, 4, 5, 13, 20):
+        assert starts(load_view(store, "backup", commit=number)) == [
+            n * 10 + 1 for n in range(number)
+        ]
+        assert load_view(store, "backup", at_ms=times[number] + 999).commit == number
+    with pytest.raises(NoSuchArchiveError, match="begins later, at 2023-11-14T22:13:20"):
+        load_view(store, "backup", at_ms=times[0] - 1)
+    with pytest.raises(NoSuchArchiveError, match="no commit 21: the last is 20"):
+        load_view(store, "backup", commit=21)
+
+
+def test_there_is_no_view_of_a_log_that_is_not_there(store) -> None:
+    with pytest.raises(NoSuchArchiveError, match="no log named 'backup'"):
+        load_view(store, "backup")
+
+
+def test_list_logs_names_those_with_commits_and_costs_no_full_listing(store) -> None:
+    for name in ("backup", "backup-2", "backup.x", "backup0", "b"):
+        for number in range(50):
+            store.put_new(log_key(name, number), b"{}")
+    store.put_new("_kafkeep/restores/abc.json", b"{}")
+    store.put_new("_kafkeep/empty/checkpoint/x", b"{}")
+    store.put_new("topics/orders/x", b"")
+    assert list_logs(store) == ["b", "backup", "backup-2", "backup.x", "backup0"]
+
+
+@pytest.mark.parametrize("damage", ["lost", "cut", "other", "future"])
+def test_a_damaged_checkpoint_is_passed_over_and_found(
+    store, open_log, make_entry, damage: str
+) -> None:
+    fill(open_log(checkpoint_every=4), make_entry, 10)
+    before = load_view(store, "backup")
+    key = checkpoint_key("backup", 7)
+    body = store.get(key)
+    bodies = {"cut": body[:50], "other": store.get(checkpoint_key("backup", 3)), "future": b"\0"}
+    store.delete(key)
+    if damage != "lost":
+        store.put_new(key, bodies[damage])
+    after = load_view(store, "backup")
+    assert (after.state, after.entries()) == (before.state, before.entries())
+    assert [f.key for f in check_log(store, "backup")] == ([] if damage == "lost" else [key])
+
+
+def test_a_damaged_table_is_rebuilt_from_the_commits(store, open_log, make_entry) -> None:
+    fill(open_log(checkpoint_every=4), make_entry, 10)
+    before = load_view(store, "backup").entries()
+    table = load_newest(store, "backup").tables[0]
+    replace_object(store, table.key, b"damaged")
+    assert load_view(store, "backup").entries() == before
+    findings = check_log(store, "backup")
+    assert [(f.key, f.fatal) for f in findings] == [(table.key, False)]
+
+
+def test_a_checkpoint_of_another_chain_is_not_believed(store, open_log, make_entry) -> None:
+    fill(open_log(checkpoint_every=4), make_entry, 10)
+    for number in range(7, 11):
+        store.delete(log_key("backup", number))
+    assert load_view(store, "backup").commit == 6
+    open_log("w2").append(Changes(note="another commit 8"))
+    assert load_view(store, "backup").commit == 8
+    assert len(load_view(store, "backup").entries()) == 6
+    assert [f.key for f in check_log(store, "backup")] == [checkpoint_key("backup", 7)]
+
+
+def test_a_missing_commit_in_the_middle_is_damage_not_the_end(store, open_log, make_entry) -> None:
+    fill(open_log(), make_entry, 6)
+    store.delete(log_key("backup", 3))
+    with pytest.raises(DamagedError, match=r"0003\.json is missing") as caught:
+        load_view(store, "backup")
+    assert "--commit 2" in str(caught.value.hint)
+    assert load_view(store, "backup", commit=2).commit == 2
+    findings = check_log(store, "backup")
+    assert [(f.key, f.fatal) for f in findings] == [(log_key("backup", 3), True)]
+    with pytest.raises(DamagedError):
+        open_log("w2")
+
+
+def test_a_changed_commit_breaks_the_chain_at_the_next(store, open_log, make_entry) -> None:
+    fill(open_log(), make_entry, 4)
+    key = log_key("backup", 2)
+    replace_object(store, key, store.get(key).replace(b'"records":9', b'"records":8'))
+    with pytest.raises(DamagedError, match=r"0003\.json is damaged: .*does not continue commit 2"):
+        load_view(store, "backup")
+    assert [f.key for f in check_log(store, "backup")] == [log_key("backup", 3)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"key":"topics/', b'"key":"../topics/'),
+        (b'"key":"topics/', b'"key":"_kafkeep/'),
+        (b'"topic":"orders"', b'"topic":"../../x"'),
+        (b'"start":1', b'"start":"1"'),
+        (b'"partition":0', b'"partition":-1'),
+        (b'"sha256":', b'"sha":'),
+        (b'"version":1', b'"version":"1"'),
+        (b'"version":1', b'"version":0'),
+        (b'"number":1', b'"number":2'),
+        (b'"log":"backup"', b'"log":"other"'),
+        (b"{", b"["),
+    ],
+)
+def test_a_commit_is_read_with_suspicion(store, open_log, make_entry, old, new) -> None:
+    fill(open_log(), make_entry, 1)
+    key = log_key("backup", 1)
+    assert old in store.get(key)
+    replace_object(store, key, store.get(key).replace(old, new))
+    with pytest.raises(DamagedError, match=r"00001\.json"):
+        load_view(store, "backup")
+    assert [f.fatal for f in check_log(store, "backup")] == [True]
