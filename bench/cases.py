@@ -1,0 +1,247 @@
+"""What is measured. Each case returns names and numbers; ratios are taken inside one run."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import subprocess
+import time
+import uuid
+from collections.abc import Callable
+from tempfile import TemporaryDirectory
+
+from bench import topics
+from bench.floors import fetch_floor, produce_floor
+from bench.measure import Cost, run_kafkeep
+from kafkeep.archive.commit import Changes
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.archive.keys import data_key
+from kafkeep.archive.log import CommitLog
+from kafkeep.clock import now_ms
+from kafkeep.config.kafka import KafkaOptions
+from kafkeep.dev import DevStatus
+from kafkeep.kafka.admin import Admin
+from kafkeep.kafka.wire import Wire
+from kafkeep.store.open import open_store
+
+Numbers = dict[str, float]
+MIB = 1 << 20
+
+
+def _archive(status: DevStatus) -> str:
+    return f"s3://{status.s3.bucket}/{uuid.uuid4().hex}"
+
+
+def _options(status: DevStatus, config: str | None = None) -> KafkaOptions:
+    return KafkaOptions.load(status.bootstrap_servers, config)
+
+
+def _delete(status: DevStatus, *names: str) -> None:
+    with Wire(_options(status)) as wire:
+        Admin(wire).delete_topics(names)
+
+
+def _backup(status: DevStatus, topic: str, archive: str, *more: str, at: str | None = None) -> Cost:
+    return run_kafkeep(
+        "backup",
+        "--bootstrap-servers",
+        at or status.bootstrap_servers,
+        "--topics",
+        topic,
+        "--archive",
+        archive,
+        *more,
+    )
+
+
+def _restore(
+    status: DevStatus, topic: str, target: str, archive: str, *more: str, at: str | None = None
+) -> Cost:
+    return run_kafkeep(
+        "restore",
+        "--bootstrap-servers",
+        at or status.bootstrap_servers,
+        "--topics",
+        f"{topic}:{target}",
+        "--archive",
+        archive,
+        *more,
+    )
+
+
+def _figures(prefix: str, costs: list[Cost], floor: float) -> Numbers:
+    best = min(costs, key=lambda c: c.summary["seconds"])
+    seconds, records = best.summary["seconds"], best.summary["records"]
+    return {
+        f"{prefix} seconds": seconds,
+        f"{prefix} / floor": seconds / floor,
+        f"{prefix} records/s": records / seconds,
+        f"{prefix} MB/s": best.summary["bytes"] / seconds / 1e6,
+        f"{prefix} CPU-s per million records": best.cpu / records * 1e6,
+        f"{prefix} peak memory MB (all processes)": max(c.peak_mb for c in costs),
+        f"{prefix} largest worker MB": max(c.worker_mb for c in costs),
+        f"{prefix} Spark start seconds": statistics.median(
+            c.summary["start_seconds"] for c in costs
+        ),
+    }
+
+
+def large_batches(status: DevStatus, records: int, repeat: int) -> Numbers:
+    """Backup and restore of one topic in 3 partitions, beside the floors."""
+    topic = "bench"
+    topics.create(status.bootstrap_servers, topic, 3)
+    topics.fill(status.bootstrap_servers, topic, records, 3)
+    options = _options(status)
+    fetched, backups, produced, restores = [], [], [], []
+    _, data = fetch_floor(options, topic, keep=True)
+    for number in range(repeat):
+        fetched.append(fetch_floor(options, topic)[0])
+        archive = _archive(status)
+        backups.append(_backup(status, topic, archive))
+        target, floor_target = f"bench-back-{number}", f"bench-floor-{number}"
+        topics.create(status.bootstrap_servers, floor_target, 3, **{"max.message.bytes": "8388608"})
+        produced.append(produce_floor(options, floor_target, data))
+        _delete(status, floor_target)
+        restores.append(_restore(status, topic, target, archive))
+        _delete(status, target)
+    numbers: Numbers = {"fetch floor seconds": min(fetched), "produce floor seconds": min(produced)}
+    numbers |= _figures("backup", backups, min(fetched))
+    numbers |= _figures("restore", restores, min(produced))
+    if shutil.which("kcat"):
+        numbers["kcat seconds"] = _kcat(status, topic)
+    _delete(status, topic)
+    return numbers
+
+
+def _kcat(status: DevStatus, topic: str) -> float:
+    began = time.perf_counter()
+    subprocess.run(
+        ["kcat", "-C", "-b", status.bootstrap_servers, "-t", topic, "-e", "-q", "-o", "beginning"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    return time.perf_counter() - began
+
+
+def single_record_batches(status: DevStatus, records: int, repeat: int) -> Numbers:
+    """A topic whose producer made one batch per record, beside the same records in large ones."""
+    count = min(records // 3, 1_000_000)
+    numbers: Numbers = {"records": count}
+    seconds = {}
+    for kind, producer in {
+        "large": {},
+        "single": {"batch.num.messages": 1, "linger.ms": 0},
+    }.items():
+        topic = f"bench-{kind}"
+        topics.create(status.bootstrap_servers, topic, 3)
+        topics.fill(status.bootstrap_servers, topic, count, 3, **producer)
+        archive = _archive(status)
+        numbers[f"backup of {kind} batches seconds"] = _backup(status, topic, archive).summary[
+            "seconds"
+        ]
+        runs = []
+        for _ in range(max(1, repeat - 1)):
+            runs.append(_restore(status, topic, f"{topic}-back", archive).summary["seconds"])
+            _delete(status, f"{topic}-back")
+        seconds[kind] = numbers[f"restore of {kind} batches seconds"] = min(runs)
+        _delete(status, topic)
+    numbers["restore single / large"] = seconds["single"] / seconds["large"]
+    return numbers
+
+
+def many_partitions(status: DevStatus, records: int, repeat: int) -> Numbers:
+    """A topic with 500 partitions."""
+    count = min(records, 500_000)
+    topics.create(status.bootstrap_servers, "bench-wide", 500)
+    topics.fill(status.bootstrap_servers, "bench-wide", count, 500)
+    archive = _archive(status)
+    backup = _backup(status, "bench-wide", archive)
+    restore = _restore(status, "bench-wide", "bench-wide-back", archive)
+    _delete(status, "bench-wide", "bench-wide-back")
+    return {
+        "records": count,
+        "backup seconds": backup.summary["seconds"],
+        "backup objects": backup.summary["objects"],
+        "restore seconds": restore.summary["seconds"],
+        "backup largest worker MB": backup.worker_mb,
+        "restore largest worker MB": restore.worker_mb,
+    }
+
+
+def commit_cost(status: DevStatus, records: int, repeat: int) -> Numbers:
+    """What a commit and opening cost with 10 and with 100,000 entries in the log."""
+    numbers: Numbers = {}
+    for entries in (10, 100_000):
+        with TemporaryDirectory() as folder:
+            store = open_store(folder)
+            log = CommitLog.open(store, "bench", writer="fill", now_ms=now_ms)
+            per_commit = min(entries, 100)
+            for number in range(entries // per_commit):
+                log.append(_changes(number * per_commit, per_commit))
+                log.checkpoint_if_due()
+            began = time.perf_counter()
+            log = CommitLog.open(store, "bench", writer="again", now_ms=now_ms)
+            numbers[f"open with {entries:,} entries ms"] = (time.perf_counter() - began) * 1000
+            times = []
+            for number in range(100):
+                began = time.perf_counter()
+                log.append(_changes(entries + number, 1))
+                log.checkpoint_if_due()
+                times.append(time.perf_counter() - began)
+            numbers[f"commit with {entries:,} entries ms (mean)"] = statistics.mean(times) * 1000
+    return numbers
+
+
+def _changes(start: int, count: int) -> Changes:
+    pid = PartitionId("orders", 1, 0)
+    entries = tuple(
+        Entry(
+            key=data_key(pid, offset, ".log.zst"),
+            partition_id=pid,
+            topic_id="A" * 22,
+            range=OffsetRange(offset, offset + 1),
+            records=1,
+            min_timestamp=0,
+            max_timestamp=0,
+            size_bytes=100,
+            raw_bytes=100,
+            format="segment",
+            codec="zstd",
+            sha256="0" * 64,
+        )
+        for offset in range(start, start + count)
+    )
+    return Changes(entries=entries, positions={pid: start + count})
+
+
+def encrypted(status: DevStatus, records: int, repeat: int) -> Numbers:
+    """The same over TLS with SCRAM."""
+    listener = status.secured("scram")
+    count = min(records, 1_000_000)
+    topics.create(status.bootstrap_servers, "bench-tls", 3)
+    topics.fill(status.bootstrap_servers, "bench-tls", count, 3)
+    config = str(listener.properties_file)
+    archive = _archive(status)
+    floor, _ = fetch_floor(KafkaOptions.load(listener.bootstrap_servers, config), "bench-tls")
+    secured = {"at": listener.bootstrap_servers}
+    backup = _backup(status, "bench-tls", archive, "--command-config", config, **secured)
+    restore = _restore(
+        status, "bench-tls", "bench-tls-back", archive, "--command-config", config, **secured
+    )
+    _delete(status, "bench-tls", "bench-tls-back")
+    return {
+        "records": count,
+        "fetch floor seconds (TLS)": floor,
+        "backup seconds": backup.summary["seconds"],
+        "backup / floor": backup.summary["seconds"] / floor,
+        "restore seconds": restore.summary["seconds"],
+    }
+
+
+CASES: dict[str, Callable[[DevStatus, int, int], Numbers]] = {
+    "large batches": large_batches,
+    "one batch per record": single_record_batches,
+    "500 partitions": many_partitions,
+    "cost of a commit": commit_cost,
+    "TLS and SCRAM": encrypted,
+}

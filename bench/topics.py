@@ -1,0 +1,48 @@
+"""Topics to measure with, made by a client that is not ours."""
+
+from __future__ import annotations
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+VALUE = (
+    b'{"orderId":"order-%d","customerId":"cust-%d","amount":%d.99,"product":"Laptop",'
+    b'"timestamp":"2024-12-03T10:00:00Z","note":"%s"}'
+)
+WORDS = [
+    b"express",
+    b"gift wrapped",
+    b"leave at the door",
+    b"call before",
+    b"fragile",
+    b"second try",
+]
+
+
+def create(bootstrap: str, topic: str, partitions: int, **settings: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result()
+
+
+def fill(bootstrap: str, topic: str, records: int, partitions: int, **producer: object) -> None:
+    """Produce ``records`` JSON records of about 170 bytes, spread evenly."""
+    client = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 50,
+            "batch.size": 1_000_000,
+            "queue.buffering.max.messages": 1_000_000,
+            **producer,
+        }
+    )
+    for i in range(records):
+        value = VALUE % (i, i % 9973, (i * 7919) % 1000, WORDS[i * 31 % 6])
+        while True:
+            try:
+                client.produce(topic, value, key=b"order-%d" % i, partition=i % partitions)
+                break
+            except BufferError:
+                client.poll(0.05)
+        if i % 5000 == 0:
+            client.poll(0)
+    client.flush()
