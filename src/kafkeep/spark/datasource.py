@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from kafkeep.archive.reader import ArchiveView, list_logs, load_view
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.spark import usable_cores
-from kafkeep.config.storage import StorageOptions, parse_flag
+from kafkeep.config.storage import StorageOptions
 from kafkeep.config.units import parse_time
 from kafkeep.errors import NoSuchArchiveError, PreflightError, UsageError
 from kafkeep.kafka.batch import Batches, check_crcs
@@ -156,9 +156,9 @@ def storage_options(options: Mapping[str, str]) -> StorageOptions:
     """Return how to reach the store: the reader's options (lower case), else the environment's."""
     given: dict[str, Any] = {field: options.get(name.lower()) for name, field in _STORAGE.items()}
     path_style = options.get("pathstyle")
-    given["path_style"] = parse_flag(path_style) if path_style else None
+    given["path_style"] = _is_true(path_style) if path_style else None
     return StorageOptions.from_env(None, **given)
 
 
 def _is_true(text: str | None) -> bool:
-    return parse_flag(text) if text else False
+    return (text or "").strip().lower() in ("true", "yes", "1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import sys
@@ -72,13 +73,18 @@ def start_session(options: SparkOptions | None = None, *, jvm: Jvm | None = None
     except (PySparkException, Py4JError) as error:
         raise EnvironmentFault(f"Spark did not start: {_first_line(error)}") from error
     _Owned.session = session
+    atexit.register(stop_session, session)
     return session
 
 
 def active_session() -> SparkSession | None:
-    """Return the session of this process, ours or the caller's."""
+    """Return the session of this process, ours or the caller's, whichever thread asks."""
     with suppress(PySparkException):
-        return SparkSession.getActiveSession()
+        active = SparkSession.getActiveSession()
+        if active is not None:
+            return active
+    if SparkContext._active_spark_context is not None:  # active sessions are known by thread
+        return SparkSession.builder.getOrCreate()
     return None
 
 
@@ -130,7 +136,14 @@ def _start(options: SparkOptions, jvm: Jvm | None) -> SparkSession:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
     conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
     conf.setAll(list(_settings(options, jvm.folder).items()))
-    return SparkSession(SparkContext(conf=conf, gateway=gateway))
+    context = SparkContext(conf=conf, gateway=gateway)
+    # A JVM that dies under it makes this server print a traceback; the job itself will tell.
+    context._accumulatorServer.handle_error = _keep_quiet
+    return SparkSession(context)
+
+
+def _keep_quiet(*_: object) -> None:
+    pass
 
 
 def _start_by_submit(options: SparkOptions) -> SparkSession:

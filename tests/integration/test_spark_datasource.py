@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from kafkeep.archive.commit import Changes, TopicInfo
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.archive.keys import data_key
+from kafkeep.archive.log import CommitLog
+from kafkeep.config.spark import SparkOptions
+from kafkeep.kafka.batch import min_timestamps, scan_batches
+from kafkeep.kafka.build import Record, build_batch
+from kafkeep.kafka.segment import SegmentWriter
+from kafkeep.spark.session import start_session, stop_session
+from kafkeep.store.open import open_store
+
+pytestmark = pytest.mark.integration
+
+HOUR = 3_600_000
+BEGIN = 1_700_000_000_000
+NANOSECONDS = BEGIN * 1_000_000
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[SparkSession]:
+    started = start_session(SparkOptions(master="local[2,4]"))
+    yield started
+    stop_session(started)
+
+
+def make_record(offset: int) -> Record:
+    headers = ((b"trace", b"t%d" % offset), (b"none", None)) if offset % 2 else ()
+    key = None if offset % 5 == 0 else b"k%d" % offset
+    return Record(offset, BEGIN + offset * HOUR, key, b"v%d" % offset, headers)
+
+
+def make_object(
+    partition_id: PartitionId, span: OffsetRange, records: list[Record]
+) -> tuple[Entry, bytes]:
+    """Ten records to a batch, a batch to a frame."""
+    raw = b"".join(build_batch(records[at : at + 10]) for at in range(0, len(records), 10))
+    batches = scan_batches(raw)
+    writer = SegmentWriter(frame_bytes=1)
+    frames = [*writer.add(batches, min_timestamps(batches))]
+    last, summary = writer.finish()
+    body = b"".join([*frames, last])
+    entry = Entry(
+        key=data_key(partition_id, span.start, ".log.zst"),
+        partition_id=partition_id,
+        topic_id=f"id-{partition_id.topic}",
+        range=span,
+        records=len(span),
+        min_timestamp=summary.min_timestamp,
+        max_timestamp=summary.max_timestamp,
+        size_bytes=len(body),
+        raw_bytes=summary.raw_bytes,
+        format="segment",
+        codec="zstd",
+        sha256=hashlib.sha256(body).hexdigest(),
+        index=summary.index,
+    )
+    return entry, body
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """Topic orders, 2 partitions of 4 objects with 50 offsets; topic odd with a strange time."""
+    store = open_store(str(tmp_path))
+    entries = []
+    for partition in range(2):
+        for start in range(0, 200, 50):
+            # The object holds more than it answers for: readers drop the rest.
+            records = [make_record(offset) for offset in range(start, start + 60)]
+            span = OffsetRange(start, start + 50)
+            entry, body = make_object(PartitionId("orders", 1, partition), span, records)
+            store.put_new(entry.key, body)
+            entries.append(entry)
+    odd = [Record(0, NANOSECONDS, b"", b""), Record(1, -1, None, None), Record(2, 0, b"k", b"v")]
+    entry, body = make_object(PartitionId("odd", 1, 0), OffsetRange(0, 3), odd)
+    store.put_new(entry.key, body)
+    info = TopicInfo(
+        topic="orders",
+        incarnation=1,
+        topic_id="id-orders",
+        partitions=2,
+        replication_factor=1,
+        configs={},
+    )
+    topics = (info, replace(info, topic="odd", topic_id="id-odd", partitions=1))
+    log = CommitLog.open(store, "backup", writer="test", now_ms=lambda: BEGIN)
+    log.append(Changes(entries=(*entries, entry), topics=topics))
+    return tmp_path
+
+
+def load(session: SparkSession, archive: Path, **options: str) -> DataFrame:
+    return session.read.format("kafkeep").options(**options).load(str(archive))
+
+
+def test_archive_has_the_schema_of_sparks_kafka_source(
+    session: SparkSession, archive: Path
+) -> None:
+    assert load(session, archive).schema.simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
+        "timestamp:timestamp,timestampType:int,headers:array<struct<key:string,value:binary>>>"
+    )
+
+
+def test_every_record_is_there_once_with_all_its_fields(
+    session: SparkSession, archive: Path
+) -> None:
+    rows = load(session, archive, topics="orders").orderBy("partition", "offset").collect()
+    assert [(row.partition, row.offset) for row in rows] == [
+        (partition, offset) for partition in range(2) for offset in range(200)
+    ]
+    for row in rows:
+        made = make_record(row.offset)
+        assert (row.key, row.value, row.topic) == (made.key, made.value, "orders")
+        assert row.timestamp.astimezone(UTC).timestamp() * 1000 == made.timestamp
+        assert row.timestampType == 0
+        headers = [(header.key.encode(), header.value) for header in row.headers or ()]
+        assert headers == list(made.headers)
+
+
+def test_filters_read_only_the_objects_they_need(session: SparkSession, archive: Path) -> None:
+    kept = archive / "topics/orders/partition=1/orders+1+0000000100.log.zst"
+    for path in archive.glob("topics/**/*.zst"):
+        if path != kept:
+            path.unlink()
+    frame = load(session, archive)
+    orders = frame.where("topic = 'orders' and partition = 1")
+    assert orders.where("offset >= 100 and offset < 150").count() == 50
+    assert orders.where("offset between 120 and 122").count() == 3
+    assert orders.where("offset in (101, 149)").count() == 2
+    # Objects overlap in time by the ten records that the next one answers for.
+    begin = datetime.fromtimestamp((BEGIN + 111 * HOUR) / 1000, UTC)
+    end = datetime.fromtimestamp((BEGIN + 149 * HOUR) / 1000, UTC)
+    times = orders.where(f"timestamp >= '{begin}' and timestamp < '{end}'")
+    assert times.count() == 38
+
+
+def test_times_that_spark_cannot_hold_are_null_and_exact_on_request(
+    session: SparkSession, archive: Path
+) -> None:
+    frame = load(session, archive, topics="odd", includeTimestampMs="true").orderBy("offset")
+    rows = frame.collect()
+    assert [row.timestampMs for row in rows] == [NANOSECONDS, -1, 0]
+    assert rows[0].timestamp is None
+    assert rows[2].timestamp.astimezone(UTC) == datetime(1970, 1, 1, tzinfo=UTC)
+    assert [(row.key, row.value) for row in rows] == [(b"", b""), (None, None), (b"k", b"v")]
+
+
+def test_a_query_that_wants_nothing_is_empty(session: SparkSession, archive: Path) -> None:
+    assert load(session, archive).where("topic = 'absent'").count() == 0
+    assert load(session, archive).where("offset < 0").count() == 0
+
+
+def test_a_commit_shows_the_archive_as_it_was(session: SparkSession, archive: Path) -> None:
+    assert load(session, archive, name="backup", commit="0").count() == 0
+    assert load(session, archive, name="backup", commit="1").count() == 403
