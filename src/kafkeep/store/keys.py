@@ -10,6 +10,9 @@ MAX_KEY_BYTES = 1024
 _METADATA_NAME = re.compile(r"[a-z0-9][a-z0-9-]*", re.ASCII)
 _READABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
+# Some stores drop an empty value. A lone percent sign stands for nothing else.
+_EMPTY = "%"
+
 
 def check_key(key: str) -> str:
     """Return ``key`` if every store keeps it as it is, else raise ValueError.
@@ -40,11 +43,15 @@ def encode_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
 
 def decode_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
     """Undo ``encode_metadata``."""
-    return {name.lower(): unquote(value) for name, value in metadata.items()}
+    return {
+        name.lower(): "" if value == _EMPTY else unquote(value) for name, value in metadata.items()
+    }
 
 
 def _encode(value: str) -> str:
     # A header loses spaces at its ends.
+    if not value:
+        return _EMPTY
     inner = value.strip(" ")
     if not inner:
         return "%20" * len(value)

@@ -75,10 +75,10 @@ class S3Writer:
         joined = {**self._metadata, **check_metadata(metadata)}
         try:
             self._send(joined)
-        except (KeyExistsError, TransientError) as error:
+        except KafkeepError as error:
             sent_before, self._sent = self._sent, True
             if not sent_before or not self._is_ours(error):
-                if isinstance(error, KeyExistsError):
+                if not isinstance(error, TransientError):
                     self.abort()
                 raise
         self._finished = True

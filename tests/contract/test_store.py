@@ -1,0 +1,245 @@
+"""What every store promises: a new one is done when this file is green for it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kafkeep.archive.store import ObjectStore
+from kafkeep.errors import KeyExistsError, KeyMissingError
+from kafkeep.store.memory import MemoryStore
+from kafkeep.store.probe import probe_conditional_create
+from kafkeep.store.retry import RetryingStore
+
+ODD_KEYS = [
+    "a=1/b+0+0000000000.log.zst",
+    "a=1/orders~2/x",
+    "a=1/two words",
+    "a=1/grüße-日本-😀",
+    "a=1/100%41",
+    "a=1/q?x&y#z;w",
+    "a=1/" + "n" * 200 + ".json",
+]
+
+
+def keys(store: ObjectStore, prefix: str, after: str = "") -> list[str]:
+    return [row.key for row in store.list(prefix, after=after)]
+
+
+def test_put_new_keeps_the_bytes(store: ObjectStore) -> None:
+    for name, body in {"empty": b"", "small": b"abc", "large": os.urandom(3_000_000)}.items():
+        store.put_new(f"a/{name}", body)
+        assert store.get(f"a/{name}") == body
+        assert store.head(f"a/{name}").size_bytes == len(body)
+
+
+def test_put_new_refuses_a_taken_key(store: ObjectStore) -> None:
+    store.put_new("a/1", b"first")
+    for body in (b"second", b"first"):
+        with pytest.raises(KeyExistsError):
+            store.put_new("a/1", body)
+    assert store.get("a/1") == b"first"
+
+
+def test_racing_creates_have_exactly_one_winner(store: ObjectStore) -> None:
+    start = threading.Barrier(8)
+
+    def race(number: int) -> bool:
+        start.wait()
+        try:
+            store.put_new("a/raced", f"{number}".encode(), {"racer": f"{number}"})
+        except KeyExistsError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(race, range(8)))
+    assert won.count(True) == 1
+    winner = str(won.index(True))
+    assert store.get("a/raced") == winner.encode()
+    assert store.head("a/raced").metadata == {"racer": winner}
+
+
+def test_probe_finds_that_creates_are_conditional(bare_store: ObjectStore) -> None:
+    assert probe_conditional_create(bare_store, rounds=1)
+    assert keys(bare_store, "") == []
+
+
+@pytest.mark.parametrize("megabytes", [0, 1, 70])
+def test_finish_makes_the_object_visible_whole(store: ObjectStore, megabytes: int) -> None:
+    piece = os.urandom(1_000_000)
+    writer = store.create("a/streamed", {"from": "create"})
+    for _ in range(megabytes):
+        writer.write(memoryview(piece))
+    with pytest.raises(KeyMissingError):
+        store.head("a/streamed")
+    assert keys(store, "") == []
+    writer.finish({"at": "finish"})
+    writer.abort()
+    info = store.head("a/streamed")
+    assert info.size_bytes == megabytes * len(piece)
+    assert info.metadata == {"from": "create", "at": "finish"}
+    assert store.get("a/streamed") == piece * megabytes
+    assert keys(store, "") == ["a/streamed"]
+
+
+def test_finish_refuses_a_taken_key_and_leaves_nothing(store: ObjectStore) -> None:
+    writer = store.create("a/1")
+    writer.write(b"late")
+    store.put_new("a/1", b"first", {"by": "first"})
+    with pytest.raises(KeyExistsError):
+        writer.finish()
+    writer.abort()
+    assert store.get("a/1") == b"first"
+    assert store.head("a/1").metadata == {"by": "first"}
+    assert keys(store, "") == ["a/1"]
+
+
+def test_abort_leaves_nothing_and_may_come_at_any_time(store: ObjectStore) -> None:
+    store.put_new("z", b"")
+    writer = store.create("a/1")
+    writer.abort()
+    writer = store.create("a/1")
+    writer.write(b"x" * 100)
+    writer.abort()
+    writer.abort()
+    assert keys(store, "") == ["z"]
+    store.put_new("a/1", b"free")
+
+
+def test_metadata_comes_back_as_it_was_given(store: ObjectStore) -> None:
+    metadata = {"writer": "backup", "name": "grüße 100% +1", "spaces": "  a  b ", "empty": ""}
+    store.put_new("a/1", b"x", metadata)
+    assert store.head("a/1").metadata == metadata
+
+
+def test_metadata_names_that_headers_would_change_are_refused(store: ObjectStore) -> None:
+    with pytest.raises(ValueError, match="not a metadata name"):
+        store.put_new("a/1", b"x", {"Upper_Case": "x"})
+
+
+def test_reads_of_a_missing_key_say_so(store: ObjectStore) -> None:
+    store.put_new("a/1", b"x")
+    for key in ("a/2", "a", "a/1/2", "b/c"):
+        with pytest.raises(KeyMissingError):
+            store.get(key)
+        with pytest.raises(KeyMissingError):
+            store.get_range(key, 0, 1)
+        with pytest.raises(KeyMissingError):
+            store.head(key)
+
+
+def test_get_range_is_half_open_and_ends_with_the_object(store: ObjectStore) -> None:
+    store.put_new("a/1", b"0123456789")
+    assert store.get_range("a/1", 0, 10) == b"0123456789"
+    assert store.get_range("a/1", 3, 5) == b"34"
+    assert store.get_range("a/1", 8, 20) == b"89"
+    assert store.get_range("a/1", 10, 20) == b""
+    assert store.get_range("a/1", 4, 4) == b""
+
+
+def test_head_tells_the_time_of_creation(store: ObjectStore) -> None:
+    store.put_new("a/1", b"x")
+    assert abs(store.head("a/1").modified_ms - time.time() * 1000) < 10_000
+    (row,) = store.list("a/")
+    assert abs(row.modified_ms - time.time() * 1000) < 10_000
+
+
+def test_list_is_in_key_order_within_a_folder(store: ObjectStore) -> None:
+    names = ["b", "a", "é", "Z", "a.b", "a-b", "a~", "0", "😀"]
+    for name in names:
+        store.put_new(f"f/{name}", name.encode())
+    assert keys(store, "f/") == sorted((f"f/{name}" for name in names), key=str.encode)
+    assert [row.size_bytes for row in store.list("f/a")] == [1, 3, 3, 2]
+
+
+def test_list_takes_a_prefix_that_ends_anywhere(store: ObjectStore) -> None:
+    for key in ("a/1", "a/12", "a/2", "ab/1", "b/1", "a/1x/y"):
+        store.put_new(key, b"")
+    assert set(keys(store, "a/1")) == {"a/1", "a/12", "a/1x/y"}
+    assert set(keys(store, "a")) == {"a/1", "a/12", "a/1x/y", "a/2", "ab/1"}
+    assert set(keys(store, "")) == {"a/1", "a/12", "a/1x/y", "a/2", "ab/1", "b/1"}
+    assert keys(store, "nothing/here") == []
+
+
+def test_list_goes_on_after_a_key(store: ObjectStore) -> None:
+    for number in range(5):
+        store.put_new(f"log/{number:04}", b"")
+    assert keys(store, "log/", after="log/0002") == ["log/0003", "log/0004"]
+    assert keys(store, "log/", after="log/0002x") == ["log/0003", "log/0004"]
+    assert keys(store, "log/", after="log/0009") == []
+    assert keys(store, "log/", after="a") == keys(store, "log/")
+
+
+def test_list_pages_through_more_than_a_thousand_keys(bare_store: ObjectStore) -> None:
+    wanted = [f"many/{number:05}" for number in range(1100)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda key: bare_store.put_new(key, b""), wanted))
+    assert keys(bare_store, "many/") == wanted
+    assert keys(bare_store, "many/", after=wanted[1050]) == wanted[1051:]
+    assert next(iter(bare_store.list("many/"))).key == wanted[0]
+
+
+def test_odd_keys_stay_as_they_are(store: ObjectStore) -> None:
+    for key in ODD_KEYS:
+        store.put_new(key, key.encode())
+    for key in ODD_KEYS:
+        assert store.get(key) == key.encode()
+        assert store.head(key).key == key
+    assert sorted(keys(store, "a=1/")) == sorted(ODD_KEYS)
+
+
+@pytest.mark.parametrize("key", ["", "/a", "a/", "a//b", "a/./b", "../a", "a/..", "k" * 1025])
+def test_keys_that_some_stores_would_change_are_refused(store: ObjectStore, key: str) -> None:
+    with pytest.raises(ValueError, match="object key"):
+        store.put_new(key, b"x")
+    with pytest.raises(ValueError, match="object key"):
+        store.create(key)
+
+
+def test_delete_removes_and_may_be_repeated(store: ObjectStore) -> None:
+    store.put_new("a/1", b"x", {"m": "1"})
+    store.delete("a/1")
+    store.delete("a/1")
+    store.delete("b/nothing")
+    with pytest.raises(KeyMissingError):
+        store.get("a/1")
+    store.put_new("a/1", b"again")
+    assert store.head("a/1").metadata == {}
+
+
+def test_a_pickled_store_reaches_the_same_objects(store: ObjectStore) -> None:
+    store.put_new("a/1", b"before")
+    again: ObjectStore = pickle.loads(pickle.dumps(store))
+    assert again.get("a/1") == b"before"
+    again.put_new("a/2", b"after")
+    assert store.get("a/2") == b"after"
+
+
+def _child(store: ObjectStore) -> None:
+    ok = store.get("a/1") == b"parent"
+    store.put_new("a/2", b"child")
+    os._exit(0 if ok else 1)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_used_store_works_after_a_fork(store: ObjectStore) -> None:
+    inner = store.inner if isinstance(store, RetryingStore) else store
+    store.put_new("a/1", b"parent")
+    child = multiprocessing.get_context("fork").Process(target=_child, args=(store,))
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+    if not isinstance(inner, MemoryStore):
+        assert store.get("a/2") == b"child"
+
+
+def test_describe_is_an_address(store: ObjectStore) -> None:
+    assert store.describe().startswith(("memory:", "/", "s3://"))
+    assert "secret" not in store.describe()
