@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.producer import InitProducerIdRequest
 
-from kafkeep.errors import EnvironmentFault, PreflightError, TransientError
+from kafkeep.errors import AccessDeniedError, EnvironmentFault, PreflightError, TransientError
 from kafkeep.kafka.failures import DENIED, UNKNOWN_TOPIC_OR_PARTITION, refusal
 from kafkeep.kafka.fetch import Isolation
 from kafkeep.kafka.metadata import PartitionDescription, TopicDescription
@@ -216,7 +217,7 @@ class Admin:
         replication_factor: int = -1,
         configs: Mapping[str, str] | None = None,
     ) -> TopicDescription:
-        """Create a topic and wait until each partition has a leader; -1 is the broker's default.
+        """Create a topic and wait until each partition's leader answers; -1: the broker's default.
 
         PreflightError when it exists or Kafka refuses a setting.
         """
@@ -320,8 +321,11 @@ class Admin:
         while True:
             topic = self.topics([name]).get(name)
             if topic is not None and not topic.error_code:
-                led = [p for p in topic.partitions.values() if p.leader is not None]
+                led = [index for index, p in topic.partitions.items() if p.leader is not None]
                 if len(led) >= count:
+                    # Elected is not yet ready: a leader that answers this also takes records.
+                    with contextlib.suppress(AccessDeniedError):
+                        self.offsets([(name, index) for index in led], OffsetSpec.EARLIEST)
                     return topic
             _pause_until(deadline, f"topic {name} has partitions without a leader")
 

@@ -79,12 +79,13 @@ class Link:
         self._slots: dict[NodeId, Turns] = {}
         self._order: dict[NodeId, Turns] = {}
         self._bootstrap: Any = None
+        self.closing = False
         self.net.start()
 
     @property
     def failed(self) -> bool:
         """True when the loop has died or was closed: a new client is needed."""
-        return bool(self.net._closed or self.net._exception is not None)
+        return self.closing or self.net._exception is not None
 
     def run(self, coroutine: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """Schedule a coroutine from any thread; return kafka-python's future of it."""
@@ -92,9 +93,12 @@ class Link:
 
     def close(self) -> None:
         """Close every connection and stop the loop; what is in flight fails."""
-        if not self.net._closed:
-            self.run(self.connections.close)
-            self.net.close()
+        if self.closing:
+            return
+        self.closing = True
+        if self.net._exception is None:
+            self.net.run(self.connections.close)  # before the loop stops, or sockets stay open
+        self.net.close()
 
     async def gather(self, coroutines: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
         """Run them side by side; return each one's value or exception, in order."""

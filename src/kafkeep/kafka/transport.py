@@ -8,13 +8,14 @@ upon inside of it is pinned by tests/contract/test_kafka_client.py.
 
 from __future__ import annotations
 
+import socket
 import ssl
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError
-from kafka.net.inet import create_connection
+from kafka.net.inet import KafkaNetSocket
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.consumer import FetchResponse
@@ -148,9 +149,7 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         timeout_at = timeout_at or time.monotonic() + 10
-        sock = await create_connection(
-            self._net, node.host, node.port, self.config["socket_options"], timeout_at=timeout_at
-        )
+        sock = await _open_socket(self._net, node, self.config["socket_options"], timeout_at)
         if not self.ssl_enabled:
             return TcpTransport(self._net, sock, host=node.host)
         transport = TlsTransport(
@@ -162,6 +161,31 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]
             transport.close()
             raise KafkaConnectionError(f"Handshake failed: {error}") from error
         return transport
+
+
+async def _open_socket(
+    net: Any, node: Any, options: Iterable[tuple[int, int, int]], timeout_at: float
+) -> socket.socket:
+    """Connect to the first address that answers; kafka-python leaves failed sockets open."""
+    connector = KafkaNetSocket()
+    failure = KafkaConnectionError("DNS Resolution failure")
+    for family, kind, protocol, _, address in connector.dns_lookup(node.host, node.port):
+        sock = connector.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            for option in options:
+                sock.setsockopt(*option)
+            return cast(
+                "socket.socket",
+                await connector.sock_connect(net, sock, address, timeout_at=timeout_at),
+            )
+        except (OSError, KafkaConnectionError) as error:
+            sock.close()
+            failure = KafkaConnectionError(f"unable to connect: {error}")
+        except BaseException:
+            sock.close()
+            raise
+    raise failure
 
 
 def _frame_size(head: bytes) -> int:

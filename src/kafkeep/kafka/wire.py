@@ -136,22 +136,23 @@ class Wire:
         answer.set_running_or_notify_cancel()
 
         def failed(error: BaseException) -> None:
-            answer.set_exception(_as_ours(error, self.options.bootstrap_servers))
+            answer.set_exception(self._as_ours(error))
 
         self.link.run(coroutine, *args)._add_cb_eb(answer.set_result, failed)
         return Pending(answer)
 
+    def _as_ours(self, error: BaseException) -> BaseException:
+        if self.link.closing:
+            return TransientError("the Kafka client was closed")
+        if isinstance(error, KafkeepError) or not type(error).__module__.startswith("kafka."):
+            return error
+        ours = connection_failure(error, self.options.bootstrap_servers)
+        ours.__cause__ = error
+        return ours
+
     def call(self, coroutine: Callable[..., Awaitable[Answer]], *args: Any) -> Answer:
         """Run a coroutine on the loop and block until it is done."""
         return self.start(coroutine, *args).result()
-
-
-def _as_ours(error: BaseException, where: str) -> BaseException:
-    if isinstance(error, KafkeepError) or not type(error).__module__.startswith("kafka."):
-        return error
-    ours = connection_failure(error, where)
-    ours.__cause__ = error
-    return ours
 
 
 _wires: dict[tuple[int, KafkaOptions], Wire] = {}

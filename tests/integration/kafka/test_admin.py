@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from kafkeep.dev import DevStatus
+from kafkeep.errors import PreflightError
+from kafkeep.kafka.admin import Admin, OffsetSpec
+from kafkeep.kafka.groups import commit_offsets, group_offsets, load_group_offsets
+from kafkeep.kafka.wire import Wire
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def group(services: DevStatus, topic: str) -> Iterator[str]:
+    yield f"group-{topic}"
+
+
+def test_the_cluster_tells_who_it_is(admin: Admin, services: DevStatus) -> None:
+    assert len(admin.cluster_id()) == 22
+    assert [f"{b.host}:{b.port}" for b in admin.brokers()] == [services.bootstrap_servers]
+    assert admin.broker_version() >= (4, 0)
+    assert 1 in admin.api_versions()
+
+
+def test_a_topic_is_created_described_changed_and_deleted(admin: Admin, topic_name: str) -> None:
+    made = admin.create_topic(topic_name, 2, replication_factor=1, configs={"retention.ms": "1000"})
+    assert (made.partition_count, made.replication_factor, made.internal) == (2, 1, False)
+    assert len(made.topic_id) == 22
+    assert admin.topic_configs([topic_name]) == {topic_name: {"retention.ms": "1000"}}
+    in_force = admin.all_topic_configs([topic_name])[topic_name]
+    assert in_force["retention.ms"].source == "topic"
+    assert in_force["cleanup.policy"].value == "delete"
+    admin.alter_topic_configs(
+        topic_name, set={"cleanup.policy": "compact"}, delete=["retention.ms"]
+    )
+    wanted = {topic_name: {"cleanup.policy": "compact"}}
+    deadline = time.monotonic() + 10
+    while admin.topic_configs([topic_name]) != wanted and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert admin.topic_configs([topic_name]) == wanted
+    assert admin.create_partitions(topic_name, 4).partition_count == 4
+    admin.delete_topics([topic_name])
+    assert admin.topics([topic_name]) == {}
+    assert topic_name not in admin.topics()
+    admin.delete_topics([topic_name])
+
+
+def test_refusals_name_the_topic_and_the_reason(admin: Admin, topic: str) -> None:
+    with pytest.raises(PreflightError, match=f"create topic {topic}: TOPIC_ALREADY_EXISTS"):
+        admin.create_topic(topic, 1)
+    with pytest.raises(PreflightError, match="INVALID_CONFIG"):
+        admin.alter_topic_configs(topic, set={"no.such.setting": "1"})
+    with pytest.raises(PreflightError, match="INVALID_REPLICATION_FACTOR"):
+        admin.create_topic(f"{topic}-2", 1, replication_factor=7)
+    with pytest.raises(PreflightError, match="no-such-topic-0 does not exist"):
+        admin.offsets([("no-such-topic", 0)], OffsetSpec.LATEST)
+
+
+def test_offsets_are_found_by_end_and_by_time(
+    wire: Wire, admin: Admin, topic: str, make_batch: Any
+) -> None:
+    wire.produce({(topic, 1): make_batch([b"x"] * 3)}).result()  # all at time 1000
+    both = [(topic, 0), (topic, 1)]
+    assert admin.offsets(both, OffsetSpec.EARLIEST) == dict.fromkeys(both, 0)
+    assert admin.offsets(both, OffsetSpec.LATEST) == {(topic, 0): 0, (topic, 1): 3}
+    assert admin.offsets_for_times({(topic, 1): 1000}) == {(topic, 1): 0}
+    assert admin.offsets_for_times({(topic, 1): 1001}) == {(topic, 1): None}
+    assert admin.epoch_ends({(topic, 1): 0})[topic, 1].end_offset == 3
+    assert admin.partition_sizes({topic: [0, 1]})[topic, 1] > 60
+
+
+def test_group_offsets_are_read_and_committed(admin: Admin, topic: str, group: str) -> None:
+    commit_offsets(admin, group, {(topic, 0): 5, (topic, 2): 7})
+    assert group_offsets(admin, [topic])[group] == {(topic, 0): 5, (topic, 2): 7}
+    assert group_offsets(admin, ["other"]).get(group) is None
+    assert load_group_offsets(admin, [topic], [group, "no-such-group"]).offsets.keys() == {group}
+
+
+def test_an_active_group_is_read_but_refuses_offsets(
+    admin: Admin, services: DevStatus, topic: str, group: str, make_batch: Any
+) -> None:
+    admin.wire.produce({(topic, 0): make_batch([b"x"] * 3)}).result()
+    consumer = Consumer(
+        {
+            "bootstrap.servers": services.bootstrap_servers,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    try:
+        consumer.subscribe([topic])
+        message = consumer.poll(30)
+        assert message is not None
+        consumer.commit(message=message, asynchronous=False)
+        assert group_offsets(admin, [topic])[group] == {(topic, 0): 1}
+        with pytest.raises(PreflightError, match=f"group {group} is active"):
+            commit_offsets(admin, group, {(topic, 0): 2})
+    finally:
+        consumer.close()
