@@ -94,7 +94,9 @@ def archive(tmp_path: Path) -> Path:
     )
     topics = (info, replace(info, topic="odd", topic_id="id-odd", partitions=1))
     log = CommitLog.open(store, "backup", writer="test", now_ms=lambda: BEGIN)
-    log.append(Changes(entries=(*entries, entry), topics=topics))
+    positions = {PartitionId("orders", 1, partition): 200 for partition in range(2)}
+    positions[PartitionId("odd", 1, 0)] = 3
+    log.append(Changes(entries=(*entries, entry), topics=topics, positions=positions))
     return tmp_path
 
 
