@@ -28,12 +28,13 @@ from kafkeep.backup.write import WriteOptions
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.storage import StorageOptions
+from kafkeep.errors import TransientError
 from kafkeep.kafka.admin import Admin
 from kafkeep.spark.tasks import TaskRow
 
 RunTasks = Callable[..., list[TaskRow]]
 TASKS_PER_CORE = 3
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,25 +54,31 @@ class BackupJob:
     places: BackupPlaces
     admin: Admin
     store: ObjectStore
-    log: CommitLog
+    open_log: Callable[[], CommitLog]
+    """Takes the next epoch of the log: at the start, and after an outcome stayed unknown."""
     run_tasks: RunTasks
     cores: int
     now_ms: Callable[[], int]
     stop: threading.Event
     on_commit: Callable[[Commit, BackupSummary], None] = lambda _commit, _summary: None
     summary: BackupSummary = field(default_factory=BackupSummary)
+    log: CommitLog = field(init=False)
     _waiting: dict[PartitionId, int] = field(default_factory=dict)
 
     def run(self) -> BackupSummary:
         """Archive everything not yet in the archive; with ``follow``, until stopped."""
-        if self.log.state.intent is not None:
-            log.info("finishing what an earlier run had begun")
-            self._execute(self.log.state.intent, None)
+        self._begin()
         if self.options.follow:
             self._follow()
         else:
             self._once()
         return self.summary.at(self.log.state.commit)
+
+    def _begin(self) -> None:
+        """Take the log, and finish what an earlier run had begun before anything else."""
+        self.log = self.open_log()
+        if self.log.state.intent is not None:
+            self._execute(self.log.state.intent, None)
 
     def _once(self) -> None:
         """Cycle until the end offsets seen at the start are archived."""
@@ -82,12 +89,26 @@ class BackupJob:
             for name, topic in look.topics.items()
             for number, partition in enumerate(topic.partitions)
         }
-        while self._cycle(look, until) and not self.stop.is_set():
+        while self._cycle(look, until) and not self._reached(until) and not self.stop.is_set():
             look = self._look()
 
+    def _reached(self, until: dict[PartitionId, int]) -> bool:
+        positions = self.log.state.positions
+        return all(positions.get(pid, 0) >= end for pid, end in until.items())
+
     def _follow(self) -> None:
+        """Cycle until stopped; what fails for now is tried again, from what the log says."""
+        failed = False
         while not self.stop.is_set():
-            if not self._cycle(self._look(), None):
+            try:
+                if failed:
+                    self._begin()
+                    failed = False
+                busy = self._cycle(self._look(), None)
+            except TransientError as error:
+                failed, busy = True, False
+                logger.warning("%s; trying again", error.message)
+            if not busy:
                 self.stop.wait(self.options.interval_ms / 1000)
 
     def _cycle(self, look: Look, until: dict[PartitionId, int] | None) -> bool:

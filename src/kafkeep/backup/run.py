@@ -22,7 +22,7 @@ from kafkeep.spark.door import SparkDoor
 from kafkeep.store.open import open_store
 from kafkeep.store.probe import probe_conditional_create
 
-PRELOAD = ("kafkeep.backup.task",)
+PRELOAD = ("kafkeep.backup.task", "kafkeep.kafka.warm:compile_kernels")
 
 
 def run_backup(
@@ -51,13 +51,14 @@ def run_backup(
             )
         spark_now = door.session()
         started = time.monotonic()
-        log = CommitLog.open(store, options.name, writer=writer_id(), now_ms=now_ms)
         job = BackupJob(
             options=options,
             places=places,
             admin=admin,
             store=store,
-            log=log,
+            open_log=partial(
+                CommitLog.open, store, options.name, writer=writer_id(), now_ms=now_ms
+            ),
             run_tasks=partial(spark_now.run_tasks, on_progress=on_progress),
             cores=spark_now.cores,
             now_ms=now_ms,

@@ -17,7 +17,7 @@ from kafkeep.restore.summary import RestoreSummary
 from kafkeep.spark.door import SparkDoor
 from kafkeep.store.open import open_store
 
-PRELOAD = ("kafkeep.restore.task",)
+PRELOAD = ("kafkeep.restore.task", "kafkeep.kafka.warm:compile_kernels")
 
 
 def run_restore(
