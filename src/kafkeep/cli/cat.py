@@ -9,8 +9,7 @@ import typer
 
 from kafkeep.cli.output import Output, OutputOption
 from kafkeep.cli.places import ArchiveOption, EndpointOption, ProfileOption, RegionOption
-from kafkeep.cli.ls import PartitionsOption
-from kafkeep.cli.reading import NameOption, TopicsOption, open_archive
+from kafkeep.cli.reading import NameOption, PartitionsOption, TopicsOption, open_archive
 
 OffsetOption = Annotated[
     str,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from kafkeep.cli.backup import SparkConfOption
 from kafkeep.cli.output import Output, OutputOption, print_json
 from kafkeep.cli.places import (
     CommandConfigOption,
@@ -42,6 +43,7 @@ def doctor_command(
     bootstrap_servers: OptionalBootstrap = None,
     command_config: CommandConfigOption = None,
     no_spark: NoSparkOption = False,
+    spark_conf: SparkConfOption = None,
     s3_endpoint: EndpointOption = None,
     s3_region: RegionOption = None,
     s3_profile: ProfileOption = None,
@@ -54,13 +56,14 @@ def doctor_command(
     """
     from kafkeep.care.doctor import DoctorPlaces, examine  # noqa: PLC0415 - keeps --help fast
     from kafkeep.config.kafka import KafkaOptions  # noqa: PLC0415
+    from kafkeep.config.spark import SparkOptions  # noqa: PLC0415
 
     wants_kafka = bootstrap_servers or command_config
     places = DoctorPlaces(
         archive=archive,
         storage=storage_options(s3_endpoint, s3_region, s3_profile),
         kafka=KafkaOptions.load(bootstrap_servers, command_config) if wants_kafka else None,
-        spark=not no_spark,
+        spark=None if no_spark else SparkOptions.load(spark_conf or ()),
     )
     checks = []
     for check in examine(places):

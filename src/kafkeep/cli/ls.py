@@ -8,16 +8,12 @@ import typer
 
 from kafkeep.cli.output import Output, OutputOption, print_json, print_table
 from kafkeep.cli.places import ArchiveOption, EndpointOption, ProfileOption, RegionOption
-from kafkeep.cli.reading import NameOption, TopicsOption, open_archive, when
+from kafkeep.cli.reading import NameOption, PartitionsOption, TopicsOption, open_archive, when
 from kafkeep.config.units import format_size
 
 if TYPE_CHECKING:
     from kafkeep.care.listing import ListedObject
 
-PartitionsOption = Annotated[
-    list[int] | None,
-    typer.Option("--partition", "-p", min=0, help="This partition alone; may be repeated."),
-]
 LongOption = Annotated[bool, typer.Option("--long", "-l", help="Show all that is known.")]
 
 

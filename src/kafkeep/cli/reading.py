@@ -20,6 +20,11 @@ TopicsOption = Annotated[
     typer.Option("--topic", "-t", metavar="TOPIC", help="This topic alone; may be repeated."),
 ]
 
+PartitionsOption = Annotated[
+    list[int] | None,
+    typer.Option("--partition", "-p", min=0, help="This partition alone; may be repeated."),
+]
+
 
 def open_archive(
     address: str, endpoint: str | None, region: str | None, profile: str | None

@@ -1,0 +1,90 @@
+"""What was found wrong with an archive, or worth knowing, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+
+
+class Severity(StrEnum):
+    """How bad it is. Only damage makes an archive not intact."""
+
+    DAMAGE = "damage"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class Kind(StrEnum):
+    """What it is; scripts may rely on these words."""
+
+    MISSING = "missing"
+    """An object that the log names is not there."""
+    TRUNCATED = "truncated"
+    """An object is shorter than the log says."""
+    ALTERED = "altered"
+    """An object's bytes are not those that were written."""
+    UNDECODABLE = "undecodable"
+    """The bytes are those that were written, and yet no sound record batches."""
+    MISCOUNTED = "miscounted"
+    """Records, offsets, times or index are not what the log says."""
+    BROKEN_CHAIN = "broken-chain"
+    """A commit is missing, damaged, or does not continue the one before it."""
+    OVERLAP = "overlap"
+    """Two objects answer for the same offsets."""
+    BAD_CHECKPOINT = "bad-checkpoint"
+    """A checkpoint disagrees with the log; it is only a shortcut and the log holds."""
+    GAP = "gap"
+    """Offsets that were never archived; the log says why."""
+    NO_OBJECT = "no-object"
+    """Archived offsets for which there is no object: all of them held no committed record."""
+    OPEN_INTENT = "open-intent"
+    """A backup is under way, or was cut short and will be finished by the next."""
+    ORPHAN = "orphan"
+    """An object that no log names: the left-over of a backup that was cut short."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing found; ``lost`` are the offsets that can no longer be read or trusted."""
+
+    severity: Severity
+    kind: Kind
+    log: str
+    key: str
+    message: str
+    partition_id: PartitionId | None = None
+    lost: OffsetRange | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form printed by ``verify --output json``."""
+        pid = self.partition_id
+        return {
+            "severity": self.severity.value,
+            "kind": self.kind.value,
+            "log": self.log,
+            "key": self.key,
+            "topic": pid.topic if pid else None,
+            "incarnation": pid.incarnation if pid else None,
+            "partition": pid.partition if pid else None,
+            "lost_start": self.lost.start if self.lost else None,
+            "lost_end": self.lost.end if self.lost else None,
+            "message": self.message,
+        }
+
+
+def damage(
+    kind: Kind, log: str, entry: Entry, message: str, lost: OffsetRange | None = None
+) -> Finding:
+    """Return a finding of damage to the object of ``entry``."""
+    return Finding(
+        severity=Severity.DAMAGE,
+        kind=kind,
+        log=log,
+        key=entry.key,
+        message=message,
+        partition_id=entry.partition_id,
+        lost=lost,
+    )

@@ -1,0 +1,53 @@
+"""Which logs and which topics of an archive a command is about."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from kafkeep.archive.keys import check_log_name
+from kafkeep.archive.reader import ArchiveView, list_logs
+from kafkeep.archive.store import ObjectStore
+from kafkeep.errors import NoSuchArchiveError, PreflightError, UsageError
+
+
+def choose_logs(store: ObjectStore, name: str | None = None) -> list[str]:
+    """Return the log of that name, or all there are; NoSuchArchiveError when there is none."""
+    if name is not None:
+        try:
+            check_log_name(name)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+    there = list_logs(store)
+    if not there:
+        raise NoSuchArchiveError(
+            f"nothing is archived at {store.describe()}",
+            hint="Check the address: an archive has a folder _kafkeep below its prefix.",
+        )
+    if name is not None and name not in there:
+        raise NoSuchArchiveError(
+            f"{store.describe()} has no log named {name!r}",
+            hint=f"There is: {', '.join(there)}.",
+        )
+    return there if name is None else [name]
+
+
+def choose_log(store: ObjectStore, name: str | None = None) -> str:
+    """Return the log of that name, or the only one; PreflightError when there are several."""
+    there = choose_logs(store, name)
+    if len(there) > 1:
+        raise PreflightError(
+            f"{store.describe()} has several logs: {', '.join(there)}",
+            hint="Say which one with --name.",
+        )
+    return there[0]
+
+
+def check_topics(views: Iterable[ArchiveView], topics: Collection[str] | None) -> None:
+    """Raise NoSuchArchiveError unless each of ``topics`` is known to one of the views."""
+    known = {topic for view in views for topic, _ in view.topics}
+    missing = sorted(set(topics or ()) - known)
+    if missing:
+        raise NoSuchArchiveError(
+            f"the archive holds no topic {', '.join(missing)}",
+            hint=f"It holds: {', '.join(sorted(known)) or 'none'}.",
+        )

@@ -1,0 +1,150 @@
+"""One data object against its entry: read once, in order, a few MiB at a time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kafkeep.archive.entry import Entry, OffsetRange
+from kafkeep.archive.store import ObjectStore
+from kafkeep.care.finding import Finding, Kind, damage
+from kafkeep.care.frames import Frame, FrameFacts, check_frame, plan_frames
+from kafkeep.errors import DamagedError, KeyMissingError
+
+READ_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedObject:
+    """What came of one object."""
+
+    read_bytes: int
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What is known so far of the object at hand."""
+
+    digest: hashlib._Hash = field(default_factory=hashlib.sha256)
+    read_bytes: int = 0
+    facts: list[tuple[Frame, FrameFacts]] = field(default_factory=list)
+    broken: list[tuple[Frame, str]] = field(default_factory=list)
+
+
+def check_object(
+    store: ObjectStore, log: str, entry: Entry, size_bytes: int | None, *, deep: bool
+) -> CheckedObject:
+    """Read the object of ``entry`` whole and return what is wrong with it.
+
+    ``size_bytes`` is its size as a listing told it; None asks the store. Frames that are sound
+    are told from those that are not, so the lost offsets are no more than must be.
+    """
+    try:
+        size = store.head(entry.key).size_bytes if size_bytes is None else size_bytes
+        reading = _read(store, entry, size, deep=deep)
+    except KeyMissingError:
+        text = f"not there: it held {entry.records} records"
+        return CheckedObject(0, (damage(Kind.MISSING, log, entry, text, entry.range),))
+    findings = tuple(_iter_findings(log, entry, size, reading))
+    return CheckedObject(reading.read_bytes, findings)
+
+
+def _read(store: ObjectStore, entry: Entry, size: int, *, deep: bool) -> _Reading:
+    reading = _Reading()
+    frames = (plan_frames(entry) or []) if entry.format == "segment" else []
+    whole = [frame for frame in frames if frame.end <= size]
+    cut = frames[len(whole) :]
+    reading.broken.extend((frame, "cut off") for frame in cut)
+    for stretch in _stretches(whole):
+        data = memoryview(_get(store, entry.key, stretch[0].start, stretch[-1].end, reading))
+        for frame in stretch:
+            part = data[frame.start - stretch[0].start : frame.end - stretch[0].start]
+            try:
+                reading.facts.append((frame, check_frame(part, frame, entry, deep=deep)))
+            except DamagedError as error:
+                reading.broken.append((frame, error.message))
+    for start in range(reading.read_bytes, size, READ_BYTES):
+        _get(store, entry.key, start, min(start + READ_BYTES, size), reading)
+    reading.broken.sort(key=lambda broken: broken[0].number)
+    return reading
+
+
+def _get(store: ObjectStore, key: str, start: int, end: int, reading: _Reading) -> bytes:
+    data = store.get_range(key, start, end)
+    reading.digest.update(data)
+    reading.read_bytes += len(data)
+    return data
+
+
+def _stretches(frames: Sequence[Frame]) -> Iterator[list[Frame]]:
+    """Group neighbouring frames into reads of about ``READ_BYTES``."""
+    stretch: list[Frame] = []
+    for frame in frames:
+        if stretch and frame.end - stretch[0].start > READ_BYTES:
+            yield stretch
+            stretch = []
+        stretch.append(frame)
+    if stretch:
+        yield stretch
+
+
+def _iter_findings(log: str, entry: Entry, size: int, reading: _Reading) -> Iterator[Finding]:
+    same = reading.digest.hexdigest() == entry.sha256
+    if size < entry.size_bytes:
+        kind = Kind.TRUNCATED
+        said = f"{size} bytes of {entry.size_bytes} are left"
+    elif not same:
+        kind = Kind.ALTERED
+        longer = f", {size} bytes instead of {entry.size_bytes}" if size != entry.size_bytes else ""
+        said = f"its SHA-256 is not that of the log{longer}"
+    else:
+        kind, said = Kind.UNDECODABLE, "unchanged since it was written, but not sound"
+    for lost, cause in _merge(reading.broken):
+        yield damage(kind, log, entry, f"{said}: {cause}", lost)
+    if not same and not reading.broken:
+        # Every batch is sound, so which record was changed cannot be told.
+        yield damage(kind, log, entry, said, entry.range)
+    if same:
+        yield from _iter_miscounts(log, entry, reading)
+
+
+def _merge(broken: Sequence[tuple[Frame, str]]) -> Iterator[tuple[OffsetRange, str]]:
+    """Join what is lost in neighbouring frames; the first cause stands for all."""
+    joined: tuple[OffsetRange, str, int] | None = None
+    for frame, cause in broken:
+        if joined and frame.number == joined[2] + 1:
+            whole = OffsetRange(joined[0].start, frame.offsets.end)
+            joined = (whole, joined[1], frame.number)
+            continue
+        if joined:
+            yield joined[0], joined[1]
+        joined = (frame.offsets, cause, frame.number)
+    if joined:
+        yield joined[0], joined[1]
+
+
+def _iter_miscounts(log: str, entry: Entry, reading: _Reading) -> Iterator[Finding]:
+    if entry.format != "segment" or reading.broken:
+        return
+    if not reading.facts:
+        yield damage(Kind.MISCOUNTED, log, entry, "its index cannot be right", entry.range)
+        return
+    before = 0
+    for frame, facts in reading.facts:
+        problem = facts.problem
+        if problem is None and frame.point.records != before:
+            problem = f"{before} records come before it, the index says {frame.point.records}"
+        if problem is not None:
+            text = f"frame at byte {frame.start}: {problem}"
+            yield damage(Kind.MISCOUNTED, log, entry, text, frame.offsets)
+        before += facts.records
+    wanted = sum(facts.wanted for _, facts in reading.facts)
+    raw = sum(facts.raw_bytes for _, facts in reading.facts)
+    if wanted != entry.records:
+        text = f"{wanted} records, the log says {entry.records}"
+        yield damage(Kind.MISCOUNTED, log, entry, text, entry.range)
+    if raw != entry.raw_bytes:
+        text = f"{raw} bytes of batches, the log says {entry.raw_bytes}"
+        yield damage(Kind.MISCOUNTED, log, entry, text)

@@ -1,0 +1,120 @@
+"""What takes up room in an archive."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafkeep.archive.entry import Entry
+from kafkeep.archive.keys import ROOT
+from kafkeep.archive.reader import list_logs, load_view
+from kafkeep.archive.store import ObjectStore
+
+DATA_PREFIX = "topics/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicUsage:
+    """What one incarnation of a topic takes up, as one log counts it."""
+
+    log: str
+    folder: str
+    objects: int
+    records: int
+    raw_bytes: int
+    stored_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What the chosen logs take up; left-overs are those of the whole archive."""
+
+    archive: str
+    topics: tuple[TopicUsage, ...]
+    log_objects: int
+    log_bytes: int
+    orphans: int
+    orphan_bytes: int
+
+    @property
+    def data_objects(self) -> int:
+        """Objects that the logs name."""
+        return sum(topic.objects for topic in self.topics)
+
+    @property
+    def data_bytes(self) -> int:
+        """Stored bytes of these."""
+        return sum(topic.stored_bytes for topic in self.topics)
+
+    @property
+    def total_bytes(self) -> int:
+        """Data, logs and left-overs."""
+        return self.data_bytes + self.log_bytes + self.orphan_bytes
+
+    def share(self, topic: TopicUsage) -> float:
+        """Return a topic's part of the data, 0 to 1."""
+        return topic.stored_bytes / self.data_bytes if self.data_bytes else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form printed by ``du --output json``; scripts may rely on it."""
+        return {
+            "archive": self.archive,
+            "topics": [
+                {
+                    "log": topic.log,
+                    "topic": topic.folder,
+                    "objects": topic.objects,
+                    "records": topic.records,
+                    "raw_bytes": topic.raw_bytes,
+                    "stored_bytes": topic.stored_bytes,
+                    "share": round(self.share(topic), 6),
+                }
+                for topic in self.topics
+            ],
+            "data_objects": self.data_objects,
+            "data_bytes": self.data_bytes,
+            "log_objects": self.log_objects,
+            "log_bytes": self.log_bytes,
+            "orphans": self.orphans,
+            "orphan_bytes": self.orphan_bytes,
+            "total_bytes": self.total_bytes,
+        }
+
+
+def load_usage(store: ObjectStore, names: Sequence[str]) -> Usage:
+    """Add up what the logs of those names take up; lists the store, reads no data.
+
+    What any log of the archive names is no left-over, also when that log was not asked for.
+    """
+    listed = [(info.key, info.size_bytes) for info in store.list(DATA_PREFIX)]
+    entries = {name: load_view(store, name).entries() for name in list_logs(store)}
+    known = {entry.key for found in entries.values() for entry in found}
+    orphans = [size for key, size in listed if key not in known]
+    logs = [info.size_bytes for name in names for info in store.list(f"{ROOT}{name}/")]
+    return Usage(
+        archive=store.describe(),
+        topics=tuple(t for name in names for t in _by_topic(name, entries.get(name, ()))),
+        log_objects=len(logs),
+        log_bytes=sum(logs),
+        orphans=len(orphans),
+        orphan_bytes=sum(orphans),
+    )
+
+
+def _by_topic(log: str, entries: Iterable[Entry]) -> list[TopicUsage]:
+    found: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        found[entry.partition_id.folder].append(entry)
+    return [
+        TopicUsage(
+            log=log,
+            folder=folder,
+            objects=len(mine),
+            records=sum(entry.records for entry in mine),
+            raw_bytes=sum(entry.raw_bytes for entry in mine),
+            stored_bytes=sum(entry.size_bytes for entry in mine),
+        )
+        for folder, mine in sorted(found.items())
+    ]

@@ -1,0 +1,218 @@
+"""Is the archive complete and unchanged? Every byte is read; what is wrong comes back as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.archive.reader import ArchiveView, check_log, iter_commits, list_logs, load_view
+from kafkeep.archive.store import ObjectStore
+from kafkeep.care.coverage import iter_coverage_findings
+from kafkeep.care.finding import Finding, Kind, Severity
+from kafkeep.care.logs import check_topics
+from kafkeep.care.objects import CheckedObject, check_object
+from kafkeep.errors import DamagedError
+
+DATA_PREFIX = "topics/"
+DEFAULT_WORKERS = 4
+OnProgress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """What was looked at and what was found; damage first, then warnings, then the rest."""
+
+    archive: str
+    logs: tuple[str, ...]
+    deep: bool
+    commits: int
+    objects: int
+    records: int
+    """Records that the logs count, lost ones included."""
+    read_bytes: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def intact(self) -> bool:
+        """Whether nothing is damaged."""
+        return all(finding.severity is not Severity.DAMAGE for finding in self.findings)
+
+    @property
+    def lost_offsets(self) -> int:
+        """How many offsets can no longer be read or trusted; each is counted once."""
+        lost: dict[PartitionId | None, list[OffsetRange]] = {}
+        for finding in self.findings:
+            if finding.lost is not None:
+                lost.setdefault(finding.partition_id, []).append(finding.lost)
+        return sum(_covered(sorted(ranges)) for ranges in lost.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form printed by ``verify --output json``; scripts may rely on it."""
+        return {
+            "archive": self.archive,
+            "logs": list(self.logs),
+            "deep": self.deep,
+            "intact": self.intact,
+            "commits": self.commits,
+            "objects": self.objects,
+            "records": self.records,
+            "read_bytes": self.read_bytes,
+            "lost_offsets": self.lost_offsets,
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+
+def verify(
+    store: ObjectStore,
+    names: Sequence[str],
+    *,
+    deep: bool = False,
+    topics: Collection[str] | None = None,
+    workers: int = DEFAULT_WORKERS,
+    on_progress: OnProgress | None = None,
+) -> VerifyReport:
+    """Check the logs of those names and every object they name.
+
+    Runs in threads of this process; each holds a few MiB. With ``topics`` only their objects are
+    read. Left-overs are looked for when all logs and topics are.
+    """
+    # Listed before the logs are read: what a running backup adds later is then no left-over.
+    listed = {info.key: info.size_bytes for info in store.list(DATA_PREFIX)}
+    findings = [found for name in names for found in _check_chain(store, name)]
+    views = [view for name in names if (view := _load(store, name, findings)) is not None]
+    check_topics(views, topics)
+    work: list[tuple[str, Entry]] = []
+    for view in views:
+        entries = _entries(view, topics)
+        work.extend((view.name, entry) for entry in entries)
+        findings.extend(_iter_log_findings(view, entries, topics))
+    checked = _check_objects(store, work, listed, deep=deep, workers=workers, progress=on_progress)
+    for result in checked:
+        findings.extend(result.findings)
+    if topics is None and len(views) == len(names) and set(names) == set(list_logs(store)):
+        findings.extend(_iter_orphans(listed, {entry.key for _, entry in work}))
+    order = list(Severity)
+    return VerifyReport(
+        archive=store.describe(),
+        logs=tuple(names),
+        deep=deep,
+        commits=sum(view.commits for view in views),
+        objects=len(work),
+        records=sum(entry.records for _, entry in work),
+        read_bytes=sum(result.read_bytes for result in checked),
+        findings=tuple(sorted(findings, key=lambda found: order.index(found.severity))),
+    )
+
+
+def _check_chain(store: ObjectStore, name: str) -> Iterator[Finding]:
+    for found in check_log(store, name):
+        yield Finding(
+            severity=Severity.DAMAGE if found.fatal else Severity.WARNING,
+            kind=Kind.BROKEN_CHAIN if found.fatal else Kind.BAD_CHECKPOINT,
+            log=name,
+            key=found.key,
+            message=found.problem,
+        )
+
+
+def _load(store: ObjectStore, name: str, findings: list[Finding]) -> ArchiveView | None:
+    """Return the log as it stands, or up to the last commit that can be trusted."""
+    try:
+        return load_view(store, name)
+    except DamagedError as error:
+        if not any(found.kind is Kind.BROKEN_CHAIN and found.log == name for found in findings):
+            findings.append(_broken(name, error.message))
+    sound = [step.number for step in iter_commits(store, name) if step.state is not None]
+    try:
+        return load_view(store, name, commit=sound[-1]) if sound else None
+    except DamagedError as error:
+        findings.append(_broken(name, error.message))
+        return None
+
+
+def _broken(name: str, message: str) -> Finding:
+    key = f"_kafkeep/{name}/log/"
+    return Finding(
+        severity=Severity.DAMAGE, kind=Kind.BROKEN_CHAIN, log=name, key=key, message=message
+    )
+
+
+def _entries(view: ArchiveView, topics: Collection[str] | None) -> list[Entry]:
+    if topics is None:
+        return view.entries()
+    return [entry for topic in sorted(set(topics)) for entry in view.entries(topic)]
+
+
+def _iter_log_findings(
+    view: ArchiveView, entries: Sequence[Entry], topics: Collection[str] | None
+) -> Iterator[Finding]:
+    gaps = [gap for gap in view.gaps if topics is None or gap.partition_id.topic in topics]
+    yield from iter_coverage_findings(view.name, entries, gaps, view.positions)
+    if view.intent is not None:
+        yield Finding(
+            severity=Severity.INFO,
+            kind=Kind.OPEN_INTENT,
+            log=view.name,
+            key=f"_kafkeep/{view.name}/log/",
+            message=f"{len(view.intent.ranges)} ranges are being backed up, or were left open",
+        )
+
+
+def _check_objects(
+    store: ObjectStore,
+    work: Sequence[tuple[str, Entry]],
+    listed: dict[str, int],
+    *,
+    deep: bool,
+    workers: int,
+    progress: OnProgress | None,
+) -> list[CheckedObject]:
+    """Check objects in threads; results in the order of ``work``."""
+
+    def check(number: int) -> tuple[int, CheckedObject]:
+        log, entry = work[number]
+        found = check_object(store, log, entry, listed.get(entry.key), deep=deep)
+        return number, found
+
+    results: dict[int, CheckedObject] = {}
+    waiting = iter(range(len(work)))
+    with ThreadPoolExecutor(workers, thread_name_prefix="verify") as pool:
+        running: set[Future[tuple[int, CheckedObject]]] = set()
+        try:
+            while True:
+                # Only a few are handed over at a time, so that Ctrl-C does not wait for all.
+                free = islice(waiting, workers - len(running))
+                running |= {pool.submit(check, number) for number in free}
+                if not running:
+                    break
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                results.update(future.result() for future in done)
+                if progress is not None:
+                    progress(len(results), len(work))
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    return [results[number] for number in range(len(work))]
+
+
+def _iter_orphans(listed: dict[str, int], named: set[str]) -> Iterator[Finding]:
+    for key, size_bytes in listed.items():
+        if key not in named:
+            yield Finding(
+                severity=Severity.INFO,
+                kind=Kind.ORPHAN,
+                log="",
+                key=key,
+                message=f"{size_bytes} bytes that no log names",
+            )
+
+
+def _covered(ranges: Sequence[OffsetRange]) -> int:
+    total = reached = 0
+    for offsets in ranges:
+        total += max(0, offsets.end - max(offsets.start, reached))
+        reached = max(reached, offsets.end)
+    return total
