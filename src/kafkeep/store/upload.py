@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 UPLOAD_MARK = "kafkeep-upload"
 PART_BYTES = 16 * 1024 * 1024
+_READ_BYTES = 1024 * 1024
 _IN_MEMORY = 32 * 1024 * 1024
 
 
@@ -98,7 +99,7 @@ class S3Writer:
             self._parts.complete()
             return
         self._spool.seek(0)
-        body: Any = self._spool.read() if self._size <= _IN_MEMORY else self._spool
+        body: Any = self._spool.read() if self._size <= _IN_MEMORY else LargeReads(self._spool)
         self._store.put_body(self._key, body, metadata, self._crc)
 
     def _is_ours(self, error: KafkeepError) -> bool:
@@ -118,6 +119,25 @@ class S3Writer:
         while chunk := self._spool.read(PART_BYTES):
             self._parts.add(memoryview(chunk))
         self._spool.close()
+
+
+class LargeReads:
+    """A file for http.client, which asks for 16 KiB at a time and takes what it is given."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def read(self, size: int = -1) -> bytes:
+        """Return at least ``size`` bytes where there are so many, and up to 1 MiB."""
+        return self._file.read(max(size, _READ_BYTES) if size >= 0 else size)
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        """Move in the file."""
+        return self._file.seek(position, whence)
+
+    def tell(self) -> int:
+        """Tell where in the file it is."""
+        return self._file.tell()
 
 
 class PartsUpload:
