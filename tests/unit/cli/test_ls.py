@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from tests.unit.care.archive_builder import Built
+from tests.unit.cli.invoke import Cli
+
+
+def test_ls_lists_objects_by_topic_partition_and_offset(
+    cli: Cli, address: str, built: Built
+) -> None:
+    listed = cli.document("ls", "--archive", address)["objects"]
+    places = [(o["topic"], o["incarnation"], o["partition"], o["start"]) for o in listed]
+    assert places == sorted(places)
+    assert {o["key"] for o in listed} == {entry.key for entry in built.entries}
+    assert "index" not in listed[0]
+
+
+def test_ls_picks_topics_and_partitions(cli: Cli, address: str, built: Built) -> None:
+    args = ("ls", "--archive", address, "--topic", "orders", "--partition", "1")
+    (only,) = cli.document(*args)["objects"]
+    assert (only["start"], only["end"], only["records"]) == (10, 60, 50)
+    assert cli.run(*args, "--long") == 0
+    assert only["sha256"][:12].encode() in cli.out

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from tests.unit.care.archive_builder import Built
+from tests.unit.cli.invoke import Cli
+
+from kafkeep.store.memory import MemoryStore
+
+
+def test_verify_exits_0_for_an_intact_archive(cli: Cli, address: str, built: Built) -> None:
+    assert cli.run("verify", "--archive", address) == 0
+    assert b"intact" in cli.out
+
+
+def test_verify_exits_13_and_names_the_lost_offsets(
+    cli: Cli, address: str, store: MemoryStore, built: Built
+) -> None:
+    store.delete(built.entries[0].key)
+    assert cli.run("verify", "--archive", address) == 13
+    assert "damage: orders-0:" in cli.err
+    assert "lost offsets 0 to 99" in cli.err
+    assert b"damaged" in cli.out
+
+
+def test_verify_prints_one_document(
+    cli: Cli, address: str, store: MemoryStore, built: Built
+) -> None:
+    store.delete(built.entries[0].key)
+    report = cli.document("verify", "--archive", address, "--deep", code=13)
+    assert report["intact"] is False
+    assert report["lost_offsets"] == 100
+    assert report["objects"] == 5
+    assert [f["kind"] for f in report["findings"]] == ["missing", "gap"]
+
+
+def test_verify_exits_10_where_there_is_no_archive(cli: Cli, address: str) -> None:
+    assert cli.run("verify", "--archive", address) == 10
+    assert cli.run("verify", "--archive", address, "--name", "../x") == 2
