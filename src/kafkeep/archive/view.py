@@ -15,7 +15,8 @@ from kafkeep.archive.state import State
 from kafkeep.archive.store import ObjectStore
 from kafkeep.archive.tables import Rows, TableInfo
 
-_KEPT_TABLES = 16
+_KEPT_TABLES = 4
+"""Unpacked tables weigh up to 100 MB each: a few help who asks topic by topic."""
 
 
 class ArchiveView:
@@ -106,7 +107,7 @@ class ArchiveView:
     def _iter_entries(self, topic: str | None) -> Iterator[Entry]:
         for table in self._head.base.tables:
             if _may_hold(table, topic):
-                rows = self._load(table)
+                rows = self._load(table) if topic else load_rows(self._store, self.name, table)
                 with reading(table.key):
                     for row in rows.entries:
                         if topic is None or row["topic"] == topic:
