@@ -1,0 +1,99 @@
+"""Commits, roots and keys come back as they went in, whatever they hold."""
+
+from __future__ import annotations
+
+import string
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkeep.archive.checkpoint import Checkpoint, decode_root, encode_root
+from kafkeep.archive.codec import decode_commit, encode_commit
+from kafkeep.archive.commit import Changes, Commit, Gap, Intent, LogSpan, PlannedRange, TopicInfo
+from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange, PartitionId
+from kafkeep.archive.keys import check_key, data_key, padded_again, parse_data_key
+from kafkeep.archive.state import State
+
+TOPIC_LETTERS = string.ascii_letters + string.digits + "._-"
+topics = st.text(TOPIC_LETTERS, min_size=1, max_size=249).filter(lambda t: t not in {".", ".."})
+offsets = st.integers(0, 2**63 - 1)
+times = st.integers(-(2**63), 2**63 - 1)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+partition_ids = st.builds(PartitionId, topics, st.integers(1, 12), st.integers(0, 10**6))
+ranges = st.tuples(offsets, offsets).map(lambda pair: OffsetRange(*sorted(pair)))
+small_json = st.dictionaries(texts, st.one_of(st.none(), st.booleans(), offsets, texts), max_size=3)
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> Entry:
+    pid, offsets_ = draw(partition_ids), draw(ranges)
+    return Entry(
+        key=data_key(pid, offsets_.start, ".log.zst"), partition_id=pid, topic_id=draw(texts),
+        range=offsets_, records=draw(offsets), min_timestamp=draw(times), max_timestamp=draw(times),
+        size_bytes=draw(offsets), raw_bytes=draw(offsets), format="segment", codec="zstd",
+        sha256=draw(texts),
+        index=tuple(draw(st.lists(st.builds(IndexPoint, offsets, offsets, offsets, times, times),
+                                  max_size=2))),
+        aborted=tuple(draw(st.lists(ranges, max_size=2))),
+    )  # fmt: skip
+
+
+def tuples_of(strategy: st.SearchStrategy) -> st.SearchStrategy:
+    return st.lists(strategy, max_size=2).map(tuple)
+
+
+planned = st.builds(PlannedRange, partition_id=partition_ids, topic_id=texts, range=ranges)
+intents = st.builds(Intent, ranges=tuples_of(planned), options=small_json, at_ms=times)
+positions = st.dictionaries(partition_ids, offsets, max_size=3)
+spans = st.dictionaries(partition_ids, st.builds(LogSpan, offsets, offsets), max_size=2)
+groups = st.dictionaries(texts, positions, max_size=2)
+topic_infos = st.builds(
+    TopicInfo, topic=topics, incarnation=st.integers(1, 9), topic_id=texts, partitions=offsets,
+    replication_factor=offsets, configs=st.dictionaries(texts, texts, max_size=2),
+    deleted=st.booleans(),
+)  # fmt: skip
+changes = st.builds(
+    Changes, entries=tuples_of(entries()), positions=positions,
+    gaps=tuples_of(st.builds(Gap, partition_ids, ranges, texts, times)),
+    topics=tuples_of(topic_infos), spans=spans, groups=groups, intent=st.none() | intents,
+    closes_intent=st.booleans(), note=texts,
+)  # fmt: skip
+commits = st.builds(
+    Commit, log=st.just("backup"), number=offsets, previous=texts, epoch=offsets, writer=texts,
+    at_ms=times, changes=changes,
+)  # fmt: skip
+states = st.builds(
+    State, name=st.just("backup"), commit=offsets, digest=texts, epoch=offsets, writer=texts,
+    at_ms=times, positions=positions, spans=spans, groups=groups, intent=st.none() | intents,
+    topics=st.lists(topic_infos, max_size=2).map(
+        lambda infos: {(t.topic, t.incarnation): t for t in infos}
+    ),
+)  # fmt: skip
+
+
+@given(commit=commits)
+def test_a_commit_comes_back_as_it_went_in_and_its_bytes_are_the_same(commit: Commit) -> None:
+    body = encode_commit(commit)
+    back = decode_commit(body, "key", log="backup", number=commit.number)
+    assert back == commit
+    assert encode_commit(back) == body
+
+
+@given(state=states)
+def test_a_checkpoint_comes_back_as_it_went_in(state: State) -> None:
+    body = encode_root(Checkpoint(state))
+    assert decode_root(body, "key", log="backup", commit=state.commit) == Checkpoint(state)
+
+
+@given(one=st.tuples(partition_ids, offsets), other=st.tuples(partition_ids, offsets))
+def test_data_keys_are_safe_and_never_shared(
+    one: tuple[PartitionId, int], other: tuple[PartitionId, int]
+) -> None:
+    keys = [data_key(pid, start, ".log.zst") for pid, start in (one, other)]
+    for key, named in zip(keys, (one, other), strict=True):
+        assert check_key(key) == key
+        assert key.startswith("topics/")
+        assert max(map(len, key.split("/"))) <= 255
+        assert tuple(parse_data_key(key))[:2] == named
+        assert tuple(parse_data_key(padded_again(key)))[:2] == named
+    assert (keys[0] == keys[1]) == (one == other)
