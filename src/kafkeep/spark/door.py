@@ -44,17 +44,20 @@ class OpenSpark:
 class SparkDoor:
     """Starts Spark on entry without waiting, and hands it out when it has run its first job.
 
-    On exit a session of ours is stopped, also one still starting; a caller's own is left alone.
+    On exit the session is stopped, also one still starting; one that was there before is not,
+    whether a caller or another door started it.
     """
 
     def __init__(self, options: SparkOptions, *, preload: tuple[str, ...] = ()) -> None:
         self._options = replace(options, preload=(*options.preload, *preload))
         self._jvm: Jvm | None = None
+        self._borrowed = False
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="spark-start")
         self._starting: Future[OpenSpark] | None = None
 
     def __enter__(self) -> SparkDoor:
-        if active_session() is None and can_start_lean(self._options):
+        self._borrowed = active_session() is not None
+        if not self._borrowed and can_start_lean(self._options):
             self._jvm = launch_jvm(self._options)
         self._starting = self._starter.submit(self._start)
         return self
@@ -75,6 +78,8 @@ class SparkDoor:
         if starting is not None and not starting.done() and self._jvm is not None:
             self._jvm.process.kill()  # nobody waits for it any more
         self._starter.shutdown(wait=True, cancel_futures=True)
+        if self._borrowed:
+            return
         if starting is not None and not starting.cancelled() and starting.exception() is None:
             stop_session(starting.result().session)
         elif self._jvm is not None:

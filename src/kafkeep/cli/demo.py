@@ -1,0 +1,79 @@
+"""``kafkeep demo``."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kafkeep.cli.output import Output, OutputOption, print_json, say
+
+if TYPE_CHECKING:
+    from kafkeep.dev import DevStatus
+
+FolderOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--folder", metavar="FOLDER", help="Where the services keep their data. [default: new]"
+    ),
+]
+KeepOption = Annotated[
+    bool, typer.Option("--keep", help="Leave the services running, and their data, at the end.")
+]
+
+
+def demo_command(
+    *, folder: FolderOption = None, keep: KeepOption = False, output: OutputOption = Output.TABLE
+) -> None:
+    """Tell the whole story on real services: back up, lose, restore, compare.
+
+    Starts Kafka and an S3 server on this machine, and removes them at the end; on a terminal it
+    waits for Enter first. Exits 0 when every record came back as it was, 1 when not.
+    """
+    from kafkeep.demo.run import run_demo  # noqa: PLC0415 - keeps --help fast
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
+    waits = output is Output.TABLE and not keep and sys.stdin.isatty() and sys.stdout.isatty()
+    result = run_demo(
+        say if output is Output.JSON else _tell,
+        folder=folder,
+        keep=keep,
+        linger=_linger if waits else _show_kept if keep else None,
+    )
+    if output is Output.JSON:
+        print_json(result.to_json())
+    raise typer.Exit(result.exit_code)
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _linger(services: DevStatus) -> None:
+    _show_services(services)
+    try:
+        input("\nThe services are up for you to look around. Press Enter to remove them. ")
+    except EOFError:
+        return
+
+
+def _show_kept(services: DevStatus) -> None:
+    _show_services(services)
+    say(f"\nThey stay up. Remove them with: kafkeep dev down --purge --folder {services.folder}")
+
+
+def _show_services(services: DevStatus) -> None:
+    shown: dict[str, Any] = {
+        **services.s3.environment,
+        "KAFKEEP_BOOTSTRAP_SERVERS": services.bootstrap_servers,
+        "KAFKEEP_ARCHIVE": f"s3://{services.s3.bucket}/demo",
+    }
+    say("\nTo look around in another terminal:")
+    for name, value in shown.items():
+        say(f"  export {name}={shlex.quote(value)}")
+    say("  kafkeep info")

@@ -1,0 +1,271 @@
+"""The story, step by step. Each step says what it does and the command that does the same."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from kafkeep.archive.commit import Commit
+from kafkeep.archive.entry import Entry
+from kafkeep.archive.reader import load_view
+from kafkeep.backup.job import BackupPlaces
+from kafkeep.backup.run import run_backup
+from kafkeep.backup.summary import BackupSummary
+from kafkeep.config.backup import BackupOptions
+from kafkeep.config.kafka import KafkaOptions
+from kafkeep.config.restore import RestoreOptions
+from kafkeep.config.spark import SparkOptions
+from kafkeep.config.storage import StorageOptions
+from kafkeep.config.units import format_size
+from kafkeep.demo.compare import Dump, compare_topics, dump_topics
+from kafkeep.demo.produce import Ledger, Stream, produce
+from kafkeep.demo.records import EVENTS, ORDERS, PARTITIONS, more_records, sample_records
+from kafkeep.demo.result import DemoResult, SqlRow
+from kafkeep.dev import DevStatus
+from kafkeep.kafka.admin import Admin
+from kafkeep.kafka.wire import Wire
+from kafkeep.restore.job import RestorePlaces
+from kafkeep.restore.run import run_restore
+from kafkeep.restore.summary import RestoreSummary
+from kafkeep.spark.door import OpenSpark, SparkDoor
+from kafkeep.store.open import open_store
+
+TASKS = ("kafkeep.backup.task", "kafkeep.restore.task")
+SQL = """\
+SELECT topic,
+       count(*) AS records,
+       sum(CAST(get_json_object(CAST(value AS STRING), '$.amount') AS DECIMAL(18, 2))) AS amount
+FROM archive GROUP BY topic ORDER BY topic"""
+_PER_SECOND = 5000
+_FOLLOW_MS = 500
+_SHOWN_OBJECTS = 12
+
+Tell = Callable[[str], None]
+
+
+@contextmanager
+def open_spark() -> Iterator[SparkDoor]:
+    """Start one Spark session for the whole demo, in the background."""
+    with SparkDoor(SparkOptions.load(), preload=TASKS) as door:
+        yield door
+
+
+@dataclass
+class Story:
+    """The steps after the services are up; ``tell`` gets each line for people."""
+
+    services: DevStatus
+    spark: SparkDoor
+    tell: Tell
+    stream_seconds: float = 5.0
+    step: int = 1
+    ledger: Ledger = field(default_factory=Ledger)
+
+    def run(self) -> DemoResult:
+        """Tell the whole story and say how it ended; nothing of it is left out on a mismatch."""
+        with Wire(self.places.kafka) as wire:
+            self._create_and_produce(wire)
+            backups = [self._follow(wire), self._catch_up(wire)]
+            objects = self._list_bucket()
+            rows = self._query(self.spark.session())
+            before = self._lose_topics(wire)
+            restored = self._restore()
+            return self._compare(wire, before, backups, objects, rows, restored)
+
+    @property
+    def archive(self) -> str:
+        """Where the demo's archive lies."""
+        return f"s3://{self.services.s3.bucket}/demo"
+
+    @cached_property
+    def places(self) -> BackupPlaces:
+        """Where Kafka and the archive are, credentials included."""
+        s3 = self.services.s3
+        storage = StorageOptions(
+            endpoint=s3.endpoint,
+            region=s3.region,
+            access_key=s3.access_key,
+            secret_key=s3.secret_key,
+        )
+        kafka = KafkaOptions(self.services.bootstrap_servers)
+        return BackupPlaces(kafka=kafka, archive=self.archive, storage=storage)
+
+    def _begin(self, what: str, *commands: str) -> None:
+        self.step += 1
+        self.tell(heading(self.step, what))
+        for command in commands:
+            self.tell(f"  $ {command}")
+
+    def _create_and_produce(self, wire: Wire) -> None:
+        what = ", ".join(f"{name} ({count} partitions)" for name, count in PARTITIONS.items())
+        servers = self.services.bootstrap_servers
+        self._begin(
+            f"Create {what} and produce the first records",
+            *(
+                f"kafka-topics.sh --bootstrap-server {servers} --create --topic {name} "
+                f"--partitions {count}"
+                for name, count in PARTITIONS.items()
+            ),
+        )
+        for name, count in PARTITIONS.items():
+            Admin(wire).create_topic(name, count)
+        records = sample_records()
+        produce(wire, records, self.ledger)
+        for topic in (ORDERS, EVENTS):
+            first = next(record for record in records if record.topic == topic)
+            self.tell(f"  {topic}: {(first.value or b'').decode()} …")
+
+    def _backup_command(self, *extra: str) -> str:
+        return self._command("backup", "--topics", ",".join(PARTITIONS), *extra)
+
+    def _command(self, verb: str, *extra: str) -> str:
+        kafka = ("--bootstrap-servers", self.services.bootstrap_servers)
+        words = ["kafkeep", verb, *kafka, "--archive", self.archive, *extra]
+        return " ".join(shlex.quote(word) for word in words)
+
+    def _follow(self, wire: Wire) -> BackupSummary:
+        """Back up while records keep coming, until the stream has run its time."""
+        self._begin(
+            f"Back up while {_PER_SECOND:,} records a second keep coming",
+            self._backup_command("--follow", "--interval", "500ms", "--segment-age", "1s"),
+        )
+        self.spark.session()
+        stop = threading.Event()
+        stream = Stream(wire, self.ledger, per_second=_PER_SECOND)
+        timer = threading.Timer(self.stream_seconds, stop.set)
+        options = BackupOptions(
+            topics=tuple(PARTITIONS),
+            follow=True,
+            interval_ms=_FOLLOW_MS,
+            segment_age_ms=1000,
+        )
+        stream.start()
+        timer.start()
+        try:
+            return run_backup(
+                options, self.places, SparkOptions.load(), stop=stop, on_commit=self._on_commit
+            )
+        finally:
+            timer.cancel()
+            stream.stop()
+
+    def _on_commit(self, commit: Commit, summary: BackupSummary) -> None:
+        if commit.changes.entries:
+            self.tell(
+                f"  commit {commit.number}: {summary.records:,} records in "
+                f"{summary.objects} objects so far"
+            )
+
+    def _catch_up(self, wire: Wire) -> BackupSummary:
+        self._begin(
+            "The stream has stopped, five more orders came: back up the rest",
+            self._backup_command(),
+        )
+        produce(wire, more_records(), self.ledger)
+        options = BackupOptions(topics=tuple(PARTITIONS))
+        summary = run_backup(options, self.places, SparkOptions.load())
+        self.tell(
+            f"  {summary.records:,} records, {summary.objects} objects, "
+            f"{format_size(summary.stored_bytes)} stored in {summary.seconds:.1f} s; "
+            f"{self.ledger.total:,} records were produced in all"
+        )
+        return summary
+
+    def _list_bucket(self) -> list[Entry]:
+        self._begin("See what lies in the bucket", f"kafkeep ls --archive {self.archive}")
+        store = open_store(self.places.archive, self.places.storage)
+        entries = load_view(store, "backup").entries()
+        for entry in entries[:_SHOWN_OBJECTS]:
+            self.tell(f"  {format_size(entry.size_bytes):>10}  {entry.records:>7,}  {entry.key}")
+        if len(entries) > _SHOWN_OBJECTS:
+            self.tell(f"  … and {len(entries) - _SHOWN_OBJECTS} more")
+        logged = sum(1 for _ in store.list("_kafkeep/backup/log/"))
+        self.tell(f"  beside them {logged} commits in _kafkeep/backup/log/")
+        return entries
+
+    def _query(self, spark: OpenSpark) -> list[SqlRow]:
+        self._begin(
+            "Ask the archive with Spark SQL",
+            f'spark.read.format("kafkeep").load("{self.archive}")'
+            '.createOrReplaceTempView("archive")',
+        )
+        for line in SQL.splitlines():
+            self.tell(f"  {line}")
+        rows = [
+            SqlRow(row["topic"], row["records"], row["amount"])
+            for row in self._archive_frame(spark)
+        ]
+        self.tell("")
+        for row in rows:
+            amount = "" if row.amount is None else f"{row.amount:>16,}"
+            self.tell(f"  {row.topic:<8} {row.records:>9,} {amount}")
+        return rows
+
+    def _archive_frame(self, spark: OpenSpark) -> Sequence[Any]:
+        s3 = self.services.s3
+        reader = spark.session.read.format("kafkeep").options(
+            endpoint=s3.endpoint,
+            region=s3.region,
+            accessKey=s3.access_key,
+            secretKey=s3.secret_key,
+        )
+        reader.load(self.archive).createOrReplaceTempView("archive")
+        found: Sequence[Any] = spark.session.sql(SQL).collect()
+        return found
+
+    def _lose_topics(self, wire: Wire) -> dict[str, Dump]:
+        self._begin(
+            "Keep a copy in memory to compare with, then delete the topics",
+            *(
+                f"kafka-topics.sh --bootstrap-server {self.services.bootstrap_servers} --delete "
+                f"--topic {name}"
+                for name in PARTITIONS
+            ),
+        )
+        before = dump_topics(wire, list(PARTITIONS))
+        Admin(wire).delete_topics(list(PARTITIONS))
+        left = [name for name in Admin(wire).topics() if name in PARTITIONS]
+        self.tell(f"  topics left in Kafka: {', '.join(left) or 'none'}")
+        return before
+
+    def _restore(self) -> RestoreSummary:
+        self._begin("Bring them back", self._command("restore"))
+        places = RestorePlaces(
+            kafka=self.places.kafka, archive=self.places.archive, storage=self.places.storage
+        )
+        summary = run_restore(RestoreOptions(), places, SparkOptions.load())
+        self.tell(f"  {summary.records:,} records written in {summary.seconds:.1f} s")
+        return summary
+
+    def _compare(
+        self,
+        wire: Wire,
+        before: dict[str, Dump],
+        backups: Sequence[BackupSummary],
+        objects: Sequence[Entry],
+        rows: list[SqlRow],
+        restored: RestoreSummary,
+    ) -> DemoResult:
+        self._begin("Compare record by record: order, time, key, value, headers")
+        comparisons = compare_topics(before, dump_topics(wire, list(PARTITIONS)))
+        result = DemoResult(
+            topics=comparisons,
+            produced=replace(self.ledger),
+            sql=rows,
+            objects=len(objects),
+            backups=list(backups),
+            restore=restored,
+        )
+        for line in result.lines():
+            self.tell(f"  {line}")
+        return result
+
+
+def heading(step: int, what: str) -> str:
+    """Return the title line of a step."""
+    return f"\n{step}. {what}"
