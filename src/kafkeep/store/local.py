@@ -22,7 +22,6 @@ from kafkeep.errors import (
     KeyExistsError,
     KeyMissingError,
     NoSuchArchiveError,
-    TransientError,
 )
 from kafkeep.store.keys import check_key, check_metadata
 
@@ -191,8 +190,10 @@ class LocalWriter:
                 os.fsync(self._file.fileno())
                 if joined:
                     sidecar = self._save(joined, self._file.fileno())
-                self._link(self._temporary, self._store.path_of(self._key))
-            sidecar = None
+                target = self._store.path_of(self._key)
+                self._link(self._temporary, target)
+                sidecar = None
+                sync_folder(target.parent)
         finally:
             # Lost the name: what was written for it goes too.
             if sidecar is not None:
@@ -220,12 +221,17 @@ class LocalWriter:
         return path
 
     def _link(self, source: Path, target: Path) -> None:
-        make_folders(target.parent, Path(self._store.describe()).parent)
+        try:
+            make_folders(target.parent, Path(self._store.describe()).parent)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise EnvironmentFault(
+                f"{self._key}: an object has the name of its folder",
+                hint="A folder on disk cannot hold both; use another prefix, or S3.",
+            ) from error
         try:
             os.link(source, target)
         except FileExistsError:
             raise KeyExistsError(f"{self._key} is taken in {self._store.describe()}") from None
-        sync_folder(target.parent)
 
 
 def _stamp(descriptor: int) -> None:
@@ -257,7 +263,9 @@ def _translated(error: OSError, what: str) -> KafkeepError:
         return EnvironmentFault(text, hint="Make room on the disk, then run the same again.")
     if error.errno == ENAMETOOLONG:
         return EnvironmentFault(text, hint="Use a store that takes names this long, such as S3.")
-    return TransientError(text)
+    # Not transient: after a failed fsync the system may have dropped the pages, and a second
+    # one would report success for bytes that never reached the disk.
+    return EnvironmentFault(text, hint="Check the disk and the system's log.")
 
 
 def make_folders(path: Path, stop: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from kafkeep.errors import EnvironmentFault, KeyMissingError, NoSuchArchiveError
 from kafkeep.store.local import LocalStore
+from kafkeep.store.retry import RetryingStore
 
 
 def test_a_folder_that_is_not_there_is_no_archive(tmp_path: Path) -> None:
@@ -70,3 +72,24 @@ def test_keys_of_folders_come_in_key_order(tmp_path: Path) -> None:
         store.put_new(key, b"")
     assert [row.key for row in store.list("")] == sorted(keys)
     assert [row.key for row in store.list("", after="a/1")] == ["a/2/3", "ab", "a~2/1"]
+
+
+def test_a_key_below_an_object_is_a_clean_error(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.put_new("a", b"x")
+    with pytest.raises(EnvironmentFault, match="a/b"):
+        store.put_new("a/b", b"y", {"m": "1"})
+    assert [row.key for row in store.list("")] == ["a"]
+
+
+def test_a_failing_disk_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    store = RetryingStore(LocalStore(tmp_path))
+    store.put_new("z", b"")
+    with monkeypatch.context() as patch:
+        patch.setattr("kafkeep.store.local.os.fsync", fail)
+        with pytest.raises(EnvironmentFault, match="Input/output"):
+            store.put_new("a", b"x")
+    assert [row.key for row in store.list("")] == ["z"]
