@@ -13,6 +13,7 @@ from typing import Any
 
 import kafka.errors
 import pytest
+from kafka.cluster import ClusterMetadata
 from kafka.future import Future
 from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
@@ -68,6 +69,11 @@ def test_a_connection_tells_when_it_is_paused_and_throttled(net: Any) -> None:
     assert connection._throttle_time == 0
     assert connection.initializing
     assert not connection.connected
+
+
+def test_the_client_refreshes_metadata_on_its_own_in_one_place() -> None:
+    assert "self.start_refresh_loop()" in inspect.getsource(ClusterMetadata.request_update)
+    assert "_refresh_loop" in inspect.getsource(ClusterMetadata.start_refresh_loop)
 
 
 def test_a_paused_connection_fails_a_request_at_once(net: Any) -> None:

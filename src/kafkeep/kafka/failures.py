@@ -108,7 +108,7 @@ def _tls_failure(error: BaseException, where: str) -> KafkeepError | None:
     cause = _tls_cause(error)
     if cause is None:
         return None
-    reason = getattr(cause, "verify_message", None) or cause.reason or str(cause)
+    reason = getattr(cause, "verify_message", None) or getattr(cause, "reason", None) or str(cause)
     text = f"{reason} {cause}".lower()
     if "alert" in text and ("certificate" in text or "unknown ca" in text):
         return AccessDeniedError(

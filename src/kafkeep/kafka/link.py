@@ -76,6 +76,8 @@ class Link:
             **config,
         )
         self.cluster = self.connections.cluster
+        # It would connect on its own after every error; metadata.py asks when it has to.
+        self.cluster.start_refresh_loop = lambda: None
         self._slots: dict[NodeId, Turns] = {}
         self._order: dict[NodeId, Turns] = {}
         self._bootstrap: Any = None

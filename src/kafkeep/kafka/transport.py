@@ -20,7 +20,7 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.consumer import FetchResponse
 
-MAX_FRAME_BYTES = 512 << 20
+MAX_FRAME_BYTES = 256 << 20  # below what the first bytes of a TLS alert read as
 _WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _VIEW_FROM_BYTES = 1024
 
