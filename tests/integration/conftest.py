@@ -1,0 +1,35 @@
+"""What the integration tests of backup and restore share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cluster import Cluster
+from kafkeep.dev import DevStatus
+from runs import shared_spark
+
+
+@pytest.fixture(scope="module")
+def module_s3(services: DevStatus) -> Iterator[None]:
+    """Set the AWS_* variables for a whole file: its runs share one archive."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3"):
+            patch.delenv(name, raising=False)
+        for name, value in services.s3.environment.items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[None]:
+    """One Spark session for all runs of a file."""
+    with shared_spark():
+        yield
+
+
+@pytest.fixture(scope="module")
+def cluster(services: DevStatus) -> Cluster:
+    """The test's own hands on Kafka."""
+    return Cluster(services.bootstrap_servers)
