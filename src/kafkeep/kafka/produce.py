@@ -90,7 +90,7 @@ class Produce:
         pause = 0.05
         names = {topic for topic, _ in self._batches}
         while True:
-            topics = await self._metadata.topics(names, deadline=self._deadline)
+            topics = await self._described(names)
             grouped: dict[int, list[TopicPartition]] = defaultdict(list)
             leaderless: list[TopicPartition] = []
             for topic, partition in self._batches:
@@ -109,13 +109,25 @@ class Produce:
             await self._link.net.sleep(pause)
             pause = min(1.0, pause * 2)
 
+    async def _described(self, names: set[str]) -> dict[str, TopicDescription]:
+        topics = await self._metadata.topics(names, deadline=self._deadline)
+        others = [name for name, topic in topics.items() if self._is_other(name, topic)]
+        if not others:
+            return topics
+        # A long-lived client may remember the topic that was deleted, not the one there is now.
+        self._metadata.stale(others)
+        return await self._metadata.topics(names, deadline=self._deadline)
+
+    def _is_other(self, name: str, topic: TopicDescription) -> bool:
+        wanted = self._topic_ids.get(name)
+        return bool(wanted and topic.topic_id and wanted != topic.topic_id)
+
     def _check(self, name: str, topic: TopicDescription | None) -> None:
         if topic is None:
             return
         if topic.error_code in DENIED:
             raise refusal(topic.error_code, f"topic {name}")
-        wanted = self._topic_ids.get(name)
-        if wanted and topic.topic_id and wanted != topic.topic_id:
+        if self._is_other(name, topic):
             raise refusal(UNKNOWN_TOPIC_ID, f"topic {name} (it was re-created)")
 
     async def _to_leader(
