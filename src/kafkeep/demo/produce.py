@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import islice
@@ -58,7 +58,10 @@ def produce(wire: Wire, records: Sequence[DemoRecord], ledger: Ledger) -> None:
 class Stream:
     """A producer that never rests, in a thread, until it is stopped."""
 
-    def __init__(self, wire: Wire, ledger: Ledger, *, per_second: int) -> None:
+    def __init__(
+        self, wire: Wire, ledger: Ledger, *, per_second: int, on_failure: Callable[[], None]
+    ) -> None:
+        self._on_failure = on_failure
         self._wire = wire
         self._ledger = ledger
         self._per_tick = max(1, round(per_second * _TICK_SECONDS))
@@ -87,3 +90,4 @@ class Stream:
                 self._stop.wait(max(0.0, due - time.monotonic()))
         except Exception as error:  # shown by stop(), in the thread that asked for the stream
             self._error = error
+            self._on_failure()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +23,7 @@ from kafkeep.config.restore import RestoreOptions
 from kafkeep.config.spark import SparkOptions
 from kafkeep.config.storage import StorageOptions
 from kafkeep.config.units import format_size
-from kafkeep.demo.compare import Dump, compare_topics, dump_topics
+from kafkeep.demo.compare import Comparison, Dump, compare_topics, dump_topics
 from kafkeep.demo.produce import Ledger, Stream, produce
 from kafkeep.demo.records import EVENTS, ORDERS, PARTITIONS, more_records, sample_records
 from kafkeep.demo.result import DemoResult, SqlRow
@@ -42,7 +43,7 @@ SELECT topic,
        sum(CAST(get_json_object(CAST(value AS STRING), '$.amount') AS DECIMAL(18, 2))) AS amount
 FROM archive GROUP BY topic ORDER BY topic"""
 _PER_SECOND = 5000
-_FOLLOW_MS = 500
+_COMMITS = 2
 _SHOWN_OBJECTS = 12
 
 Tell = Callable[[str], None]
@@ -75,7 +76,17 @@ class Story:
             rows = self._query(self.spark.session())
             before = self._lose_topics(wire)
             restored = self._restore()
-            return self._compare(wire, before, backups, objects, rows, restored)
+            result = DemoResult(
+                topics=self._compare(wire, before),
+                produced=self.ledger,
+                sql=rows,
+                objects=len(objects),
+                backups=backups,
+                restore=restored,
+            )
+        for line in result.lines():
+            self.tell(f"  {line}")
+        return result
 
     @property
     def archive(self) -> str:
@@ -129,37 +140,36 @@ class Story:
         return " ".join(shlex.quote(word) for word in words)
 
     def _follow(self, wire: Wire) -> BackupSummary:
-        """Back up while records keep coming, until the stream has run its time."""
+        """Back up while records keep coming, long enough to see several commits."""
         self._begin(
             f"Back up while {_PER_SECOND:,} records a second keep coming",
             self._backup_command("--follow", "--interval", "500ms", "--segment-age", "1s"),
         )
         self.spark.session()
         stop = threading.Event()
-        stream = Stream(wire, self.ledger, per_second=_PER_SECOND)
-        timer = threading.Timer(self.stream_seconds, stop.set)
+        over = time.monotonic() + self.stream_seconds
+        commits = 0
+
+        def on_commit(commit: Commit, summary: BackupSummary) -> None:
+            nonlocal commits
+            if not commit.changes.entries:
+                return
+            commits += 1
+            self.tell(f"  commit {commit.number}: {summary.records:,} records so far")
+            if commits >= _COMMITS and time.monotonic() > over:
+                stop.set()
+
         options = BackupOptions(
-            topics=tuple(PARTITIONS),
-            follow=True,
-            interval_ms=_FOLLOW_MS,
-            segment_age_ms=1000,
+            topics=tuple(PARTITIONS), follow=True, interval_ms=500, segment_age_ms=1000
         )
+        stream = Stream(wire, self.ledger, per_second=_PER_SECOND, on_failure=stop.set)
         stream.start()
-        timer.start()
         try:
             return run_backup(
-                options, self.places, SparkOptions.load(), stop=stop, on_commit=self._on_commit
+                options, self.places, SparkOptions.load(), stop=stop, on_commit=on_commit
             )
         finally:
-            timer.cancel()
             stream.stop()
-
-    def _on_commit(self, commit: Commit, summary: BackupSummary) -> None:
-        if commit.changes.entries:
-            self.tell(
-                f"  commit {commit.number}: {summary.records:,} records in "
-                f"{summary.objects} objects so far"
-            )
 
     def _catch_up(self, wire: Wire) -> BackupSummary:
         self._begin(
@@ -189,11 +199,9 @@ class Story:
         return entries
 
     def _query(self, spark: OpenSpark) -> list[SqlRow]:
-        self._begin(
-            "Ask the archive with Spark SQL",
-            f'spark.read.format("kafkeep").load("{self.archive}")'
-            '.createOrReplaceTempView("archive")',
-        )
+        self._begin("Ask the archive with Spark SQL")
+        load = f'spark.read.format("kafkeep").load("{self.archive}")'
+        self.tell(f'  >>> {load}.createOrReplaceTempView("archive")')
         for line in SQL.splitlines():
             self.tell(f"  {line}")
         rows = [
@@ -242,28 +250,9 @@ class Story:
         self.tell(f"  {summary.records:,} records written in {summary.seconds:.1f} s")
         return summary
 
-    def _compare(
-        self,
-        wire: Wire,
-        before: dict[str, Dump],
-        backups: Sequence[BackupSummary],
-        objects: Sequence[Entry],
-        rows: list[SqlRow],
-        restored: RestoreSummary,
-    ) -> DemoResult:
+    def _compare(self, wire: Wire, before: dict[str, Dump]) -> list[Comparison]:
         self._begin("Compare record by record: order, time, key, value, headers")
-        comparisons = compare_topics(before, dump_topics(wire, list(PARTITIONS)))
-        result = DemoResult(
-            topics=comparisons,
-            produced=replace(self.ledger),
-            sql=rows,
-            objects=len(objects),
-            backups=list(backups),
-            restore=restored,
-        )
-        for line in result.lines():
-            self.tell(f"  {line}")
-        return result
+        return compare_topics(before, dump_topics(wire, list(PARTITIONS)))
 
 
 def heading(step: int, what: str) -> str:
