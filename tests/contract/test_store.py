@@ -243,3 +243,10 @@ def test_a_used_store_works_after_a_fork(store: ObjectStore) -> None:
 def test_describe_is_an_address(store: ObjectStore) -> None:
     assert store.describe().startswith(("memory:", "/", "s3://"))
     assert "secret" not in store.describe()
+
+
+def test_folders_names_what_lies_one_level_down(store: ObjectStore) -> None:
+    for key in ("logs/a/1", "logs/a-b/1", "logs/a.b/2/3", "logs/file", "other/x/1"):
+        store.put_new(key, b"x")
+    assert store.folders("logs/") == ["a", "a-b", "a.b"]
+    assert store.folders("nothing/") == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from kafkeep.archive.chain import decode, read_commit
@@ -25,8 +24,8 @@ __all__ = [
 
 
 def list_logs(store: ObjectStore) -> list[str]:
-    """Return the names of the archive's logs, sorted; two small listings for each."""
-    return sorted(name for name in _iter_folders(store) if _has_commits(store, name))
+    """Return the names of the archive's logs, sorted; one small listing for each."""
+    return [name for name in store.folders(ROOT) if _has_commits(store, name)]
 
 
 def load_view(
@@ -64,15 +63,6 @@ def _find_commit(store: ObjectStore, head: Head, at_ms: int) -> int:
         when = datetime.fromtimestamp(first / 1000, UTC).isoformat(timespec="milliseconds")
         raise NoSuchArchiveError(f"{name} begins later, at {when}")
     return low
-
-
-def _iter_folders(store: ObjectStore) -> Iterator[str]:
-    after = ROOT
-    while found := next(iter(store.list(ROOT, after=after)), None):
-        name = found.key.removeprefix(ROOT).split("/")[0]
-        yield name
-        # "0" follows "/": the next listing begins past all that lies in this folder.
-        after = f"{ROOT}{name}0"
 
 
 def _has_commits(store: ObjectStore, name: str) -> bool:

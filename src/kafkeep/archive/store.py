@@ -58,9 +58,16 @@ class ObjectStore(Protocol):
         """Tell size, time and metadata, or raise KeyMissingError."""
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
-        """Yield the objects whose key begins with ``prefix``, in key order, past ``after``.
+        """Yield the objects whose key begins with ``prefix``, past the key ``after``.
 
-        Lazy: a caller that takes only the first row costs one request.
+        Inside one folder they come in key order; folders may come in another order than their
+        names (SeaweedFS sorts ``/`` first). Lazy: taking only the first row costs one request.
+        """
+
+    def folders(self, prefix: str) -> list[str]:
+        """Return the names of the folders right under ``prefix``, which ends with ``/``.
+
+        Costs by the number of folders, not of the objects in them.
         """
 
     def delete(self, key: str) -> None:

@@ -77,6 +77,14 @@ class LocalStore:
         parent = prefix.rpartition("/")[0]
         yield from self._walk(parent + "/" if parent else "", prefix, after.encode())
 
+    def folders(self, prefix: str) -> list[str]:
+        """Return the folders one level down that hold something."""
+        return sorted(
+            name.removesuffix("/")
+            for name, is_folder in self._rows(prefix)
+            if is_folder and next(self._walk(prefix + name, prefix + name, b""), None) is not None
+        )
+
     def delete(self, key: str) -> None:
         """Remove an object; no error when there is none."""
         path = self.path_of(check_key(key))

@@ -75,6 +75,11 @@ class MemoryStore:
                     info = kept[1]
                     yield ObjectInfo(info.key, info.size_bytes, info.modified_ms)
 
+    def folders(self, prefix: str) -> list[str]:
+        """Return the folders one level down."""
+        below = [row.key.removeprefix(prefix) for row in self.list(prefix)]
+        return sorted({key.split("/")[0] for key in below if "/" in key})
+
     def delete(self, key: str) -> None:
         """Remove an object; no error when there is none."""
         with self._lock:

@@ -105,6 +105,10 @@ class RetryingStore:
             after = row.key
             yield row
 
+    def folders(self, prefix: str) -> list[str]:
+        """Return the folders right under ``prefix``."""
+        return self._policy.call(f"listing {prefix}", lambda _number: self.inner.folders(prefix))
+
     def delete(self, key: str) -> None:
         """Remove an object; no error when there is none."""
         self._policy.call(f"deleting {key}", lambda _number: self.inner.delete(key))

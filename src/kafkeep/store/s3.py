@@ -186,6 +186,18 @@ class S3Store:
                 return
             asked["ContinuationToken"] = page["NextContinuationToken"]
 
+    def folders(self, prefix: str) -> list[str]:
+        """Return the common prefixes one level down."""
+        asked = {"Bucket": self._bucket, "Prefix": self._prefix + prefix, "Delimiter": "/"}
+        found: list[str] = []
+        while True:
+            with self.faults(f"listing {prefix}"):
+                page = self.client.list_objects_v2(**asked, MaxKeys=_PAGE)
+            found += [row["Prefix"].split("/")[-2] for row in page.get("CommonPrefixes", [])]
+            if not page.get("IsTruncated"):
+                return sorted(set(found))
+            asked["ContinuationToken"] = page["NextContinuationToken"]
+
     def delete(self, key: str) -> None:
         """Remove an object; no error when there is none."""
         with self.faults(f"deleting {key}", writes=True):
