@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -94,7 +96,15 @@ def cat_command(
     )
     to_line = json_line if format is None else parse_format(format)
     store = open_archive(archive, s3_endpoint, s3_region, s3_profile)
+    _write(iter_lines(store, choose_log(store, name), options, to_line))
+
+
+def _write(pieces: Iterable[bytes]) -> None:
     out = sys.stdout.buffer
-    for lines in iter_lines(store, choose_log(store, name), options, to_line):
-        out.write(lines)
-    out.flush()
+    try:
+        for piece in pieces:
+            out.write(piece)
+        out.flush()
+    except BrokenPipeError:
+        # The reader (head, less) has had enough. Python would complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

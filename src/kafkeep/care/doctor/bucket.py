@@ -27,9 +27,9 @@ def check_store(
 ) -> Iterator[Check]:
     """Read, write, race and delete small objects of our own; all of them are removed."""
     store = open_store(address, replace(options, retry_deadline_ms=RETRY_DEADLINE_MS))
-    found = next(iter(store.list("")), None)
-    kept = "holds objects" if found else "is empty"
-    yield passed("store", f"{store.describe()} can be listed and {kept}")
+    found = next(iter(store.list("_kafkeep/")), None)
+    kept = "holds an archive" if found else "holds no archive yet"
+    yield passed("store", f"{store.describe()} can be listed; it {kept}")
     yield from _check_write(store, now_ms)
     yield from _check_races(store)
 
