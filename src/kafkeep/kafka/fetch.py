@@ -19,6 +19,7 @@ from kafka.protocol.consumer import FetchRequest
 from kafkeep.errors import KafkeepError, PreflightError, TransientError
 from kafkeep.kafka.failures import (
     DENIED,
+    LEADER_NOT_AVAILABLE,
     OFFSET_OUT_OF_RANGE,
     RETRIABLE,
     STALE_METADATA,
@@ -33,6 +34,7 @@ from kafkeep.kafka.metadata import Metadata, TopicDescription, format_topic_id, 
 
 _FIRST_VERSION_WITH_IDS = 13
 _UNKNOWN_GRACE_SECONDS = 5.0
+_OTHER_GRACE_SECONDS = 0.5
 
 
 class Isolation(enum.IntEnum):
@@ -180,19 +182,28 @@ class Fetch:
         return grouped
 
     def _decided_by_metadata(self, i: int, topic: TopicDescription) -> bool:
-        """Say whether the topic is denied, gone or another one: asking is then of no use."""
+        """Say whether the topic is denied, gone or another one: asking now is of no use."""
         wanted = self._wanted[i]
         if topic.error_code in DENIED:
             self._fail(i, topic.error_code)
         elif wanted.topic_id and topic.topic_id and wanted.topic_id != topic.topic_id:
-            self._fail(i, UNKNOWN_TOPIC_ID)
-        elif topic.error_code or wanted.partition not in topic.partitions:
+            # What is remembered, or the broker asked, may be behind: look again before deciding.
+            self._fail_after(_OTHER_GRACE_SECONDS, i, UNKNOWN_TOPIC_ID)
+        elif topic.error_code != LEADER_NOT_AVAILABLE and (
+            topic.error_code or wanted.partition not in topic.partitions
+        ):
             # A topic just created is not known to every broker at once.
-            if time.monotonic() - self._began > _UNKNOWN_GRACE_SECONDS:
-                self._fail(i, topic.error_code or UNKNOWN_TOPIC_OR_PARTITION)
-            else:
-                self._metadata.stale([wanted.topic])
-        return i in self._done
+            code = topic.error_code or UNKNOWN_TOPIC_OR_PARTITION
+            self._fail_after(_UNKNOWN_GRACE_SECONDS, i, code)
+        else:
+            return False
+        return True
+
+    def _fail_after(self, grace_seconds: float, i: int, code: int) -> None:
+        if time.monotonic() - self._began > grace_seconds:
+            self._fail(i, code)
+        else:
+            self._metadata.stale([self._wanted[i].topic])
 
     async def _from_leader(self, leader: int, asked: list[tuple[int, TopicDescription]]) -> None:
         request, by_id = self._request(asked)

@@ -74,6 +74,19 @@ def test_a_re_created_topic_is_not_mixed_in(
     assert answer.error.kind is FetchErrorKind.TOPIC_GONE
 
 
+def test_a_client_that_remembers_the_old_topic_reads_the_new_one(
+    wire: Wire, topic: str, make_batch: Any
+) -> None:
+    wire.produce({(topic, 0): make_batch([b"old"])}).result()
+    with Wire(wire.options) as other:
+        Admin(other).delete_topics([topic])
+        new = Admin(other).create_topic(topic, 3).topic_id
+        other.produce({(topic, 0): make_batch([b"new"])}).result()
+    [answer] = wire.fetch([wanted(topic, topic_id=new)], max_bytes=MEGABYTE).result()
+    assert answer.error is None
+    assert b"new" in bytes(answer.records)
+
+
 def test_an_offset_out_of_range_comes_back_with_the_log_start(
     wire: Wire, admin: Admin, topic: str, make_batch: Any
 ) -> None:
