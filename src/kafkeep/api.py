@@ -1,0 +1,168 @@
+"""The library: ``kafkeep.backup(...)`` and ``kafkeep.restore(...)``.
+
+Importing it is cheap: Kafka's, S3's and Spark's clients are loaded by the first call.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkeep.errors import EnvironmentFault, UsageError
+
+if TYPE_CHECKING:
+    import threading
+
+    from kafkeep.archive.commit import Commit
+    from kafkeep.backup.summary import BackupSummary
+    from kafkeep.config.spark import SparkOptions
+    from kafkeep.config.storage import StorageOptions
+    from kafkeep.restore.job import Preflight
+    from kafkeep.restore.summary import RestoreSummary
+
+T = TypeVar("T")
+Session = Any
+"""A ``SparkSession``; not named here, so that pyspark is imported in ``spark/`` alone."""
+
+
+def backup(
+    *,
+    archive: str | Path,
+    bootstrap_servers: str | Iterable[str],
+    command_config: str | Path | None = None,
+    storage: StorageOptions | None = None,
+    spark: Session | SparkOptions | None = None,
+    stop: threading.Event | None = None,
+    on_commit: Callable[[Commit, BackupSummary], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> BackupSummary:
+    """Copy topics into the archive, everything that is not there yet; return what was done.
+
+    ``options`` are the fields of ``kafkeep.config.backup.BackupOptions``: Python values
+    (``topics=["orders"]``, ``follow=True``) or the text that the command line takes
+    (``segment_bytes="64MiB"``). ``storage`` is read from AWS's standard variables unless given.
+    An active Spark session is used and left running; else one is started and stopped.
+    Raises KafkeepError; gaps are not errors, they are in the summary.
+    """
+    from kafkeep.backup.job import BackupPlaces  # noqa: PLC0415 - keeps the import light
+    from kafkeep.backup.run import run_backup  # noqa: PLC0415
+    from kafkeep.config.backup import BackupOptions  # noqa: PLC0415
+
+    chosen = make_options(BackupOptions, options)
+    places = BackupPlaces(**_places(archive, bootstrap_servers, command_config, storage))
+    return run_backup(
+        chosen,
+        places,
+        _spark(spark),
+        stop=stop,
+        on_commit=on_commit,
+        on_progress=on_progress,
+    )
+
+
+def restore(
+    *,
+    archive: str | Path,
+    bootstrap_servers: str | Iterable[str],
+    command_config: str | Path | None = None,
+    storage: StorageOptions | None = None,
+    spark: Session | SparkOptions | None = None,
+    on_plan: Callable[[Preflight], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> RestoreSummary:
+    """Bring topics back from the archive, every record exactly once; return what was done.
+
+    ``options`` are the fields of ``kafkeep.config.restore.RestoreOptions``, as in ``backup``;
+    topics also as ``{"orders": "orders-restored"}``. ``on_plan`` sees the plan and the preflight
+    before anything is written. The same call after a failure goes on where it stopped.
+    """
+    from kafkeep.config.restore import RestoreOptions  # noqa: PLC0415 - keeps the import light
+    from kafkeep.restore.job import RestorePlaces  # noqa: PLC0415
+    from kafkeep.restore.run import run_restore  # noqa: PLC0415
+
+    chosen = make_options(RestoreOptions, options)
+    places = RestorePlaces(**_places(archive, bootstrap_servers, command_config, storage))
+    return run_restore(chosen, places, _spark(spark), on_plan=on_plan, on_progress=on_progress)
+
+
+def make_options(group: type[T], given: Mapping[str, Any]) -> T:
+    """Make an option group from Python values; text goes through the option's own parser."""
+    from kafkeep.config.choose import did_you_mean  # noqa: PLC0415 - keeps the import light
+    from kafkeep.config.option import iter_options  # noqa: PLC0415
+
+    declared = {option.field: option for option in iter_options(group)}
+    made: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in declared:
+            raise UsageError(f"{name} is not an option", hint=did_you_mean(name, declared))
+        text = _as_text(value) if declared[name].metavar == "NAMES" else value
+        parse = declared[name].parse
+        if parse is None or not isinstance(text, str):
+            made[name] = text
+            continue
+        try:
+            made[name] = parse(text) if text else declared[name].default
+        except UsageError as error:
+            raise UsageError(f"{name}: {error.message}", hint=error.hint) from error
+        except ValueError as error:
+            raise UsageError(f"{name}: {text!r} is not a value for it") from error
+    return group(**made)
+
+
+def _as_text(names: Any) -> Any:
+    """Write a list or a mapping of names as the command line does."""
+    if isinstance(names, Mapping):
+        return ",".join(f"{old}:{new}" for old, new in names.items())
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        return names
+    return ",".join(name if isinstance(name, str) else ":".join(name) for name in names)
+
+
+def _places(
+    archive: str | Path,
+    bootstrap_servers: str | Iterable[str],
+    command_config: str | Path | None,
+    storage: StorageOptions | None,
+) -> dict[str, Any]:
+    from kafkeep.config.kafka import KafkaOptions  # noqa: PLC0415 - keeps the import light
+    from kafkeep.config.storage import StorageOptions  # noqa: PLC0415
+
+    servers = bootstrap_servers
+    if not isinstance(servers, str):
+        servers = ",".join(servers)
+    return {
+        "kafka": KafkaOptions.load(servers, command_config),
+        "archive": str(archive),
+        "storage": storage or StorageOptions.from_env(),
+    }
+
+
+def _spark(spark: Any) -> SparkOptions:
+    """Return how to start Spark; a session of the caller's is found by itself when it lives."""
+    from kafkeep.config.spark import SparkOptions  # noqa: PLC0415 - keeps the import light
+
+    if isinstance(spark, SparkOptions):
+        return spark
+    if spark is not None:
+        from kafkeep.spark.session import active_session  # noqa: PLC0415
+
+        if active_session() is None:
+            raise EnvironmentFault("the Spark session that was given is stopped")
+    return SparkOptions.load()
+
+
+def make_callable(package: str, function: Callable[..., Any]) -> None:
+    """Let ``kafkeep.backup(...)`` be a call although ``kafkeep.backup`` is a package too.
+
+    Python binds a package to its parent under its name whenever something in it is imported, so a
+    function of that name would be lost at the first call.
+    """
+    module = sys.modules.get(package) or importlib.import_module(package)
+    kind = type("CallablePackage", (ModuleType,), {"__call__": staticmethod(function)})
+    module.__class__ = kind

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kafkeep
+from kafkeep.api import make_options
+from kafkeep.config.backup import BackupOptions
+from kafkeep.config.restore import RestoreOptions
+from kafkeep.errors import NoSuchArchiveError, UsageError
+
+HEAVY = ("pyspark", "numba", "pyarrow", "kafka", "obstore", "boto3", "numpy", "typer")
+
+
+def _run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout.strip()
+
+
+def test_importing_kafkeep_loads_nothing_heavy() -> None:
+    loaded = _run(f"import kafkeep, sys; print([m for m in {HEAVY} if m in sys.modules])")
+    assert loaded == "[]"
+
+
+def test_backup_and_restore_stay_callable_after_their_packages_are_imported() -> None:
+    code = """
+import kafkeep
+import kafkeep.backup.run as backup_run
+import kafkeep.restore.run
+from kafkeep import backup, restore
+print(callable(kafkeep.backup), callable(restore), backup_run.__name__, kafkeep.backup.__name__)
+"""
+    assert _run(code) == "True True kafkeep.backup.run kafkeep.backup"
+
+
+def test_names_may_be_a_list_a_text_or_a_tuple() -> None:
+    for topics in (["orders", "events"], "orders,events", ("orders", "events")):
+        assert make_options(BackupOptions, {"topics": topics}).topics == ("orders", "events")
+
+
+def test_restored_topics_may_be_renamed_by_a_mapping_or_by_pairs() -> None:
+    wanted = (("a", "a"), ("b", "new-b"))
+    for topics in (["a", "b:new-b"], {"a": "a", "b": "new-b"}, [("a", "a"), ("b", "new-b")]):
+        assert make_options(RestoreOptions, {"topics": topics}).topics == wanted
+
+
+def test_text_is_read_as_the_command_line_reads_it() -> None:
+    options = make_options(
+        BackupOptions, {"topics": ["t"], "segment_bytes": "64MiB", "interval_ms": "2s"}
+    )
+    assert (options.segment_bytes, options.interval_ms) == (64 * 1024**2, 2000)
+
+
+def test_python_values_are_taken_as_they_are() -> None:
+    options = make_options(BackupOptions, {"topics": ["t"], "segment_bytes": 5, "follow": True})
+    assert (options.segment_bytes, options.follow) == (5, True)
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(UsageError) as caught:
+        make_options(BackupOptions, {"topcs": ["t"]})
+    assert "topcs" in caught.value.message
+    assert caught.value.hint == "Did you mean topics?"
+
+
+def test_a_value_that_cannot_be_read_names_its_option() -> None:
+    with pytest.raises(UsageError, match="segment_bytes: "):
+        make_options(BackupOptions, {"topics": ["t"], "segment_bytes": "a lot"})
+
+
+def test_no_topics_at_all_is_refused() -> None:
+    with pytest.raises(UsageError, match="topics"):
+        make_options(BackupOptions, {"topics": []})
+
+
+def test_bad_servers_are_refused_before_anything_starts() -> None:
+    with pytest.raises(UsageError, match="host:port"):
+        kafkeep.backup(archive="x", bootstrap_servers=["nowhere"], topics=["t"])
+
+
+@pytest.mark.integration
+def test_a_restore_from_nothing_says_so(tmp_path: Path, services: object) -> None:
+    servers = services.bootstrap_servers  # type: ignore[attr-defined]
+    with pytest.raises(NoSuchArchiveError):
+        kafkeep.restore(archive=tmp_path, bootstrap_servers=servers, dry_run=True)
