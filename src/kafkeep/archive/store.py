@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -64,7 +64,7 @@ class ObjectStore(Protocol):
         names (SeaweedFS sorts ``/`` first). Lazy: taking only the first row costs one request.
         """
 
-    def folders(self, prefix: str) -> list[str]:
+    def folders(self, prefix: str) -> Sequence[str]:
         """Return the names of the folders right under ``prefix``, which ends with ``/``.
 
         Costs by the number of folders, not of the objects in them.

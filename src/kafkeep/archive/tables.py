@@ -171,10 +171,18 @@ def _store_once(store: ObjectStore, name: str, first: int, last: int, body: byte
         try:
             store.put_new(key, body)
         except KeyExistsError:
-            if store.get(key) != body:
+            if not _holds(store, key, body):
                 continue
         return key
     raise TransientError(f"no free name for the table of commits {first}..{last}")
+
+
+def _holds(store: ObjectStore, key: str, body: bytes) -> bool:
+    try:
+        return store.get(key) == body
+    except KeyMissingError as error:
+        # "Exists" and then "not found": nothing is decided, so the checkpoint waits.
+        raise TransientError(f"{key} is taken and yet not found") from error
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:

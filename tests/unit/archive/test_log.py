@@ -158,6 +158,15 @@ def test_a_checkpoint_that_fails_for_now_is_made_later(open_log) -> None:
     assert not log.checkpoint_if_due()
 
 
+def test_a_table_that_exists_and_is_not_found_puts_the_checkpoint_off(open_log, make_entry) -> None:
+    store = LosingStore()
+    log = open_log(store=store, checkpoint_every=1)
+    log.append(Changes(entries=(make_entry(0, 10),), positions={PID: 10}))
+    store.vanishing = 1
+    assert not log.checkpoint_if_due()
+    assert log.checkpoint_if_due()
+
+
 def test_writers_that_keep_coming_first_end_the_attempt_to_open(open_log) -> None:
     class Contested(MemoryStore):
         def put_new(self, key, body, metadata=None):
