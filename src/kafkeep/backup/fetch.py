@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.config.backup import MIB
 from kafkeep.errors import KafkeepError, TransientError
+from kafkeep.kafka.admin import Admin, OffsetSpec
 from kafkeep.kafka.batch import Batches, check_crcs, scan_batches
 from kafkeep.kafka.transactions import drop_aborted
 from kafkeep.kafka.wire import (
@@ -203,13 +204,22 @@ def iter_chunks(
         ):
             answered.add(id(reader))
             if reader.is_open and reader.position == position:
-                chunk = reader.accept(answer, conclusive=conclusive)
+                chunk = reader.accept(_complete(wire, answer), conclusive=conclusive)
                 if chunk is not None:
                     chunks.append((reader, chunk))
         send()
         yield from chunks
         if not requests:
             send()  # a reader may have been moved back by skip_to
+
+
+def _complete(wire: Wire, answer: Fetched) -> Fetched:
+    """Ask where the log begins when the offset was out of range: the broker does not say it."""
+    error = answer.error
+    if error is None or error.kind is not FetchErrorKind.OFFSET_OUT_OF_RANGE:
+        return answer
+    key = (answer.topic, answer.partition)
+    return replace(answer, log_start=Admin(wire).offsets([key], OffsetSpec.EARLIEST)[key])
 
 
 def _send(wire: Wire, readers: list[RangeReader], requests: deque[_Request]) -> None:

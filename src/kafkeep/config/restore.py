@@ -56,7 +56,10 @@ class RestoreOptions:
         metavar="N",
     )
     rate_bytes: int | None = option(
-        "rate", "Write at most this many bytes a second.", default=None, parse=parse_size,
+        "rate",
+        "Write at most this many bytes a second.",
+        default=None,
+        parse=parse_size,
         metavar="SIZE",
     )
     apply_retention: bool = option(
@@ -68,19 +71,25 @@ class RestoreOptions:
         "into.non.empty", "Append to target topics that already hold records.", default=False
     )
     restore_aborted: bool = option(
-        "restore.aborted", "Also restore records of aborted transactions, where archived.",
+        "restore.aborted",
+        "Also restore records of aborted transactions, where archived.",
         default=False,
     )
     allow_missing: bool = option(
-        "allow.missing", "Leave out damaged or missing objects, and list what is lost.",
+        "allow.missing",
+        "Leave out damaged or missing objects, and list what is lost.",
         default=False,
     )
     state: str | None = option(
-        "state", "Folder or address for the restore's document, when the archive is read-only.",
-        default=None, parse=str, metavar="ADDRESS",
+        "state",
+        "Folder or address for the restore's document, when the archive is read-only.",
+        default=None,
+        parse=str,
+        metavar="ADDRESS",
     )
-    dry_run: bool = option("dry.run", "Print the plan and the preflight; write nothing.",
-                           default=False)
+    dry_run: bool = option(
+        "dry.run", "Print the plan and the preflight; write nothing.", default=False
+    )
 
     def __post_init__(self) -> None:
         if self.commit is not None and self.at_ms is not None:

@@ -77,7 +77,7 @@ class LocalStore:
         parent = prefix.rpartition("/")[0]
         yield from self._walk(parent + "/" if parent else "", prefix, after.encode())
 
-    def folders(self, prefix: str) -> list[str]:
+    def folders(self, prefix: str) -> Sequence[str]:
         """Return the folders one level down that hold something."""
         return sorted(
             name.removesuffix("/")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kafkeep.archive.store import ObjectInfo
 from kafkeep.errors import KeyExistsError, KeyMissingError
@@ -75,7 +75,7 @@ class MemoryStore:
                     info = kept[1]
                     yield ObjectInfo(info.key, info.size_bytes, info.modified_ms)
 
-    def folders(self, prefix: str) -> list[str]:
+    def folders(self, prefix: str) -> Sequence[str]:
         """Return the folders one level down."""
         below = [row.key.removeprefix(prefix) for row in self.list(prefix)]
         return sorted({key.split("/")[0] for key in below if "/" in key})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -105,7 +105,7 @@ class RetryingStore:
             after = row.key
             yield row
 
-    def folders(self, prefix: str) -> list[str]:
+    def folders(self, prefix: str) -> Sequence[str]:
         """Return the folders right under ``prefix``."""
         return self._policy.call(f"listing {prefix}", lambda _number: self.inner.folders(prefix))
 

@@ -6,7 +6,7 @@ import base64
 import os
 import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -186,7 +186,7 @@ class S3Store:
                 return
             asked["ContinuationToken"] = page["NextContinuationToken"]
 
-    def folders(self, prefix: str) -> list[str]:
+    def folders(self, prefix: str) -> Sequence[str]:
         """Return the common prefixes one level down."""
         asked = {"Bucket": self._bucket, "Prefix": self._prefix + prefix, "Delimiter": "/"}
         found: list[str] = []
