@@ -38,7 +38,7 @@ FormatOption = Annotated[
         "-f",
         metavar="FORMAT",
         help="kcat's tokens: %s %S %k %K %t %p %o %T %h %%, and \\n \\t \\r \\\\ \\xNN. "
-        "Null keys and values are written NULL, as kcat -Z does. [default: JSON lines]",
+        "Null keys and values are written NULL, as kcat -Z does. Default: JSON lines.",
     ),
 ]
 AbortedOption = Annotated[
@@ -47,7 +47,7 @@ AbortedOption = Annotated[
 IncarnationOption = Annotated[
     int | None,
     typer.Option(
-        "--incarnation", min=1, help="Of a re-created topic: 1 for the first. [default: newest]"
+        "--incarnation", min=1, help="Of a re-created topic: 1 for the first. Default: the newest."
     ),
 ]
 

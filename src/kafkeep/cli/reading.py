@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 NameOption = Annotated[
     str | None,
-    typer.Option("--name", metavar="LOG", help="One log of the archive. [default: all]"),
+    typer.Option(
+        "--name",
+        metavar="LOG",
+        help="One log of the archive. Default: all of them; for cat the only one.",
+    ),
 ]
 TopicsOption = Annotated[
     list[str] | None,
