@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kafka.protocol.admin import DescribeConfigsRequest
@@ -9,22 +10,23 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.failures import refusal
 
-_TOPIC_RESOURCE = 2
+_TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
 _SET_ON_TOPIC = 1
+_RETENTION_UNITS_MS = {
+    "log.retention.ms": 1,
+    "log.retention.minutes": 60_000,
+    "log.retention.hours": 3_600_000,
+}
+"""The broker's settings behind retention.ms: the first that is set counts."""
+_KAFKAS_RETENTION_MS = 168 * 3_600_000
 
 
 def topic_defaults(admin: Admin, topic: str) -> dict[str, str]:
     """Return the settings the cluster would use for ``topic`` without its own."""
-    kind = DescribeConfigsRequest.DescribeConfigsResource
-
-    def make() -> Any:
-        resource = kind(
-            resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
-        )
-        return DescribeConfigsRequest(resources=[resource], include_synonyms=True, min_version=1)
-
     answer = admin.wire.call(
-        admin.routes.any_broker, make, lambda found: [r.error_code for r in found.results]
+        admin.routes.any_broker,
+        lambda: _describe(_TOPIC_RESOURCE, [topic]),
+        lambda found: [r.error_code for r in found.results],
     )
     defaults: dict[str, str] = {}
     for result in answer.results:
@@ -34,4 +36,42 @@ def topic_defaults(admin: Admin, topic: str) -> dict[str, str]:
             for synonym in config.synonyms:  # the strongest first
                 if synonym.source != _SET_ON_TOPIC and synonym.value is not None:
                     defaults.setdefault(config.name, synonym.value)
+    if "retention.ms" not in defaults:
+        # Kafka names no synonym where only log.retention.hours is set, which is the usual case.
+        defaults["retention.ms"] = str(_broker_retention_ms(admin))
     return defaults
+
+
+def _broker_retention_ms(admin: Admin) -> int:
+    """Return the shortest retention any broker uses; Kafka's own where none may be asked."""
+    brokers = [str(broker.node_id) for broker in admin.brokers()]
+    answers = admin.wire.call(
+        admin.routes.each_broker, lambda: _describe(_BROKER_RESOURCE, brokers)
+    )
+    found = []
+    for answer in answers:
+        for result in [] if isinstance(answer, Exception) else answer.results:
+            if result.error_code == 0:  # a broker answers for itself alone
+                found.append(_retention_ms({c.name: c.value for c in result.configs}))
+    limited = [ms for ms in found if ms >= 0]
+    if not found:
+        return _KAFKAS_RETENTION_MS
+    return min(limited) if limited else -1
+
+
+def _retention_ms(configs: Mapping[str, str | None]) -> int:
+    for name, unit_ms in _RETENTION_UNITS_MS.items():
+        value = configs.get(name)
+        if value is not None:
+            return int(value) * unit_ms if int(value) >= 0 else -1
+    return _KAFKAS_RETENTION_MS
+
+
+def _describe(kind: int, names: list[str]) -> Any:
+    resources = [
+        DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=None
+        )
+        for name in names
+    ]
+    return DescribeConfigsRequest(resources=resources, include_synonyms=True, min_version=1)
