@@ -27,6 +27,8 @@ class Frame:
     point: IndexPoint
     offsets: OffsetRange
     """What of the entry's range this frame answers for."""
+    following: int | None
+    """The offset the next frame begins at; None for the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +54,18 @@ def plan_frames(entry: Entry) -> list[Frame] | None:
         return None
     if any(a.offset >= b.offset or a.records > b.records for a, b in pairwise(index)):
         return None
-    frames = []
-    for number, (point, end) in enumerate(zip(index, ends, strict=True)):
-        last = number + 1 == len(index)
-        start = entry.range.start if number == 0 else point.offset
-        stop = entry.range.end if last else min(index[number + 1].offset, entry.range.end)
-        offsets = OffsetRange(start, max(start, stop))
-        frames.append(Frame(number, point.position, end, point, offsets))
-    return frames
+    starts = [*(point.offset for point in index[1:]), None]
+    return [
+        Frame(number, point.position, end, point, _answers_for(entry, number), following)
+        for number, (point, end, following) in enumerate(zip(index, ends, starts, strict=True))
+    ]
+
+
+def _answers_for(entry: Entry, number: int) -> OffsetRange:
+    index, whole = entry.index, entry.range
+    start = whole.start if number == 0 else max(index[number].offset, whole.start)
+    end = whole.end if number + 1 == len(index) else index[number + 1].offset
+    return OffsetRange(start, max(start, min(end, whole.end)))
 
 
 def check_frame(data: bytes | memoryview, frame: Frame, entry: Entry, *, deep: bool) -> FrameFacts:
@@ -72,7 +78,7 @@ def check_frame(data: bytes | memoryview, frame: Frame, entry: Entry, *, deep: b
     if len(batches) == 0:
         raise DamagedError("a frame without record batches")
     check_crcs(batches)
-    problem = next(_iter_problems(batches, frame, entry), None)
+    problem = next(_iter_problems(batches, frame), None)
     if deep:
         low, high = _decode_all(batches)
         if problem is None and low is not None and (low, high) != frame.point[3:]:
@@ -81,13 +87,13 @@ def check_frame(data: bytes | memoryview, frame: Frame, entry: Entry, *, deep: b
     return FrameFacts(records, _count_inside(batches, entry.range), len(raw), problem)
 
 
-def _iter_problems(batches: Batches, frame: Frame, entry: Entry) -> Iterator[str]:
+def _iter_problems(batches: Batches, frame: Frame) -> Iterator[str]:
     if int(batches.base_offsets[0]) != frame.point.offset:
         yield f"begins at offset {int(batches.base_offsets[0])}, not {frame.point.offset}"
     if np.any(batches.base_offsets[1:] <= batches.last_offsets[:-1]):
         yield "offsets of its batches do not ascend"
-    if int(batches.last_offsets[-1]) >= max(frame.offsets.end, entry.range.start):
-        yield f"ends at offset {int(batches.last_offsets[-1])}, past {frame.offsets.end - 1}"
+    if frame.following is not None and int(batches.last_offsets[-1]) >= frame.following:
+        yield f"ends at offset {int(batches.last_offsets[-1])}, past {frame.following - 1}"
     if int(batches.max_timestamps.max()) != frame.point.max_timestamp:
         yield "its largest time is not that of the index"
 

@@ -167,12 +167,15 @@ def test_verify_names_an_index_that_cannot_be_right(store: MemoryStore, built: B
     assert damaged == (Kind.MISCOUNTED, 0, OffsetRange(0, 100))
 
 
-def test_a_range_that_begins_inside_a_batch_counts_its_own_records(store: MemoryStore) -> None:
-    plan = ObjectPlan(records=records(0, 50), range=OffsetRange(5, 60))
+@pytest.mark.parametrize("covered", [(5, 60), (0, 43), (15, 22), (0, 50)])
+def test_what_lies_outside_of_the_range_is_not_counted(
+    store: MemoryStore, covered: tuple[int, int]
+) -> None:
+    plan = ObjectPlan(records=records(0, 50), range=OffsetRange(*covered))
     build_archive(store, {"orders": [PartitionPlan(objects=[plan])]})
     report = verify(store, ["backup"], deep=True)
     assert report.findings == ()
-    assert report.records == 45
+    assert report.records == min(50, covered[1]) - covered[0]
 
 
 def test_holes_and_odd_times_are_no_damage(store: MemoryStore) -> None:
