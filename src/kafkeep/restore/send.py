@@ -58,6 +58,8 @@ class Sender:
     in_flight: int = 0
     troubled: str | None = None
     _sent: int = 0
+    _met: bool = False
+    """Whether the broker has taken a batch of ours since ``begin``."""
     _batches: Iterator[ReadyBatch] | None = None
     _next: ReadyBatch | None = None
     _progress_at: float = field(default_factory=time.monotonic)
@@ -78,11 +80,18 @@ class Sender:
         self._batches = self.read(written)
         self._next = next(self._batches, None)
         self.troubled = None
+        self._met = False
         self.done = self._next is None
 
     def can_send(self) -> bool:
-        """Whether the next batch may go out now."""
-        return not self.done and self.troubled is None and self._next is not None
+        """Whether the next batch may go out now.
+
+        The first goes alone: a broker that does not know the producer id takes any sequence, so
+        a second batch could land where the first was meant to.
+        """
+        if self.done or self.troubled is not None or self._next is None:
+            return False
+        return self._met or self.in_flight == 0
 
     def take(self) -> tuple[bytearray, int, int]:
         """Return the next batch, stamped; its target offset; its number of records."""
@@ -113,6 +122,7 @@ class Sender:
             )
         self.written = max(self.written, offset - self.place.base + records)
         self.bytes += size
+        self._met = True
         self._progress_at = time.monotonic()
         if self.in_flight == 0 and self._next is None and self.troubled is None:
             self.done = True
@@ -159,7 +169,8 @@ def send_all(
             requests.append(request)
         if requests:
             _finish(requests.popleft())
-        elif not _recover(senders, end_offsets):
+        recovered = _recover(senders, end_offsets)
+        if not requests and not recovered and not any(s.can_send() for s in senders):
             return
 
 
@@ -201,8 +212,8 @@ def _recover(
     senders: list[Sender],
     end_offsets: Callable[[list[tuple[str, int]]], dict[tuple[str, int], int]],
 ) -> bool:
-    """Set troubled senders going again; tell whether there were any."""
-    troubled = [sender for sender in senders if sender.troubled is not None]
+    """Set troubled senders going again once all their answers are in; tell whether some were."""
+    troubled = [s for s in senders if s.troubled is not None and s.in_flight == 0]
     if not troubled:
         return False
     time.sleep(0.2)
