@@ -63,8 +63,9 @@ def look_at_kafka(admin: Admin, options: BackupOptions, *, now_ms: int) -> Look:
     groups = group_offsets(admin, list(described))
     partitions = [(t.name, p) for t in described.values() for p in range(t.partition_count)]
     starts = admin.offsets(partitions, OffsetSpec.EARLIEST)
-    stables = admin.offsets(partitions, OffsetSpec.LAST_STABLE)
+    # Ends before stables: what a producer adds between the two is not held back by anybody.
     ends = admin.offsets(partitions, OffsetSpec.LATEST)
+    stables = admin.offsets(partitions, OffsetSpec.LAST_STABLE)
     sizes = admin.partition_sizes({t.name: range(t.partition_count) for t in described.values()})
     topics = {}
     for topic in described.values():
