@@ -122,7 +122,8 @@ def _show(status: DevStatus, output: _Output) -> None:
     console = Console(width=None if sys.stdout.isatty() else 200)
     console.print(table)
     console.print(f"\nbucket     s3://{s3.bucket}", highlight=False)
-    for name, value in s3.environment.items():
+    variables = {**s3.environment, "KAFKEEP_BOOTSTRAP_SERVERS": status.bootstrap_servers}
+    for name, value in variables.items():
         console.print(f"export {name}={value}", highlight=False, soft_wrap=True)
     for way in status.secure:
         console.print(
