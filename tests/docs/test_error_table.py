@@ -1,0 +1,44 @@
+"""The tree drawn in errors.py and the table of exit codes say what the classes say."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+from kafkeep import errors
+from kafkeep.errors import KafkeepError
+
+ROOT = Path(__file__).parents[2]
+_LINE = re.compile(r"^ {4}([│├└─ ]*)(\w+) +(\d+) {2,}", re.MULTILINE)
+CLASSES = {
+    name: kind
+    for name, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, KafkeepError)
+}
+
+
+def _drawn() -> list[tuple[int, str, int]]:
+    """Return depth, name and exit code of each line of the tree."""
+    found = _LINE.findall(errors.__doc__ or "")
+    return [(len(stem) // 4, name, int(code)) for stem, name, code in found]
+
+
+def test_the_tree_draws_every_class_with_its_exit_code() -> None:
+    assert {name: code for _, name, code in _drawn()} == {
+        name: kind.exit_code for name, kind in CLASSES.items()
+    }
+
+
+def test_the_tree_draws_who_inherits_from_whom() -> None:
+    parents: list[str] = []
+    for depth, name, _ in _drawn():
+        parents[depth:] = [name]
+        if depth:
+            assert CLASSES[name].__bases__ == (CLASSES[parents[depth - 1]],)
+
+
+def test_the_page_of_exit_codes_has_every_code_and_no_other() -> None:
+    page = (ROOT / "docs" / "exit-codes.md").read_text().split("## ")[0]
+    told = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+    assert told == {0} | {kind.exit_code for kind in CLASSES.values()}
