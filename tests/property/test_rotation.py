@@ -1,0 +1,183 @@
+"""However a stretch is cut, killed and read again: every record is archived once, in order."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+from unittest import mock
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fake_kafka import FakeFetchWire, FakeLog, fake_logs
+from kafkeep.archive.commit import Intent, PlannedRange
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.backup import task
+from kafkeep.backup.fetch import RangeReader, iter_chunks
+from kafkeep.backup.settle import settle
+from kafkeep.backup.task import Bundle, BundledRange, RangeReport, archive_bundle
+from kafkeep.backup.write import WriteOptions
+from kafkeep.config.kafka import KafkaOptions
+from kafkeep.config.storage import StorageOptions
+from kafkeep.kafka.batch import scan_batches
+from kafkeep.kafka.build import Record
+from kafkeep.kafka.records import decode
+from kafkeep.restore.read import iter_ready
+from kafkeep.store.memory import MemoryStore
+
+PID = PartitionId("t", 1, 0)
+QUICK = settings(max_examples=60, deadline=None)
+
+
+def planned(start: int, end: int) -> PlannedRange:
+    return PlannedRange(partition_id=PID, topic_id="id", range=OffsetRange(start, end))
+
+
+def cut(data: st.DataObject, start: int, end: int) -> list[PlannedRange]:
+    """Cut a stretch at any offsets."""
+    inner = data.draw(st.sets(st.integers(start, max(start, end - 1)), max_size=6))
+    edges = sorted({start, end, *inner})
+    return [planned(a, b) for a, b in pairwise(edges)] or [planned(start, end)]
+
+
+@QUICK
+@given(log=fake_logs(), data=st.data(), limit=st.sampled_from([1, 150, 400, 10_000]))
+def test_any_cut_of_a_stretch_tiles_and_owns_each_record_once(
+    log: FakeLog, data: st.DataObject, limit: int
+) -> None:
+    start = data.draw(st.integers(log.start, log.end))
+    end = data.draw(st.integers(start, log.end))
+    readers = [
+        RangeReader(one, begins_stretch=n == 0, est_bytes=1, keeps_aborted=False)
+        for n, one in enumerate(cut(data, start, end))
+    ]
+    wire: Any = FakeFetchWire({("t", 0): log}, limit)
+    owned: dict[int, list[int]] = {id(reader): [] for reader in readers}
+    for reader, chunk in iter_chunks(wire, readers, deadline=float("inf")):
+        if chunk.batches is not None:
+            inside = OffsetRange(start, 2**62)
+            owned[id(reader)] += decode(chunk.batches, range=inside).column("offset").to_pylist()
+    position = start
+    for reader in readers:
+        assert reader.finished and reader.first == position
+        position = reader.position
+    assert position >= end
+    read = [offset for reader in readers for offset in owned[id(reader)]]
+    assert read == [r.offset for r in log.visible if start <= r.offset < position]
+
+
+@contextmanager
+def services(wire: FakeFetchWire, store: MemoryStore) -> Iterator[None]:
+    with (
+        mock.patch.object(task, "wire_for", lambda _: wire),
+        mock.patch.object(task, "open_store", lambda *_: store),
+    ):
+        yield
+
+
+def bundles(intent: Intent, options: WriteOptions, seconds: float) -> list[Bundle]:
+    return [
+        Bundle(
+            ranges=(BundledRange(number, one, number == 0, 1),),
+            kafka=KafkaOptions("nowhere:1"),
+            archive="memory:",
+            storage=StorageOptions(),
+            log_name="backup",
+            write=options,
+            seconds=seconds,
+        )
+        for number, one in enumerate(intent.ranges)
+    ]
+
+
+def run_intent(
+    intent: Intent, options: WriteOptions, kills: list[int | None], seconds: float
+) -> tuple[dict[int, list[Entry]], dict[int, RangeReport]] | None:
+    """Run every bundle; one whose ``kills`` has a number dies after so many rows."""
+    entries: dict[int, list[Entry]] = {}
+    reports: dict[int, RangeReport] = {}
+    died = False
+    for bundle, kill in zip(bundles(intent, options, seconds), kills, strict=True):
+        rows = archive_bundle(bundle)
+        for place, (kind, body) in enumerate(rows):
+            if place == kill:
+                rows.close()  # type: ignore[attr-defined]
+                died = True
+                break
+            if kind == "object":
+                entries.setdefault(body["number"], []).append(Entry.from_json(body["entry"]))
+            else:
+                reports[body["number"]] = RangeReport.from_json(body)
+    return None if died else (entries, reports)
+
+
+@QUICK
+@given(
+    log=fake_logs(),
+    data=st.data(),
+    limit=st.sampled_from([1, 300, 10_000]),
+    segment_bytes=st.sampled_from([1, 200, 500, 10**9]),
+    seconds=st.sampled_from([-1.0, 1000.0]),
+)
+def test_killed_and_read_again_nothing_is_lost_or_doubled(
+    log: FakeLog, data: st.DataObject, limit: int, segment_bytes: int, seconds: float
+) -> None:
+    store = MemoryStore(uuid.uuid4().hex)
+    options = WriteOptions(segment_bytes=segment_bytes, keeps_aborted=False)
+    archived: list[Entry] = []
+    position = log.start
+    left: tuple[PlannedRange, ...] = ()
+    with services(FakeFetchWire({("t", 0): log}, limit), store):
+        while position < log.end:
+            if not left:
+                end = data.draw(st.integers(position + 1, log.end))
+                left = tuple(cut(data, position, end))
+            intent = Intent(ranges=left, options=options.to_json(), at_ms=0)
+            kills = data.draw(
+                st.lists(
+                    st.one_of(st.none(), st.none(), st.integers(0, 3)),
+                    min_size=len(left),
+                    max_size=len(left),
+                )
+            )
+            done = run_intent(intent, options, kills, seconds)
+            if done is None:
+                continue
+            settled = settle(intent, *done, at_ms=0)
+            archived += settled.entries
+            assert settled.positions[PID] >= position
+            position = settled.positions[PID]
+            left = settled.left_over
+    for before, after in pairwise(archived):
+        assert before.range.end <= after.range.start
+    assert archived_records(store, archived) == plain(log.visible)
+    assert sum(entry.records for entry in archived) == len(log.visible)
+
+
+@QUICK
+@given(log=fake_logs(), data=st.data())
+def test_a_restore_goes_on_behind_any_number_of_records(log: FakeLog, data: st.DataObject) -> None:
+    store = MemoryStore(uuid.uuid4().hex)
+    options = WriteOptions(segment_bytes=300, keeps_aborted=False)
+    intent = Intent(ranges=(planned(log.start, log.end),), options=options.to_json(), at_ms=0)
+    with services(FakeFetchWire({("t", 0): log}, 400), store):
+        done = run_intent(intent, options, [None], 1000.0)
+    assert done is not None
+    entries = settle(intent, *done, at_ms=0).entries
+    skip = data.draw(st.integers(0, len(log.visible)))
+    assert archived_records(store, list(entries), skip) == plain(log.visible)[skip:]
+
+
+def archived_records(store: MemoryStore, entries: list[Entry], skip: int = 0) -> list[object]:
+    found: list[object] = []
+    for ready in iter_ready(store, entries, skip_records=skip):
+        rows = decode(scan_batches(bytes(ready.body))).to_pylist()
+        found += [(row["key"], row["value"], row["timestamp"]) for row in rows]
+    return found
+
+
+def plain(records: list[Record]) -> list[object]:
+    return [(record.key, record.value, record.timestamp) for record in records]
