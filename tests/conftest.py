@@ -7,9 +7,14 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from kafkeep.dev import DevOptions, DevStatus, start, status, stop
+
+# How long an example takes depends on the machine and on kernels that compile at first use.
+hypothesis.settings.register_profile("kafkeep", deadline=None)
+hypothesis.settings.load_profile("kafkeep")
 
 
 def _environment(options: DevOptions) -> Iterator[DevStatus]:

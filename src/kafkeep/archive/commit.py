@@ -84,6 +84,8 @@ class Changes:
     """Archived up to here (exclusive); never moves back."""
     gaps: tuple[Gap, ...] = ()
     topics: tuple[TopicInfo, ...] = ()
+    leader_epochs: Mapping[PartitionId, int] = field(default_factory=dict)
+    """Leader epoch of the last batch before the position: shows a log that was cut back."""
     spans: Mapping[PartitionId, LogSpan] = field(default_factory=dict)
     groups: Mapping[str, Mapping[PartitionId, int]] = field(default_factory=dict)
     """Group → partition → committed offset; a group named here replaces what was known of it,

@@ -27,6 +27,7 @@ class State:
     positions: Mapping[PartitionId, int] = field(default_factory=dict)
     topics: Mapping[tuple[str, int], TopicInfo] = field(default_factory=dict)
     """By topic and incarnation."""
+    leader_epochs: Mapping[PartitionId, int] = field(default_factory=dict)
     spans: Mapping[PartitionId, LogSpan] = field(default_factory=dict)
     groups: Mapping[str, Mapping[PartitionId, int]] = field(default_factory=dict)
     intent: Intent | None = None
@@ -61,6 +62,7 @@ def apply(state: State, commit: Commit, digest: str) -> State:
         at_ms=commit.at_ms,
         positions=_merged(state.positions, changes.positions),
         topics=_merged(state.topics, {(t.topic, t.incarnation): t for t in changes.topics}),
+        leader_epochs=_merged(state.leader_epochs, changes.leader_epochs),
         spans=_merged(state.spans, changes.spans),
         groups=_merged_groups(state.groups, changes.groups),
         intent=_next_intent(state, changes),

@@ -63,6 +63,7 @@ class RangeReader:
     first: int = field(init=False)
     finished: bool = field(default=False, init=False)
     gone: bool = field(default=False, init=False)
+    leader_epoch: int = field(default=-1, init=False)
     _seen_any: bool = field(default=False, init=False)
     _empty: int = field(default=0, init=False)
 
@@ -134,8 +135,9 @@ class RangeReader:
         self._seen_any = True
         before_end = batches.base_offsets < wanted.end
         if before_end.any():
-            last = int(batches.last_offsets[np.flatnonzero(before_end)[-1]])
-            self.position = max(self.position, last + 1)
+            last = int(np.flatnonzero(before_end)[-1])
+            self.position = max(self.position, int(batches.last_offsets[last]) + 1)
+            self.leader_epoch = int(batches.leader_epochs[last])
         if not before_end.all() or self.position >= wanted.end:
             self.finished = True
             self.position = max(self.position, wanted.end)

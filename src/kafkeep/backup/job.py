@@ -206,6 +206,11 @@ class BackupJob:
             positions={
                 pid: at for pid, at in settled.positions.items() if state.positions.get(pid) != at
             },
+            leader_epochs={
+                pid: epoch
+                for pid, epoch in settled.leader_epochs.items()
+                if state.leader_epochs.get(pid) != epoch
+            },
             gaps=settled.gaps,
             topics=self._deleted_topics(settled.gone),
             intent=rest,
@@ -259,7 +264,13 @@ class BackupJob:
         self.on_commit(commit, self.summary)
 
     def _look(self) -> Look:
-        return look_at_kafka(self.admin, self.options, now_ms=self.now_ms())
+        state, latest = self.log.state, self._known().latest
+        epochs = {
+            (pid.topic, pid.partition): epoch
+            for pid, epoch in state.leader_epochs.items()
+            if latest[pid.topic].incarnation == pid.incarnation
+        }
+        return look_at_kafka(self.admin, self.options, epochs=epochs, now_ms=self.now_ms())
 
     def _known(self) -> Known:
         state = self.log.state

@@ -25,6 +25,8 @@ class PartitionLook:
     stable: int
     leader: int
     size_bytes: int | None
+    epoch_end: int | None = None
+    """Where the leader epoch of the last archived batch ends; None when that is not known."""
 
     @property
     def is_blocked(self) -> bool:
@@ -56,8 +58,17 @@ class Look:
     skipped_groups: tuple[str, ...] = ()
 
 
-def look_at_kafka(admin: Admin, options: BackupOptions, *, now_ms: int) -> Look:
-    """Read topics, settings, group offsets, then offsets. Runs on the driver."""
+def look_at_kafka(
+    admin: Admin,
+    options: BackupOptions,
+    *,
+    now_ms: int,
+    epochs: Mapping[tuple[str, int], int] | None = None,
+) -> Look:
+    """Read topics, settings, group offsets, then offsets. Runs on the driver.
+
+    ``epochs`` are the leader epochs of the last batches archived, where they are known.
+    """
     described = _choose_topics(admin, options)
     configs = admin.topic_configs(list(described))
     groups = group_offsets(admin, list(described))
@@ -67,6 +78,7 @@ def look_at_kafka(admin: Admin, options: BackupOptions, *, now_ms: int) -> Look:
     ends = admin.offsets(partitions, OffsetSpec.LATEST)
     stables = admin.offsets(partitions, OffsetSpec.LAST_STABLE)
     sizes = admin.partition_sizes({t.name: range(t.partition_count) for t in described.values()})
+    epoch_ends = _epoch_ends(admin, epochs or {}, partitions)
     topics = {}
     for topic in described.values():
         looks = []
@@ -75,11 +87,23 @@ def look_at_kafka(admin: Admin, options: BackupOptions, *, now_ms: int) -> Look:
             start = starts[key]
             stable = max(start, stables[key])
             span = LogSpan(start, max(stable, ends[key]))
-            looks.append(PartitionLook(span, stable, _leader(topic, number), sizes.get(key)))
+            looks.append(
+                PartitionLook(
+                    span, stable, _leader(topic, number), sizes.get(key), epoch_ends.get(key)
+                )
+            )
         topics[topic.name] = TopicLook(
             topic.name, topic.topic_id, topic.replication_factor, configs[topic.name], tuple(looks)
         )
     return Look(now_ms, topics, groups)
+
+
+def _epoch_ends(
+    admin: Admin, epochs: Mapping[tuple[str, int], int], partitions: list[tuple[str, int]]
+) -> dict[tuple[str, int], int]:
+    asked = {key: epochs[key] for key in partitions if key in epochs}
+    ends = admin.epoch_ends(asked) if asked else {}
+    return {key: end.end_offset for key, end in ends.items() if end.end_offset >= 0}
 
 
 def _leader(topic: TopicDescription, number: int) -> int:

@@ -150,10 +150,11 @@ def _begin(
     position = positions.get(pid)
     if position is None:
         return partition.span.start, None
-    if position > partition.span.end:
+    end = partition.span.end if partition.epoch_end is None else partition.epoch_end
+    if position > end:
         raise KafkeepError(
-            f"{pid}: archived up to offset {position}, but Kafka's log ends at "
-            f"{partition.span.end}: it was cut back under the same topic id",
+            f"{pid}: archived up to offset {position}, but Kafka's log of that time ends at "
+            f"{end}: it was cut back under the same topic id",
             hint="Records were lost in Kafka (unclean leader election?); "
             "back up under another --name to keep both histories.",
         )

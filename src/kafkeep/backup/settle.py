@@ -18,6 +18,7 @@ class Settled:
 
     entries: tuple[Entry, ...]
     positions: Mapping[PartitionId, int]
+    leader_epochs: Mapping[PartitionId, int]
     gaps: tuple[Gap, ...]
     left_over: tuple[PlannedRange, ...]
     """Planned, not read yet: the next intent names these again, so their objects are adopted."""
@@ -44,6 +45,7 @@ def settle(
     gaps: list[Gap] = []
     left_over: list[PlannedRange] = []
     positions: dict[PartitionId, int] = {}
+    leader_epochs: dict[PartitionId, int] = {}
     gone: list[PartitionId] = []
     for pid, numbers in by_partition.items():
         position = intent.ranges[numbers[0]].range.start
@@ -61,6 +63,8 @@ def settle(
             done.extend(entries.get(number, ()))
             gaps.extend(Gap(pid, lost, RETENTION, at_ms) for lost in report.gaps)
             position = report.next
+            if report.leader_epoch >= 0:
+                leader_epochs[pid] = report.leader_epoch
             if not report.finished:
                 stopped = True
                 rest = OffsetRange(position, max(position, planned.range.end))
@@ -71,6 +75,7 @@ def settle(
     return Settled(
         entries=tuple(done),
         positions=positions,
+        leader_epochs=leader_epochs,
         gaps=tuple(gaps),
         left_over=tuple(r for r in left_over if r.partition_id not in gone and len(r.range)),
         gone=tuple(gone),

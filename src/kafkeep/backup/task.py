@@ -52,6 +52,8 @@ class RangeReport:
     finished: bool
     gone: bool
     gaps: tuple[OffsetRange, ...]
+    leader_epoch: int = -1
+    """Of the last batch read; -1 when none was."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the row a task yields."""
@@ -62,6 +64,7 @@ class RangeReport:
             "finished": self.finished,
             "gone": self.gone,
             "gaps": [[g.start, g.end] for g in self.gaps],
+            "leader_epoch": self.leader_epoch,
         }
 
     @classmethod
@@ -120,4 +123,5 @@ def _report(reader: RangeReader, number: int, gaps: list[OffsetRange]) -> RangeR
         finished=reader.finished,
         gone=reader.gone,
         gaps=tuple(gaps),
+        leader_epoch=reader.leader_epoch,
     )

@@ -93,4 +93,4 @@ def _help(option: Option) -> str:
         shown = f"{option.default // 1024**2}MiB"
     elif option.metavar == "DURATION":
         shown = f"{option.default // 1000}s"
-    return f"{option.help} [default: {shown}]"
+    return f"{option.help} Default: {shown}."
