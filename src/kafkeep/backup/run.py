@@ -43,7 +43,7 @@ def run_backup(
     with SparkDoor(spark, preload=PRELOAD) as door, Wire(places.kafka) as wire:
         admin = Admin(wire)
         admin.cluster_id()
-        store = open_store(places.archive, places.storage)
+        store = open_store(places.archive, places.storage, create=True)
         if options.name not in list_logs(store) and not probe_conditional_create(store):
             raise PreflightError(
                 f"{store.describe()} lets two writers create the same object",

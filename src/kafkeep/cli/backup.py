@@ -17,6 +17,7 @@ from kafkeep.cli.places import (
     EndpointOption,
     ProfileOption,
     RegionOption,
+    kafka_options,
     storage_options,
 )
 from kafkeep.cli.progress import task_progress
@@ -49,11 +50,10 @@ def backup_command(
     """
     from kafkeep.backup.job import BackupPlaces  # noqa: PLC0415 - keeps --help fast
     from kafkeep.backup.run import run_backup  # noqa: PLC0415
-    from kafkeep.config.kafka import KafkaOptions  # noqa: PLC0415
     from kafkeep.config.spark import SparkOptions  # noqa: PLC0415
 
     places = BackupPlaces(
-        kafka=KafkaOptions.load(bootstrap_servers, command_config),
+        kafka=kafka_options(bootstrap_servers, command_config),
         archive=archive,
         storage=storage_options(s3_endpoint, s3_region, s3_profile),
     )

@@ -13,6 +13,7 @@ from kafkeep.cli.places import (
     EndpointOption,
     ProfileOption,
     RegionOption,
+    kafka_options,
     storage_options,
 )
 
@@ -55,14 +56,13 @@ def doctor_command(
     12 access denied, 14 the store lets two writers create one object, 1 anything else.
     """
     from kafkeep.care.doctor import DoctorPlaces, examine  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.config.kafka import KafkaOptions  # noqa: PLC0415
     from kafkeep.config.spark import SparkOptions  # noqa: PLC0415
 
     wants_kafka = bootstrap_servers or command_config
     places = DoctorPlaces(
         archive=archive,
         storage=storage_options(s3_endpoint, s3_region, s3_profile),
-        kafka=KafkaOptions.load(bootstrap_servers, command_config) if wants_kafka else None,
+        kafka=kafka_options(bootstrap_servers, command_config) if wants_kafka else None,
         spark=None if no_spark else SparkOptions.load(spark_conf or ()),
     )
     checks = []

@@ -69,9 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = _fail(UsageError(_usage(error), hint=_usage_hint(error)), wants_json)
     except KafkeepError as error:
         code = _fail(error, wants_json)
-    except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the reader has gone
-        code = 0
     except Exception as error:  # the last resort: never a traceback unless asked for
         code = _fail(
             KafkeepError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -25,8 +26,17 @@ OutputOption = Annotated[
 
 def print_json(document: Any) -> None:
     """Print one JSON document (one line) on stdout."""
-    sys.stdout.write(orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS).decode() + "\n")
-    sys.stdout.flush()
+    _write(orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS).decode() + "\n")
+
+
+def _write(text: str) -> None:
+    """Print on stdout; a reader that has gone (``| head``) ends the command without an error."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - what is left has nobody to read it
+        raise typer.Exit(0) from None
 
 
 def say(text: str) -> None:
@@ -50,7 +60,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
             text.rjust(width) if to_right else text.ljust(width)
             for text, width, to_right in zip(line, widths, right, strict=True)
         ]
-        sys.stdout.write("  ".join(aligned).rstrip() + "\n")
+        _write("  ".join(aligned).rstrip() + "\n")
 
 
 def _cell(value: Any) -> str:
@@ -63,4 +73,4 @@ def print_pairs(pairs: Mapping[str, Any]) -> None:
     """Print names and values, one pair a line, on stdout."""
     width = max((len(name) for name in pairs), default=0)
     for name, value in pairs.items():
-        sys.stdout.write(f"{name.ljust(width)}  {_cell(value)}\n")
+        _write(f"{name.ljust(width)}  {_cell(value)}\n")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from kafkeep.cli.output import say
+from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.storage import StorageOptions
 
 BootstrapOption = Annotated[
@@ -53,3 +55,13 @@ def storage_options(
     options = StorageOptions.from_env()
     given = {"endpoint": endpoint, "region": region, "profile": profile}
     return replace(options, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
+
+
+def kafka_options(bootstrap_servers: str | None, command_config: str | None) -> KafkaOptions:
+    """Load the client properties, and say which of them have no effect."""
+    from kafkeep.kafka.security import property_notes  # noqa: PLC0415 - keeps --help fast
+
+    options = KafkaOptions.load(bootstrap_servers, command_config)
+    for note in property_notes(options):
+        say(f"warning: {note}")
+    return options

@@ -16,6 +16,7 @@ from kafkeep.cli.places import (
     EndpointOption,
     ProfileOption,
     RegionOption,
+    kafka_options,
     storage_options,
 )
 from kafkeep.cli.progress import record_progress
@@ -41,13 +42,12 @@ def restore_command(
     Exits 0 when done, 3 when retention was held back or offsets are missing, 10 when there is no
     archive, 13 when objects are damaged, 14 when the target refuses; then nothing was written.
     """
-    from kafkeep.config.kafka import KafkaOptions  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.config.spark import SparkOptions  # noqa: PLC0415
+    from kafkeep.config.spark import SparkOptions  # noqa: PLC0415 - keeps --help fast
     from kafkeep.restore.job import RestorePlaces  # noqa: PLC0415
     from kafkeep.restore.run import run_restore  # noqa: PLC0415
 
     places = RestorePlaces(
-        kafka=KafkaOptions.load(bootstrap_servers, command_config),
+        kafka=kafka_options(bootstrap_servers, command_config),
         archive=archive,
         storage=storage_options(s3_endpoint, s3_region, s3_profile),
     )

@@ -37,7 +37,9 @@ def run_restore(
     door = SparkDoor(spark, preload=PRELOAD)
     with nullcontext() if options.dry_run else door, Wire(places.kafka) as wire:
         store = open_store(places.archive, places.storage)
-        documents = open_store(options.state, places.storage) if options.state else store
+        documents = (
+            open_store(options.state, places.storage, create=True) if options.state else store
+        )
         job = RestoreJob(
             options=options,
             places=places,

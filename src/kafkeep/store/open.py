@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.storage import ArchiveAddress, StorageOptions
+from kafkeep.errors import AccessDeniedError, UsageError
 from kafkeep.store.local import LocalStore
 from kafkeep.store.memory import MemoryStore
 from kafkeep.store.retry import RetryingStore, RetryPolicy
 from kafkeep.store.s3 import S3Store
 
 
-def open_store(address: str, options: StorageOptions | None = None) -> ObjectStore:
+def open_store(
+    address: str, options: StorageOptions | None = None, *, create: bool = False
+) -> ObjectStore:
     """Return the store at an address, wrapped in retry; no request is made yet.
+
+    With ``create`` a folder that is not there is made; buckets are never.
 
     ``s3://bucket/prefix``, ``file:///folder``, a plain folder, or ``memory:name`` (this process's
     own, for tests). Without ``options`` they come from the environment.
     """
     where = ArchiveAddress.parse(address)
     chosen = options if options is not None else StorageOptions.from_env()
+    if create and where.kind == "file":
+        _make_folder(where.path)
     policy = RetryPolicy(deadline_s=chosen.retry_deadline_ms / 1000)
     return RetryingStore(_bare(where, chosen), policy)
+
+
+def _make_folder(path: str) -> None:
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except PermissionError as error:
+        raise AccessDeniedError(f"cannot make folder {path}: {error.strerror}") from error
+    except OSError as error:
+        raise UsageError(f"cannot make folder {path}: {error.strerror}") from error
 
 
 def _bare(where: ArchiveAddress, options: StorageOptions) -> ObjectStore:
