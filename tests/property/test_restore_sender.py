@@ -1,0 +1,151 @@
+"""Exactly once, whatever becomes of requests and answers, and whoever else is still sending."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fake_kafka import Answer, FakeTarget
+from kafkeep.errors import PreflightError, TransientError, UnknownOutcomeError
+from kafkeep.kafka.build import Record, build_batch
+from kafkeep.kafka.rewrite import ReadyBatch
+from kafkeep.kafka.wire import Produced
+from kafkeep.restore import send
+from kafkeep.restore.document import TargetPartition
+from kafkeep.restore.send import Sender, send_all
+
+PLACE = TargetPartition(base=0, producer_id=7, producer_epoch=0)
+KEY = ("t", 0)
+
+
+def batches(values: list[bytes], sizes: random.Random, skip: int) -> Iterator[ReadyBatch]:
+    """Cut the rest of the records into batches; where they are cut differs by attempt."""
+    at = skip
+    while at < len(values):
+        count = sizes.randint(1, 4)
+        chosen = values[at : at + count]
+        body = bytearray(build_batch([Record(i, 0, None, v) for i, v in enumerate(chosen)]))
+        yield ReadyBatch(body, len(chosen), at, at + len(chosen) - 1)
+        at += len(chosen)
+
+
+class FaultyWire:
+    """Delivers, loses the request, loses the answer, delays the request, or refuses it."""
+
+    def __init__(self, target: FakeTarget, chances: random.Random, faults: float) -> None:
+        self.target, self.chances, self.faults = target, chances, faults
+        self.late: list[bytes] = []
+        self.most_in_flight = 0
+
+    def produce(self, bodies: dict[tuple[str, int], bytearray], **_: object) -> Answer[Any]:
+        body = bytes(bodies[KEY])
+        if self.late and self.chances.random() < 0.3:
+            self.deliver_late()
+        fate = self.chances.random()
+        if fate >= self.faults:
+            return Answer({KEY: self.target.produce(body)})
+        match self.chances.choice(["lost", "unanswered", "late", "refused"]):
+            case "lost":
+                return Answer(TransientError("the connection was refused"))
+            case "unanswered":
+                self.target.produce(body)
+                return Answer(UnknownOutcomeError("the connection broke"))
+            case "late":
+                self.late.append(body)
+                return Answer(UnknownOutcomeError("the connection broke"))
+            case _:
+                return Answer({KEY: Produced(6, -1)})  # not the leader
+
+    def deliver_late(self) -> None:
+        self.target.produce(self.late.pop(self.chances.randrange(len(self.late))))
+
+
+def attempt(wire: Any, target: FakeTarget, values: list[bytes], chances: random.Random) -> None:
+    sizes = random.Random(chances.random())
+    sender = Sender(*KEY, PLACE, lambda skip: batches(values, sizes, skip))
+    sender.begin(len(target.records))
+    send_all(
+        wire,
+        [sender],
+        end_offsets=lambda _: {KEY: len(target.records)},
+        topic_ids={},
+        pace=lambda _: None,
+    )
+    assert sender.done and sender.written == len(values)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    count=st.integers(0, 60), seed=st.integers(0, 10**9), faults=st.sampled_from([0.0, 0.2, 0.6])
+)
+def test_every_record_is_there_once_and_in_order(count: int, seed: int, faults: float) -> None:
+    chances, target = random.Random(seed), FakeTarget()
+    values = [b"%d" % i for i in range(count)]
+    wire = FaultyWire(target, chances, faults)
+    with mock.patch.object(send.time, "sleep", lambda _: None):
+        attempt(wire, target, values, chances)
+    while wire.late:  # what a broken connection had swallowed arrives after the end
+        wire.deliver_late()
+    assert target.records == values
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**9))
+def test_a_dead_attempts_late_requests_and_a_live_one_exclude_each_other(seed: int) -> None:
+    chances, target = random.Random(seed), FakeTarget()
+    values = [b"%d" % i for i in range(50)]
+    dead = FaultyWire(target, chances, 0.3)
+
+    def die(_: int) -> None:
+        if chances.random() < 0.2:
+            raise KeyboardInterrupt
+
+    sizes = random.Random(seed)
+    sender = Sender(*KEY, PLACE, lambda skip: batches(values, sizes, skip))
+    sender.begin(0)
+    with mock.patch.object(send.time, "sleep", lambda _: None):
+        with suppress(KeyboardInterrupt):
+            send_all(
+                dead,  # type: ignore[arg-type]
+                [sender],
+                end_offsets=lambda _: {KEY: len(target.records)},
+                topic_ids={},
+                pace=die,
+            )
+        live = FaultyWire(target, chances, 0.2)
+        live.late = dead.late
+        attempt(live, target, values, chances)
+    while live.late:
+        live.deliver_late()
+    assert target.records == values
+
+
+def test_a_foreign_record_in_the_target_stops_the_restore() -> None:
+    target = FakeTarget()
+    sender = Sender(*KEY, PLACE, lambda skip: batches([b"a", b"b"], random.Random(1), skip))
+    sender.begin(0)
+    target.records.append(b"foreign")
+    with pytest.raises(PreflightError, match="somebody else writes to this topic"):
+        send_all(
+            FaultyWire(target, random.Random(1), 0.0),  # type: ignore[arg-type]
+            [sender],
+            end_offsets=lambda _: {KEY: len(target.records)},
+            topic_ids={},
+            pace=lambda _: None,
+        )
+
+
+def test_the_first_batch_of_a_partition_goes_alone() -> None:
+    sender = Sender(*KEY, PLACE, lambda skip: batches([b"x"] * 30, random.Random(1), skip))
+    sender.begin(0)
+    body, offset, records = sender.take()
+    assert not sender.can_send()
+    sender.acknowledge(Produced(0, 0), offset, records, len(body))
+    assert sender.can_send()
