@@ -8,9 +8,9 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-import click
 import orjson
 import typer
+from typer.exceptions import TyperException
 
 from kafkeep import __version__
 from kafkeep.cli import backup, cat, demo, dev, doctor, du, info, ls, restore, verify
@@ -61,11 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     wants_json = "--output=json" in args or "--output json" in " ".join(args)
     try:
         code = app(args, standalone_mode=False)
-    except click.exceptions.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         code = _fail(InterruptedRunError("interrupted"), wants_json)
-    except KeyboardInterrupt:
-        code = _fail(InterruptedRunError("interrupted"), wants_json)
-    except click.ClickException as error:
+    except TyperException as error:
         code = _fail(UsageError(_usage(error), hint=_usage_hint(error)), wants_json)
     except KafkeepError as error:
         code = _fail(error, wants_json)
@@ -99,12 +97,12 @@ def _fail(error: KafkeepError, wants_json: bool) -> int:
     return error.exit_code
 
 
-def _usage(error: click.ClickException) -> str:
+def _usage(error: TyperException) -> str:
     text = error.format_message().rstrip(".")
     return text[:1].lower() + text[1:]
 
 
-def _usage_hint(error: click.ClickException) -> str:
+def _usage_hint(error: TyperException) -> str:
     near = getattr(error, "possibilities", None)
     if near:
         return f"Did you mean {sorted(near)[0]}?"
