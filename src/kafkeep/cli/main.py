@@ -63,6 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = app(args, standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
         code = _fail(InterruptedRunError("interrupted"), wants_json)
+    except SystemExit as leaving:  # Typer turns Ctrl-C into this
+        code = leaving.code
+        if code == InterruptedRunError.exit_code:
+            _fail(InterruptedRunError("interrupted"), wants_json)
     except TyperException as error:
         code = _fail(UsageError(_usage(error), hint=_usage_hint(error)), wants_json)
     except KafkeepError as error:
