@@ -45,6 +45,7 @@ def run_demo(
         return result
     finally:
         if not keep:
+            tell("\nStopping the services and removing their data.")
             _clean_up(place, own=folder is None)
 
 
