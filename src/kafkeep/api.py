@@ -164,5 +164,6 @@ def make_callable(package: str, function: Callable[..., Any]) -> None:
     function of that name would be lost at the first call.
     """
     module = sys.modules.get(package) or importlib.import_module(package)
-    kind = type("CallablePackage", (ModuleType,), {"__call__": staticmethod(function)})
-    module.__class__ = kind
+    plain = staticmethod(function)
+    members = {"__call__": plain, "__wrapped__": plain}  # the latter tells inspect its arguments
+    module.__class__ = type("CallablePackage", (ModuleType,), members)

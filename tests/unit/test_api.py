@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import kafkeep
+from kafkeep import api
 from kafkeep.api import make_options
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.restore import RestoreOptions
@@ -36,6 +38,11 @@ from kafkeep import backup, restore
 print(callable(kafkeep.backup), callable(restore), backup_run.__name__, kafkeep.backup.__name__)
 """
     assert _run(code) == "True True kafkeep.backup.run kafkeep.backup"
+
+
+def test_tools_see_the_arguments_of_the_call() -> None:
+    assert inspect.signature(kafkeep.backup) == inspect.signature(api.backup)
+    assert "bootstrap_servers" in inspect.signature(kafkeep.restore).parameters
 
 
 def test_names_may_be_a_list_a_text_or_a_tuple() -> None:
