@@ -81,8 +81,11 @@ class BackupJob:
             self._execute(self.log.state.intent, None)
 
     def _once(self) -> None:
-        """Cycle until the end offsets seen at the start are archived."""
-        look = self._look()
+        """Cycle until the end offsets seen at the start are archived.
+
+        A listed topic must be there at the start; one deleted meanwhile is no mistake of the user.
+        """
+        look = self._look(need_all=True)
         infos = identify_topics(look, self._known().latest)
         until = {
             PartitionId(name, infos[name].incarnation, number): partition.stable

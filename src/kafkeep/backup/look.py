@@ -111,12 +111,14 @@ def _leader(topic: TopicDescription, number: int) -> int:
     return -1 if leader is None else leader
 
 
-def _choose_topics(admin: Admin, options: BackupOptions) -> dict[str, TopicDescription]:
+def _choose_topics(
+    admin: Admin, options: BackupOptions, need_all: bool
+) -> dict[str, TopicDescription]:
     """Pick topics by list or pattern; internal ones only when they are named."""
     if options.topics:
         described = admin.topics(list(options.topics))
         missing = [name for name in options.topics if name not in described]
-        if missing and not options.follow:
+        if missing and need_all:
             raise UsageError(
                 f"no such topic in Kafka: {', '.join(missing)}",
                 hint="See the names with kafka-topics --list; names are case-sensitive.",
