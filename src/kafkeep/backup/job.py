@@ -266,14 +266,16 @@ class BackupJob:
         self.summary.count(changes)
         self.on_commit(commit, self.summary)
 
-    def _look(self) -> Look:
+    def _look(self, *, need_all: bool = False) -> Look:
         state, latest = self.log.state, self._known().latest
         epochs = {
             (pid.topic, pid.partition): epoch
             for pid, epoch in state.leader_epochs.items()
             if latest[pid.topic].incarnation == pid.incarnation
         }
-        return look_at_kafka(self.admin, self.options, epochs=epochs, now_ms=self.now_ms())
+        return look_at_kafka(
+            self.admin, self.options, now_ms=self.now_ms(), epochs=epochs, need_all=need_all
+        )
 
     def _known(self) -> Known:
         state = self.log.state

@@ -64,12 +64,14 @@ def look_at_kafka(
     *,
     now_ms: int,
     epochs: Mapping[tuple[str, int], int] | None = None,
+    need_all: bool = False,
 ) -> Look:
     """Read topics, settings, group offsets, then offsets. Runs on the driver.
 
     ``epochs`` are the leader epochs of the last batches archived, where they are known.
+    UsageError when ``need_all`` and a listed topic is not there.
     """
-    described = _choose_topics(admin, options)
+    described = _choose_topics(admin, options, need_all)
     configs = admin.topic_configs(list(described))
     groups = group_offsets(admin, list(described))
     partitions = [(t.name, p) for t in described.values() for p in range(t.partition_count)]
