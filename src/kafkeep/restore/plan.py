@@ -122,9 +122,19 @@ def plan_restore(view: ArchiveView, options: RestoreOptions, *, id: str) -> Rest
                 f"topic {source} is not in the archive",
                 hint=did_you_mean(source, newest) or f"It holds: {', '.join(sorted(newest))}.",
             )
-        check_topic_name(target)
+        _check_target(target)
         topics.append(_plan_topic(view, newest[source], target))
     return RestorePlan(id, view.name, view.commit, tuple(topics))
+
+
+def _check_target(name: str) -> None:
+    try:
+        check_topic_name(name)
+    except ValueError as error:
+        raise UsageError(
+            f"{name!r} cannot be a topic's name",
+            hint="Kafka takes letters, digits, dots, underscores and dashes, 249 at most.",
+        ) from error
 
 
 def _plan_topic(view: ArchiveView, info: TopicInfo, target: str) -> TopicPlan:
