@@ -13,7 +13,13 @@ from pyspark.sql import SparkSession
 from kafkeep.config.spark import SparkOptions
 from kafkeep.spark.jvm import Jvm, can_start_lean, launch_jvm
 from kafkeep.spark.progress import OnProgress
-from kafkeep.spark.session import active_session, start_session, stop_session, task_slots
+from kafkeep.spark.session import (
+    abandon_session,
+    active_session,
+    start_session,
+    stop_session,
+    task_slots,
+)
 from kafkeep.spark.tasks import Task, TaskRow, run_tasks, warm_up
 
 T = TypeVar("T")
@@ -83,7 +89,7 @@ class SparkDoor:
         if starting is not None and not starting.cancelled() and starting.exception() is None:
             stop_session(starting.result().session)
         elif self._jvm is not None:
-            self._jvm.stop()
+            abandon_session(self._jvm)
 
     def _start(self) -> OpenSpark:
         session = start_session(self._options, jvm=self._jvm)

@@ -103,6 +103,14 @@ def stop_session(session: SparkSession) -> None:
         jvm.archive.build_in_background()
 
 
+def abandon_session(jvm: Jvm) -> None:
+    """Forget whatever was started in a JVM that is being killed, and end that JVM."""
+    if _Owned.jvm is jvm:
+        _Owned.session = _Owned.jvm = None
+        _forget_gateway()
+    jvm.stop()
+
+
 def is_classic(session: SparkSession) -> bool:
     """Whether the driver is in this process, not behind Spark Connect."""
     return hasattr(session, "_jsparkSession")
@@ -180,6 +188,9 @@ def _forget_gateway() -> None:
     """Let a later session of this process start a JVM of its own."""
     gateway = SparkContext._gateway
     SparkContext._gateway = SparkContext._jvm = None
+    # A session whose JVM died cannot stop in order, and would be found active for ever.
+    SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
     if gateway is not None:
         with suppress(Exception):
             gateway.shutdown()
