@@ -153,11 +153,12 @@ def trial(
     cluster = Cluster(services.bootstrap_servers)
     cluster.create(topic_name, PARTITIONS)
     pad = random.Random(1).randbytes(1000)
+    now = time.time_ns() // 1_000_000  # older records would expire while the trial runs
     for partition in range(PARTITIONS):
         cluster.raw(
             topic_name,
             [
-                build_batch([Record(i, 1_700_000_000_000 + n, b"%d" % n, pad) for i in range(500)])
+                build_batch([Record(i, now + n, b"%d" % n, pad) for i in range(500)])
                 for n in range(BATCHES)
             ],
             partition,
