@@ -61,12 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     wants_json = "--output=json" in args or "--output json" in " ".join(args)
     try:
         code = app(args, standalone_mode=False)
+        if code == InterruptedRunError.exit_code:  # Typer turns Ctrl-C into this
+            raise KeyboardInterrupt
     except (typer.Abort, KeyboardInterrupt):
         code = _fail(InterruptedRunError("interrupted"), wants_json)
-    except SystemExit as leaving:  # Typer turns Ctrl-C into this
-        code = leaving.code
-        if code == InterruptedRunError.exit_code:
-            _fail(InterruptedRunError("interrupted"), wants_json)
     except TyperException as error:
         code = _fail(UsageError(_usage(error), hint=_usage_hint(error)), wants_json)
     except KafkeepError as error:
