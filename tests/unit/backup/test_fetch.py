@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import pytest
+
+from kafkeep.archive.commit import PlannedRange
+from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.backup.fetch import MAX_EMPTY_ANSWERS, RangeReader
+from kafkeep.errors import AccessDeniedError, DamagedError, KafkeepError, TransientError
+from kafkeep.kafka.build import Record, build_batch
+from kafkeep.kafka.wire import Fetched, FetchError, FetchErrorKind
+
+
+def reader(start: int, end: int, *, begins: bool = True) -> RangeReader:
+    planned = PlannedRange(
+        partition_id=PartitionId("t", 1, 0), topic_id="id", range=OffsetRange(start, end)
+    )
+    return RangeReader(planned, begins, 1, False)
+
+
+def batch(first: int, last: int) -> bytes:
+    return build_batch([Record(i, 0, None, b"v") for i in range(first, last + 1)])
+
+
+def answer(*batches: bytes, stable: int = 100) -> Fetched:
+    return Fetched("t", 0, records=b"".join(batches), last_stable=stable)
+
+
+def failed(kind: FetchErrorKind, code: int, log_start: int = -1) -> Fetched:
+    return Fetched("t", 0, FetchError(kind, code, "t-0 at offset 5"), log_start=log_start)
+
+
+def kept(chunk: object) -> list[tuple[int, int]]:
+    batches = chunk.batches  # type: ignore[attr-defined]
+    if batches is None:
+        return []
+    return list(zip(batches.base_offsets.tolist(), batches.last_offsets.tolist(), strict=True))
+
+
+def test_a_stretch_that_begins_inside_a_batch_owns_it() -> None:
+    one = reader(5, 10)
+    assert kept(one.accept(answer(batch(0, 9)), conclusive=True)) == [(0, 9)]
+    assert one.finished and (one.first, one.position) == (5, 10)
+
+
+def test_a_later_range_leaves_the_straddling_batch_to_its_neighbour() -> None:
+    one = reader(5, 20, begins=False)
+    assert kept(one.accept(answer(batch(0, 9), batch(10, 19)), conclusive=True)) == [(10, 19)]
+    assert (one.first, one.position, one.finished) == (10, 20, True)
+
+
+def test_a_range_inside_one_huge_batch_owns_nothing() -> None:
+    one = reader(5, 8, begins=False)
+    assert kept(one.accept(answer(batch(0, 19)), conclusive=True)) == []
+    assert (one.first, one.position, one.finished) == (20, 20, True)
+
+
+def test_a_range_keeps_the_batch_that_leads_over_its_end() -> None:
+    one = reader(0, 5)
+    assert kept(one.accept(answer(batch(0, 2), batch(3, 9)), conclusive=True)) == [(0, 2), (3, 9)]
+    assert (one.position, one.finished) == (10, True)
+
+
+def test_a_hole_at_the_end_is_seen_by_the_batch_behind_it() -> None:
+    one = reader(0, 8)
+    assert kept(one.accept(answer(batch(0, 4), batch(12, 13)), conclusive=True)) == [(0, 4)]
+    assert (one.position, one.finished) == (8, True)
+
+
+def test_what_was_deleted_meanwhile_is_a_gap_and_reading_goes_on_inside_a_batch() -> None:
+    one = reader(5, 30, begins=False)
+    chunk = one.accept(failed(FetchErrorKind.OFFSET_OUT_OF_RANGE, 1, log_start=12), conclusive=True)
+    assert chunk is not None and chunk.gap == OffsetRange(5, 12)
+    assert kept(one.accept(answer(batch(10, 29)), conclusive=True)) == [(10, 29)]
+    assert (one.first, one.position, one.finished) == (5, 30, True)
+
+
+def test_a_gap_never_leads_over_the_planned_end() -> None:
+    one = reader(5, 30)
+    chunk = one.accept(failed(FetchErrorKind.OFFSET_OUT_OF_RANGE, 1, log_start=99), conclusive=True)
+    assert chunk is not None and chunk.gap == OffsetRange(5, 30) and one.finished
+
+
+def test_a_log_cut_back_is_an_error_and_no_gap() -> None:
+    with pytest.raises(KafkeepError, match="cut back to before offset 5"):
+        reader(5, 30).accept(failed(FetchErrorKind.OFFSET_OUT_OF_RANGE, 1, 0), conclusive=True)
+
+
+def test_a_topic_that_is_gone_ends_the_range_unfinished() -> None:
+    one = reader(5, 30)
+    assert one.accept(failed(FetchErrorKind.TOPIC_GONE, 100), conclusive=True) is None
+    assert one.gone and not one.finished and not one.is_open
+
+
+def test_refused_access_is_raised() -> None:
+    with pytest.raises(AccessDeniedError):
+        reader(5, 30).accept(failed(FetchErrorKind.ACCESS_DENIED, 29), conclusive=True)
+
+
+def test_an_empty_answer_says_nothing_while_others_got_records() -> None:
+    one = reader(5, 30)
+    for _ in range(100):
+        assert one.accept(answer(), conclusive=False) is None
+    assert one.is_open and one.position == 5
+
+
+def test_two_empty_answers_at_the_stable_end_are_a_hole() -> None:
+    one = reader(5, 30)
+    assert one.accept(answer(stable=30), conclusive=True) is None
+    chunk = one.accept(answer(stable=30), conclusive=True)
+    assert chunk is not None and one.finished and one.position == 30
+
+
+def test_empty_answers_before_the_stable_end_are_waited_for_then_given_up() -> None:
+    one = reader(5, 30)
+    for _ in range(MAX_EMPTY_ANSWERS):
+        assert one.accept(answer(stable=20), conclusive=True) is None
+    with pytest.raises(TransientError, match="answers nothing at offset 5"):
+        one.accept(answer(stable=20), conclusive=True)
+
+
+def test_a_damaged_batch_is_never_taken() -> None:
+    body = bytearray(batch(5, 9))
+    body[-1] ^= 1
+    with pytest.raises(DamagedError):
+        reader(5, 30).accept(answer(bytes(body)), conclusive=True)
+
+
+def test_a_batch_that_does_not_fit_is_named() -> None:
+    with pytest.raises(KafkeepError, match="larger than the 60 bytes"):
+        reader(5, 30).accept(answer(batch(5, 9)[:60]), conclusive=True)
