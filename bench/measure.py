@@ -55,17 +55,17 @@ class _Watch(threading.Thread):
     def __init__(self, session: int) -> None:
         super().__init__(daemon=True)
         self._session = session
-        self._stop = threading.Event()
+        self._ended = threading.Event()
         self._ticks: dict[int, int] = {}
         self.peak = 0.0
         self.worker = 0.0
 
     def run(self) -> None:
-        while not self._stop.wait(0.05):
+        while not self._ended.wait(0.05):
             self._sample()
 
     def stop(self) -> None:
-        self._stop.set()
+        self._ended.set()
         self.join()
 
     def cpu(self) -> float:

@@ -66,6 +66,6 @@ def run_backup(
             on_commit=on_commit or (lambda _commit, _summary: None),
         )
         summary = job.run()
-    summary.start_seconds = started - began
-    summary.seconds = time.monotonic() - started
+        summary.start_seconds = started - began
+        summary.seconds = time.monotonic() - started
     return summary
