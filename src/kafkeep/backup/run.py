@@ -22,7 +22,11 @@ from kafkeep.spark.door import SparkDoor
 from kafkeep.store.open import open_store
 from kafkeep.store.probe import probe_conditional_create
 
-PRELOAD = ("kafkeep.backup.task", "kafkeep.kafka.warm:compile_kernels")
+PRELOAD = (
+    "kafkeep.backup.task",
+    "kafkeep.kafka.warm:compile_kernels",
+    "kafkeep.store.s3:load_models",
+)
 
 
 def run_backup(

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkeep.archive.commit import PlannedRange
-from kafkeep.archive.entry import OffsetRange
-from kafkeep.backup.fetch import RangeReader, iter_chunks
+from kafkeep.archive.entry import Entry, OffsetRange
+from kafkeep.backup.fetch import Chunk, RangeReader, iter_chunks
+from kafkeep.backup.upload import Uploads
 from kafkeep.backup.write import RangeWriter, WriteOptions
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.storage import StorageOptions
@@ -74,45 +75,63 @@ class RangeReport:
         return cls(**{**row, "gaps": gaps})
 
 
+@dataclass(slots=True)
+class _Work:
+    """One range at work: who reads it, who writes it, what was lost of it."""
+
+    number: int
+    reader: RangeReader
+    writer: RangeWriter
+    gaps: list[OffsetRange]
+
+    def take(self, chunk: Chunk) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Store what was read; yield a row for each object that is complete."""
+        if chunk.gap is not None:
+            self.gaps.append(chunk.gap)
+        yield from map(self._row, self.writer.add(chunk, self.reader.first))
+        if self.writer.resume_at is not None:
+            self.reader.skip_to(self.writer.resume_at)
+        if not self.reader.is_open:
+            yield from self.close()
+
+    def close(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """End the open object where reading has come to."""
+        yield from map(self._row, self.writer.close(self.reader.position))
+
+    def _row(self, entry: Entry) -> tuple[str, dict[str, Any]]:
+        return "object", {"number": self.number, "entry": entry.to_json()}
+
+
 def archive_bundle(bundle: Bundle) -> Iterator[tuple[str, dict[str, Any]]]:
     """Read, store and report every range of the bundle.
 
     Yields ``("object", {"number", "entry"})`` for each object and ``("range", report)`` for each
-    range. Safe to run again: objects that are there are adopted.
+    range; they hold only when the iterator ends without an error. Safe to run again: objects that
+    are there are adopted.
     """
     failpoint("task.start")
     deadline = time.monotonic() + bundle.seconds
     store = open_store(bundle.archive, bundle.storage)
     wire = wire_for(bundle.kafka)
-    numbers: dict[int, int] = {}
-    readers, writers = [], {}
-    for item in bundle.ranges:
-        reader = RangeReader(
-            item.planned, item.begins_stretch, item.est_bytes, bundle.write.keeps_aborted
-        )
-        readers.append(reader)
-        numbers[id(reader)] = item.number
-        writers[id(reader)] = RangeWriter(store, bundle.log_name, item.planned, bundle.write)
-    gaps: dict[int, list[OffsetRange]] = {id(reader): [] for reader in readers}
-    try:
-        for reader, chunk in iter_chunks(wire, readers, deadline=deadline):
-            writer, number = writers[id(reader)], numbers[id(reader)]
-            if chunk.gap is not None:
-                gaps[id(reader)].append(chunk.gap)
-            for entry in writer.add(chunk, reader.first):
-                yield "object", {"number": number, "entry": entry.to_json()}
-            if writer.resume_at is not None:
-                reader.skip_to(writer.resume_at)
-            if not reader.is_open:
-                for entry in writer.close(reader.position):
-                    yield "object", {"number": number, "entry": entry.to_json()}
-        for reader in readers:
-            for entry in writers[id(reader)].close(reader.position):
-                yield "object", {"number": numbers[id(reader)], "entry": entry.to_json()}
-            yield "range", _report(reader, numbers[id(reader)], gaps[id(reader)]).to_json()
-    finally:
-        for writer in writers.values():
-            writer.abort()
+    with Uploads() as uploads:
+        works: dict[int, _Work] = {}
+        for item in bundle.ranges:
+            reader = RangeReader(
+                item.planned, item.begins_stretch, item.est_bytes, bundle.write.keeps_aborted
+            )
+            writer = RangeWriter(store, bundle.log_name, item.planned, bundle.write, uploads)
+            works[id(reader)] = _Work(item.number, reader, writer, [])
+        try:
+            readers = [work.reader for work in works.values()]
+            for reader, chunk in iter_chunks(wire, readers, deadline=deadline):
+                yield from works[id(reader)].take(chunk)
+            for work in works.values():
+                yield from work.close()
+                yield "range", _report(work.reader, work.number, work.gaps).to_json()
+            uploads.wait()
+        finally:
+            for work in works.values():
+                work.writer.abort()
 
 
 def _report(reader: RangeReader, number: int, gaps: list[OffsetRange]) -> RangeReport:

@@ -10,6 +10,7 @@ import hashlib
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import orjson
@@ -21,6 +22,7 @@ from kafkeep.archive.keys import data_key
 from kafkeep.archive.store import ObjectStore, ObjectWriter
 from kafkeep.backup.adopted import read_adopted
 from kafkeep.backup.fetch import Chunk
+from kafkeep.backup.upload import Uploads
 from kafkeep.errors import KeyExistsError, KeyMissingError, TransientError
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.batch import Batches, min_timestamps
@@ -77,9 +79,15 @@ class RangeWriter:
     """Turns the chunks of one range into objects and their entries."""
 
     def __init__(
-        self, store: ObjectStore, log_name: str, planned: PlannedRange, options: WriteOptions
+        self,
+        store: ObjectStore,
+        log_name: str,
+        planned: PlannedRange,
+        options: WriteOptions,
+        uploads: Uploads,
     ) -> None:
         self._store = store
+        self._uploads = uploads
         self._planned = planned
         self._options = options
         self._log_name = log_name
@@ -89,7 +97,7 @@ class RangeWriter:
         self.resume_at: int | None = None
 
     def add(self, chunk: Chunk, first: int) -> Iterator[Entry]:
-        """Store a chunk; yield entries of objects that are complete.
+        """Take a chunk; yield entries of objects that are complete, once ``uploads`` has waited.
 
         ``first`` is where the range's own records begin. When an object was adopted, ``resume_at``
         is set: the rest of the chunk was dropped, and reading must go on from there.
@@ -123,12 +131,7 @@ class RangeWriter:
             current.digest.update(last)
             current.writer.write(last)
         entry = self._entry(current, end, summary)
-        failpoint("object.before")
-        try:
-            current.writer.finish(self._final_metadata(entry))
-        except KeyExistsError as error:
-            raise TransientError(f"{current.key} appeared while it was being written") from error
-        failpoint("object.after")
+        self._uploads.add(partial(_finish, current.writer, entry, self._final_metadata(entry)))
         self._start = end
         yield entry
 
@@ -215,6 +218,17 @@ class RangeWriter:
     def _can_adopt(self, metadata: Mapping[str, str]) -> bool:
         """Whether the object says which of its batches were aborted, where that matters."""
         return not self._options.keeps_aborted or ABORTED_KEY in metadata
+
+
+def _finish(writer: ObjectWriter, entry: Entry, metadata: Mapping[str, str]) -> None:
+    failpoint("object.before")
+    try:
+        writer.finish(metadata)
+    except KeyExistsError as error:
+        raise TransientError(f"{entry.key} appeared while it was being written") from error
+    finally:
+        writer.abort()
+    failpoint("object.after")
 
 
 def _aborted_of(metadata: Mapping[str, str]) -> tuple[OffsetRange, ...]:

@@ -17,7 +17,11 @@ from kafkeep.restore.summary import RestoreSummary
 from kafkeep.spark.door import SparkDoor
 from kafkeep.store.open import open_store
 
-PRELOAD = ("kafkeep.restore.task", "kafkeep.kafka.warm:compile_kernels")
+PRELOAD = (
+    "kafkeep.restore.task",
+    "kafkeep.kafka.warm:compile_kernels",
+    "kafkeep.store.s3:load_models",
+)
 
 
 def run_restore(
