@@ -13,6 +13,16 @@ from kafkeep.config.backup import MIB
 
 SMALLEST_SPLIT_BYTES = 32 * MIB
 SMALLEST_BUNDLE_BYTES = 8 * MIB
+LARGEST_BUNDLE_BYTES = 512 * MIB
+"""Up to here one task per core is best: it fetches, packs and stores side by side."""
+RANGES_PER_CORE = 3
+"""So that cores end at about the same time, whatever the partitions weigh."""
+
+
+def bundles_for(est_bytes: int, cores: int) -> int:
+    """Return how many tasks a cycle is given: one to three for each core."""
+    rounds = -(-est_bytes // (LARGEST_BUNDLE_BYTES * cores))
+    return cores * min(RANGES_PER_CORE, max(1, rounds))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

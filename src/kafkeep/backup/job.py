@@ -11,7 +11,13 @@ from kafkeep.archive.commit import Changes, Commit, Intent, PlannedRange, TopicI
 from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.store import ObjectStore
-from kafkeep.backup.bundle import WeighedRange, pack, split_stretches
+from kafkeep.backup.bundle import (
+    RANGES_PER_CORE,
+    WeighedRange,
+    bundles_for,
+    pack,
+    split_stretches,
+)
 from kafkeep.backup.look import Look, look_at_kafka
 from kafkeep.backup.plan import (
     CyclePlan,
@@ -33,7 +39,6 @@ from kafkeep.kafka.admin import Admin
 from kafkeep.spark.tasks import TaskRow
 
 RunTasks = Callable[..., list[TaskRow]]
-TASKS_PER_CORE = 3
 logger = logging.getLogger(__name__)
 
 
@@ -139,9 +144,8 @@ class BackupJob:
         self, plan: CyclePlan, left_over: tuple[PlannedRange, ...]
     ) -> tuple[Intent, tuple[WeighedRange, ...]]:
         """Commit what is about to be written, before the first byte of it."""
-        tasks = self.cores * TASKS_PER_CORE
         weighed = [WeighedRange(planned=r, leader=-1, est_bytes=len(r.range)) for r in left_over]
-        weighed += split_stretches(plan.stretches, tasks=tasks)
+        weighed += split_stretches(plan.stretches, tasks=self.cores * RANGES_PER_CORE)
         intent = Intent(
             ranges=tuple(w.planned for w in weighed),
             options=self._write_options().to_json(),
@@ -177,6 +181,7 @@ class BackupJob:
         self._commit(self._changes(intent, settled, look))
 
     def _bundles(self, intent: Intent, weights: tuple[WeighedRange, ...]) -> list[Bundle]:
+        count = bundles_for(sum(w.est_bytes for w in weights), self.cores)
         numbers = {id(w): number for number, w in enumerate(weights)}
         begins = _stretch_beginnings(intent)
         return [
@@ -197,7 +202,7 @@ class BackupJob:
                 write=WriteOptions.from_json(intent.options),
                 seconds=self.options.cycle_ms / 1000,
             )
-            for members in pack(weights, bundles=self.cores * TASKS_PER_CORE)
+            for members in pack(weights, bundles=count)
         ]
 
     def _changes(self, intent: Intent, settled: Settled, look: Look | None) -> Changes:
