@@ -22,12 +22,6 @@ from kafkeep.spark.door import SparkDoor
 from kafkeep.store.open import open_store
 from kafkeep.store.probe import probe_conditional_create
 
-PRELOAD = (
-    "kafkeep.backup.task",
-    "kafkeep.kafka.warm:compile_kernels",
-    "kafkeep.store.s3:load_models",
-)
-
 
 def run_backup(
     options: BackupOptions,
@@ -43,8 +37,7 @@ def run_backup(
     Spark starts while Kafka and the archive are looked at. Nothing is written before both
     answered. ``stop`` ends a run cleanly after the cycle at hand.
     """
-    began = time.monotonic()
-    with SparkDoor(spark, preload=PRELOAD) as door, Wire(places.kafka) as wire:
+    with SparkDoor(spark) as door, Wire(places.kafka) as wire:
         admin = Admin(wire)
         admin.cluster_id()
         store = open_store(places.archive, places.storage, create=True)
@@ -70,6 +63,6 @@ def run_backup(
             on_commit=on_commit or (lambda _commit, _summary: None),
         )
         summary = job.run()
-        summary.start_seconds = started - began
+        summary.start_seconds = started - door.launched_at
         summary.seconds = time.monotonic() - started
     return summary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -17,17 +17,14 @@ from kafkeep.cli.places import (
     EndpointOption,
     ProfileOption,
     RegionOption,
+    SparkConfOption,
     kafka_options,
+    start_spark,
     storage_options,
 )
 from kafkeep.cli.progress import task_progress
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.units import format_size
-
-SparkConfOption = Annotated[
-    list[str] | None,
-    typer.Option("--spark-conf", metavar="KEY=VALUE", help="A Spark setting; may be repeated."),
-]
 
 
 @with_options(BackupOptions)
@@ -48,9 +45,9 @@ def backup_command(
     Exits 0 when done, 3 when offsets were lost before they could be read or wait behind an open
     transaction, 11 when a newer writer took the log, 12 when access is denied.
     """
-    from kafkeep.backup.job import BackupPlaces  # noqa: PLC0415 - keeps --help fast
+    spark = start_spark(spark_conf)
+    from kafkeep.backup.job import BackupPlaces  # noqa: PLC0415 - imports while the JVM starts
     from kafkeep.backup.run import run_backup  # noqa: PLC0415
-    from kafkeep.config.spark import SparkOptions  # noqa: PLC0415
 
     places = BackupPlaces(
         kafka=kafka_options(bootstrap_servers, command_config),
@@ -63,7 +60,7 @@ def backup_command(
         summary = run_backup(
             options,
             places,
-            SparkOptions.load(spark_conf or ()),
+            spark,
             stop=stop,
             on_progress=on_progress,
             on_commit=_commit_line if options.follow and output is Output.JSON else None,

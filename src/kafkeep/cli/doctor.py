@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from kafkeep.cli.backup import SparkConfOption
 from kafkeep.cli.output import Output, OutputOption, print_json
 from kafkeep.cli.places import (
     CommandConfigOption,
     EndpointOption,
     ProfileOption,
     RegionOption,
+    SparkConfOption,
     kafka_options,
     storage_options,
 )

@@ -9,7 +9,9 @@ import typer
 
 from kafkeep.cli.output import say
 from kafkeep.config.kafka import KafkaOptions
+from kafkeep.config.spark import SparkOptions
 from kafkeep.config.storage import StorageOptions
+from kafkeep.spark.early import launch_early
 
 BootstrapOption = Annotated[
     str,
@@ -47,6 +49,11 @@ ProfileOption = Annotated[
     str | None, typer.Option("--s3-profile", metavar="NAME", help="Profile of the AWS files.")
 ]
 
+SparkConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--spark-conf", metavar="KEY=VALUE", help="A Spark setting; may be repeated."),
+]
+
 
 def storage_options(
     endpoint: str | None, region: str | None, profile: str | None
@@ -64,4 +71,12 @@ def kafka_options(bootstrap_servers: str | None, command_config: str | None) -> 
     options = KafkaOptions.load(bootstrap_servers, command_config)
     for note in property_notes(options):
         say(f"warning: {note}")
+    return options
+
+
+def start_spark(conf: list[str] | None, *, now: bool = True) -> SparkOptions:
+    """Load Spark's settings and, unless it will not be needed, start its JVM at once."""
+    options = SparkOptions.load(conf or ())
+    if now:
+        launch_early(options)
     return options

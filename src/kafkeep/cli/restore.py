@@ -6,7 +6,6 @@ from typing import Any
 
 import typer
 
-from kafkeep.cli.backup import SparkConfOption
 from kafkeep.cli.flags import with_options
 from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, print_table, say
 from kafkeep.cli.places import (
@@ -16,7 +15,9 @@ from kafkeep.cli.places import (
     EndpointOption,
     ProfileOption,
     RegionOption,
+    SparkConfOption,
     kafka_options,
+    start_spark,
     storage_options,
 )
 from kafkeep.cli.progress import record_progress
@@ -42,8 +43,8 @@ def restore_command(
     Exits 0 when done, 3 when retention was held back or offsets are missing, 10 when there is no
     archive, 13 when objects are damaged, 14 when the target refuses; then nothing was written.
     """
-    from kafkeep.config.spark import SparkOptions  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.restore.job import RestorePlaces  # noqa: PLC0415
+    spark = start_spark(spark_conf, now=not options.dry_run)
+    from kafkeep.restore.job import RestorePlaces  # noqa: PLC0415 - imports while the JVM starts
     from kafkeep.restore.run import run_restore  # noqa: PLC0415
 
     places = RestorePlaces(
@@ -56,7 +57,7 @@ def restore_command(
         summary = run_restore(
             options,
             places,
-            SparkOptions.load(spark_conf or ()),
+            spark,
             on_plan=(lambda plan: _show_plan(plan, output)) if options.dry_run else plans.append,
             on_progress=on_progress,
         )

@@ -36,7 +36,6 @@ from kafkeep.restore.summary import RestoreSummary
 from kafkeep.spark.door import OpenSpark, SparkDoor
 from kafkeep.store.open import open_store
 
-TASKS = ("kafkeep.backup.task", "kafkeep.restore.task")
 SQL = """\
 SELECT topic,
        count(*) AS records,
@@ -52,7 +51,7 @@ Tell = Callable[[str], None]
 @contextmanager
 def open_spark() -> Iterator[SparkDoor]:
     """Start one Spark session for the whole demo, in the background."""
-    with SparkDoor(SparkOptions.load(), preload=TASKS) as door:
+    with SparkDoor(SparkOptions.load()) as door:
         yield door
 
 

@@ -42,6 +42,8 @@ from kafkeep.spark.tasks import TaskRow
 
 RunTasks = Callable[..., list[TaskRow]]
 POLL_SECONDS = 0.5
+TASKS_PER_CORE = 3
+"""A partition is one task's from beginning to end: smaller tasks end at about the same time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +163,7 @@ class RestoreJob:
         return frozenset(bad)
 
     def _bundles(self, work: list[TargetWork]) -> list[RestoreBundle]:
-        packed = pack_work(work, bundles=self.cores)
+        packed = pack_work(work, bundles=self.cores * TASKS_PER_CORE)
         rate = self.options.rate_bytes
         share = rate / max(1, min(self.cores, len(packed))) if rate is not None else None
         return [

@@ -17,12 +17,6 @@ from kafkeep.restore.summary import RestoreSummary
 from kafkeep.spark.door import SparkDoor
 from kafkeep.store.open import open_store
 
-PRELOAD = (
-    "kafkeep.restore.task",
-    "kafkeep.kafka.warm:compile_kernels",
-    "kafkeep.store.s3:load_models",
-)
-
 
 def run_restore(
     options: RestoreOptions,
@@ -37,8 +31,7 @@ def run_restore(
     ``on_plan`` sees the plan and the preflight before anything is written; a failed check ends
     the run there with PreflightError.
     """
-    began = time.monotonic()
-    door = SparkDoor(spark, preload=PRELOAD)
+    door = SparkDoor(spark)
     with nullcontext() if options.dry_run else door, Wire(places.kafka) as wire:
         store = open_store(places.archive, places.storage)
         documents = (
@@ -65,5 +58,5 @@ def run_restore(
         started = time.monotonic()
         summary = job.run(preflight, running.run_tasks)
         summary.seconds = time.monotonic() - started
-    summary.start_seconds = started - began
+    summary.start_seconds = started - door.launched_at
     return summary

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
 from kafkeep.config.spark import SparkOptions
+from kafkeep.spark.early import take_launched, with_preload
 from kafkeep.spark.jvm import Jvm, can_start_lean, launch_jvm
 from kafkeep.spark.progress import OnProgress
 from kafkeep.spark.session import (
@@ -54,17 +56,20 @@ class SparkDoor:
     whether a caller or another door started it.
     """
 
-    def __init__(self, options: SparkOptions, *, preload: tuple[str, ...] = ()) -> None:
-        self._options = replace(options, preload=(*options.preload, *preload))
+    def __init__(self, options: SparkOptions) -> None:
+        self._options = with_preload(options)
         self._jvm: Jvm | None = None
         self._borrowed = False
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="spark-start")
         self._starting: Future[OpenSpark] | None = None
+        self.launched_at = 0.0
+        """When Spark began to start, on the monotonic clock."""
 
     def __enter__(self) -> SparkDoor:
         self._borrowed = active_session() is not None
         if not self._borrowed and can_start_lean(self._options):
-            self._jvm = launch_jvm(self._options)
+            self._jvm = take_launched(self._options) or launch_jvm(self._options)
+        self.launched_at = self._jvm.launched_at if self._jvm else time.monotonic()
         self._starting = self._starter.submit(self._start)
         return self
 

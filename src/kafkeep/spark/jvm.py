@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -74,6 +74,7 @@ class Jvm:
     log: Path
     archive: ClassArchive | None
     stop_seconds: float = _STOP_SECONDS
+    launched_at: float = field(default_factory=time.monotonic)
 
     def wait_ready(self) -> tuple[int, str]:
         """Return the gateway's port and secret as soon as it listens."""

@@ -1,0 +1,47 @@
+"""Spark's JVM started before Python has imported the rest: a second less to wait.
+
+Light on purpose: importing it must not import pyspark.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+from kafkeep.config.spark import SparkOptions
+from kafkeep.spark.jvm import Jvm, can_start_lean, launch_jvm
+
+PRELOAD = (
+    "kafkeep.backup.task",
+    "kafkeep.restore.task",
+    "kafkeep.kafka.warm:compile_kernels",
+    "kafkeep.store.s3:load_models",
+)
+"""What local Python workers import and call once, before they fork."""
+
+_launched: list[tuple[SparkOptions, Jvm]] = []
+
+
+def launch_early(options: SparkOptions) -> None:
+    """Start a JVM that the next door with the same options takes; at most one waits.
+
+    Does nothing when pyspark is loaded already: there may be a session, and nothing to gain.
+    """
+    options = with_preload(options)
+    if not _launched and "pyspark" not in sys.modules and can_start_lean(options):
+        _launched.append((options, launch_jvm(options)))
+
+
+def take_launched(options: SparkOptions) -> Jvm | None:
+    """Return the JVM that waits for these options, and forget it; one for others is stopped."""
+    while _launched:
+        asked, jvm = _launched.pop()
+        if asked == options:
+            return jvm
+        jvm.stop()
+    return None
+
+
+def with_preload(options: SparkOptions) -> SparkOptions:
+    """Add what kafkeep's tasks need."""
+    return replace(options, preload=tuple(dict.fromkeys((*options.preload, *PRELOAD))))
