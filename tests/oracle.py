@@ -66,7 +66,7 @@ def _read(consumer: Consumer, topic: str) -> dict[int, list[Seen]]:
     while waiting:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{topic}: partitions {sorted(waiting)} have no end")
-        for message in consumer.consume(10_000, timeout=1.0):
+        for message in consumer.consume(10_000, timeout=0.1):
             error = message.error()
             if error is None:
                 seen[message.partition()].append(_seen(message))

@@ -62,7 +62,7 @@ def story(services: DevStatus, module_s3: None) -> Iterator[Story]:
         backup = kafkeep("backup", *where, *chosen).expect(0)
         patch.setattr(bundle, "SMALLEST_SPLIT_BYTES", 1)
         patch.setattr(bundle, "SMALLEST_BUNDLE_BYTES", 1)
-        patch.setattr(job, "RANGES_PER_CORE", 100)
+        patch.setattr(job, "RANGES_PER_CORE", 20)
         split = kafkeep("backup", *where, *chosen, "--name", "split", "--segment-bytes", "5MiB")
         split.expect(0)
         for topic in names:

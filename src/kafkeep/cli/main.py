@@ -51,8 +51,21 @@ def _root(
 ) -> None:
     """Set up what every command shares."""
     os.environ["KAFKEEP_DEBUG"] = "1" if debug else ""
-    level = logging.DEBUG if debug else logging.WARNING
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(levelname)s %(message)s")
+    _set_up_logging(debug)
+
+
+def _set_up_logging(debug: bool) -> None:
+    """Show our own warnings; what libraries say of troubles we handle is for ``--debug``."""
+    if debug:
+        logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+        return
+    logging.getLogger().addHandler(logging.NullHandler())
+    ours = logging.getLogger("kafkeep")
+    if not ours.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("warning: %(message)s"))
+        handler.setLevel(logging.WARNING)
+        ours.addHandler(handler)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
