@@ -169,15 +169,14 @@ def many_partitions(status: DevStatus, records: int, repeat: int) -> Numbers:
 
 
 def commit_cost(status: DevStatus, records: int, repeat: int) -> Numbers:
-    """What a commit and opening cost with 10 and with 100,000 entries in the log."""
+    """What a commit and opening cost with 1,000 and with 100,000 entries in the log."""
     numbers: Numbers = {}
-    for entries in (10, 100_000):
+    for entries in (1_000, 100_000):
         with TemporaryDirectory() as folder:
             store = open_store(folder)
             log = CommitLog.open(store, "bench", writer="fill", now_ms=now_ms)
-            per_commit = min(entries, 100)
-            for number in range(entries // per_commit):
-                log.append(_changes(number * per_commit, per_commit))
+            for number in range(entries // 10):
+                log.append(_changes(number * 10, 10))
                 log.checkpoint_if_due()
             began = time.perf_counter()
             log = CommitLog.open(store, "bench", writer="again", now_ms=now_ms)
