@@ -24,7 +24,7 @@ from kafkeep.errors import (
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin import Admin, OffsetSpec
 from kafkeep.kafka.defaults import topic_defaults
-from kafkeep.restore.bundle import pack_work
+from kafkeep.restore.bundle import bundles_for, pack_work
 from kafkeep.restore.document import Phase, RestoreDocument, load_document, save_document
 from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_restore, restore_id
 from kafkeep.restore.preflight import (
@@ -42,8 +42,6 @@ from kafkeep.spark.tasks import TaskRow
 
 RunTasks = Callable[..., list[TaskRow]]
 POLL_SECONDS = 0.5
-TASKS_PER_CORE = 3
-"""A partition is one task's from beginning to end: smaller tasks end at about the same time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +161,7 @@ class RestoreJob:
         return frozenset(bad)
 
     def _bundles(self, work: list[TargetWork]) -> list[RestoreBundle]:
-        packed = pack_work(work, bundles=self.cores * TASKS_PER_CORE)
+        packed = pack_work(work, bundles=bundles_for(work, self.cores))
         rate = self.options.rate_bytes
         share = rate / max(1, min(self.cores, len(packed))) if rate is not None else None
         return [
