@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from kafkeep.archive.commit import Changes, Commit, Intent, PlannedRange, TopicInfo
 from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.log import CommitLog
-from kafkeep.archive.store import ObjectStore
 from kafkeep.backup.bundle import (
     RANGES_PER_CORE,
     WeighedRange,
@@ -58,7 +57,6 @@ class BackupJob:
     options: BackupOptions
     places: BackupPlaces
     admin: Admin
-    store: ObjectStore
     open_log: Callable[[], CommitLog]
     """Takes the next epoch of the log: at the start, and after an outcome stayed unknown."""
     run_tasks: RunTasks

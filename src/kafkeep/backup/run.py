@@ -52,7 +52,6 @@ def run_backup(
             options=options,
             places=places,
             admin=admin,
-            store=store,
             open_log=partial(
                 CommitLog.open, store, options.name, writer=writer_id(), now_ms=now_ms
             ),

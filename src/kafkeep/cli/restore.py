@@ -127,10 +127,7 @@ def plan_json(preflight: Any) -> dict[str, Any]:
             }
             for t in plan.topics
         ],
-        "preflight": [
-            {"verdict": c.verdict.value, "subject": c.subject, "what": c.what, "hint": c.hint}
-            for c in preflight.checks
-        ],
+        "preflight": [check.to_json() for check in preflight.checks],
     }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from kafkeep.archive.reader import ArchiveView, list_logs, load_view
 from kafkeep.archive.store import ObjectStore
+from kafkeep.check import Check
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.config.storage import StorageOptions
@@ -28,7 +29,6 @@ from kafkeep.restore.bundle import bundles_for, pack_work
 from kafkeep.restore.document import Phase, RestoreDocument, load_document, save_document
 from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_restore, restore_id
 from kafkeep.restore.preflight import (
-    Check,
     check_objects,
     check_targets,
     look_at_target,

@@ -4,32 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from kafkeep.archive.store import ObjectStore
+from kafkeep.check import Check, Verdict
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.errors import PreflightError
 from kafkeep.kafka.admin import Admin, OffsetSpec, TopicDescription
 from kafkeep.restore.document import Phase, RestoreDocument, Target
 from kafkeep.restore.plan import RestorePlan, TopicPlan
-
-
-class Verdict(StrEnum):
-    """What a check came to."""
-
-    PASS = "pass"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line of the preflight."""
-
-    verdict: Verdict
-    subject: str
-    what: str
-    hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

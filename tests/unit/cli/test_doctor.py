@@ -4,7 +4,7 @@ import pytest
 from tests.unit.cli.invoke import Cli
 
 from kafkeep.care.doctor.bucket import _skew
-from kafkeep.care.doctor.check import Verdict
+from kafkeep.check import Verdict
 from kafkeep.errors import AccessDeniedError
 from kafkeep.store.memory import MemoryStore
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from kafkeep.archive.store import ObjectStore
-from kafkeep.care.doctor.check import Check, failed, passed, warned
+from kafkeep.care.doctor.check import failed, passed, warned
+from kafkeep.check import Check
 from kafkeep.config.storage import StorageOptions
 from kafkeep.config.units import format_duration
 from kafkeep.errors import AccessDeniedError, DamagedError, PreflightError

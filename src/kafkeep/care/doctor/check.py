@@ -1,42 +1,11 @@
-"""One thing looked at, and what came of it."""
+"""Ways to make a check, and to turn an error into one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
 
+from kafkeep.check import Check, Verdict
 from kafkeep.errors import KafkeepError
-
-
-class Verdict(StrEnum):
-    """What came of a check."""
-
-    PASS = "pass"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing looked at; ``exit_code`` is 0 unless it failed."""
-
-    verdict: Verdict
-    subject: str
-    what: str
-    hint: str | None = None
-    exit_code: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the form printed by ``doctor --output json``."""
-        return {
-            "verdict": self.verdict.value,
-            "subject": self.subject,
-            "what": self.what,
-            "hint": self.hint,
-            "exit_code": self.exit_code,
-        }
 
 
 def passed(subject: str, what: str) -> Check:

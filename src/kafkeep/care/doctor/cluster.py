@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafkeep.care.doctor.check import Check, failed, passed, warned
+from kafkeep.care.doctor.check import failed, passed, warned
+from kafkeep.check import Check
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.errors import AccessDeniedError, KafkeepError
 from kafkeep.kafka.admin import Admin

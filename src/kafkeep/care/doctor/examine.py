@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from kafkeep.care.doctor.bucket import check_store
-from kafkeep.care.doctor.check import Check, guarded
+from kafkeep.care.doctor.check import guarded
 from kafkeep.care.doctor.cluster import check_kafka
 from kafkeep.care.doctor.machine import check_disk, check_java, check_spark
+from kafkeep.check import Check
 from kafkeep.clock import now_ms
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.spark import SparkOptions

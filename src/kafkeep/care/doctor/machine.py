@@ -7,7 +7,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from kafkeep.care.doctor.check import Check, passed, warned
+from kafkeep.care.doctor.check import passed, warned
+from kafkeep.check import Check
 from kafkeep.config.java import java_version, require_java
 from kafkeep.config.spark import SparkOptions
 from kafkeep.config.units import format_size

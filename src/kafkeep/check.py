@@ -1,0 +1,36 @@
+"""One thing looked at before or besides the work, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Verdict(StrEnum):
+    """What came of a check."""
+
+    PASS = "pass"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at; ``exit_code`` is 0 unless it failed."""
+
+    verdict: Verdict
+    subject: str
+    what: str
+    hint: str | None = None
+    exit_code: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that ``--output json`` prints."""
+        return {
+            "verdict": self.verdict.value,
+            "subject": self.subject,
+            "what": self.what,
+            "hint": self.hint,
+            "exit_code": self.exit_code,
+        }
