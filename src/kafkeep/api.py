@@ -49,12 +49,12 @@ def backup(
     An active Spark session is used and left running; else one is started and stopped.
     Raises KafkeepError; gaps are not errors, they are in the summary.
     """
-    from kafkeep.backup.job import BackupPlaces  # noqa: PLC0415 - keeps the import light
     from kafkeep.backup.run import run_backup  # noqa: PLC0415
     from kafkeep.config.backup import BackupOptions  # noqa: PLC0415
+    from kafkeep.config.places import Places  # noqa: PLC0415 - keeps the import light
 
     chosen = make_options(BackupOptions, options)
-    places = BackupPlaces(**_places(archive, bootstrap_servers, command_config, storage))
+    places = Places(**_places(archive, bootstrap_servers, command_config, storage))
     return run_backup(
         chosen,
         places,
@@ -82,12 +82,12 @@ def restore(
     topics also as ``{"orders": "orders-restored"}``. ``on_plan`` sees the plan and the preflight
     before anything is written. The same call after a failure goes on where it stopped.
     """
+    from kafkeep.config.places import Places  # noqa: PLC0415
     from kafkeep.config.restore import RestoreOptions  # noqa: PLC0415 - keeps the import light
-    from kafkeep.restore.job import RestorePlaces  # noqa: PLC0415
     from kafkeep.restore.run import run_restore  # noqa: PLC0415
 
     chosen = make_options(RestoreOptions, options)
-    places = RestorePlaces(**_places(archive, bootstrap_servers, command_config, storage))
+    places = Places(**_places(archive, bootstrap_servers, command_config, storage))
     return run_restore(chosen, places, _spark(spark), on_plan=on_plan, on_progress=on_progress)
 
 

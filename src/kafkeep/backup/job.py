@@ -31,8 +31,7 @@ from kafkeep.backup.summary import BackupSummary
 from kafkeep.backup.task import Bundle, BundledRange, RangeReport, archive_bundle
 from kafkeep.backup.write import WriteOptions
 from kafkeep.config.backup import BackupOptions
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.storage import StorageOptions
+from kafkeep.config.places import Places
 from kafkeep.errors import TransientError
 from kafkeep.kafka.admin import Admin
 from kafkeep.spark.tasks import TaskRow
@@ -41,21 +40,12 @@ RunTasks = Callable[..., list[TaskRow]]
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class BackupPlaces:
-    """Where from and where to, in a form that travels to tasks."""
-
-    kafka: KafkaOptions
-    archive: str
-    storage: StorageOptions
-
-
 @dataclass(kw_only=True)
 class BackupJob:
     """One writer of one log. Everything that does I/O is given to it."""
 
     options: BackupOptions
-    places: BackupPlaces
+    places: Places
     admin: Admin
     open_log: Callable[[], CommitLog]
     """Takes the next epoch of the log: at the start, and after an outcome stayed unknown."""

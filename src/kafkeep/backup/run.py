@@ -10,10 +10,11 @@ from functools import partial
 from kafkeep.archive.commit import Commit
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.reader import list_logs
-from kafkeep.backup.job import BackupJob, BackupPlaces
+from kafkeep.backup.job import BackupJob
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.clock import now_ms, writer_id
 from kafkeep.config.backup import BackupOptions
+from kafkeep.config.places import Places
 from kafkeep.config.spark import SparkOptions
 from kafkeep.errors import PreflightError
 from kafkeep.kafka.admin import Admin
@@ -25,7 +26,7 @@ from kafkeep.store.probe import probe_conditional_create
 
 def run_backup(
     options: BackupOptions,
-    places: BackupPlaces,
+    places: Places,
     spark: SparkOptions,
     *,
     stop: threading.Event | None = None,

@@ -46,10 +46,10 @@ def backup_command(
     transaction, 11 when a newer writer took the log, 12 when access is denied.
     """
     spark = start_spark(spark_conf)
-    from kafkeep.backup.job import BackupPlaces  # noqa: PLC0415 - imports while the JVM starts
     from kafkeep.backup.run import run_backup  # noqa: PLC0415
+    from kafkeep.config.places import Places  # noqa: PLC0415 - imports while the JVM starts
 
-    places = BackupPlaces(
+    places = Places(
         kafka=kafka_options(bootstrap_servers, command_config),
         archive=archive,
         storage=storage_options(s3_endpoint, s3_region, s3_profile),

@@ -44,10 +44,10 @@ def restore_command(
     archive, 13 when objects are damaged, 14 when the target refuses; then nothing was written.
     """
     spark = start_spark(spark_conf, now=not options.dry_run)
-    from kafkeep.restore.job import RestorePlaces  # noqa: PLC0415 - imports while the JVM starts
+    from kafkeep.config.places import Places  # noqa: PLC0415 - imports while the JVM starts
     from kafkeep.restore.run import run_restore  # noqa: PLC0415
 
-    places = RestorePlaces(
+    places = Places(
         kafka=kafka_options(bootstrap_servers, command_config),
         archive=archive,
         storage=storage_options(s3_endpoint, s3_region, s3_profile),

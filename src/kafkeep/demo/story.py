@@ -14,11 +14,11 @@ from typing import Any
 from kafkeep.archive.commit import Commit
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.reader import load_view
-from kafkeep.backup.job import BackupPlaces
 from kafkeep.backup.run import run_backup
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.kafka import KafkaOptions
+from kafkeep.config.places import Places
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.config.spark import SparkOptions
 from kafkeep.config.storage import StorageOptions
@@ -30,7 +30,6 @@ from kafkeep.demo.result import DemoResult, SqlRow
 from kafkeep.dev import DevStatus
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
-from kafkeep.restore.job import RestorePlaces
 from kafkeep.restore.run import run_restore
 from kafkeep.restore.summary import RestoreSummary
 from kafkeep.spark.door import OpenSpark, SparkDoor
@@ -93,7 +92,7 @@ class Story:
         return f"s3://{self.services.s3.bucket}/demo"
 
     @cached_property
-    def places(self) -> BackupPlaces:
+    def places(self) -> Places:
         """Where Kafka and the archive are, credentials included."""
         s3 = self.services.s3
         storage = StorageOptions(
@@ -103,7 +102,7 @@ class Story:
             secret_key=s3.secret_key,
         )
         kafka = KafkaOptions(self.services.bootstrap_servers)
-        return BackupPlaces(kafka=kafka, archive=self.archive, storage=storage)
+        return Places(kafka=kafka, archive=self.archive, storage=storage)
 
     def _begin(self, what: str, *commands: str) -> None:
         self.step += 1
@@ -242,7 +241,7 @@ class Story:
 
     def _restore(self) -> RestoreSummary:
         self._begin("Bring them back", self._command("restore"))
-        places = RestorePlaces(
+        places = Places(
             kafka=self.places.kafka, archive=self.places.archive, storage=self.places.storage
         )
         summary = run_restore(RestoreOptions(), places, SparkOptions.load())

@@ -12,9 +12,8 @@ from typing import Any
 from kafkeep.archive.reader import ArchiveView, list_logs, load_view
 from kafkeep.archive.store import ObjectStore
 from kafkeep.check import Check
-from kafkeep.config.kafka import KafkaOptions
+from kafkeep.config.places import Places
 from kafkeep.config.restore import RestoreOptions
-from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import (
     DamagedError,
     KafkeepError,
@@ -44,15 +43,6 @@ RunTasks = Callable[..., list[TaskRow]]
 POLL_SECONDS = 0.5
 
 
-@dataclass(frozen=True, kw_only=True)
-class RestorePlaces:
-    """Where from and where to, in a form that travels to tasks."""
-
-    kafka: KafkaOptions
-    archive: str
-    storage: StorageOptions
-
-
 @dataclass(frozen=True, slots=True)
 class Preflight:
     """The plan with everything that was looked at before writing."""
@@ -68,7 +58,7 @@ class RestoreJob:
     """One restore. Everything that does I/O is given to it."""
 
     options: RestoreOptions
-    places: RestorePlaces
+    places: Places
     admin: Admin
     store: ObjectStore
     documents: ObjectStore

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 from kafkeep.clock import now_ms
+from kafkeep.config.places import Places
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.config.spark import SparkOptions, usable_cores
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
-from kafkeep.restore.job import Preflight, RestoreJob, RestorePlaces
+from kafkeep.restore.job import Preflight, RestoreJob
 from kafkeep.restore.preflight import require_pass
 from kafkeep.restore.summary import RestoreSummary
 from kafkeep.spark.door import SparkDoor
@@ -20,7 +21,7 @@ from kafkeep.store.open import open_store
 
 def run_restore(
     options: RestoreOptions,
-    places: RestorePlaces,
+    places: Places,
     spark: SparkOptions,
     *,
     on_plan: Callable[[Preflight], None] | None = None,
