@@ -13,6 +13,7 @@
     ├── PreflightError          14    the target or the archive does not allow what was asked
     ├── InterruptedRunError    130    Ctrl-C
     ├── EnvironmentFault         1    this machine lacks something (Java, a port, disk)
+    ├── RecordError              1    a record that cannot be converted, transformed or placed
     ├── KeyExistsError           1    a conditional create met an object
     ├── KeyMissingError          1    a read met nothing
     └── TransientError           1    safe to try again
@@ -97,6 +98,10 @@ class InterruptedRunError(KafkeepError):
 
 class EnvironmentFault(KafkeepError):
     """The machine lacks something: Java, a free port, disk space."""
+
+
+class RecordError(KafkeepError):
+    """A record that cannot be converted, transformed or placed; others are not touched by it."""
 
 
 class KeyExistsError(KafkeepError):

@@ -11,7 +11,19 @@ from numpy.typing import NDArray
 from kafkeep.errors import KafkeepError
 from kafkeep.kafka.compression import DEFAULT_LIMIT_BYTES
 from kafkeep.kafka.crc import find_bad_crc
-from kafkeep.kafka.kernel import (
+from kafkeep.kafka.layout import (
+    CODEC_MASK,
+    CONTROL,
+    CRC_START,
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    MIN_RECORD_BYTES,
+    TRANSACTIONAL,
+    TimestampType,
+)
+from kafkeep.kafka.unpack import iter_unpacked
+from kafkeep.kernel import (
     BAD_CODEC,
     BAD_COUNT,
     BAD_CRC,
@@ -35,18 +47,6 @@ from kafkeep.kafka.kernel import (
     read_varlong,
     view_bytes,
 )
-from kafkeep.kafka.layout import (
-    CODEC_MASK,
-    CONTROL,
-    CRC_START,
-    DELETE_HORIZON,
-    HEADER_BYTES,
-    LOG_APPEND_TIME,
-    MIN_RECORD_BYTES,
-    TRANSACTIONAL,
-    TimestampType,
-)
-from kafkeep.kafka.unpack import iter_unpacked
 
 NO_RECORD = np.iinfo(np.int64).max
 """What ``min_timestamps`` says of a batch without records."""

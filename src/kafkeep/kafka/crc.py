@@ -10,7 +10,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkeep.kafka.kernel import Bytes, Int64s, kernel, view_bytes
+from kafkeep.kernel import Bytes, Int64s, kernel, view_bytes
 
 LARGE_BYTES = 1024
 """From this size on a call of the hardware routine beats the table loop."""

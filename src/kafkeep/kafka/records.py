@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.kafka.batch import Batches
 from kafkeep.kafka.compression import DEFAULT_LIMIT_BYTES
-from kafkeep.kafka.kernel import Bytes, Int64s, copy_bytes, kernel, read_varint
 from kafkeep.kafka.unpack import AREA_BYTES, iter_unpacked
 from kafkeep.kafka.walk import (
     HEADER_KEY_BYTES,
@@ -23,6 +22,7 @@ from kafkeep.kafka.walk import (
     Walked,
     walk_records,
 )
+from kafkeep.kernel import Bytes, Int64s, copy_bytes, kernel, read_varint
 
 HEADER_TYPE = pa.struct([pa.field("key", pa.binary(), nullable=False), ("value", pa.binary())])
 RECORD_SCHEMA = pa.schema(

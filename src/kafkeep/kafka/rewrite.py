@@ -16,7 +16,10 @@ from kafkeep.archive.entry import OffsetRange
 from kafkeep.kafka.batch import Batches
 from kafkeep.kafka.compression import DEFAULT_LIMIT_BYTES, compress
 from kafkeep.kafka.crc import crc32c
-from kafkeep.kafka.kernel import (
+from kafkeep.kafka.layout import CODEC_MASK, CRC_START, HEADER_BYTES, TimestampType
+from kafkeep.kafka.unpack import iter_unpacked
+from kafkeep.kafka.walk import Walked, walk_records
+from kafkeep.kernel import (
     Bytes,
     Int64s,
     copy_bytes,
@@ -24,15 +27,12 @@ from kafkeep.kafka.kernel import (
     varlong_size,
     write_varlong,
 )
-from kafkeep.kafka.layout import CODEC_MASK, CRC_START, HEADER_BYTES, TimestampType
-from kafkeep.kafka.unpack import iter_unpacked
-from kafkeep.kafka.walk import Walked, walk_records
 
 TARGET_BYTES = 1 << 20
 
 # A batch is small below this share of the target. Compressed ones hold more records than their
 # size tells, and merging them costs far more.
-_PLAIN_SHARE = 2
+_PLAIN_SHARE = 8
 _PACKED_SHARE = 16
 
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.kafka.batch import Batches
-from kafkeep.kafka.kernel import (
+from kafkeep.kafka.layout import HEADER_BYTES
+from kafkeep.kernel import (
     BAD_LENGTH,
     OK,
     Bytes,
@@ -21,7 +22,6 @@ from kafkeep.kafka.kernel import (
     read_varint,
     read_varlong,
 )
-from kafkeep.kafka.layout import HEADER_BYTES
 
 _CONTROL = 1
 _TRANSACTIONAL = 2

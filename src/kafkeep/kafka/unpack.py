@@ -11,8 +11,8 @@ import numpy as np
 
 from kafkeep.errors import DamagedError
 from kafkeep.kafka.compression import DEFAULT_LIMIT_BYTES, decompress
-from kafkeep.kafka.kernel import BAD_COUNT, Bytes, Int64s, damaged, view_bytes
 from kafkeep.kafka.layout import CODEC_MASK, HEADER_BYTES, MIN_RECORD_BYTES
+from kafkeep.kernel import BAD_COUNT, Bytes, Int64s, damaged, view_bytes
 
 if TYPE_CHECKING:  # batch.py itself unpacks, to find the smallest timestamps
     from kafkeep.kafka.batch import Batches

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.kafka.kernel import (
+from kafkeep.kafka.unpack import Unpacked
+from kafkeep.kernel import (
     BAD_COUNT,
     BAD_LENGTH,
     BAD_OFFSET,
@@ -22,7 +23,6 @@ from kafkeep.kafka.kernel import (
     read_varint,
     read_varlong,
 )
-from kafkeep.kafka.unpack import Unpacked
 
 # Places in ``totals``.
 KEY_BYTES, VALUE_BYTES, HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES = range(5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kafkeep.kafka import crc
-from kafkeep.kafka.kernel import view_bytes
+from kafkeep.kernel import view_bytes
 
 
 def test_crc32c_of_the_known_word() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kafkeep.kafka.kernel import (
+from kafkeep.kernel import (
     read_varint,
     read_varlong,
     varlong_size,
@@ -38,7 +38,7 @@ def test_varints_refuse_more_than_32_bits_and_more_than_5_bytes() -> None:
 
 
 def test_compiled_kernels_are_kept_where_the_user_says(tmp_path: Path) -> None:
-    code = "import kafkeep.kafka.kernel, numba; print(numba.config.CACHE_DIR)"
+    code = "import kafkeep.kernel, numba; print(numba.config.CACHE_DIR)"
     environment = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
     answer = subprocess.run(
         [sys.executable, "-c", code],

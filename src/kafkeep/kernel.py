@@ -26,7 +26,7 @@ Int64s: TypeAlias = NDArray[np.int64]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-_CALLED_FILES = ("kernel.py", "layout.py")
+_CALLED_FILES = ("kernel.py", "kafka/layout.py")
 
 
 def _writable(folder: Path) -> bool:

@@ -1,0 +1,54 @@
+"""A group of options read from a flat map of texts, as Connect's configurations are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING
+from typing import Any, TypeVar
+
+from kafkeep.config.option import Option, iter_options
+from kafkeep.errors import UsageError
+
+T = TypeVar("T")
+
+_TRUTH = {"true": True, "false": False}
+
+
+class ConfigErrors(UsageError):
+    """Everything that is wrong with a configuration, by key."""
+
+    def __init__(self, by_key: Mapping[str, str], *, hint: str | None = None) -> None:
+        self.by_key = dict(by_key)
+        super().__init__("; ".join(f"{key}: {why}" for key, why in by_key.items()), hint=hint)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (ConfigErrors, (self.by_key,))
+
+
+def parse_option(option: Option, text: str) -> Any:
+    """Turn the text of one option into its value; UsageError says what is wrong with it."""
+    if option.is_flag:
+        if text.strip().lower() not in _TRUTH:
+            raise UsageError(f"{text!r} is neither true nor false")
+        return _TRUTH[text.strip().lower()]
+    return option.parse(text) if option.parse is not None else text
+
+
+def parse_group(group: type[T], given: Mapping[str, str]) -> T:
+    """Read the options that ``group`` declares; other keys are somebody else's.
+
+    ConfigErrors names every bad or missing one at once.
+    """
+    values: dict[str, Any] = {}
+    wrong: dict[str, str] = {}
+    for option in iter_options(group):
+        if option.name in given:
+            try:
+                values[option.field] = parse_option(option, given[option.name])
+            except UsageError as error:
+                wrong[option.name] = error.message
+        elif option.default is MISSING:
+            wrong[option.name] = "missing: it has no default"
+    if wrong:
+        raise ConfigErrors(wrong)
+    return group(**values)

@@ -1,0 +1,1 @@
+"""Kafka's bytes to columns and back, as Connect's converters do it."""

@@ -1,0 +1,1 @@
+"""Connect's data as Arrow columns: schemas, columns, rows; JSON texts and Avro schemas."""

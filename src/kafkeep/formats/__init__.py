@@ -1,0 +1,1 @@
+"""Columns to the bytes of objects, and back: JSON lines, Avro, Parquet, bytes."""

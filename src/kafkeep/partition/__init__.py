@@ -1,0 +1,1 @@
+"""Records to directories: by partition, field, time, and together; safe as paths."""

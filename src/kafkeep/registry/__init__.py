@@ -1,0 +1,1 @@
+"""A schema registry with Confluent's API: the only place that speaks to one."""
