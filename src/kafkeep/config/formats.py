@@ -1,5 +1,7 @@
 """The options that say how records become the bytes of an object."""
 
+# ruff: noqa: RUF009  (``option`` makes a dataclass field, also where the type is an enum)
+
 from __future__ import annotations
 
 from collections.abc import Callable
