@@ -250,3 +250,57 @@ def test_folders_names_what_lies_one_level_down(store: ObjectStore) -> None:
         store.put_new(key, b"x")
     assert store.folders("logs/") == ["a", "a-b", "a.b"]
     assert store.folders("nothing/") == []
+
+
+def test_tags_come_with_the_object(store: ObjectStore) -> None:
+    tags = {"startOffset": "0", "endOffset": "9", "recordCount": "10", "team": "shop + co"}
+    store.put_new("a/1", b"x", {"by": "test"}, tags=tags)
+    writer = store.create("a/2", {"by": "test"})
+    writer.write(b"y")
+    writer.finish({"at": "finish"}, tags=tags)
+    for key in ("a/1", "a/2"):
+        assert store.tags(key) == tags
+        assert store.head(key).metadata["by"] == "test"
+    store.put_new("a/3", b"x")
+    assert store.tags("a/3") == {}
+
+
+def test_tags_are_replaced_and_leave_the_object_alone(store: ObjectStore) -> None:
+    store.put_new("a/1", b"x", {"by": "test"}, tags={"old": "1", "both": "1"})
+    before = store.head("a/1")
+    store.set_tags("a/1", {"both": "2"})
+    assert store.tags("a/1") == {"both": "2"}
+    assert store.head("a/1").metadata == before.metadata
+    assert store.get("a/1") == b"x"
+    assert keys(store, "") == ["a/1"]
+
+
+def test_tags_of_a_refused_object_do_not_reach_the_one_that_is_there(store: ObjectStore) -> None:
+    store.put_new("a/1", b"first", tags={"by": "first"})
+    with pytest.raises(KeyExistsError):
+        store.put_new("a/1", b"second", tags={"by": "second"})
+    writer = store.create("a/1")
+    writer.write(b"third")
+    with pytest.raises(KeyExistsError):
+        writer.finish(tags={"by": "third"})
+    assert store.tags("a/1") == {"by": "first"}
+    store.delete("a/1")
+    store.put_new("a/1", b"again")
+    assert store.tags("a/1") == {}
+
+
+def test_tags_of_a_missing_key_say_so(store: ObjectStore) -> None:
+    store.put_new("a/1", b"x")
+    with pytest.raises(KeyMissingError):
+        store.tags("a/2")
+    with pytest.raises(KeyMissingError):
+        store.set_tags("a/2", {"a": "b"})
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [{str(n): "x" for n in range(11)}, {"": "x"}, {"n" * 129: "x"}, {"n": "v" * 257}, {"n": "#"}],
+)
+def test_tags_that_s3_would_refuse_are_refused(store: ObjectStore, tags: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="tag"):
+        store.put_new("a/1", b"x", tags=tags)

@@ -23,11 +23,14 @@ class ObjectWriter(Protocol):
     def write(self, data: bytes | memoryview) -> None:
         """Add bytes. Memory stays bounded whatever the object's size."""
 
-    def finish(self, metadata: Mapping[str, str] | None = None) -> None:
+    def finish(
+        self, metadata: Mapping[str, str] | None = None, *, tags: Mapping[str, str] | None = None
+    ) -> None:
         """Make the object visible whole, or raise KeyExistsError if the key is taken.
 
         ``metadata`` joins that of ``create`` for objects sent in one request; larger ones carry
-        what ``create`` was given alone.
+        what ``create`` was given alone. ``tags`` come with the object, or right after it when it
+        went up in parts; what happens when they cannot be set is for the store's options to say.
         """
 
     def abort(self) -> None:
@@ -42,7 +45,14 @@ class ObjectStore(Protocol):
     Implementations can be pickled and opened again in a task.
     """
 
-    def put_new(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
+    def put_new(
+        self,
+        key: str,
+        body: bytes,
+        metadata: Mapping[str, str] | None = None,
+        *,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
         """Store ``body`` whole or not at all; raise KeyExistsError if ``key`` is taken."""
 
     def create(self, key: str, metadata: Mapping[str, str] | None = None) -> ObjectWriter:
@@ -56,6 +66,15 @@ class ObjectStore(Protocol):
 
     def head(self, key: str) -> ObjectInfo:
         """Tell size, time and metadata, or raise KeyMissingError."""
+
+    def tags(self, key: str) -> Mapping[str, str]:
+        """Return an object's tags, none for most; raise KeyMissingError when there is no object."""
+
+    def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
+        """Give an object these tags instead of those it has; raise KeyMissingError without one.
+
+        For an object adopted from an attempt that died before it could tag it.
+        """
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         """Yield the objects whose key begins with ``prefix``, past the key ``after``.

@@ -109,6 +109,8 @@ def _class_of(status: int, code: str, writes: bool) -> type[KafkeepError]:
         return KeyMissingError
     if status in (409, 429, 503) or code in _TRANSIENT:
         return TransientError
+    if status == 501:
+        return EnvironmentFault  # the store does not know this part of the language
     # A success with an <Error> in its body, and a server's fault, leave it open what was done.
     if status >= 500 or 200 <= status < 300:
         return _unanswered(writes)

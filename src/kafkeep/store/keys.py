@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from urllib.parse import quote, unquote
 
 MAX_KEY_BYTES = 1024
+MAX_TAGS = 10
+_TAG_NAME = re.compile(r"[\w .:/=+@-]{1,128}")
+_TAG_VALUE = re.compile(r"[\w .:/=+@-]{0,256}")
 _METADATA_NAME = re.compile(r"[a-z0-9][a-z0-9-]*", re.ASCII)
 _READABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
@@ -33,6 +36,17 @@ def check_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
     for name in checked:
         if not _METADATA_NAME.fullmatch(name):
             raise ValueError(f"not a metadata name: {name!r}")
+    return checked
+
+
+def check_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
+    """Return a copy if S3 would take these tags: ten at most, short, of plain characters."""
+    checked = dict(tags or {})
+    if len(checked) > MAX_TAGS:
+        raise ValueError(f"{len(checked)} tags, but an object may have {MAX_TAGS} at most")
+    for name, value in checked.items():
+        if not _TAG_NAME.fullmatch(name) or not _TAG_VALUE.fullmatch(value):
+            raise ValueError(f"not a tag: {name!r}: {value!r}")
     return checked
 
 

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from errno import EACCES, EDQUOT, ENAMETOOLONG, ENOSPC, EPERM, EROFS
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
 from kafkeep.archive.store import ObjectInfo
 from kafkeep.errors import (
-    AccessDeniedError,
     EnvironmentFault,
-    KafkeepError,
     KeyExistsError,
     KeyMissingError,
     NoSuchArchiveError,
 )
-from kafkeep.store.keys import check_key, check_metadata
+from kafkeep.store.disk import faults, load_sidecar, make_folders, save_sidecar, sync_folder
+from kafkeep.store.keys import check_key, check_metadata, check_tags
 
 _HIDDEN = ".kafkeep-local"
 
@@ -39,12 +36,19 @@ class LocalStore:
     def __init__(self, folder: str | Path) -> None:
         self._folder = str(Path(folder).absolute())
 
-    def put_new(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
+    def put_new(
+        self,
+        key: str,
+        body: bytes,
+        metadata: Mapping[str, str] | None = None,
+        *,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
         """Store ``body`` whole or not at all; raise KeyExistsError if ``key`` is taken."""
         writer = self.create(key, metadata)
         try:
             writer.write(body)
-            writer.finish()
+            writer.finish(tags=tags)
         finally:
             writer.abort()
 
@@ -65,12 +69,23 @@ class LocalStore:
 
     def head(self, key: str) -> ObjectInfo:
         """Tell size, time and metadata, or raise KeyMissingError."""
-        with self._reading(key):
-            path = self.path_of(key)
-            if path.is_dir():
-                raise IsADirectoryError
-            stat = path.stat()
-        return ObjectInfo(key, stat.st_size, _modified_ms(stat), self._metadata(key, stat))
+        stat = self._stat(key)
+        metadata, _tags = load_sidecar(self.metadata_path(key, stat))
+        return ObjectInfo(key, stat.st_size, _modified_ms(stat), metadata)
+
+    def tags(self, key: str) -> Mapping[str, str]:
+        """Return an object's tags."""
+        return load_sidecar(self.metadata_path(key, self._stat(key)))[1]
+
+    def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
+        """Give an object these tags instead of those it has."""
+        checked, path = check_tags(tags), self.metadata_path(key, self._stat(key))
+        metadata, _old = load_sidecar(path)
+        with faults(key):
+            aside = self.hidden_folder() / f"tagging-{uuid.uuid4().hex}"
+            save_sidecar(aside, metadata, checked)
+            aside.replace(path)
+            sync_folder(path.parent)
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         """Yield objects in key order, reading one folder at a time."""
@@ -119,12 +134,12 @@ class LocalStore:
         name = f"metadata-{digest}-{stat.st_size}-{stat.st_mtime_ns}.json"
         return Path(self._folder, _HIDDEN, name)
 
-    def _metadata(self, key: str, stat: os.stat_result) -> dict[str, str]:
-        try:
-            kept: dict[str, str] = json.loads(self.metadata_path(key, stat).read_bytes())
-        except FileNotFoundError:
-            return {}
-        return kept
+    def _stat(self, key: str) -> os.stat_result:
+        with self._reading(key):
+            path = self.path_of(key)
+            if path.is_dir():
+                raise IsADirectoryError
+            return path.stat()
 
     def _walk(self, folder: str, prefix: str, after: bytes) -> Iterator[ObjectInfo]:
         for name, is_folder in self._rows(folder):
@@ -185,9 +200,11 @@ class LocalWriter:
         with faults(self._key):
             self._file.write(data)
 
-    def finish(self, metadata: Mapping[str, str] | None = None) -> None:
+    def finish(
+        self, metadata: Mapping[str, str] | None = None, *, tags: Mapping[str, str] | None = None
+    ) -> None:
         """Make the object visible whole, or raise KeyExistsError if the key is taken."""
-        joined = {**self._metadata, **check_metadata(metadata)}
+        joined, checked_tags = {**self._metadata, **check_metadata(metadata)}, check_tags(tags)
         if self._file is None or self._temporary is None:
             raise ValueError(f"{self._key} is written already")
         sidecar: Path | None = None
@@ -196,8 +213,10 @@ class LocalWriter:
                 self._file.flush()
                 _stamp(self._file.fileno())
                 os.fsync(self._file.fileno())
-                if joined:
-                    sidecar = self._save(joined, self._file.fileno())
+                if joined or checked_tags:
+                    path = self._store.metadata_path(self._key, os.fstat(self._file.fileno()))
+                    save_sidecar(path, joined, checked_tags)
+                    sidecar = path
                 target = self._store.path_of(self._key)
                 self._link(self._temporary, target)
                 sidecar = None
@@ -218,15 +237,6 @@ class LocalWriter:
             with suppress(OSError):
                 self._temporary.unlink()
             self._temporary = None
-
-    def _save(self, metadata: dict[str, str], descriptor: int) -> Path:
-        path = self._store.metadata_path(self._key, os.fstat(descriptor))
-        with path.open("xb") as file:
-            file.write(json.dumps(metadata, sort_keys=True).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder(path.parent)
-        return path
 
     def _link(self, source: Path, target: Path) -> None:
         try:
@@ -250,47 +260,3 @@ def _stamp(descriptor: int) -> None:
 
 def _modified_ms(stat: os.stat_result) -> int:
     return stat.st_mtime_ns // 1_000_000
-
-
-@contextmanager
-def faults(what: str) -> Iterator[None]:
-    """Turn the system's errors into ours; a missing file stays what it is."""
-    try:
-        yield
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, FileExistsError):
-        raise
-    except OSError as error:
-        raise _translated(error, what) from error
-
-
-def _translated(error: OSError, what: str) -> KafkeepError:
-    text = f"{what}: {error.strerror or error}"
-    if error.errno in (EACCES, EPERM, EROFS):
-        return AccessDeniedError(text, hint="Check who owns the folder, and how it is mounted.")
-    if error.errno in (ENOSPC, EDQUOT):
-        return EnvironmentFault(text, hint="Make room on the disk, then run the same again.")
-    if error.errno == ENAMETOOLONG:
-        return EnvironmentFault(text, hint="Use a store that takes names this long, such as S3.")
-    # Not transient: after a failed fsync the system may have dropped the pages, and a second
-    # one would report success for bytes that never reached the disk.
-    return EnvironmentFault(text, hint="Check the disk and the system's log.")
-
-
-def make_folders(path: Path, stop: Path) -> None:
-    """Make ``path`` and what is missing above it, each durable in its parent."""
-    missing = []
-    while path != stop and not path.is_dir():
-        missing.append(path)
-        path = path.parent
-    for folder in reversed(missing):
-        folder.mkdir(parents=True, exist_ok=True)
-        sync_folder(folder.parent)
-
-
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kafkeep.archive.store import ObjectInfo
 from kafkeep.errors import KeyExistsError, KeyMissingError
-from kafkeep.store.keys import check_key, check_metadata
+from kafkeep.store.keys import check_key, check_metadata, check_tags
 
 _shared: dict[str, MemoryStore] = {}
 _shared_lock = threading.Lock()
@@ -25,6 +25,7 @@ class MemoryStore:
         self._name = name
         self._now_ms = now_ms
         self._objects: dict[str, tuple[bytes, ObjectInfo]] = {}
+        self._tags: dict[str, dict[str, str]] = {}
         self._lock = threading.Lock()
 
     @classmethod
@@ -37,16 +38,24 @@ class MemoryStore:
         with _shared_lock:
             if _shared.get(self._name) is self:
                 return (MemoryStore.shared, (self._name,))
-        return (_restored, (self._name, dict(self._objects)))
+        return (_restored, (self._name, dict(self._objects), dict(self._tags)))
 
-    def put_new(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
+    def put_new(
+        self,
+        key: str,
+        body: bytes,
+        metadata: Mapping[str, str] | None = None,
+        *,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
         """Store ``body``, or raise KeyExistsError if ``key`` is taken."""
-        checked = check_metadata(metadata)
+        checked, checked_tags = check_metadata(metadata), check_tags(tags)
         info = ObjectInfo(check_key(key), len(body), self._now_ms(), checked)
         with self._lock:
             if key in self._objects:
                 raise KeyExistsError(f"{key} is taken in {self.describe()}")
             self._objects[key] = (bytes(body), info)
+            self._tags[key] = checked_tags
 
     def create(self, key: str, metadata: Mapping[str, str] | None = None) -> MemoryWriter:
         """Begin an object; it is kept in memory until ``finish``."""
@@ -63,6 +72,16 @@ class MemoryStore:
     def head(self, key: str) -> ObjectInfo:
         """Tell size, time and metadata, or raise KeyMissingError."""
         return self._object(key)[1]
+
+    def tags(self, key: str) -> Mapping[str, str]:
+        """Return an object's tags."""
+        self._object(key)
+        return dict(self._tags.get(key, {}))
+
+    def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
+        """Give an object these tags instead of those it has."""
+        self._object(key)
+        self._tags[key] = check_tags(tags)
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         """Yield objects in key order; later changes may or may not be seen."""
@@ -84,6 +103,7 @@ class MemoryStore:
         """Remove an object; no error when there is none."""
         with self._lock:
             self._objects.pop(key, None)
+            self._tags.pop(key, None)
 
     def describe(self) -> str:
         """Return the address."""
@@ -110,17 +130,22 @@ class MemoryWriter:
         """Add bytes."""
         self._parts.append(bytes(data))
 
-    def finish(self, metadata: Mapping[str, str] | None = None) -> None:
+    def finish(
+        self, metadata: Mapping[str, str] | None = None, *, tags: Mapping[str, str] | None = None
+    ) -> None:
         """Make the object visible, or raise KeyExistsError."""
         joined = {**self._metadata, **check_metadata(metadata)}
-        self._store.put_new(self._key, b"".join(self._parts), joined)
+        self._store.put_new(self._key, b"".join(self._parts), joined, tags=tags)
 
     def abort(self) -> None:
         """Forget what was written."""
         self._parts = []
 
 
-def _restored(name: str, objects: dict[str, tuple[bytes, ObjectInfo]]) -> MemoryStore:
+def _restored(
+    name: str, objects: dict[str, tuple[bytes, ObjectInfo]], tags: dict[str, dict[str, str]]
+) -> MemoryStore:
     store = MemoryStore(name)
     store._objects = objects
+    store._tags = tags
     return store

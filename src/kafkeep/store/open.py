@@ -27,8 +27,7 @@ def open_store(
     chosen = options if options is not None else StorageOptions.from_env()
     if create and where.kind == "file":
         _make_folder(where.path)
-    policy = RetryPolicy(deadline_s=chosen.retry_deadline_ms / 1000)
-    return RetryingStore(_bare(where, chosen), policy)
+    return RetryingStore(_bare(where, chosen), RetryPolicy.of(chosen))
 
 
 def _make_folder(path: str) -> None:

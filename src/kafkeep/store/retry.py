@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from kafkeep.archive.store import ObjectInfo, ObjectStore, ObjectWriter
+from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import KeyExistsError, KeyMissingError, TransientError
 
 T = TypeVar("T")
@@ -16,14 +17,29 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """Full-jitter exponential waits until a deadline; sleep, clock and chance are parameters."""
+    """Jittered exponential waits until a deadline; sleep, clock and chance are parameters.
+
+    With ``retries`` the waits begin anew after so many, behind a wait of ``round_wait_s``.
+    """
 
     deadline_s: float = 60.0
     first_wait_s: float = 0.1
     longest_wait_s: float = 10.0
+    retries: int | None = None
+    round_wait_s: float = 5.0
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random
+
+    @classmethod
+    def of(cls, options: StorageOptions) -> RetryPolicy:
+        """Return the policy that a store's options ask for."""
+        return cls(
+            deadline_s=options.retry_deadline_ms / 1000,
+            first_wait_s=options.retry_backoff_ms / 1000,
+            retries=options.part_retries,
+            round_wait_s=options.round_backoff_ms / 1000,
+        )
 
     def call(self, what: str, attempt: Callable[[int], T]) -> T:
         """Call ``attempt(number)`` until it does not raise TransientError or time is up.
@@ -37,12 +53,20 @@ class RetryPolicy:
                 return attempt(number)
             except TransientError as error:
                 number += 1
-                longest = min(self.longest_wait_s, self.first_wait_s * 2.0 ** min(number - 1, 30))
-                wait = longest * (0.5 + self.chance() / 2)
+                wait = self._longest_wait(number) * (0.5 + self.chance() / 2)
                 if self.clock() - started + wait > self.deadline_s:
                     tried = f"{what} failed after {number} attempt{'s' if number > 1 else ''}"
                     raise type(error)(f"{tried}: {error.message}", hint=error.hint) from error
             self.sleep(wait)
+
+    def _longest_wait(self, failures: int) -> float:
+        in_round = failures - 1
+        if self.retries is not None:
+            in_round %= self.retries + 1
+            if in_round == self.retries:
+                return self.round_wait_s
+        longest = max(self.longest_wait_s, self.first_wait_s)
+        return min(longest, self.first_wait_s * 2.0 ** min(in_round, 30))
 
 
 class RetryingStore:
@@ -57,12 +81,19 @@ class RetryingStore:
         self.inner = store
         self._policy = policy or RetryPolicy()
 
-    def put_new(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
+    def put_new(
+        self,
+        key: str,
+        body: bytes,
+        metadata: Mapping[str, str] | None = None,
+        *,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
         """Store ``body`` whole or not at all; raise KeyExistsError if another's is there."""
 
         def attempt(number: int) -> None:
             try:
-                self.inner.put_new(key, body, metadata)
+                self.inner.put_new(key, body, metadata, tags=tags)
             except KeyExistsError:
                 if number == 0 or not self._is_ours(key, body):
                     raise
@@ -88,6 +119,14 @@ class RetryingStore:
     def head(self, key: str) -> ObjectInfo:
         """Tell size, time and metadata, or raise KeyMissingError."""
         return self._policy.call(f"looking at {key}", lambda _number: self.inner.head(key))
+
+    def tags(self, key: str) -> Mapping[str, str]:
+        """Return an object's tags."""
+        return self._policy.call(f"reading the tags of {key}", lambda _n: self.inner.tags(key))
+
+    def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
+        """Give an object these tags instead of those it has."""
+        self._policy.call(f"tagging {key}", lambda _number: self.inner.set_tags(key, tags))
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         """Yield as the wrapped store does; after a fault, go on behind the last one yielded."""
@@ -149,10 +188,12 @@ class RetryingWriter:
         """Add bytes."""
         self._writer.write(data)
 
-    def finish(self, metadata: Mapping[str, str] | None = None) -> None:
+    def finish(
+        self, metadata: Mapping[str, str] | None = None, *, tags: Mapping[str, str] | None = None
+    ) -> None:
         """Make the object visible whole, or raise KeyExistsError if another's is there."""
         what = f"creating {self._key}"
-        self._policy.call(what, lambda _number: self._writer.finish(metadata))
+        self._policy.call(what, lambda _number: self._writer.finish(metadata, tags=tags))
 
     def abort(self) -> None:
         """Forget what was written."""

@@ -2,93 +2,42 @@
 
 from __future__ import annotations
 
-import base64
+import logging
 import os
-import threading
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
 
-import boto3
-import botocore.loaders
-import botocore.session
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from urllib3.exceptions import HTTPError
 
 from kafkeep.archive.store import ObjectInfo
 from kafkeep.config.storage import SINGLE_PUT_BYTES, StorageOptions
-from kafkeep.errors import KafkeepError, TransientError
+from kafkeep.errors import (
+    AccessDeniedError,
+    EnvironmentFault,
+    KafkeepError,
+    TransientError,
+)
+from kafkeep.store.client import client_of, load_models
+from kafkeep.store.digests import Digests
 from kafkeep.store.faults import translate
-from kafkeep.store.keys import check_key, check_metadata, decode_metadata, encode_metadata
+from kafkeep.store.keys import (
+    check_key,
+    check_metadata,
+    check_tags,
+    decode_metadata,
+    encode_metadata,
+)
 from kafkeep.store.retry import RetryPolicy
 from kafkeep.store.upload import UPLOAD_MARK, S3Writer
 
+__all__ = ["S3Store", "load_models"]
+
 _PAGE = 1000
-_models = botocore.loaders.create_loader()
-"""boto3's descriptions of services: 0.2 s to read, shared by all clients."""
-_clients: dict[tuple[int, StorageOptions], Any] = {}
-_clients_lock = threading.Lock()
-
-
-def _client(options: StorageOptions) -> Any:
-    """Return this process's client: connections must not be shared with a forked child."""
-    key = (os.getpid(), options)
-    with _clients_lock:
-        if key not in _clients:
-            for old in [one for one in _clients if one[0] != key[0]]:
-                del _clients[old]
-            _clients[key] = _connect(options)
-        return _clients[key]
-
-
-def _after_fork() -> None:
-    # A fork while another thread held the lock would leave it locked for ever in the child.
-    global _clients_lock  # noqa: PLW0603
-    _clients_lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-def load_models() -> None:
-    """Read what boto3 knows of S3, so that clients made later, also after a fork, need not."""
-    _connect(
-        StorageOptions(
-            access_key="-", secret_key="-", region="us-east-1", endpoint="http://127.0.0.1"
-        )
-    ).close()
-
-
-def _connect(options: StorageOptions) -> Any:
-    core = botocore.session.get_session()
-    core.register_component("data_loader", _models)
-    session = boto3.Session(
-        botocore_session=core,
-        aws_access_key_id=options.access_key,
-        aws_secret_access_key=options.secret_key,
-        aws_session_token=options.session_token,
-        profile_name=None if options.access_key else options.profile,
-        region_name=options.region,
-    )
-    config = Config(
-        s3={"addressing_style": "path" if options.uses_path_style else "auto"},
-        # One attempt: what was repeated and why is for RetryingStore and the writer to know.
-        retries={"mode": "standard", "total_max_attempts": 1},
-        connect_timeout=10,
-        read_timeout=60,
-        max_pool_connections=32,
-        # We send a checksum of our own; trailers and other extras not every store understands.
-        request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
-    )
-    region = session.region_name or ("us-east-1" if options.endpoint else None)
-    verify = options.ca_file if options.verify_tls and options.ca_file else options.verify_tls
-    return session.client(
-        "s3", endpoint_url=options.endpoint, region_name=region, config=config, verify=verify
-    )
+log = logging.getLogger(__name__)
 
 
 class S3Store:
@@ -104,23 +53,80 @@ class S3Store:
         self._options = options
         self._seen_in: int | None = None
 
-    def put_new(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
+    def put_new(
+        self,
+        key: str,
+        body: bytes,
+        metadata: Mapping[str, str] | None = None,
+        *,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
         """Store ``body`` in one conditional PUT; raise KeyExistsError if ``key`` is taken."""
-        self.put_body(key, body, check_metadata(metadata), zlib.crc32(body))
+        digests = Digests(md5=self._options.send_digest)
+        digests.update(memoryview(body))
+        self.put_body(key, body, check_metadata(metadata), digests, check_tags(tags))
 
-    def put_body(self, key: str, body: Any, metadata: Mapping[str, str], crc: int) -> None:
-        """Send bytes, or an open file, in one conditional PUT."""
+    def put_body(
+        self,
+        key: str,
+        body: Any,
+        metadata: Mapping[str, str],
+        digests: Digests,
+        tags: Mapping[str, str],
+    ) -> None:
+        """Send bytes, or an open file, in one conditional PUT.
+
+        When the store takes no tags, or not from us, the object goes without them, unless the
+        options say that this is to fail.
+        """
         check_key(key)
         self.require_bucket()
+        arguments = {
+            **self.where(key),
+            **self.object_arguments(),
+            **digests.arguments(),
+            "IfNoneMatch": "*",
+            "Metadata": encode_metadata(metadata),
+        }
+        if tags:
+            try:
+                self._put(key, body, {**arguments, "Tagging": urlencode(tags)})
+            except (AccessDeniedError, EnvironmentFault) as error:
+                if self._options.fail_on_tagging_error:
+                    raise
+                refused = error.message
+            else:
+                return
+            if not isinstance(body, bytes):
+                body.seek(0)
+        self._put(key, body, arguments)
+        if tags:
+            log.warning("%s has no tags: %s", key, refused)
+
+    def _put(self, key: str, body: Any, arguments: Mapping[str, Any]) -> None:
         with self.faults(f"creating {key}", writes=True):
-            self.client.put_object(
-                **self.where(key),
-                Body=body,
-                IfNoneMatch="*",
-                Metadata=encode_metadata(metadata),
-                ContentType="application/octet-stream",
-                ChecksumCRC32=base64.b64encode(crc.to_bytes(4, "big")).decode(),
-            )
+            self.client.put_object(Body=body, **arguments)
+
+    def tag_finished(self, key: str, tags: Mapping[str, str], retry: RetryPolicy) -> None:
+        """Tag an object that went up in parts; what goes wrong is said or raised, as set."""
+        try:
+            retry.call(f"tagging {key}", lambda _number: self.set_tags(key, tags))
+        except KafkeepError as error:
+            if self._options.fail_on_tagging_error:
+                raise
+            log.warning("%s has no tags: %s", key, error.message)
+
+    def tags(self, key: str) -> Mapping[str, str]:
+        """Return an object's tags."""
+        with self.faults(f"reading the tags of {key}"):
+            answer = self.client.get_object_tagging(**self.where(key))
+        return {row["Key"]: row["Value"] for row in answer["TagSet"]}
+
+    def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
+        """Give an object these tags instead of those it has."""
+        rows = [{"Key": name, "Value": value} for name, value in check_tags(tags).items()]
+        with self.faults(f"tagging {key}"):
+            self.client.put_object_tagging(**self.where(key), Tagging={"TagSet": rows})
 
     def create(self, key: str, metadata: Mapping[str, str] | None = None) -> S3Writer:
         """Begin an object; small ones are kept in memory, larger ones go to disk or in parts."""
@@ -136,19 +142,18 @@ class S3Store:
         return self._options.multipart_from_bytes < SINGLE_PUT_BYTES
 
     def _writer(self, key: str, metadata: Mapping[str, str] | None, parts_from: int) -> S3Writer:
-        deadline_s = self._options.retry_deadline_ms / 1000
         return S3Writer(
             self,
             check_key(key),
             check_metadata(metadata),
             multipart_from=parts_from,
-            retry=RetryPolicy(deadline_s=deadline_s),
+            options=self._options,
         )
 
     def get(self, key: str) -> bytes:
         """Return the whole object, or raise KeyMissingError."""
         with self.faults(f"reading {key}"):
-            answer = self.client.get_object(**self.where(key))
+            answer = self.client.get_object(**self.read_from(key))
             return _read(answer, key)
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
@@ -159,7 +164,7 @@ class S3Store:
         asked = f"bytes={start}-{end - 1}"
         with self.faults(f"reading {key} from {start} to {end}"):
             try:
-                answer = self.client.get_object(**self.where(key), Range=asked)
+                answer = self.client.get_object(**self.read_from(key), Range=asked)
             except ClientError as error:
                 if error.response.get("Error", {}).get("Code") == "InvalidRange":
                     return b""
@@ -175,7 +180,7 @@ class S3Store:
         """Return the metadata without the upload's mark, and an info that has it."""
         try:
             with self.faults(f"looking at {key}"):
-                found = self.client.head_object(**self.where(key))
+                found = self.client.head_object(**self.read_from(key))
         except KafkeepError:
             # A HEAD has no body to say why: the bucket may be what is missing, or the keys wrong.
             self._ask_bucket()
@@ -226,11 +231,30 @@ class S3Store:
     @property
     def client(self) -> Any:
         """The boto3 client of this process."""
-        return _client(self._options)
+        return client_of(self._options)
 
     def where(self, key: str) -> dict[str, str]:
         """Return bucket and key as every request names them."""
         return {"Bucket": self._bucket, "Key": self._prefix + key}
+
+    def read_from(self, key: str) -> dict[str, Any]:
+        """Return what a request needs that reads an object, or adds to one."""
+        return {**self.where(key), **self.key_arguments()}
+
+    def object_arguments(self) -> dict[str, Any]:
+        """Return what the request that begins an object says of it."""
+        options = self._options
+        said = {"ContentType": "application/octet-stream", "ACL": options.acl}
+        if options.customer_key is None:
+            said["ServerSideEncryption"] = options.encryption
+            said["SSEKMSKeyId"] = options.kms_key_id
+        given = {name: value for name, value in said.items() if value is not None}
+        return {**given, **self.key_arguments()}
+
+    def key_arguments(self) -> dict[str, Any]:
+        """Return the customer's encryption key, where there is one."""
+        key = self._options.customer_key
+        return {} if key is None else {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": key}
 
     def require_bucket(self) -> None:
         """Raise NoSuchArchiveError when the bucket is missing; asked once per process.

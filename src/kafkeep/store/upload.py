@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import tempfile
 import uuid
-import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
+from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import KafkeepError, KeyExistsError, KeyMissingError, TransientError
-from kafkeep.store.keys import check_metadata, encode_metadata
+from kafkeep.store.digests import Digests
+from kafkeep.store.keys import check_metadata, check_tags, encode_metadata
 from kafkeep.store.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class S3Writer:
         metadata: dict[str, str],
         *,
         multipart_from: int,
-        retry: RetryPolicy | None = None,
+        options: StorageOptions,
     ) -> None:
         self._store = store
         self._key = key
@@ -47,11 +47,12 @@ class S3Writer:
         self._multipart_from = multipart_from
         # SpooledTemporaryFile moves to disk by itself: memory stays bounded.
         self._spool: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
-        self._crc = 0
+        self._digests = Digests(md5=options.send_digest)
         self._size = 0
         self._parts: PartsUpload | None = None
-        self._retry = retry or RetryPolicy()
+        self._options = options
         self._sent = False
+        self._visible = False
         self._finished = False
 
     def write(self, data: bytes | memoryview) -> None:
@@ -64,25 +65,35 @@ class S3Writer:
             self._parts.add(view)
         else:
             self._spool.write(view)
-            self._crc = zlib.crc32(view, self._crc)
+            self._digests.update(view)
 
-    def finish(self, metadata: Mapping[str, str] | None = None) -> None:
+    def finish(
+        self, metadata: Mapping[str, str] | None = None, *, tags: Mapping[str, str] | None = None
+    ) -> None:
         """Make the object visible whole, or raise KeyExistsError if another's is there.
 
         May be called again after TransientError.
         """
         if self._finished:
             return
-        joined = {**self._metadata, **check_metadata(metadata)}
+        joined, checked_tags = {**self._metadata, **check_metadata(metadata)}, check_tags(tags)
+        if not self._visible:
+            self._make_visible(joined, checked_tags)
+        if checked_tags and self._parts is not None:
+            # An upload in parts was begun before these were known.
+            self._store.tag_finished(self._key, checked_tags, RetryPolicy.of(self._options))
+        self._finished = True
+
+    def _make_visible(self, metadata: dict[str, str], tags: dict[str, str]) -> None:
         try:
-            self._send(joined)
+            self._send(metadata, tags)
         except KafkeepError as error:
             sent_before, self._sent = self._sent, True
             if not sent_before or not self._is_ours(error):
                 if not isinstance(error, TransientError):
                     self.abort()
                 raise
-        self._finished = True
+        self._visible = True
         self._spool.close()
 
     def abort(self) -> None:
@@ -91,16 +102,16 @@ class S3Writer:
             return
         self._finished = True
         self._spool.close()
-        if self._parts is not None:
+        if self._parts is not None and not self._visible:
             self._parts.abort()
 
-    def _send(self, metadata: dict[str, str]) -> None:
+    def _send(self, metadata: dict[str, str], tags: dict[str, str]) -> None:
         if self._parts is not None:
             self._parts.complete()
             return
         self._spool.seek(0)
         body: Any = self._spool.read() if self._size <= _IN_MEMORY else LargeReads(self._spool)
-        self._store.put_body(self._key, body, metadata, self._crc)
+        self._store.put_body(self._key, body, metadata, self._digests, tags)
 
     def _is_ours(self, error: KafkeepError) -> bool:
         """Tell whether an earlier attempt made the object, though this one met ``error``."""
@@ -114,7 +125,7 @@ class S3Writer:
         return info.metadata.get(UPLOAD_MARK) == self._mark
 
     def _begin_parts(self) -> None:
-        self._parts = PartsUpload(self._store, self._key, self._metadata, self._retry)
+        self._parts = PartsUpload(self._store, self._key, self._metadata, self._options)
         self._spool.seek(0)
         while chunk := self._spool.read(PART_BYTES):
             self._parts.add(memoryview(chunk))
@@ -144,20 +155,21 @@ class PartsUpload:
     """A multipart upload: each part checksummed and repeated until it is there."""
 
     def __init__(
-        self, store: S3Store, key: str, metadata: dict[str, str], retry: RetryPolicy
+        self, store: S3Store, key: str, metadata: dict[str, str], options: StorageOptions
     ) -> None:
         self._store = store
         self._key = key
-        self._retry = retry
+        self._options = options
+        self._retry = RetryPolicy.of(options)
         self._buffer = bytearray()
         self._done: list[dict[str, Any]] = []
-        self._upload = retry.call(f"beginning {key}", lambda _number: self._begin(metadata))
+        self._upload = self._retry.call(f"beginning {key}", lambda _number: self._begin(metadata))
 
     def add(self, data: memoryview) -> None:
         """Add bytes; whole parts go up."""
-        # S3 takes at most 10,000 parts: they grow, so that 5 TiB fit.
-        part_bytes = PART_BYTES * (1 + len(self._done) // 1000) ** 2
-        while len(self._buffer) + len(data) >= part_bytes:
+        while len(self._buffer) + len(data) >= (
+            part_bytes := part_size(len(self._done), self._options.part_bytes)
+        ):
             room = part_bytes - len(self._buffer)
             self._buffer += data[:room]
             data = data[room:]
@@ -170,7 +182,10 @@ class PartsUpload:
             self._put_part()
         with self._store.faults(f"creating {self._key}", writes=True):
             self._store.client.complete_multipart_upload(
-                **self._where(), MultipartUpload={"Parts": self._done}, IfNoneMatch="*"
+                **self._where(),
+                **self._store.key_arguments(),
+                MultipartUpload={"Parts": self._done},
+                IfNoneMatch="*",
             )
 
     def abort(self) -> None:
@@ -183,8 +198,8 @@ class PartsUpload:
         with self._store.faults(f"beginning {self._key}"):
             answer = self._store.client.create_multipart_upload(
                 **self._store.where(self._key),
+                **self._store.object_arguments(),
                 Metadata=encode_metadata(metadata),
-                ContentType="application/octet-stream",
                 ChecksumAlgorithm="CRC32",
             )
         return str(answer["UploadId"])
@@ -192,12 +207,14 @@ class PartsUpload:
     def _put_part(self) -> None:
         body = bytes(self._buffer)
         number = len(self._done) + 1
-        crc = base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
+        digests = Digests(md5=self._options.send_digest)
+        digests.update(memoryview(body))
+        arguments = {**self._where(), **self._store.key_arguments(), **digests.arguments()}
 
         def attempt(_number: int) -> dict[str, Any]:
             with self._store.faults(f"sending part {number} of {self._key}"):
                 answer: dict[str, Any] = self._store.client.upload_part(
-                    **self._where(), PartNumber=number, Body=body, ChecksumCRC32=crc
+                    PartNumber=number, Body=body, **arguments
                 )
                 return answer
 
@@ -210,3 +227,14 @@ class PartsUpload:
 
     def _where(self) -> dict[str, str]:
         return {**self._store.where(self._key), "UploadId": self._upload}
+
+
+def part_size(done: int, bound: int | None) -> int:
+    """Return the size of the next part after ``done`` of them.
+
+    S3 takes at most 10,000 parts, so they grow: all along when no size was asked for, and else
+    only past 9,000 of that size, which no ordinary object reaches.
+    """
+    if bound is None:
+        return PART_BYTES * (1 + done // 1000) ** 2
+    return bound if done < 9000 else min(bound * 2 ** (1 + (done - 9000) // 100), 5 * 1024**3)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 
@@ -33,11 +34,18 @@ class Flaky(MemoryStore):
         self.before = before
         self.after = after
 
-    def put_new(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
+    def put_new(
+        self,
+        key: str,
+        body: bytes,
+        metadata: Mapping[str, str] | None = None,
+        *,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
         if self.before:
             self.before -= 1
             raise TransientError("not now")
-        super().put_new(key, body, metadata)
+        super().put_new(key, body, metadata, tags=tags)
         if self.after:
             self.after -= 1
             raise UnknownOutcomeError("no answer")
@@ -48,6 +56,22 @@ class Flaky(MemoryStore):
                 self.before -= 1
                 raise TransientError("page lost")
             yield row
+
+
+def test_waits_begin_anew_after_so_many_retries() -> None:
+    clock = Clock()
+    limited = dataclasses.replace(policy(clock), retries=2, first_wait_s=0.2, round_wait_s=3.0)
+    with pytest.raises(TransientError):
+        limited.call("x", _always(TransientError("down")))
+    assert clock.waits[:7] == pytest.approx([0.2, 0.4, 3.0, 0.2, 0.4, 3.0, 0.2])
+
+
+def test_no_retries_leave_the_long_waits_alone() -> None:
+    clock = Clock()
+    limited = dataclasses.replace(policy(clock), retries=0, round_wait_s=20.0)
+    with pytest.raises(TransientError, match="after 4 attempts"):
+        limited.call("x", _always(TransientError("down")))
+    assert clock.waits == pytest.approx([20.0] * 3)
 
 
 def test_waits_grow_and_are_bounded() -> None:

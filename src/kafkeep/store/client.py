@@ -1,0 +1,120 @@
+"""boto3's client, as our options want it: one per process and options."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import boto3
+import botocore.handlers
+import botocore.loaders
+import botocore.session
+from botocore.config import Config
+
+from kafkeep.config.storage import StorageOptions
+
+_BODIES = ("PutObject", "UploadPart")
+_models = botocore.loaders.create_loader()
+"""boto3's descriptions of services: 0.2 s to read, shared by all clients."""
+_clients: dict[tuple[int, StorageOptions], Any] = {}
+_clients_lock = threading.Lock()
+
+
+def client_of(options: StorageOptions) -> Any:
+    """Return this process's client: connections must not be shared with a forked child."""
+    key = (os.getpid(), options)
+    with _clients_lock:
+        if key not in _clients:
+            for old in [one for one in _clients if one[0] != key[0]]:
+                del _clients[old]
+            _clients[key] = _connect(options)
+        return _clients[key]
+
+
+def _after_fork() -> None:
+    # A fork while another thread held the lock would leave it locked for ever in the child.
+    global _clients_lock  # noqa: PLW0603
+    _clients_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def load_models() -> None:
+    """Read what boto3 knows of S3, so that clients made later, also after a fork, need not."""
+    _connect(
+        StorageOptions(
+            access_key="-", secret_key="-", region="us-east-1", endpoint="http://127.0.0.1"
+        )
+    ).close()
+
+
+def _connect(options: StorageOptions) -> Any:
+    core = botocore.session.get_session()
+    core.register_component("data_loader", _models)
+    session = boto3.Session(
+        botocore_session=core,
+        aws_access_key_id=options.access_key,
+        aws_secret_access_key=options.secret_key,
+        aws_session_token=options.session_token,
+        profile_name=None if options.access_key else options.profile,
+        region_name=options.region,
+    )
+    region = session.region_name or ("us-east-1" if options.endpoint else None)
+    verify = options.ca_file if options.verify_tls and options.ca_file else options.verify_tls
+    client = session.client(
+        "s3",
+        endpoint_url=options.endpoint,
+        region_name=region,
+        config=_config(options),
+        verify=verify,
+    )
+    _set_expect(client, options.expect_continue)
+    return client
+
+
+def _config(options: StorageOptions) -> Config:
+    s3: dict[str, Any] = {"addressing_style": "path" if options.uses_path_style else "auto"}
+    if options.accelerate:
+        s3["use_accelerate_endpoint"] = True
+    proxy = proxy_address(options)
+    return Config(
+        s3=s3,
+        # One attempt: what was repeated and why is for RetryingStore and the writer to know.
+        retries={"mode": "standard", "total_max_attempts": 1},
+        connect_timeout=10,
+        read_timeout=60,
+        max_pool_connections=32,
+        # Without one of ours, boto3 takes the proxy that the environment names.
+        proxies={"http": proxy, "https": proxy} if proxy else None,
+        # We send a checksum of our own; trailers and other extras not every store understands.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+
+
+def proxy_address(options: StorageOptions) -> str | None:
+    """Return the proxy's address with the credentials in it, as boto3 takes them."""
+    if not options.proxy_url or not options.proxy_user:
+        return options.proxy_url or None
+    parts = urlsplit(options.proxy_url)
+    login = quote(options.proxy_user, safe="")
+    if options.proxy_password:
+        login += ":" + quote(options.proxy_password, safe="")
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{login}@{host}"))
+
+
+def _set_expect(client: Any, wanted: bool | None) -> None:
+    if wanted is None:
+        return
+    client.meta.events.unregister("before-call.s3", botocore.handlers.add_expect_header)
+    if wanted:
+        for operation in _BODIES:
+            client.meta.events.register(f"before-call.s3.{operation}", _expect)
+
+
+def _expect(params: dict[str, Any], **_rest: Any) -> None:
+    params["headers"]["Expect"] = "100-continue"
