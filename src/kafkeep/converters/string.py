@@ -1,0 +1,67 @@
+"""StringConverter: bytes as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from kafkeep.converters.converter import Piece
+from kafkeep.data.column import OPTIONAL_STRING, Column
+from kafkeep.data.schema import Kind
+from kafkeep.errors import RecordError
+
+
+class StringConverter:
+    """Texts of one encoding. Bytes that are no text become U+FFFD, as in Connect: never fails."""
+
+    def __init__(self, encoding: str = "utf-8") -> None:
+        self.encoding = encoding
+
+    def convert(self, values: pa.BinaryArray) -> Iterator[Piece]:
+        """Give all values as one column of optional strings; valid UTF-8 is not copied."""
+        if len(values):
+            yield Piece(0, len(values), Column(OPTIONAL_STRING, self._texts(values)))
+
+    def restore(self, column: Column) -> pa.BinaryArray:
+        """Return the encoded texts; numbers and booleans as Java prints them."""
+        texts = _as_texts(column)
+        if self.encoding == "utf-8":
+            return texts.cast(pa.binary())
+        encoded = [
+            None if text is None else text.encode(self.encoding, "replace")
+            for text in texts.to_pylist()
+        ]
+        return pa.array(encoded, pa.binary())
+
+    def _texts(self, values: pa.BinaryArray) -> pa.StringArray:
+        if self.encoding == "utf-8":
+            try:
+                return values.cast(pa.string())
+            except pa.ArrowInvalid:
+                pass
+        texts = [
+            None if value is None else decode_text(value, self.encoding)
+            for value in values.to_pylist()
+        ]
+        return pa.array(texts, pa.string())
+
+
+def decode_text(value: bytes, encoding: str = "utf-8") -> str:
+    """Decode as Java does: what is not text becomes U+FFFD."""
+    # Codecs other than UTF-8 may give lone surrogates, which no Arrow string can hold.
+    text = value.decode(encoding, "replace")
+    return text if encoding == "utf-8" else text.encode("utf-8", "replace").decode()
+
+
+def _as_texts(column: Column) -> pa.StringArray:
+    """Return values as texts, as the toString of their Java classes."""
+    if column.schema is None:
+        return column.array.cast(pa.string())
+    match column.schema.kind:
+        case Kind.STRING:
+            return column.array
+        case Kind.INT8 | Kind.INT16 | Kind.INT32 | Kind.INT64 | Kind.BOOLEAN:
+            return column.array.cast(pa.string())
+        case other:
+            raise RecordError(f"a value of type {other} has no text to be restored from")
