@@ -40,8 +40,8 @@ class StorageOptions:
     ``retry_deadline_ms`` are over. Without ``part_retries`` there is one long round.
 
     ``customer_key`` (SSE-C) goes with every request that writes or reads an object: who has not
-    got it cannot read the archive. ``expect_continue``: ask before the body of every PUT (True),
-    never (False), or for bodies that come from disk (None).
+    got it cannot read the archive. ``expect_continue``: the store is asked before
+    a body is sent, so that it can refuse without having to take it.
     """
 
     endpoint: str | None = None
@@ -67,7 +67,7 @@ class StorageOptions:
     encryption: str | None = None
     kms_key_id: str | None = None
     customer_key: bytes | None = field(default=None, repr=False)
-    expect_continue: bool | None = None
+    expect_continue: bool = True
     send_digest: bool = False
     fail_on_tagging_error: bool = False
 

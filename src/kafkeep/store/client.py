@@ -15,7 +15,6 @@ from botocore.config import Config
 
 from kafkeep.config.storage import StorageOptions
 
-_BODIES = ("PutObject", "UploadPart")
 _models = botocore.loaders.create_loader()
 """boto3's descriptions of services: 0.2 s to read, shared by all clients."""
 _clients: dict[tuple[int, StorageOptions], Any] = {}
@@ -71,7 +70,8 @@ def _connect(options: StorageOptions) -> Any:
         config=_config(options),
         verify=verify,
     )
-    _set_expect(client, options.expect_continue)
+    if not options.expect_continue:
+        client.meta.events.unregister("before-call.s3", botocore.handlers.add_expect_header)
     return client
 
 
@@ -105,16 +105,3 @@ def proxy_address(options: StorageOptions) -> str | None:
         login += ":" + quote(options.proxy_password, safe="")
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{login}@{host}"))
-
-
-def _set_expect(client: Any, wanted: bool | None) -> None:
-    if wanted is None:
-        return
-    client.meta.events.unregister("before-call.s3", botocore.handlers.add_expect_header)
-    if wanted:
-        for operation in _BODIES:
-            client.meta.events.register(f"before-call.s3.{operation}", _expect)
-
-
-def _expect(params: dict[str, Any], **_rest: Any) -> None:
-    params["headers"]["Expect"] = "100-continue"
