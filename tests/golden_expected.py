@@ -123,6 +123,12 @@ SPECIAL: Mapping[str, Expectation] = {
         "A null value fails the task unless `behavior.on.null.values` says otherwise.",
         "gold-nulls-fail-0", "17", "behavior.on.null.values",
     ),
+    "22": _differs(
+        "With `behavior.on.null.values=write` tombstones stand in line: `null` in the value file,"
+        " their keys beside it, in the directory of their partition or time; there they have a"
+        " folder of their own, with keys only.",
+        tombstone_encoded_partition="tombstone",
+    ),
     "22d": _fails(
         "`behavior.on.null.values=write` needs `store.kafka.keys=true`.", "store.kafka.keys"
     ),

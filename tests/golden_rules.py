@@ -67,7 +67,7 @@ def objects_by_rule(
         for partition in range(case.topics[topic].partitions):
             mine = [r for r in seen if (r.topic, r.partition) == (topic, partition)]
             for file in _iter_closed(mine, config, ours=ours):
-                made.update(_objects(file, config))
+                made.update(_objects(file, config, ours=ours))
     return made
 
 
@@ -139,7 +139,7 @@ def _by_time(config: Mapping[str, str]) -> bool:
 
 def _directory(config: Mapping[str, str], *, ours: bool) -> Directory:
     """Return where a record's file goes, below its topic."""
-    deleted = config.get("tombstone.encoded.partition", "tombstone")
+    deleted = _folder_of_tombstones(config, ours=ours)
     if _by_time(config):
         zone = ZoneInfo(config["timezone"])
         daily = config["partitioner.class"].endswith("DailyPartitioner")
@@ -149,7 +149,14 @@ def _directory(config: Mapping[str, str], *, ours: bool) -> Directory:
         name = config["partition.field.name"]
         raw = not ours or config.get("partition.path.encoding") == "raw"
         return lambda record: f"{name}={_path_part(_field(record, name), raw=raw)}"
-    return lambda record: deleted if record.value is None else f"partition={record.partition}"
+    return lambda record: (
+        deleted if deleted and record.value is None else f"partition={record.partition}"
+    )
+
+
+def _folder_of_tombstones(config: Mapping[str, str], *, ours: bool) -> str | None:
+    """Return the folder that tombstones are written to; None when they stand in line."""
+    return config.get("tombstone.encoded.partition", None if ours else "tombstone")
 
 
 def _local(timestamp: int, zone: ZoneInfo) -> datetime:
@@ -169,23 +176,30 @@ def _path_part(value: Any, *, raw: bool) -> str:
 
 
 def encode_path_part(text: str) -> str:
-    """Percent-encode what would change or leave the path: / \\ % and control characters."""
+    """Percent-encode what would change or leave the path: / \\ % and control characters.
+
+    Nothing at all is ``%empty``, and the text ``null`` must not be taken for no value.
+    """
+    if text in ("", "null", ".", ".."):
+        return {"": "%empty", "null": "%6Eull"}.get(text, text.replace(".", "%2E"))
     unsafe = re.compile(r"[/\\%\x00-\x1f\x7f]")
     return unsafe.sub(lambda found: "".join(f"%{b:02X}" for b in found[0].encode()), text)
 
 
-def _objects(file: _File, config: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+def _objects(file: _File, config: Mapping[str, str], *, ours: bool) -> Iterator[tuple[str, bytes]]:
     """Yield the objects of one file: values, and keys and headers beside them when asked for."""
     yield from (
         (_key(file, config, suffix + _extension(kind, config)), _packed(content, config))
-        for suffix, kind, content in _views(file, config)
+        for suffix, kind, content in _views(file, config, ours=ours)
     )
 
 
-def _views(file: _File, config: Mapping[str, str]) -> Iterator[tuple[str, str, bytes]]:
+def _views(
+    file: _File, config: Mapping[str, str], *, ours: bool
+) -> Iterator[tuple[str, str, bytes]]:
     kind = config["format.class"].rpartition(".")[2]
-    values = [r.value for r in file.records if r.value is not None]
-    if values:
+    if file.directory != _folder_of_tombstones(config, ours=ours):
+        values = [b"null" if r.value is None else r.value for r in file.records]
         lines = [_text(v) for v in values] if kind == JSON else values
         yield "", kind, _joined(lines, kind, config)
     if config.get("store.kafka.keys") == "true":

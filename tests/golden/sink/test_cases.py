@@ -30,7 +30,8 @@ CASES = load_cases()
 RULED = [
     case
     for case in CASES
-    if knows(case.config) and case.number not in SPECIAL and case.task == "RUNNING"
+    if knows(case.config)
+    and (case.number not in SPECIAL or case.number in ("01", "01b", "22", "24b"))
 ]
 JSON_KEY = "topics/gold-orders-packed/partition=0/gold-orders-packed+0+0000000000.json"
 
@@ -92,6 +93,8 @@ def test_the_page_has_the_tables() -> None:
 def test_path_parts_keep_what_is_harmless() -> None:
     assert encode_path_part("A/V 100%\\\n") == "A%2FV 100%25%5C%0A"
     assert encode_path_part("q?&# +=é") == "q?&# +=é"
+    special = [encode_path_part(text) for text in ("", "null", ".", "..", "%empty")]
+    assert special == ["%empty", "%6Eull", "%2E", "%2E%2E", "%25empty"]
 
 
 def _json(change: Callable[[list[bytes]], list[bytes]]) -> list[str]:
