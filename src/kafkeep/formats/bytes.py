@@ -1,0 +1,252 @@
+"""Records as they are, a separator after each: the bytes format, and the ground JSON lines are on.
+
+A separator inside of a record is not marked, as in Connect: such an object does not come apart
+into what it was made of. Objects of one record (``flush.size=1``) do when the reader says so.
+"""
+
+# Compiled code has one integer type; mypy tells numpy's from Python's.
+# mypy: disable-error-code="return-value"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kafkeep.config.formats import FormatOptions
+from kafkeep.data.column import OPTIONAL_BYTES, Column
+from kafkeep.data.schema import Kind, Schema
+from kafkeep.errors import DamagedError, RecordError
+from kafkeep.formats.compress import BLOCK_BYTES, SUFFIXES, Blocks, open_decompressed
+from kafkeep.kernel import Bytes, copy_bytes, kernel, view_bytes
+
+PIECE_BYTES = 4 * 1024 * 1024
+"""What is read at a time; a piece is larger only when one record is."""
+MAX_RECORD_BYTES = 1 << 30
+"""A record that never ends is damage, not a reason to fill the memory."""
+
+_RETURN = 13
+_NOTHING = view_bytes(b"")
+_NO_OFFSETS: NDArray[np.int32] = np.frombuffer(bytes(4), dtype=np.int32)
+
+
+def iter_slices(column: Column) -> Iterator[Column]:
+    """Cut a column into parts of about a block each, so that what is made of them stays small."""
+    step = max(1, len(column) * BLOCK_BYTES // max(column.array.nbytes, 1))
+    for start in range(0, len(column), step):
+        yield column.slice(start, min(start + step, len(column)))
+
+
+def binary_parts(array: pa.Array) -> tuple[NDArray[np.int32], Bytes]:
+    """Return the offsets and the bytes of a binary or string array, without a copy."""
+    _, offsets, data = array.buffers()
+    if not len(array):
+        return _NO_OFFSETS, _NOTHING
+    numbers = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
+    numbers.flags.writeable = False
+    return numbers, view_bytes(data) if data is not None and data.size else _NOTHING
+
+
+@kernel
+def _join(offsets: NDArray[np.int32], data: Bytes, separator: Bytes, out: Bytes) -> int:
+    """Return how much was written, -1 when the offsets are not those of ``data``."""
+    at = np.int64(0)
+    for i in range(len(offsets) - 1):
+        start, end = np.int64(offsets[i]), np.int64(offsets[i + 1])
+        if start < 0 or end < start or end > len(data):
+            return np.int64(-1)
+        copy_bytes(out, at, data, start, end - start)
+        at += end - start
+        for j in range(len(separator)):
+            out[at + j] = separator[j]
+        at += len(separator)
+    return at
+
+
+def join(array: pa.Array, separator: bytes) -> Bytes:
+    """Return the values one after the other, each with ``separator`` behind it.
+
+    ``array`` is binary or string; a null is an empty value.
+    """
+    if array.null_count:  # what lies under a null is anybody's
+        array = array.fill_null(_empty(array.type))
+    offsets, data = binary_parts(array)
+    size = int(offsets[-1]) - int(offsets[0]) + len(array) * len(separator)
+    out: Bytes = np.empty(size, dtype=np.uint8)
+    if _join(offsets, data, view_bytes(separator), out) != size:
+        raise ValueError("an Arrow array points outside of its bytes")
+    return out
+
+
+def _empty(kind: pa.DataType) -> pa.Scalar:
+    # pa.scalar would import pandas, which takes half a second.
+    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bytes(8)), pa.py_buffer(b"")])[0]
+
+
+@kernel
+def _count(data: Bytes, separator: Bytes) -> tuple[int, int]:
+    """Return how many records end in ``data``, and where the last one does, separator included."""
+    count, at, end = 0, 0, 0
+    last = len(data) - len(separator)
+    while at <= last:
+        j = 0
+        while j < len(separator) and data[at + j] == separator[j]:
+            j += 1
+        if j == len(separator):
+            count += 1
+            at += j
+            end = at
+        else:
+            at += 1
+    return count, end
+
+
+@kernel
+def _split(  # noqa: PLR0917
+    data: Bytes, separator: Bytes, end: int, trim: bool, offsets: NDArray[np.int32], out: Bytes
+) -> None:
+    """Copy the records in ``data[:end]``, which ends with a separator, without separators."""
+    row, at, start, filled = 0, 0, 0, 0
+    last = end - len(separator)
+    while at <= last:
+        j = 0
+        while j < len(separator) and data[at + j] == separator[j]:
+            j += 1
+        if j < len(separator):
+            at += 1
+            continue
+        size = at - start
+        if trim and size > 0 and data[at - 1] == _RETURN:
+            size -= 1
+        copy_bytes(out, filled, data, start, size)
+        filled += size
+        row += 1
+        offsets[row] = filled
+        at += j
+        start = at
+
+
+def split(data: Any, separator: bytes, *, trim: bool = False) -> tuple[pa.Array, int]:
+    """Return the records that end in ``data``, and how many of its bytes they took.
+
+    With ``trim`` a carriage return in front of a separator belongs to it.
+    """
+    view, mark = view_bytes(data), view_bytes(separator)
+    count, end = _count(view, mark)
+    offsets: NDArray[np.int32] = np.zeros(count + 1, dtype=np.int32)
+    out: Bytes = np.empty(end - count * len(separator), dtype=np.uint8)
+    _split(view, mark, end, trim, offsets, out)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.binary(), count, buffers), end
+
+
+def _next_read(waiting: int) -> int:
+    # A record that takes many reads is looked through again at each: so they grow with it.
+    return PIECE_BYTES - waiting if waiting < PIECE_BYTES else waiting
+
+
+def iter_split(source: BinaryIO, separator: bytes, *, trim: bool = False) -> Iterator[pa.Array]:
+    """Read records up to the end of ``source``; the last one may lack its separator."""
+    rest = b""
+    while data := source.read(_next_read(len(rest))):
+        rest += data
+        records, taken = split(rest, separator, trim=trim)
+        if len(records):
+            yield records
+            rest = rest[taken:]
+        if len(rest) > MAX_RECORD_BYTES:
+            raise DamagedError(f"no separator in {len(rest)} bytes: this is not one record")
+    if rest:
+        yield split(rest + separator, separator, trim=trim)[0]
+
+
+class SeparatedEncoder:
+    """One object of records with a separator after each; ``texts`` makes bytes of values."""
+
+    def __init__(
+        self, options: FormatOptions, separator: bytes, texts: Callable[[Column], pa.Array]
+    ) -> None:
+        self.buffered_bytes = 0
+        self._blocks = Blocks(options.s3_compression_type, options.s3_compression_level)
+        self._separator = separator
+        self._texts = texts
+
+    def add(self, column: Column) -> bytes:
+        """See Encoder."""
+        parts = [
+            self._blocks.add(join(self._texts(part), self._separator))
+            for part in iter_slices(column)
+        ]
+        self.buffered_bytes = self._blocks.buffered_bytes
+        return b"".join(parts)
+
+    def flush(self) -> bytes:
+        """See Encoder."""
+        self.buffered_bytes = 0
+        return self._blocks.flush()
+
+    def finish(self) -> bytes:
+        """See Encoder."""
+        self.buffered_bytes = 0
+        return self._blocks.finish()
+
+
+def _values(column: Column) -> pa.Array:
+    return column.array
+
+
+@dataclass(frozen=True)
+class BytesFormat:
+    """Values that are bytes already; a null key is written as an empty one."""
+
+    options: FormatOptions
+
+    @property
+    def extension(self) -> str:
+        """See Format."""
+        return self.options.format_bytearray_extension + SUFFIXES[self.options.s3_compression_type]
+
+    @property
+    def codec(self) -> str:
+        """See Format."""
+        return self.options.s3_compression_type.value
+
+    @property
+    def _separator(self) -> bytes:
+        return self.options.format_bytearray_separator.encode()
+
+    def encoder(self, schema: Schema | None) -> SeparatedEncoder:
+        """See Format; RecordError when values of this schema are not bytes."""
+        if schema is None:
+            raise RecordError("ByteArrayConverter is not compatible with schemaless JSON values")
+        if schema.kind is not Kind.BYTES:
+            raise RecordError(f"Invalid schema type for ByteArrayConverter: {schema.kind.name}")
+        return SeparatedEncoder(self.options, self._separator, _values)
+
+    def read(self, source: BinaryIO, *, single: bool = False) -> Iterator[Column]:
+        """See Format. With an empty separator, or when ``single``, the object is one record.
+
+        ``single`` is for those who know from the log that it is.
+        """
+        plain = open_decompressed(source, self.options.s3_compression_type)
+        if self._separator and not single:
+            for records in iter_split(plain, self._separator):
+                yield Column(OPTIONAL_BYTES, records)
+        else:
+            yield Column(OPTIONAL_BYTES, _whole(plain, self._separator))
+
+
+def _whole(plain: BinaryIO, separator: bytes) -> pa.Array:
+    data = bytearray()
+    while piece := plain.read(PIECE_BYTES):
+        data += piece
+        if len(data) > MAX_RECORD_BYTES:
+            raise DamagedError(f"an object of over {MAX_RECORD_BYTES} bytes is not one record")
+    record = data.removesuffix(separator)
+    ends = np.array([0, len(record)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(record)]
+    return pa.Array.from_buffers(pa.binary(), 1, buffers)
