@@ -4,25 +4,23 @@ A separator inside of a record is not marked, as in Connect: such an object does
 into what it was made of. Objects of one record (``flush.size=1``) do when the reader says so.
 """
 
-# Compiled code has one integer type; mypy tells numpy's from Python's.
-# mypy: disable-error-code="return-value"
-
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from kafkeep.config.formats import FormatOptions
 from kafkeep.data.column import OPTIONAL_BYTES, Column
+from kafkeep.data.json_arrow import gather, join_with
 from kafkeep.data.schema import Kind, Schema
 from kafkeep.errors import DamagedError, RecordError
 from kafkeep.formats.compress import BLOCK_BYTES, SUFFIXES, Blocks, open_decompressed
-from kafkeep.kernel import Bytes, copy_bytes, kernel, view_bytes
+from kafkeep.kernel import Bytes, Int64s, view_bytes
 
 PIECE_BYTES = 4 * 1024 * 1024
 """What is read at a time; a piece is larger only when one record is."""
@@ -30,8 +28,6 @@ MAX_RECORD_BYTES = 1 << 30
 """A record that never ends is damage, not a reason to fill the memory."""
 
 _RETURN = 13
-_NOTHING = view_bytes(b"")
-_NO_OFFSETS: NDArray[np.int32] = np.frombuffer(bytes(4), dtype=np.int32)
 
 
 def iter_slices(column: Column) -> Iterator[Column]:
@@ -41,45 +37,14 @@ def iter_slices(column: Column) -> Iterator[Column]:
         yield column.slice(start, min(start + step, len(column)))
 
 
-def binary_parts(array: pa.Array) -> tuple[NDArray[np.int32], Bytes]:
-    """Return the offsets and the bytes of a binary or string array, without a copy."""
-    _, offsets, data = array.buffers()
-    if not len(array):
-        return _NO_OFFSETS, _NOTHING
-    numbers = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
-    numbers.flags.writeable = False
-    return numbers, view_bytes(data) if data is not None and data.size else _NOTHING
-
-
-@kernel
-def _join(offsets: NDArray[np.int32], data: Bytes, separator: Bytes, out: Bytes) -> int:
-    """Return how much was written, -1 when the offsets are not those of ``data``."""
-    at = np.int64(0)
-    for i in range(len(offsets) - 1):
-        start, end = np.int64(offsets[i]), np.int64(offsets[i + 1])
-        if start < 0 or end < start or end > len(data):
-            return np.int64(-1)
-        copy_bytes(out, at, data, start, end - start)
-        at += end - start
-        for j in range(len(separator)):
-            out[at + j] = separator[j]
-        at += len(separator)
-    return at
-
-
 def join(array: pa.Array, separator: bytes) -> Bytes:
     """Return the values one after the other, each with ``separator`` behind it.
 
     ``array`` is binary or string; a null is an empty value.
     """
-    if array.null_count:  # what lies under a null is anybody's
+    if array.null_count:
         array = array.fill_null(_empty(array.type))
-    offsets, data = binary_parts(array)
-    size = int(offsets[-1]) - int(offsets[0]) + len(array) * len(separator)
-    out: Bytes = np.empty(size, dtype=np.uint8)
-    if _join(offsets, data, view_bytes(separator), out) != size:
-        raise ValueError("an Arrow array points outside of its bytes")
-    return out
+    return join_with(array, separator)
 
 
 def _empty(kind: pa.DataType) -> pa.Scalar:
@@ -87,61 +52,27 @@ def _empty(kind: pa.DataType) -> pa.Scalar:
     return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bytes(8)), pa.py_buffer(b"")])[0]
 
 
-@kernel
-def _count(data: Bytes, separator: Bytes) -> tuple[int, int]:
-    """Return how many records end in ``data``, and where the last one does, separator included."""
-    count, at, end = 0, 0, 0
-    last = len(data) - len(separator)
-    while at <= last:
-        j = 0
-        while j < len(separator) and data[at + j] == separator[j]:
-            j += 1
-        if j == len(separator):
-            count += 1
-            at += j
-            end = at
-        else:
-            at += 1
-    return count, end
-
-
-@kernel
-def _split(  # noqa: PLR0917
-    data: Bytes, separator: Bytes, end: int, trim: bool, offsets: NDArray[np.int32], out: Bytes
-) -> None:
-    """Copy the records in ``data[:end]``, which ends with a separator, without separators."""
-    row, at, start, filled = 0, 0, 0, 0
-    last = end - len(separator)
-    while at <= last:
-        j = 0
-        while j < len(separator) and data[at + j] == separator[j]:
-            j += 1
-        if j < len(separator):
-            at += 1
-            continue
-        size = at - start
-        if trim and size > 0 and data[at - 1] == _RETURN:
-            size -= 1
-        copy_bytes(out, filled, data, start, size)
-        filled += size
-        row += 1
-        offsets[row] = filled
-        at += j
-        start = at
-
-
-def split(data: Any, separator: bytes, *, trim: bool = False) -> tuple[pa.Array, int]:
+def split(data: bytes, separator: bytes, *, trim: bool = False) -> tuple[pa.Array, int]:
     """Return the records that end in ``data``, and how many of its bytes they took.
 
     With ``trim`` a carriage return in front of a separator belongs to it.
     """
-    view, mark = view_bytes(data), view_bytes(separator)
-    count, end = _count(view, mark)
-    offsets: NDArray[np.int32] = np.zeros(count + 1, dtype=np.int32)
-    out: Bytes = np.empty(end - count * len(separator), dtype=np.uint8)
-    _split(view, mark, end, trim, offsets, out)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(out)]
-    return pa.Array.from_buffers(pa.binary(), count, buffers), end
+    view = view_bytes(data)
+    ends = _places(view, data, separator)
+    starts = np.zeros_like(ends)
+    starts[1:] = ends[:-1] + len(separator)
+    taken = int(ends[-1]) + len(separator) if len(ends) else 0
+    if trim and len(ends):
+        ends = ends - ((ends > starts) & (view[ends - 1] == _RETURN))
+    return gather(view, starts, ends), taken
+
+
+def _places(view: Bytes, data: bytes, separator: bytes) -> Int64s:
+    """Return where ``separator`` stands, from left to right, none over another."""
+    if len(separator) == 1:
+        return np.flatnonzero(view == separator[0])
+    found = re.finditer(re.escape(separator), data)
+    return np.fromiter((match.start() for match in found), dtype=np.int64)
 
 
 def _next_read(waiting: int) -> int:

@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kafkeep.config.formats import DecimalText
+from kafkeep.data.json_arrow import binary_array, view_binary
 from kafkeep.data.schema import DECIMAL, Kind, Schema, arrow_type
 from kafkeep.errors import RecordError
-from kafkeep.formats.bytes import binary_parts, split
+from kafkeep.formats.bytes import split
 from kafkeep.kernel import Bytes, kernel
 
 _MAX_BYTES = np.iinfo(np.int32).max
@@ -184,17 +185,18 @@ def _structs(array: pa.Array, schema: Schema, decimals: DecimalText) -> pa.Array
 
 def _filled(array: pa.Array, sizes: Any, put: Any) -> pa.Array:
     """Let one kernel measure what becomes of each value, and another write it."""
-    offsets, data = binary_parts(array)
     ends: NDArray[np.int32] = np.zeros(len(array) + 1, dtype=np.int32)
-    total = sizes(offsets, data, ends)
+    if not len(array):
+        return binary_array(np.empty(0, dtype=np.uint8), ends, None)
+    view = view_binary(array)
+    total = sizes(view.offsets, view.data, ends)
     if total < 0:
         raise ValueError("an Arrow array points outside of its bytes")
     if total > _MAX_BYTES:
         raise RecordError(f"a value of {total} bytes as JSON is more than an object's row can hold")
     out: Bytes = np.empty(total, dtype=np.uint8)
-    put(offsets, data, ends, out)
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(out)]
-    return pa.Array.from_buffers(pa.binary(), len(array), buffers)
+    put(view.offsets, view.data, ends, out)
+    return binary_array(out, ends, None)
 
 
 @kernel
