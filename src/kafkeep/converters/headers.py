@@ -1,0 +1,140 @@
+"""Kafka's headers as they stand in headers files, and back.
+
+Without a ``header.converter`` nothing is lost: ``{"key", "value"}`` where a value is UTF-8 text or
+null, ``{"key", "bytes"}`` (base64 in JSON) where it is not. The converters of Connect give its own
+form, ``{"key", "value"}`` with texts alone. Order and repeats are kept, no headers are an empty
+list, and no header makes a record fail.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import orjson
+import pyarrow as pa
+
+from kafkeep.config.converter_settings import StringSettings
+from kafkeep.config.converters import ConverterClass, ConverterOptions
+from kafkeep.converters.simple_text import simple_text
+from kafkeep.converters.string import decode_text
+from kafkeep.data.column import Column
+from kafkeep.data.rows import HEADERS_TYPE
+from kafkeep.data.schema import Field, Kind, Schema, arrow_type
+from kafkeep.errors import RecordError
+
+Style = Literal["json", "avro", "parquet"]
+
+_TEXT = Schema(kind=Kind.STRING)
+_OPTIONAL_TEXT = Schema(kind=Kind.STRING, optional=True)
+_OPTIONAL_BYTES = Schema(kind=Kind.BYTES, optional=True)
+
+Header = dict[str, Any]
+
+
+class HeaderConverter:
+    """Headers of one connector. ``schema`` is what its columns have, the same for every column.
+
+    JSON files take one JSON document per record, ``{"headers": [...]}``; Parquet files a struct
+    with that field; Avro files the bare array, as Confluent's do.
+    """
+
+    def __init__(
+        self,
+        to_text: Callable[[bytes], str | None] | None = None,
+        from_text: Callable[[str], bytes] | None = None,
+    ) -> None:
+        """Take how a value becomes text and back; None for the form that loses nothing."""
+        self._to_text = to_text
+        self._from_text = from_text or str.encode
+
+    def schema(self, style: Style) -> Schema | None:
+        """Return the schema of columns for files of that style; None for JSON."""
+        fields: tuple[Field, ...] = (Field("key", _TEXT), Field("value", _OPTIONAL_TEXT))
+        if self._to_text is None:
+            fields += (Field("bytes", _OPTIONAL_BYTES),)
+        array = Schema(kind=Kind.ARRAY, items=Schema(kind=Kind.STRUCT, fields=fields))
+        match style:
+            case "json":
+                return None
+            case "avro":
+                return array
+            case "parquet":
+                envelope = (Field("headers", array),)
+                return Schema(kind=Kind.STRUCT, name="RecordHeaders", fields=envelope)
+
+    def convert(self, headers: pa.ListArray, style: Style) -> Column:
+        """Return headers of ``HEADERS_TYPE`` as a column for files of that style. Never fails."""
+        rows = [[self._told(header) for header in row or ()] for row in headers.to_pylist()]
+        schema = self.schema(style)
+        if schema is None:
+            texts = [orjson.dumps({"headers": row}, default=_base64) for row in rows]
+            return Column(None, pa.array(texts, pa.binary()))
+        values = rows if style == "avro" else [{"headers": row} for row in rows]
+        return Column(schema, pa.array(values, arrow_type(schema)))
+
+    def restore(self, column: Column) -> pa.ListArray:
+        """Return Kafka's headers of a column of any style; RecordError when it holds none."""
+        rows = [[self._kept(header) for header in row] for row in _iter_rows(column)]
+        return pa.array(rows, HEADERS_TYPE)
+
+    def _told(self, header: Header) -> Header:
+        value: bytes | None = header["value"]
+        told: Header = {"key": decode_text(header["key"])}
+        if value is None:
+            return told | {"value": None}
+        if self._to_text is not None:
+            return told | {"value": self._to_text(value)}
+        try:
+            return told | {"value": value.decode()}
+        except UnicodeDecodeError:
+            return told | {"bytes": value}
+
+    def _kept(self, header: Any) -> Header:
+        try:
+            key, value, data = header["key"], header.get("value"), header.get("bytes")
+            if isinstance(data, str):
+                data = base64.b64decode(data, validate=True)
+            if data is None and value is not None:
+                data = self._from_text(value)
+            return {"key": key.encode(), "value": data}
+        except (KeyError, TypeError, AttributeError, binascii.Error, ValueError) as error:
+            raise RecordError(f"{header!r} is not a header") from error
+
+
+def open_headers(options: ConverterOptions | None) -> HeaderConverter:
+    """Return the converter that ``header.converter`` names; None is ours, which loses nothing."""
+    if options is None:
+        return HeaderConverter()
+    match options.kind:
+        case ConverterClass.SIMPLE_HEADER:
+            return HeaderConverter(lambda value: simple_text(decode_text(value)))
+        case ConverterClass.BYTES:
+            return HeaderConverter(_base64, lambda text: base64.b64decode(text, validate=True))
+        case _:
+            encoding = options.settings(StringSettings).encoding
+            return HeaderConverter(
+                lambda value: decode_text(value, encoding),
+                lambda text: text.encode(encoding, "replace"),
+            )
+
+
+def headers_from_column(column: Column, options: ConverterOptions | None = None) -> pa.ListArray:
+    """Return Kafka's headers (``HEADERS_TYPE``) of a headers file written with these options."""
+    return open_headers(options).restore(column)
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _iter_rows(column: Column) -> Iterator[list[Any]]:
+    """Yield the headers of each record, whatever the style of their column."""
+    for value in column.array.to_pylist():
+        row = orjson.loads(value or b"{}") if column.schema is None else value
+        headers = row.get("headers") if isinstance(row, dict) else row
+        if headers is not None and not isinstance(headers, list):
+            raise RecordError("a line of a headers file has no list of headers")
+        yield headers or []
