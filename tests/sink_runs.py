@@ -46,7 +46,7 @@ class Bucket:
         )
         self.client.create_bucket(Bucket=self.name)
 
-    def keys(self) -> set[str]:
+    def list_keys(self) -> set[str]:
         """Return the keys of all data objects."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.name)
         found = {entry["Key"] for page in pages for entry in page.get("Contents", ())}
@@ -88,7 +88,7 @@ def run_sink(
     """
     cluster = Cluster(services.bootstrap_servers)
     name = case.connector if not settings else f"{case.connector}-{uuid.uuid4().hex[:6]}"
-    before = bucket.keys()
+    before = bucket.list_keys()
     error: str | None = None
     for phase in range(max(1, len(case.phases))):
         config = filled_in({**case.config, **(settings or {})}, services, bucket.name)
@@ -100,7 +100,7 @@ def run_sink(
             run_connector({**config, "name": name}, services.bootstrap_servers)
         except KafkeepError as failure:
             error = f"{failure.message} {failure.hint or ''}"
-    written = sorted(bucket.keys() - before)
+    written = sorted(bucket.list_keys() - before)
     dead_letters = case.config.get("errors.deadletterqueue.topic.name")
     return Outcome(
         objects={key: bucket.read(key) for key in written},
