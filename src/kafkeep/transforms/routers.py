@@ -1,0 +1,72 @@
+"""RegexRouter and TimestampRouter: where records go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kafkeep.archive.names import check_topic_name
+from kafkeep.config.java_regex import Replacement, compile_java_regex, parse_replacement
+from kafkeep.config.transform_options import RegexRouterOptions, TimestampRouterOptions
+from kafkeep.data.rows import Rows
+from kafkeep.errors import RecordError
+from kafkeep.transforms.arrays import run_bounds
+from kafkeep.transforms.date_format import DateFormat
+from kafkeep.transforms.insert_field import NO_TIMESTAMP
+
+
+def _route(rows: Rows, topic: str) -> Rows:
+    try:
+        return rows if topic == rows.topic else replace(rows, topic=check_topic_name(topic))
+    except ValueError as error:
+        raise RecordError(f"cannot route {rows.topic} to {topic!r}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class RegexRouter:
+    """A topic whose whole name matches gets the replacement for the first match in it."""
+
+    regex: re.Pattern[str]
+    replacement: Replacement
+
+    @classmethod
+    def of(cls, options: RegexRouterOptions) -> RegexRouter:
+        """Make one; the expression is compiled once."""
+        regex = compile_java_regex(options.regex)
+        return cls(regex, parse_replacement(options.replacement, regex))
+
+    def apply(self, rows: Rows) -> Iterator[Rows]:
+        """Yield the rows under their new topic."""
+        found = self.regex.search(rows.topic) if self.regex.fullmatch(rows.topic) else None
+        if found is None:
+            yield rows
+            return
+        start, stop = found.span()
+        topic = rows.topic[:start] + self.replacement.expand(found) + rows.topic[stop:]
+        yield _route(rows, topic)
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampRouter:
+    """The record's time becomes part of its topic, so rows may fall into pieces."""
+
+    topic: str
+    format: DateFormat
+
+    @classmethod
+    def of(cls, options: TimestampRouterOptions) -> TimestampRouter:
+        """Make one; the pattern is read once."""
+        return cls(options.topic_format, DateFormat.of(options.timestamp_format))
+
+    def apply(self, rows: Rows) -> Iterator[Rows]:
+        """Yield the rows under their new topics."""
+        if (rows.timestamps == NO_TIMESTAMP).any():
+            raise RecordError("timestamp missing on record")
+        step = self.format.step_ms
+        for start, stop in run_bounds(np.floor_divide(rows.timestamps, step)):
+            time = self.format.format(int(rows.timestamps[start]))
+            topic = self.topic.replace("${topic}", rows.topic).replace("${timestamp}", time)
+            yield _route(rows.slice(start, stop), topic)
