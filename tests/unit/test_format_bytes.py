@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from golden_cases import GoldenRecord, load_case
@@ -116,7 +116,8 @@ def test_what_lies_under_a_null_is_not_written() -> None:
     assert encoder.add(Column(OPTIONAL_BYTES, array)) == b"a\n\nb\n"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=300, deadline=None)
+@example(separator="aa", data=b"a", piece=1, kind=Compression.NONE)
 @given(
     separator=st.text("ab\r\n", min_size=1, max_size=3),
     data=st.text("ab\r\nx").map(str.encode),

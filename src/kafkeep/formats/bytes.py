@@ -1,7 +1,8 @@
 """Records as they are, a separator after each: the bytes format, and the ground JSON lines are on.
 
-A separator inside of a record is not marked, as in Connect: such an object does not come apart
-into what it was made of. Objects of one record (``flush.size=1``) do when the reader says so.
+A separator inside of a record, or begun by the end of one, is not marked, as in Connect: such an
+object does not come apart into what it was made of. Objects of one record (``flush.size=1``) do
+when the reader says so.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from kafkeep.config.formats import FormatOptions
 from kafkeep.data.column import OPTIONAL_BYTES, Column
-from kafkeep.data.json_arrow import gather, join_with
+from kafkeep.data.json_arrow import binary_array, gather, join_with
 from kafkeep.data.schema import Kind, Schema
 from kafkeep.errors import DamagedError, RecordError
 from kafkeep.formats.compress import BLOCK_BYTES, SUFFIXES, Blocks, open_decompressed
@@ -91,8 +92,13 @@ def iter_split(source: BinaryIO, separator: bytes, *, trim: bool = False) -> Ite
             rest = rest[taken:]
         if len(rest) > MAX_RECORD_BYTES:
             raise DamagedError(f"no separator in {len(rest)} bytes: this is not one record")
-    if rest:
-        yield split(rest + separator, separator, trim=trim)[0]
+    if rest:  # not split again with a separator added: the two could match in another place
+        yield _one(rest.removesuffix(b"\r") if trim else rest)
+
+
+def _one(record: bytes | bytearray) -> pa.Array:
+    ends = np.array([0, len(record)], dtype=np.int32)
+    return binary_array(view_bytes(record), ends, None)
 
 
 class SeparatedEncoder:
@@ -177,7 +183,4 @@ def _whole(plain: BinaryIO, separator: bytes) -> pa.Array:
         data += piece
         if len(data) > MAX_RECORD_BYTES:
             raise DamagedError(f"an object of over {MAX_RECORD_BYTES} bytes is not one record")
-    record = data.removesuffix(separator)
-    ends = np.array([0, len(record)], dtype=np.int32)
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(record)]
-    return pa.Array.from_buffers(pa.binary(), 1, buffers)
+    return _one(data.removesuffix(separator))
