@@ -1,0 +1,170 @@
+"""Which keys a connector may have, and what each is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkeep.archive.names import check_log_name, check_topic_name
+from kafkeep.config.choose import did_you_mean, names, positive, regex
+from kafkeep.config.consumer import PREFIX, is_secret_override, knows_override, near_override
+from kafkeep.config.converters import ConverterChoice, Role, is_secret_key
+from kafkeep.config.formats import FormatOptions
+from kafkeep.config.option import iter_options, option
+from kafkeep.config.partition import PartitionOptions
+from kafkeep.config.s3 import SECRETS, S3Options
+from kafkeep.config.sink import ErrorOptions, NamingOptions, NullOptions, RotateOptions
+from kafkeep.config.standing import STANDING, standing_key
+from kafkeep.config.tags import TagOptions
+from kafkeep.errors import UsageError
+
+CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
+OURS = "kafkeep.Backup"
+CH_TBD = "ch.tbd.kafka.backuprestore.backup.kafkaconnect."
+ROLES: tuple[Role, ...] = ("key", "value", "header")
+FAMILIES = {
+    CONFLUENT: "confluent",
+    "S3SinkConnector": "confluent",
+    "S3Sink": "confluent",
+    OURS: "kafkeep",
+    CH_TBD + "BackupSinkConnector": "ch.tbd",
+    CH_TBD + "compact.CompactBackupSinkConnector": "ch.tbd",
+}
+PRESETS: Mapping[str, Mapping[str, str]] = {
+    "ch.tbd": {
+        "format.class": "avro",
+        "store.envelope": "true",
+        "topics.dir": "",
+        "file.delim": "-",
+    }
+}
+EXTRAS: Mapping[str, tuple[str, ...]] = {"ch.tbd": ("compacted.log.backup.",)}
+_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+_JSON = "org.apache.kafka.connect.json.JsonConverter"
+DEFAULT_CONVERTERS: Mapping[str, Mapping[str, str]] = {
+    "json": {"value.converter": _JSON, "value.converter.schemas.enable": "false"},
+    "avro": {"value.converter": _BYTES, "store.envelope": "true"},
+    "parquet": {"value.converter": _BYTES, "store.envelope": "true"},
+    "bytes": {"value.converter": _BYTES},
+}
+"""What is taken where no value.converter is named: in Connect the worker's, which is not here."""
+
+
+def _class(text: str) -> str:
+    name = text.strip()
+    if name not in FAMILIES:
+        if "Source" in name or "Restore" in name:
+            raise UsageError(f"{name} brings records back: that is kafkeep restore")
+        near = did_you_mean(name, FAMILIES)
+        known = f"there are {', '.join(one for one in FAMILIES if '.' in one)}"
+        raise UsageError(f"there is no connector {name}; {known}" + (f". {near}" if near else ""))
+    return name
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    found = names(text) if text.strip() else ()
+    for topic in found:
+        try:
+            check_topic_name(topic)
+        except ValueError as error:
+            raise UsageError(f"{topic!r} is not a topic's name") from error
+    return found
+
+
+def _name(text: str) -> str:
+    try:
+        return check_log_name(text.strip())
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectorOptions:
+    """What every connector has."""
+
+    name: str = option(
+        "name",
+        "The connector's name: its log's name in the archive, and its group's: connect-<name>.",
+        default="backup",
+        parse=_name,
+    )
+    connector_class: str = option(
+        "connector.class",
+        f"{CONFLUENT}, or {OURS}, which needs neither format.class nor flush.size.",
+        default="",
+        parse=_class,
+    )
+    tasks_max: int = option(
+        "tasks.max",
+        "How many tasks may run at once under kafkeep serve; objects are the same with any number.",
+        default=1,
+        parse=positive("tasks.max"),
+        metavar="COUNT",
+    )
+    topics: tuple[str, ...] = option(
+        "topics", "Topics: a,b,c. Either this or topics.regex.", default=(), parse=_topics
+    )
+    topics_regex: str | None = option(
+        "topics.regex",
+        "Every topic whose whole name matches.",
+        default=None,
+        parse=lambda text: regex(text) if text else None,
+    )
+
+
+SHAPE_GROUPS: tuple[type, ...] = (
+    FormatOptions,
+    ConverterChoice,
+    PartitionOptions,
+    RotateOptions,
+    NamingOptions,
+    NullOptions,
+    ErrorOptions,
+    TagOptions,
+)
+"""Their keys make up ``shape``, with those of transforms and below converters."""
+
+
+def is_shape_key(key: str) -> bool:
+    """Tell whether a key says what objects are like, rather than where they go."""
+    below = ("transforms", "predicates", *(f"{role}.converter" for role in ROLES))
+    return key in _SHAPE or key.startswith(tuple(f"{name}." for name in below))
+
+
+def is_secret(key: str, text: str = "") -> bool:
+    """Tell whether a key's value must not be shown; an address may have a password in it."""
+    in_address = "@" in text and (".converter." in key or key == "s3.proxy.url")
+    return key in SECRETS or is_secret_key(key) or is_secret_override(key) or in_address
+
+
+def means_something(key: str, family: str) -> bool:
+    """Tell whether a key is known, other than those below transforms and converters."""
+    if key in DECLARED or key.startswith(EXTRAS.get(family, ())):
+        return True
+    return knows_override(key) if key.startswith(PREFIX) else standing_key(key) is not None
+
+
+def say_unknown(key: str, texts: Mapping[str, str]) -> str:
+    """Return a sentence about a key that nobody knows."""
+    for role in ROLES:
+        if key.startswith(f"{role}.converter."):
+            owner = texts.get(f"{role}.converter")
+            return f"means nothing to {owner}" if owner else f"there is no {role}.converter"
+    if key.startswith(("transforms.", "predicates.")):
+        kind = key.partition(".")[0]
+        return f"{kind} does not name {key.split('.')[1]}"
+    near = near_override(key) if key.startswith(PREFIX) else _near(key)
+    return "there is no such key" + (f". {near}" if near else "")
+
+
+def _near(key: str) -> str | None:
+    return did_you_mean(key, [*DECLARED, *STANDING])
+
+
+_SHAPE = {one.name for group in SHAPE_GROUPS for one in iter_options(group)} | {
+    "transforms",
+    "predicates",
+}
+DECLARED = _SHAPE | {
+    one.name for group in (ConnectorOptions, S3Options) for one in iter_options(group)
+}

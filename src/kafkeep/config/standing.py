@@ -1,0 +1,206 @@
+"""Keys that need no code of ours: what they ask for holds anyway, or cannot be had.
+
+Each has a sentence, which is also what a person reads who gives a value that does not hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kafkeep.errors import UsageError
+
+_NUMBER = re.compile(r"-?[0-9]+")
+_STORAGE = "io.confluent.connect.s3.storage.S3Storage"
+
+
+class Verdict(StrEnum):
+    """What becomes of a key."""
+
+    HONOURED = "honoured"
+    ALWAYS = "always so"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class StandingKey:
+    """A key whose values are checked and then forgotten."""
+
+    name: str
+    type: str
+    default: str
+    sentence: str
+    holds: Callable[[str], bool] | None = None
+    """Whether a value's meaning holds here; None when none does."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Tell what becomes of it."""
+        return Verdict.REFUSED if self.holds is None else Verdict.ALWAYS
+
+    def check(self, text: str) -> None:
+        """Raise UsageError when the value's meaning does not hold here."""
+        if self.holds is None or not self.holds(text.strip()):
+            raise UsageError(f"{text!r} cannot be had: {self.sentence}")
+
+
+def any_text(_text: str) -> bool:
+    """Take anything."""
+    return True
+
+
+def any_number(text: str) -> bool:
+    """Take every whole number."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def any_truth(text: str) -> bool:
+    """Take true and false."""
+    return text.lower() in ("true", "false")
+
+
+def only(*values: str) -> Callable[[str], bool]:
+    """Take these values alone, in any case."""
+    return lambda text: text.lower() in {value.lower() for value in values}
+
+
+_KEYS = (
+    StandingKey(
+        "storage.class",
+        "string",
+        _STORAGE,
+        f"The store is S3 ({_STORAGE}); other stores are reached through their S3 language.",
+        only(_STORAGE, "S3Storage"),
+    ),
+    StandingKey(
+        "enable.conditional.writes",
+        "boolean",
+        "true",
+        "Every object is created under the condition that its name is free: that is what makes "
+        "each record archived exactly once, so it cannot be turned off.",
+        only("true"),
+    ),
+    StandingKey(
+        "max.files.scan.limit",
+        "int",
+        "100",
+        "No search for a free name is needed: the log says what was written before.",
+        any_number,
+    ),
+    StandingKey(
+        "schema.cache.size",
+        "int",
+        "1000",
+        "The old name of schemas.cache.config; schemas are remembered in any case.",
+        any_number,
+    ),
+    StandingKey(
+        "shutdown.timeout.ms",
+        "int",
+        "3000",
+        "Nothing has to be waited for at the end: what is not finished is not visible.",
+        any_number,
+    ),
+    StandingKey(
+        "max.write.duration.ms",
+        "long",
+        "9223372036854775807",
+        "Writing holds up no consumer, so there is nothing to interrupt.",
+        any_number,
+    ),
+    StandingKey(
+        "s3.elastic.buffer.enable",
+        "boolean",
+        "false",
+        "Buffers always grow with what is in them.",
+        any_truth,
+    ),
+    StandingKey(
+        "s3.elastic.buffer.init.capacity",
+        "int",
+        "131072",
+        "Buffers always grow with what is in them.",
+        any_number,
+    ),
+    StandingKey(
+        "partitioner.max.open.files",
+        "int",
+        "-1",
+        "Open files are not limited in number (-1): memory is bounded whatever their number, so "
+        "none has to be closed early.",
+        only("-1"),
+    ),
+    StandingKey(
+        "errors.retry.timeout",
+        "long",
+        "0",
+        "A record that cannot be converted fails the same way every time, so none is tried again; "
+        "requests to Kafka, the store and the registry are.",
+        any_number,
+    ),
+    StandingKey(
+        "errors.retry.delay.max.ms",
+        "long",
+        "60000",
+        "As errors.retry.timeout: no record is tried again.",
+        any_number,
+    ),
+    StandingKey("tasks.max.enforce", "boolean", "true", "tasks.max always holds.", only("true")),
+    StandingKey(
+        "config.action.reload",
+        "string",
+        "restart",
+        "Values from outside are read when a run starts.",
+        only("none", "restart"),
+    ),
+    StandingKey(
+        "group.id",
+        "string",
+        "",
+        "As in Connect, a connector's consumer group is connect-<name>, whatever stands here.",
+        any_text,
+    ),
+    StandingKey("confluent.license", "string", "", "kafkeep needs no license.", any_text),
+)
+STANDING: Mapping[str, StandingKey] = {key.name: key for key in _KEYS}
+
+_UNDER = (
+    StandingKey(
+        "s3.credentials.provider.",
+        "string",
+        "",
+        "They are for Java classes, which cannot run here.",
+    ),
+    StandingKey(
+        "producer.override.",
+        "string",
+        "",
+        "Dead letters are produced with the settings of --command-config.",
+    ),
+    StandingKey(
+        "admin.override.",
+        "string",
+        "",
+        "Topics are made with the settings of --command-config.",
+    ),
+    StandingKey(
+        "confluent.topic.",
+        "string",
+        "",
+        "kafkeep keeps no license topic.",
+        any_text,
+    ),
+)
+
+
+def standing_key(name: str) -> StandingKey | None:
+    """Return what is said of a key, by its name or by how it begins; None when nothing is."""
+    found = STANDING.get(name)
+    return found or next((key for key in _UNDER if name.startswith(key.name)), None)
+
+
+def iter_standing() -> tuple[StandingKey, ...]:
+    """Return all of them; a name that ends with a dot stands for everything under it."""
+    return (*_KEYS, *_UNDER)
