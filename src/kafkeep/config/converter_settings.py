@@ -80,7 +80,7 @@ class StringSettings:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class RegistrySettings:
     """A schema registry with Confluent's API."""
 
@@ -133,8 +133,12 @@ class RegistrySettings:
         default=True,
     )
 
+    def __repr__(self) -> str:
+        """Say which registry it is, and no secrets."""
+        return f"{type(self).__name__}({', '.join(url.rpartition('@')[2] for url in self.urls)})"
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class AvroSettings(RegistrySettings):
     """Confluent's AvroConverter."""
 
@@ -148,7 +152,7 @@ class AvroSettings(RegistrySettings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class JsonSchemaSettings(RegistrySettings):
     """Confluent's JsonSchemaConverter."""
 
@@ -165,7 +169,7 @@ class JsonSchemaSettings(RegistrySettings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ProtobufSettings(RegistrySettings):
     """Confluent's ProtobufConverter."""
 

@@ -1,0 +1,95 @@
+"""Avro schemas out of a registry: what they refer to is put in its place, so each stands alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from kafkeep.data.avro_reading import full_name
+from kafkeep.errors import RecordError
+from kafkeep.registry.schema import RegisteredSchema
+
+_NAMED = ("record", "error", "enum", "fixed")
+
+
+def load_avro(schema: RegisteredSchema, references: Mapping[str, RegisteredSchema]) -> Any:
+    """Return the Avro schema as JSON values, with everything it refers to written out."""
+    return _Inlining({name: _parse(one.text) for name, one in references.items()}).walk(
+        _parse(schema.text), ""
+    )
+
+
+def without_logical_types(avro: Any) -> Any:
+    """Return a schema whose values are read plain: a date as days, a decimal as its bytes."""
+    if isinstance(avro, list):
+        return [without_logical_types(one) for one in avro]
+    if isinstance(avro, dict):
+        return {
+            key: without_logical_types(value) if key in ("type", "items", "values") else value
+            for key, value in avro.items()
+            if key not in ("logicalType", "fields")
+        } | (
+            {"fields": [without_logical_types(field) for field in avro["fields"]]}
+            if "fields" in avro
+            else {}
+        )
+    return avro
+
+
+def _parse(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        if text.isidentifier():  # a bare "string", as some registries keep it
+            return text
+        raise RecordError(f"a schema in the registry is not Avro: {text[:100]}") from error
+
+
+class _Inlining:
+    """One schema being put together; each name is written out where it is met first."""
+
+    def __init__(self, references: Mapping[str, Any]) -> None:
+        self.references = dict(references)
+        self.placed: set[str] = set()
+
+    def walk(self, avro: Any, space: str) -> Any:
+        if isinstance(avro, list):
+            return [self.walk(one, space) for one in avro]
+        if isinstance(avro, str):
+            return self._named(avro, space)
+        if avro.get("type") in _NAMED:
+            return self._definition(avro, space)
+        inner = {
+            key: self.walk(avro[key], space) for key in ("type", "items", "values") if key in avro
+        }
+        return avro | inner
+
+    def _definition(self, avro: dict[str, Any], space: str) -> dict[str, Any]:
+        full = full_name(avro, space)
+        self.placed.add(full)
+        if "fields" not in avro:
+            return avro
+        inner = full.rpartition(".")[0]
+        fields = [field | {"type": self.walk(field["type"], inner)} for field in avro["fields"]]
+        return avro | {"fields": fields}
+
+    def _named(self, name: str, space: str) -> Any:
+        for full in (f"{space}.{name}", name):
+            if full in self.placed:
+                return name
+            if full in self.references:
+                found = self.references[full]
+                if not isinstance(found, dict):
+                    return self.walk(found, "")
+                # Its own namespace, also where the one around it would be taken.
+                whole = full_name(found, "")
+                return self.walk(
+                    found | {"name": whole.rpartition(".")[2], "namespace": _space(whole)}, ""
+                )
+        return name
+
+
+def _space(full: str) -> str:
+    return full.rpartition(".")[0]

@@ -1,0 +1,142 @@
+"""Messages with a schema id in front: a zero byte, four bytes of id, then the value.
+
+Neighbours of one id are decoded together. One message that cannot be decoded costs no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from kafkeep.converters.converter import Piece
+from kafkeep.data.column import Column
+from kafkeep.data.schema import Schema, arrow_type
+from kafkeep.errors import RecordError
+
+HEAD_BYTES = 5
+
+
+class Decoder(Protocol):
+    """Decodes messages of one schema id."""
+
+    @property
+    def schema(self) -> Schema | None:
+        """What its values have; None when they are JSON texts."""
+
+    def decode(self, data: bytes) -> Any:
+        """Return a value as ``pa.array`` takes it, of the bytes behind the id; or RecordError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Neighbours of one id; ``schema_id`` is None when there is none in front of them."""
+
+    start: int
+    stop: int
+    schema_id: int | None
+
+
+def frame(schema_id: int, data: bytes) -> bytes:
+    """Put an id in front of a value."""
+    return b"\x00" + schema_id.to_bytes(4, "big") + data
+
+
+def convert_framed(
+    values: pa.BinaryArray, open_decoder: Callable[[int], Decoder]
+) -> Iterator[Piece]:
+    """Decode messages; ``open_decoder`` is asked once for each run of one id."""
+    rows = values.to_pylist()
+    for run in iter_runs(rows):
+        messages = rows[run.start : run.stop]
+        if run.schema_id is None:
+            yield from _failed(run, messages, _unframed)
+            continue
+        try:
+            decoder = open_decoder(run.schema_id)
+        except RecordError as error:
+            yield from _failed(run, messages, partial(_same, error))
+            continue
+        decoded = [None if data is None else _decode(decoder, data) for data in messages]
+        yield from build_pieces(run.start, decoded, decoder.schema)
+
+
+def iter_runs(rows: list[bytes | None]) -> Iterator[Run]:
+    """Yield runs in order that cover all rows; nulls go with what is in front of or after them."""
+    start, current = 0, None
+    seen = False
+    for i, row in enumerate(rows):
+        if row is None:
+            continue
+        found = _schema_id(row)
+        if seen and found != current:
+            yield Run(start, i, current)
+            start = i
+        seen, current = True, found
+    if rows:
+        yield Run(start, len(rows), current)
+
+
+def build_pieces(start: int, decoded: list[Any], schema: Schema | None) -> Iterator[Piece]:
+    """Make columns of decoded values; those that are a RecordError stand alone."""
+    first = 0
+    for i, value in enumerate(decoded):
+        if isinstance(value, RecordError):
+            yield from _columns(start + first, decoded[first:i], schema)
+            yield Piece(start + i, start + i + 1, value)
+            first = i + 1
+    yield from _columns(start + first, decoded[first:], schema)
+
+
+def _columns(start: int, values: list[Any], schema: Schema | None) -> Iterator[Piece]:
+    if not values:
+        return
+    kind = pa.binary() if schema is None else arrow_type(schema)
+    try:
+        column = Column(schema, pa.array(values, kind))
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        if len(values) == 1:
+            wrong = RecordError(f"a value does not fit its schema: {error}")
+            yield Piece(start, start + 1, wrong)
+            return
+        middle = len(values) // 2
+        yield from _columns(start, values[:middle], schema)
+        yield from _columns(start + middle, values[middle:], schema)
+        return
+    yield Piece(start, start + len(values), column)
+
+
+def _schema_id(row: bytes) -> int | None:
+    if len(row) < HEAD_BYTES or row[0] != 0:
+        return None
+    return int.from_bytes(row[1:HEAD_BYTES], "big")
+
+
+def _decode(decoder: Decoder, data: bytes) -> Any:
+    try:
+        return decoder.decode(data[HEAD_BYTES:])
+    except RecordError as error:
+        return error
+
+
+def _unframed(data: bytes) -> RecordError:
+    return RecordError(
+        f"a message of {len(data)} bytes beginning with {data[:HEAD_BYTES].hex() or 'nothing'} has "
+        "no schema id in front",
+        hint="Was it written by a serializer that uses a schema registry?",
+    )
+
+
+def _same(error: RecordError, _: bytes) -> RecordError:
+    return error
+
+
+def _failed(
+    run: Run, messages: list[bytes | None], why: Callable[[bytes], RecordError]
+) -> Iterator[Piece]:
+    """Give an error for each message; a run of nulls alone has no schema and is fine."""
+    errors = [None if data is None else why(data) for data in messages]
+    yield from build_pieces(run.start, errors, None)

@@ -1,0 +1,184 @@
+"""A schema registry with Confluent's API: Confluent's own, Apicurio under ``/apis/ccompat/v7``."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import orjson
+import urllib3
+
+from kafkeep.config.converter_settings import RegistrySettings
+from kafkeep.errors import AccessDeniedError, RecordError, TransientError, UsageError
+from kafkeep.registry.schema import RegisteredSchema
+
+_CONTENT = "application/vnd.schemaregistry.v1+json"
+_ATTEMPTS = 4
+_PAUSE_S = 0.2
+
+
+class Registry:
+    """One registry, at any of several addresses. What it said once is not asked again.
+
+    Schemas never change under their id, so answers are kept for ever; ``cache_size`` bounds them.
+    Use one per process: connections do not survive a fork.
+    """
+
+    def __init__(
+        self,
+        urls: tuple[str, ...],
+        *,
+        user: tuple[str, str] | None = None,
+        token: str | None = None,
+        ca_file: str | None = None,
+        timeout_s: float = 10.0,
+        cache_size: int = 1000,
+    ) -> None:
+        self._headers = {"Accept": f"{_CONTENT}, application/json"}
+        self._urls: list[str] = []
+        for url in urls:
+            parts = urlsplit(url)
+            if parts.username and user is None:
+                user = (parts.username, parts.password or "")
+            self._urls.append(parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
+        if user is not None:
+            self._headers |= urllib3.make_headers(basic_auth=":".join(user))
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._pool = urllib3.PoolManager(
+            timeout=urllib3.Timeout(total=timeout_s), retries=False, ca_certs=ca_file
+        )
+        self._cache_size = cache_size
+        self._schemas: dict[int, RegisteredSchema] = {}
+        self._versions: dict[int, dict[str, int]] = {}
+        self._named: dict[tuple[str, int], RegisteredSchema] = {}
+
+    def schema(self, schema_id: int) -> RegisteredSchema:
+        """Return the schema of an id; RecordError when the registry has none."""
+        if schema_id not in self._schemas:
+            answer = self._get(f"/schemas/ids/{schema_id}")
+            if answer is None:
+                raise RecordError(
+                    f"schema id {schema_id} is not in the registry at {self._urls[0]}",
+                    hint="Is this the registry that the producer uses?",
+                )
+            self._remember(self._schemas, schema_id, RegisteredSchema.from_json(answer))
+        return self._schemas[schema_id]
+
+    def references(self, schema: RegisteredSchema) -> dict[str, RegisteredSchema]:
+        """Return everything a schema refers to, directly or not, by the names texts use."""
+        found: dict[str, RegisteredSchema] = {}
+        waiting = list(schema.references)
+        while waiting:
+            one = waiting.pop()
+            if one.name not in found:
+                found[one.name] = self.version(one.subject, one.version)
+                waiting.extend(found[one.name].references)
+        return found
+
+    def version(self, subject: str, version: int) -> RegisteredSchema:
+        """Return one version of a subject; RecordError when there is none."""
+        if (subject, version) not in self._named:
+            answer = self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}")
+            if answer is None:
+                raise RecordError(f"version {version} of {subject} is not in the registry")
+            self._remember(self._named, (subject, version), RegisteredSchema.from_json(answer))
+        return self._named[subject, version]
+
+    def versions(self, schema_id: int) -> Mapping[str, int]:
+        """Return the subjects an id is registered under, with the version it has there."""
+        if schema_id not in self._versions:
+            answer = self._get(f"/schemas/ids/{schema_id}/versions") or []
+            found = {one["subject"]: int(one["version"]) for one in answer}
+            self._remember(self._versions, schema_id, found)
+        return self._versions[schema_id]
+
+    def subjects(self) -> list[str]:
+        """Return all subjects."""
+        return list(self._get("/subjects") or [])
+
+    def find(self, subject: str, schema: RegisteredSchema) -> int | None:
+        """Return the id a schema has under a subject, or None."""
+        answer = self._ask("POST", f"/subjects/{quote(subject, safe='')}", schema.to_json())
+        return None if answer is None else int(answer["id"])
+
+    def register(self, subject: str, schema: RegisteredSchema) -> int:
+        """Register a schema under a subject and return its id; the same schema keeps its id."""
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        answer = self._ask("POST", path, schema.to_json())
+        if answer is None:
+            raise RecordError(f"the registry does not take schemas for {subject}")
+        return int(answer["id"])
+
+    def _remember(self, into: dict[Any, Any], key: Any, value: Any) -> None:
+        if len(into) >= max(self._cache_size, 1):
+            del into[next(iter(into))]
+        into[key] = value
+
+    def _get(self, path: str) -> Any:
+        return self._ask("GET", path, None)
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        """Send a request until there is an answer; None for "not found"."""
+        data = None if body is None else orjson.dumps(body)
+        headers = self._headers | ({} if data is None else {"Content-Type": _CONTENT})
+        why = "no answer"
+        for url in self._attempts():
+            try:
+                answer = self._pool.request(method, url + path, body=data, headers=headers)
+            except urllib3.exceptions.HTTPError as error:
+                why = str(error)
+                continue
+            if answer.status >= 500 or answer.status == 429:
+                why = f"status {answer.status}"
+                continue
+            return _read(answer, url, path)
+        raise TransientError(f"the schema registry at {', '.join(self._urls)} fails: {why}")
+
+    def _attempts(self) -> Iterator[str]:
+        """Yield addresses to try, all of them at least once, with a growing pause in between."""
+        for attempt in range(max(_ATTEMPTS, len(self._urls))):
+            if attempt >= len(self._urls):
+                time.sleep(_PAUSE_S * 2 ** (attempt - len(self._urls)))
+            yield self._urls[attempt % len(self._urls)]
+
+
+def _read(answer: urllib3.BaseHTTPResponse, url: str, path: str) -> Any:
+    if answer.status in (401, 403):
+        raise AccessDeniedError(
+            f"the schema registry at {url} refuses our credentials (status {answer.status})",
+            hint="Set basic.auth.credentials.source=USER_INFO and basic.auth.user.info.",
+        )
+    if answer.status == 404:
+        return None
+    if answer.status >= 300:
+        told = answer.data[:300].decode("utf-8", "replace")
+        raise RecordError(f"the schema registry refuses {path} with status {answer.status}: {told}")
+    try:
+        return orjson.loads(answer.data)
+    except orjson.JSONDecodeError as error:
+        raise UsageError(
+            f"{url} does not answer like a schema registry",
+            hint="Apicurio has Confluent's API under /apis/ccompat/v7.",
+        ) from error
+
+
+@cache
+def open_registry(settings: RegistrySettings) -> Registry:
+    """Return the registry of these settings, one for each process."""
+    user_info = settings.basic_auth_user_info or settings.old_basic_auth_user_info
+    name, _, password = (user_info or "").partition(":")
+    return Registry(
+        settings.urls,
+        user=(name, password) if user_info else None,
+        token=settings.bearer_token,
+        ca_file=settings.truststore,
+        cache_size=settings.cache_size,
+    )
+
+
+os.register_at_fork(after_in_child=open_registry.cache_clear)
