@@ -94,11 +94,26 @@ class Entry:
     index: tuple[IndexPoint, ...] = ()
     aborted: tuple[OffsetRange, ...] = ()
     """Stretches of aborted batches that were kept on request."""
+    view: str = "value"
+    """What of the records it holds: ``value``, ``keys``, ``headers``, or ``tombstones``."""
+    parts: int = 1
+    """How many objects share its range: files of several directories, keys and headers."""
+    runs: tuple[OffsetRange, ...] = ()
+    """Offsets of its rows, in order, where they are not all of the range; left out when many."""
+    closed_by: str = ""
+    """Why it ends where it ends, for people."""
+    converter: str = ""
+    """How its rows became what they are, by the short name of Connect's converter."""
 
     @property
     def holes(self) -> int:
-        """Offsets inside the range that hold no record."""
+        """Offsets inside the range that this object does not hold."""
         return len(self.range) - self.records
+
+    @property
+    def own_records(self) -> int:
+        """Its records, counted once: keys and headers lie beside values that are counted."""
+        return self.records if self.view in ("value", "tombstones") else 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the document form: docs/format.md describes each field."""
@@ -125,6 +140,11 @@ class Entry:
             document["index"] = [list(point) for point in self.index]
         if self.aborted:
             document["aborted"] = [[r.start, r.end] for r in self.aborted]
+        if self.runs:
+            document["runs"] = [[r.start, r.end] for r in self.runs]
+        for name, default in _EXTRAS.items():
+            if getattr(self, name) != default:
+                document[name] = getattr(self, name)
         return document
 
     @classmethod
@@ -153,7 +173,20 @@ class Entry:
             sha256=sha256,
             index=_index_from_json(document.get("index", ())),
             aborted=tuple(OffsetRange(*pair) for pair in document.get("aborted", ())),
+            runs=tuple(OffsetRange(*pair) for pair in document.get("runs", ())),
+            **_extras(document),
         )
+
+
+_EXTRAS: Mapping[str, Any] = {"view": "value", "parts": 1, "closed_by": "", "converter": ""}
+
+
+def _extras(document: Mapping[str, Any]) -> dict[str, Any]:
+    extras = {name: document[name] for name in _EXTRAS if name in document}
+    for name, value in extras.items():
+        if type(value) is not type(_EXTRAS[name]):
+            raise TypeError(f"{name} is {value!r:.200}")
+    return extras
 
 
 def _index_from_json(points: Any) -> tuple[IndexPoint, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -97,10 +98,19 @@ def _check_chain(state: State, commit: Commit) -> None:
 
 
 def _claimed(changes: Changes) -> dict[PartitionId, list[OffsetRange]]:
+    """Return what each partition is told of; objects that share a range claim it once."""
     claimed: dict[PartitionId, list[OffsetRange]] = {}
+    shared: Counter[tuple[PartitionId, OffsetRange]] = Counter()
     for entry in changes.entries:
         if not 0 <= entry.records <= len(entry.range):
             raise ValueError(f"{entry.key}: {entry.records} records in {len(entry.range)} offsets")
+        place = entry.partition_id, entry.range
+        if entry.parts > 1:
+            shared[place] += 1
+            if shared[place] > entry.parts:
+                raise ValueError(f"{entry.key}: its range has more than {entry.parts} objects")
+            if shared[place] > 1:
+                continue
         claimed.setdefault(entry.partition_id, []).append(entry.range)
     for gap in changes.gaps:
         claimed.setdefault(gap.partition_id, []).append(gap.range)

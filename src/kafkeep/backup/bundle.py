@@ -34,14 +34,19 @@ class WeighedRange:
     est_bytes: int
 
 
-def split_stretches(stretches: Iterable[Stretch], *, tasks: int) -> list[WeighedRange]:
-    """Cut stretches so that about ``tasks`` of them are of even weight; small ones stay whole."""
+def split_stretches(
+    stretches: Iterable[Stretch], *, tasks: int, may_cut: bool = True
+) -> list[WeighedRange]:
+    """Cut stretches so that about ``tasks`` of them are of even weight; small ones stay whole.
+
+    Without ``may_cut`` all stay whole: a sink's rules count from one cut to the next.
+    """
     stretches = list(stretches)
     total = sum(s.est_bytes for s in stretches)
     share = max(SMALLEST_SPLIT_BYTES, total // max(1, tasks))
     ranges = []
     for s in stretches:
-        pieces = min(len(s.range), max(1, round(s.est_bytes / share)))
+        pieces = min(len(s.range), max(1, round(s.est_bytes / share))) if may_cut else 1
         edges = [s.range.start + len(s.range) * i // pieces for i in range(pieces + 1)]
         for start, end in pairwise(edges):
             planned = PlannedRange(

@@ -63,6 +63,8 @@ class RangeReader:
     first: int = field(init=False)
     finished: bool = field(default=False, init=False)
     gone: bool = field(default=False, init=False)
+    must_go_on: bool = field(default=False, init=False)
+    """Nothing is complete yet: it is read on, however late it is."""
     leader_epoch: int = field(default=-1, init=False)
     _seen_any: bool = field(default=False, init=False)
     _empty: int = field(default=0, init=False)
@@ -193,7 +195,11 @@ def iter_chunks(
 
     def send() -> None:
         late = time.monotonic() > deadline
-        _send(wire, [r for r in readers if not (late and id(r) in answered)], requests)
+        _send(
+            wire,
+            [r for r in readers if r.must_go_on or not (late and id(r) in answered)],
+            requests,
+        )
 
     send()
     while requests:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kafkeep.archive.commit import Changes, Commit, Intent, PlannedRange, TopicInfo
@@ -17,6 +17,7 @@ from kafkeep.backup.bundle import (
     pack,
     split_stretches,
 )
+from kafkeep.backup.due import SinkTiming, late_times
 from kafkeep.backup.look import Look, look_at_kafka
 from kafkeep.backup.plan import (
     CyclePlan,
@@ -27,11 +28,14 @@ from kafkeep.backup.plan import (
     plan_cycle,
 )
 from kafkeep.backup.settle import Settled, settle
+from kafkeep.backup.shape import SinkShape
 from kafkeep.backup.summary import BackupSummary
+from kafkeep.backup.tail import Tail
 from kafkeep.backup.task import Bundle, BundledRange, RangeReport, archive_bundle
 from kafkeep.backup.write import WriteOptions
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.places import Places
+from kafkeep.config.sink import SinkOptions
 from kafkeep.errors import TransientError
 from kafkeep.kafka.admin import Admin
 from kafkeep.spark.tasks import TaskRow
@@ -57,6 +61,18 @@ class BackupJob:
     summary: BackupSummary = field(default_factory=BackupSummary)
     log: CommitLog = field(init=False)
     _waiting: dict[PartitionId, int] = field(default_factory=dict)
+    _tails: dict[PartitionId, Tail] = field(default_factory=dict)
+    _sink: SinkTiming | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        options = self.options
+        if options.sink is not None:
+            self._sink = SinkTiming(
+                options=SinkOptions.parse({**options.sink, **options.sink_secrets}),
+                follow=options.follow,
+                keeps_tail=options.keeps_tail,
+                age_ms=options.segment_age_ms,
+            )
 
     def run(self) -> BackupSummary:
         """Archive everything not yet in the archive; with ``follow``, until stopped."""
@@ -85,7 +101,11 @@ class BackupJob:
             for name, topic in look.topics.items()
             for number, partition in enumerate(topic.partitions)
         }
+        before: Mapping[PartitionId, int] | None = None
         while self._cycle(look, until) and not self._reached(until) and not self.stop.is_set():
+            if self.options.keeps_tail and self.log.state.positions == before:
+                return  # what is left waits for a rule
+            before = self.log.state.positions
             look = self._look()
 
     def _reached(self, until: dict[PartitionId, int]) -> bool:
@@ -118,6 +138,8 @@ class BackupJob:
             waiting=self._waiting,
             until=until,
             skip=frozenset(r.partition_id for r in left_over),
+            sink=self._sink,
+            tails=self._tails,
         )
         self._waiting = dict(plan.waiting)
         self.summary.saw(look, plan)
@@ -133,10 +155,14 @@ class BackupJob:
     ) -> tuple[Intent, tuple[WeighedRange, ...]]:
         """Commit what is about to be written, before the first byte of it."""
         weighed = [WeighedRange(planned=r, leader=-1, est_bytes=len(r.range)) for r in left_over]
-        weighed += split_stretches(plan.stretches, tasks=self.cores * RANGES_PER_CORE)
+        weighed += split_stretches(
+            plan.stretches,
+            tasks=self.cores * RANGES_PER_CORE,
+            may_cut=self._sink is None or (self._sink.options.can_split and not self._keeps_tail()),
+        )
         intent = Intent(
             ranges=tuple(w.planned for w in weighed),
-            options=self._write_options().to_json(),
+            options=self._write_options(plan).to_json(),
             at_ms=self.now_ms(),
         )
         self._commit(
@@ -166,7 +192,24 @@ class BackupJob:
             else:
                 reports[row.body["number"]] = RangeReport.from_json(row.body)
         settled = settle(intent, entries, reports, at_ms=self.now_ms())
+        self._note_tails(intent, settled)
         self._commit(self._changes(intent, settled, look))
+        self.summary.bad += settled.bad
+
+    def _note_tails(self, intent: Intent, settled: Settled) -> None:
+        """Remember what a sink left to wait, and since when; say which records were bad."""
+        for planned in intent.ranges:
+            pid = planned.partition_id
+            tail = settled.tails.get(pid)
+            if tail is None:
+                self._tails.pop(pid, None)
+                self._waiting.pop(pid, None)
+                continue
+            self._tails[pid] = tail
+            if settled.positions[pid] != self.log.state.positions.get(pid):
+                self._waiting[pid] = intent.at_ms
+        for line in settled.complaints if self._logs_errors() else ():
+            logger.warning("%s", line)
 
     def _bundles(self, intent: Intent, weights: tuple[WeighedRange, ...]) -> list[Bundle]:
         count = bundles_for(sum(w.est_bytes for w in weights), self.cores)
@@ -187,8 +230,10 @@ class BackupJob:
                 archive=self.places.archive,
                 storage=self.places.storage,
                 log_name=self.options.name,
-                write=WriteOptions.from_json(intent.options),
+                write=_write_options(intent),
                 seconds=self.options.cycle_ms / 1000,
+                at_ms=intent.at_ms,
+                secrets=self.options.sink_secrets,
             )
             for members in pack(weights, bundles=count)
         ]
@@ -266,8 +311,14 @@ class BackupJob:
             for pid, epoch in state.leader_epochs.items()
             if latest[pid.topic].incarnation == pid.incarnation
         }
+        tails = {(pid.topic, pid.partition): tail for pid, tail in self._tails.items()}
         return look_at_kafka(
-            self.admin, self.options, now_ms=self.now_ms(), epochs=epochs, need_all=need_all
+            self.admin,
+            self.options,
+            now_ms=self.now_ms(),
+            epochs=epochs,
+            times=late_times(self._sink, tails) if self._sink else None,
+            need_all=need_all,
         )
 
     def _known(self) -> Known:
@@ -277,10 +328,29 @@ class BackupJob:
             latest[name] = info
         return Known(state.positions, latest)
 
-    def _write_options(self) -> WriteOptions:
-        return WriteOptions(
-            segment_bytes=self.options.segment_bytes, keeps_aborted=self.options.keeps_aborted
+    def _keeps_tail(self) -> bool:
+        return self.options.keeps_tail or self.options.follow
+
+    def _logs_errors(self) -> bool:
+        return self._sink is not None and self._sink.options.errors.errors_log_enable
+
+    def _write_options(self, plan: CyclePlan) -> WriteOptions | SinkShape:
+        options = self.options
+        if options.sink is None:
+            return WriteOptions(
+                segment_bytes=options.segment_bytes, keeps_aborted=options.keeps_aborted
+            )
+        return SinkShape(
+            options=options.sink,
+            closes={str(s.partition_id): str(s.closes) for s in plan.stretches if s.closes},
+            keeps_aborted=options.keeps_aborted,
         )
+
+
+def _write_options(intent: Intent) -> WriteOptions | SinkShape:
+    if "sink" in intent.options:
+        return SinkShape.from_json(intent.options)
+    return WriteOptions.from_json(intent.options)
 
 
 def _stretch_beginnings(intent: Intent) -> set[int]:

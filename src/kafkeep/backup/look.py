@@ -27,6 +27,8 @@ class PartitionLook:
     size_bytes: int | None
     epoch_end: int | None = None
     """Where the leader epoch of the last archived batch ends; None when that is not known."""
+    late_offset: int | None = None
+    """First offset at or after the time that was asked for; None when there is none."""
 
     @property
     def is_blocked(self) -> bool:
@@ -64,12 +66,14 @@ def look_at_kafka(
     *,
     now_ms: int,
     epochs: Mapping[tuple[str, int], int] | None = None,
+    times: Mapping[tuple[str, int], int] | None = None,
     need_all: bool = False,
 ) -> Look:
     """Read topics, settings, group offsets, then offsets. Runs on the driver.
 
-    ``epochs`` are the leader epochs of the last batches archived, where they are known.
-    UsageError when ``need_all`` and a listed topic is not there.
+    ``epochs`` are the leader epochs of the last batches archived, where they are known; ``times``
+    asks partitions for their first record at or after a time. UsageError when ``need_all`` and a
+    listed topic is not there.
     """
     described = _choose_topics(admin, options, need_all)
     configs = admin.topic_configs(list(described))
@@ -81,6 +85,8 @@ def look_at_kafka(
     stables = admin.offsets(partitions, OffsetSpec.LAST_STABLE)
     sizes = admin.partition_sizes({t.name: range(t.partition_count) for t in described.values()})
     epoch_ends = _epoch_ends(admin, epochs or {}, partitions)
+    asked = {key: at for key, at in (times or {}).items() if key in starts}
+    late = admin.offsets_for_times(asked)
     topics = {}
     for topic in described.values():
         looks = []
@@ -91,7 +97,12 @@ def look_at_kafka(
             span = LogSpan(start, max(stable, ends[key]))
             looks.append(
                 PartitionLook(
-                    span, stable, _leader(topic, number), sizes.get(key), epoch_ends.get(key)
+                    span,
+                    stable,
+                    _leader(topic, number),
+                    sizes.get(key),
+                    epoch_ends.get(key),
+                    late.get(key),
                 )
             )
         topics[topic.name] = TopicLook(

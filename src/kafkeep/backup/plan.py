@@ -8,7 +8,10 @@ from enum import StrEnum
 
 from kafkeep.archive.commit import Changes, Gap, LogSpan, TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.backup.due import Due, SinkTiming, Waiting
 from kafkeep.backup.look import Look, PartitionLook, TopicLook
+from kafkeep.backup.rotate import Reason
+from kafkeep.backup.tail import Tail
 from kafkeep.config.backup import BackupOptions
 from kafkeep.errors import GapError, KafkeepError
 
@@ -43,7 +46,9 @@ class Stretch:
     range: OffsetRange
     leader: int
     est_bytes: int
-    reason: DueReason
+    reason: str
+    closes: Reason | None = None
+    """Of a sink: why what no rule has closed at its end is closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +97,14 @@ def plan_cycle(
     waiting: Mapping[PartitionId, int],
     until: Mapping[PartitionId, int] | None = None,
     skip: frozenset[PartitionId] = frozenset(),
+    sink: SinkTiming | None = None,
+    tails: Mapping[PartitionId, Tail] | None = None,
 ) -> CyclePlan:
     """Decide what this cycle reads.
 
     ``until`` bounds a one-shot backup to the end offsets at its start; ``skip`` names partitions
-    whose earlier plan is still open. Raises GapError under ``--on-gap fail``, before any write.
+    whose earlier plan is still open; ``tails`` tells what a sink has read and left. Raises GapError
+    under ``--on-gap fail``, before any write.
     """
     infos = identify_topics(look, known.latest)
     stretches: list[Stretch] = []
@@ -123,11 +131,25 @@ def plan_cycle(
                 continue
             stretch = _stretch(pid, topic, partition, OffsetRange(begin, end))
             since = waiting.get(pid, look.at_ms)
-            reason = _due(stretch.est_bytes, look.at_ms - since, options)
-            if reason is None:
-                still_waiting[pid] = since
+            if sink is None:
+                due = _due(stretch.est_bytes, look.at_ms - since, options)
             else:
-                stretches.append(replace(stretch, reason=reason))
+                tail = (tails or {}).get(pid)
+                tail = tail if tail is not None and tail.read_to >= begin else None
+                due = sink.due(
+                    Waiting(
+                        stretch.range,
+                        stretch.est_bytes,
+                        since,
+                        look.at_ms,
+                        tail,
+                        partition.late_offset,
+                    )
+                )
+            if due is None or due.closes is None:
+                still_waiting[pid] = since
+            if due is not None:
+                stretches.append(replace(stretch, reason=due.why, closes=due.closes))
     if gaps and options.on_gap == "fail":
         raise _gap_error(gaps)
     return CyclePlan(
@@ -182,13 +204,14 @@ def _stretch(
     )
 
 
-def _due(est_bytes: int, waited_ms: int, options: BackupOptions) -> DueReason | None:
+def _due(est_bytes: int, waited_ms: int, options: BackupOptions) -> Due | None:
+    """Decide about a partition in the segment format, where everything read is closed."""
     if not options.follow:
-        return DueReason.ONCE
+        return Due(DueReason.ONCE, Reason.END)
     if est_bytes >= options.segment_bytes:
-        return DueReason.BYTES
+        return Due(DueReason.BYTES, Reason.BYTES)
     if waited_ms >= options.segment_age_ms:
-        return DueReason.AGE
+        return Due(DueReason.AGE, Reason.AGE)
     return None
 
 

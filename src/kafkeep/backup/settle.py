@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from kafkeep.archive.commit import Gap, Intent, PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.backup.plan import RETENTION
+from kafkeep.backup.tail import Tail
 from kafkeep.backup.task import RangeReport
 from kafkeep.errors import TransientError
 
@@ -24,6 +25,11 @@ class Settled:
     """Planned, not read yet: the next intent names these again, so their objects are adopted."""
     gone: tuple[PartitionId, ...]
     """Partitions that vanished from Kafka while they were read."""
+    tails: Mapping[PartitionId, Tail]
+    """Of a sink: what was read and is left in Kafka."""
+    bad: int
+    """Records a sink left out as it was told to."""
+    complaints: tuple[str, ...]
 
 
 def settle(
@@ -79,4 +85,11 @@ def settle(
         gaps=tuple(gaps),
         left_over=tuple(r for r in left_over if r.partition_id not in gone and len(r.range)),
         gone=tuple(gone),
+        tails={
+            intent.ranges[number].partition_id: Tail(**report.tail)
+            for number, report in sorted(reports.items())
+            if report.tail is not None
+        },
+        bad=sum(report.bad for report in reports.values()),
+        complaints=tuple(line for report in reports.values() for line in report.complaints),
     )

@@ -24,6 +24,8 @@ class BackupSummary:
     topics: dict[str, int] = field(default_factory=dict)
     """Topic → records archived by this run; topics without new records are there too."""
     blocked: tuple[PartitionId, ...] = ()
+    bad: int = 0
+    """Records left out because they could not be converted, transformed or placed."""
     seconds: float = 0.0
     start_seconds: float = 0.0
 
@@ -36,11 +38,11 @@ class BackupSummary:
     def count(self, changes: Changes) -> None:
         """Add one commit."""
         for entry in changes.entries:
-            self.records += entry.records
+            self.records += entry.own_records
             self.bytes += entry.raw_bytes
             self.stored_bytes += entry.size_bytes
             topic = entry.partition_id.topic
-            self.topics[topic] = self.topics.get(topic, 0) + entry.records
+            self.topics[topic] = self.topics.get(topic, 0) + entry.own_records
         self.objects += len(changes.entries)
         self.gaps.extend(changes.gaps)
 
@@ -51,8 +53,8 @@ class BackupSummary:
 
     @property
     def exit_code(self) -> int:
-        """3 when offsets were lost or held back, else 0."""
-        return 3 if self.gaps or self.blocked else 0
+        """3 when offsets were lost or held back, or records left out, else 0."""
+        return 3 if self.gaps or self.blocked or self.bad else 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``--output json`` ends with."""
@@ -74,6 +76,7 @@ class BackupSummary:
                 }
                 for gap in self.gaps
             ],
+            "bad": self.bad,
             "blocked": [str(pid) for pid in self.blocked],
             "topics": self.topics,
             "seconds": round(self.seconds, 3),

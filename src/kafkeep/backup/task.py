@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange
+from kafkeep.archive.store import ObjectStore
 from kafkeep.backup.fetch import Chunk, RangeReader, iter_chunks
+from kafkeep.backup.shape import SinkShape
 from kafkeep.backup.upload import Uploads
 from kafkeep.backup.write import RangeWriter, WriteOptions
 from kafkeep.config.kafka import KafkaOptions
@@ -17,6 +19,11 @@ from kafkeep.config.storage import StorageOptions
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.wire import wire_for
 from kafkeep.store.open import open_store
+
+if TYPE_CHECKING:
+    from kafkeep.backup.sink_write import SinkWriter
+
+MAX_COMPLAINTS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +45,13 @@ class Bundle:
     archive: str
     storage: StorageOptions
     log_name: str
-    write: WriteOptions
+    write: WriteOptions | SinkShape
     seconds: float
     """Stop after about this long, at the end of what was read by then."""
+    at_ms: int = 0
+    """The clock reading of the intent."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Options of a sink that no intent may hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +66,12 @@ class RangeReport:
     gaps: tuple[OffsetRange, ...]
     leader_epoch: int = -1
     """Of the last batch read; -1 when none was."""
+    tail: Mapping[str, Any] | None = None
+    """Of a sink: what was read and is left in Kafka."""
+    bad: int = 0
+    """Records left out as errors.tolerance allows."""
+    complaints: tuple[str, ...] = ()
+    """What was wrong with the first of them."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the row a task yields."""
@@ -66,13 +83,16 @@ class RangeReport:
             "gone": self.gone,
             "gaps": [[g.start, g.end] for g in self.gaps],
             "leader_epoch": self.leader_epoch,
+            "tail": self.tail,
+            "bad": self.bad,
+            "complaints": list(self.complaints),
         }
 
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> RangeReport:
         """Rebuild a report from a row."""
         gaps = tuple(OffsetRange(*pair) for pair in row["gaps"])
-        return cls(**{**row, "gaps": gaps})
+        return cls(**{**row, "gaps": gaps, "complaints": tuple(row["complaints"])})
 
 
 @dataclass(slots=True)
@@ -81,25 +101,43 @@ class _Work:
 
     number: int
     reader: RangeReader
-    writer: RangeWriter
+    writer: RangeWriter | SinkWriter
     gaps: list[OffsetRange]
 
-    def take(self, chunk: Chunk) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Store what was read; yield a row for each object that is complete."""
+    def take(self, chunk: Chunk) -> Iterator[Entry]:
+        """Store what was read; yield the entries of objects that are complete."""
         if chunk.gap is not None:
             self.gaps.append(chunk.gap)
-        yield from map(self._row, self.writer.add(chunk, self.reader.first))
+        yield from self.writer.add(chunk, self.reader.first)
         if self.writer.resume_at is not None:
             self.reader.skip_to(self.writer.resume_at)
-        if not self.reader.is_open:
-            yield from self.close()
+        self.reader.must_go_on = not isinstance(self.writer, RangeWriter) and not self.writer.closed
 
-    def close(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """End the open object where reading has come to."""
-        yield from map(self._row, self.writer.close(self.reader.position))
+    def end(self) -> Iterator[Entry]:
+        """End the open objects where reading has come to."""
+        yield from self.writer.end(self.reader.position, finished=self.reader.finished)
 
-    def _row(self, entry: Entry) -> tuple[str, dict[str, Any]]:
-        return "object", {"number": self.number, "entry": entry.to_json()}
+    def report(self) -> RangeReport:
+        """Tell how far the range is archived."""
+        report = RangeReport(
+            number=self.number,
+            first=self.reader.first,
+            next=self.writer.reached(self.reader.position),
+            finished=self.reader.finished,
+            gone=self.reader.gone,
+            gaps=tuple(self.gaps),
+            leader_epoch=self.reader.leader_epoch,
+        )
+        if isinstance(self.writer, RangeWriter):
+            return report
+        tail, letters = self.writer.tail, self.writer.letters
+        source = self.reader.planned.partition_id
+        return replace(
+            report,
+            tail=None if tail is None else tail.to_json(),
+            bad=len(letters),
+            complaints=tuple(letter.describe(source) for letter in letters[:MAX_COMPLAINTS]),
+        )
 
 
 def archive_bundle(bundle: Bundle) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -114,33 +152,57 @@ def archive_bundle(bundle: Bundle) -> Iterator[tuple[str, dict[str, Any]]]:
     store = open_store(bundle.archive, bundle.storage)
     wire = wire_for(bundle.kafka)
     with Uploads() as uploads:
-        works: dict[int, _Work] = {}
-        for item in bundle.ranges:
-            reader = RangeReader(
-                item.planned, item.begins_stretch, item.est_bytes, bundle.write.keeps_aborted
-            )
-            writer = RangeWriter(store, bundle.log_name, item.planned, bundle.write, uploads)
-            works[id(reader)] = _Work(item.number, reader, writer, [])
+        works = _works(bundle, store, uploads)
         try:
             readers = [work.reader for work in works.values()]
             for reader, chunk in iter_chunks(wire, readers, deadline=deadline):
-                yield from works[id(reader)].take(chunk)
+                work = works[id(reader)]
+                yield from _rows(work, work.take(chunk))
+                if not reader.is_open:
+                    yield from _rows(work, work.end())
             for work in works.values():
-                yield from work.close()
-                yield "range", _report(work.reader, work.number, work.gaps).to_json()
+                if work.reader.is_open:
+                    yield from _rows(work, work.end())
             uploads.wait()
+            for work in works.values():
+                yield from _rows(work, work.writer.done())
+                if not isinstance(work.writer, RangeWriter):
+                    work.writer.send_letters(wire)
+                yield "range", work.report().to_json()
         finally:
             for work in works.values():
                 work.writer.abort()
 
 
-def _report(reader: RangeReader, number: int, gaps: list[OffsetRange]) -> RangeReport:
-    return RangeReport(
-        number=number,
-        first=reader.first,
-        next=reader.position,
-        finished=reader.finished,
-        gone=reader.gone,
-        gaps=tuple(gaps),
-        leader_epoch=reader.leader_epoch,
+def _rows(work: _Work, entries: Iterator[Entry]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for entry in entries:
+        yield "object", {"number": work.number, "entry": entry.to_json()}
+
+
+def _works(bundle: Bundle, store: ObjectStore, uploads: Uploads) -> dict[int, _Work]:
+    open_writer = _writers(bundle, store, uploads)
+    works: dict[int, _Work] = {}
+    for item in bundle.ranges:
+        reader = RangeReader(
+            item.planned, item.begins_stretch, item.est_bytes, bundle.write.keeps_aborted
+        )
+        writer = open_writer(item.planned)
+        reader.must_go_on = not isinstance(writer, RangeWriter)
+        works[id(reader)] = _Work(item.number, reader, writer, [])
+    return works
+
+
+def _writers(
+    bundle: Bundle, store: ObjectStore, uploads: Uploads
+) -> Callable[[PlannedRange], RangeWriter | SinkWriter]:
+    """Return what opens the writer of a range."""
+    write = bundle.write
+    if isinstance(write, WriteOptions):
+        return lambda planned: RangeWriter(store, bundle.log_name, planned, write, uploads)
+    # Formats and converters take a second to import; segments need none of them.
+    from kafkeep.backup.sink_write import SinkWriters  # noqa: PLC0415
+
+    opened = SinkWriters(
+        store, write, uploads, secrets=bundle.secrets, at_ms=bundle.at_ms, name=bundle.log_name
     )
+    return opened.open

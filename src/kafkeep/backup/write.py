@@ -135,6 +135,18 @@ class RangeWriter:
         self._start = end
         yield entry
 
+    def end(self, position: int, *, finished: bool) -> Iterator[Entry]:
+        """End the range where reading has come to."""
+        yield from self.close(position)
+
+    def done(self) -> Iterator[Entry]:
+        """Yield nothing: entries were given as objects were closed."""
+        return iter(())
+
+    def reached(self, position: int) -> int:
+        """Return up to where the range is archived, when it was read to ``position``."""
+        return position
+
     def abort(self) -> None:
         """Drop what is open; nothing of it becomes visible."""
         if self._object is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from kafkeep.config.choose import names, one_of, regex
 from kafkeep.config.option import option
@@ -30,7 +31,10 @@ class BackupOptions:
         "name", "Name of the log in the archive: one per writer.", default="backup", parse=str
     )
     format: str = option(
-        "format", "How objects are written.", default="segment", parse=one_of("format", "segment")
+        "format",
+        "How objects are written: segment keeps everything; the others are for other readers.",
+        default="segment",
+        parse=one_of("format", "segment", "json", "avro", "parquet", "bytes"),
     )
     follow: bool = option("follow", "Go on backing up until stopped.", default=False)
     interval_ms: int = option(
@@ -80,6 +84,12 @@ class BackupOptions:
         parse=parse_duration,
         metavar="DURATION",
     )
+
+    sink: Mapping[str, str] | None = None
+    """Options that shape a sink's objects, under Connect's names; None for segments."""
+    sink_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    keeps_tail: bool = False
+    """As a connector: what no rule has closed stays in Kafka, also at the end of a run."""
 
     def __post_init__(self) -> None:
         if bool(self.topics) == bool(self.topics_regex):

@@ -1,0 +1,133 @@
+"""Name and store one finished object of a sink, or adopt it when an earlier attempt did. In tasks.
+
+An object that is there under the wanted name is ours when its metadata tells of the same plan and
+the same records; any other is foreign, and the name gets one more zero.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from kafkeep.archive.adopt import SHA256, Adopt, decide, object_metadata
+from kafkeep.archive.commit import PlannedRange
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.archive.keys import check_key
+from kafkeep.archive.store import ObjectInfo, ObjectStore
+from kafkeep.backup.window import Finished, Place
+from kafkeep.config.sink import NamingOptions
+from kafkeep.config.tags import TagOptions
+from kafkeep.errors import KafkeepError, KeyExistsError
+from kafkeep.failpoint import failpoint
+
+RECORDS = "kafkeep-records"
+VIEW = "kafkeep-view"
+ONE_REQUEST_BYTES = 32 << 20
+MAX_NAMES = 100
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What all objects of one planned range have in common."""
+
+    log_name: str
+    planned: PlannedRange
+    plan: str
+    """Digest of the plan."""
+    naming: NamingOptions
+    tags: TagOptions
+
+
+def object_key(
+    naming: NamingOptions,
+    source: PartitionId,
+    place: Place,
+    *,
+    first: int,
+    extension: str,
+    extra: int = 0,
+) -> str:
+    """Return an object's name in Confluent's layout; ``extra`` zeros tell it from a foreign one."""
+    folder = place.topic
+    if source.incarnation > 1:
+        folder = f"{place.topic}~{source.incarnation}"
+    digits = max(naming.pad_width, len(str(first))) + extra
+    name = naming.file_delim.join(
+        [place.topic, str(source.partition), f"{first:0>{digits}d}" if digits else str(first)]
+    )
+    delim = naming.directory_delim
+    parts = [naming.topics_dir.strip("/"), folder, place.path.replace("/", delim), name + extension]
+    return check_key(delim.join(part for part in parts if part))
+
+
+def store_object(
+    store: ObjectStore, origin: Origin, done: Finished, window: OffsetRange, entry: Entry
+) -> Entry:
+    """Create the object and return its entry with the name it got."""
+    metadata = {
+        **object_metadata(
+            writer=origin.log_name,
+            planned=origin.planned,
+            start=done.first,
+            plan=origin.plan,
+            end=window.end,
+            sha256=done.sha256,
+        ),
+        RECORDS: str(len(done.offsets)),
+        VIEW: done.view,
+    }
+    tags = origin.tags.object_tags(
+        start=done.first, end=int(done.offsets[-1]) + 1, records=len(done.offsets)
+    )
+    source = origin.planned.partition_id
+    for extra in range(MAX_NAMES):
+        key = object_key(
+            origin.naming,
+            source,
+            done.place,
+            first=done.first,
+            extension=done.extension,
+            extra=extra,
+        )
+        failpoint("object.before")
+        try:
+            _create(store, key, done, metadata, tags)
+        except KeyExistsError:
+            there = store.head(key)
+            if _is_ours(there, metadata):
+                if tags:
+                    store.set_tags(key, tags)
+                found = there.metadata.get(SHA256, done.sha256)
+                return replace(entry, key=key, size_bytes=there.size_bytes, sha256=found)
+            log.warning("%s is not ours: writing beside it", key)
+            continue
+        failpoint("object.after")
+        return replace(entry, key=key)
+    raise KafkeepError(f"{key}: {MAX_NAMES} names for it are taken")
+
+
+def _create(
+    store: ObjectStore,
+    key: str,
+    done: Finished,
+    metadata: Mapping[str, str],
+    tags: Mapping[str, str] | None,
+) -> None:
+    if done.body.size <= ONE_REQUEST_BYTES:
+        store.put_new(key, b"".join(done.body), metadata, tags=tags)
+        return
+    writer = store.create(key, metadata)
+    try:
+        for piece in done.body:
+            writer.write(piece)
+        writer.finish(tags=tags)
+    finally:
+        writer.abort()
+
+
+def _is_ours(there: ObjectInfo, mine: Mapping[str, str]) -> bool:
+    found = {name.lower(): value for name, value in there.metadata.items()}
+    same = all(found.get(name) == mine[name] for name in (RECORDS, VIEW))
+    return isinstance(decide(found, mine), Adopt) and same

@@ -1,0 +1,213 @@
+"""Records on their way through a sink: convert, transform, drop nulls, place. In tasks.
+
+What cannot go on is a ``BadRecord``: the caller decides whether that stops the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kafkeep.config.sink import SinkOptions
+from kafkeep.converters.converter import Converter, Piece
+from kafkeep.converters.open import open_converter
+from kafkeep.data.column import OPTIONAL_BYTES, Column
+from kafkeep.data.rows import Rows
+from kafkeep.errors import RecordError
+from kafkeep.partition.open import open_partitioner
+from kafkeep.partition.partitioner import Placed
+from kafkeep.transforms.chain import open_chain
+
+T = TypeVar("T")
+
+
+class Stage(StrEnum):
+    """Where a record was stopped, by Connect's names."""
+
+    KEY_CONVERTER = "KEY_CONVERTER"
+    VALUE_CONVERTER = "VALUE_CONVERTER"
+    TRANSFORMATION = "TRANSFORMATION"
+    TASK_PUT = "TASK_PUT"
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A record that cannot be stored as it should be."""
+
+    offset: int
+    stage: Stage
+    error: RecordError
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Rows to write, where each goes, and what each weighs."""
+
+    rows: Rows
+    placed: Placed
+    sizes: NDArray[np.int64]
+
+
+class Pipeline:
+    """One partition's way from Kafka's bytes to placed rows; remembers nothing between calls."""
+
+    def __init__(self, sink: SinkOptions) -> None:
+        self._nulls = sink.nulls.behavior_on_null_values
+        self._reports_nulls = sink.nulls.report_null_values_to_dlq
+        self._tolerant = sink.errors.errors_tolerance == "all"
+        self._chain = open_chain(sink.transforms)
+        self._partitioner = open_partitioner(sink.partition)
+        self._value = open_converter(sink.value)
+        needs_key = sink.naming.store_kafka_keys or not self._chain.is_empty
+        needs_key = (needs_key or sink.places_by_key) and not sink.has_envelope
+        self._key = open_converter(sink.key) if needs_key else None
+
+    def run(
+        self,
+        batch: pa.RecordBatch,
+        topic: str,
+        partition: int,
+        *,
+        at_ms: int,
+        on_bad: Callable[[BadRecord], None],
+    ) -> Iterator[Ready]:
+        """Yield a decoded batch (``kafka.records.RECORD_SCHEMA``) as placed rows, in order."""
+        offsets = _numbers(batch.column("offset"))
+        sizes = _sizes(batch)
+        for rows in self._converted(batch, topic, partition, offsets, on_bad):
+            for changed in self._transformed(rows, on_bad):
+                for kept in self._without_nulls(changed, on_bad):
+                    for whole, placed in self._placed(kept, at_ms, on_bad):
+                        weights = sizes[np.searchsorted(offsets, whole.offsets)]
+                        yield Ready(whole, placed, weights)
+
+    def _converted(
+        self,
+        batch: pa.RecordBatch,
+        topic: str,
+        partition: int,
+        offsets: NDArray[np.int64],
+        on_bad: Callable[[BadRecord], None],
+    ) -> Iterator[Rows]:
+        times = _numbers(batch.column("timestamp"))
+        values = list(self._value.convert(batch.column("value")))
+        keys = _convert_keys(self._key, batch.column("key"))
+        edges = sorted({p.start for p in (*values, *keys)} | {len(offsets)})
+        value_pieces, key_pieces = iter(values), iter(keys)
+        value, key = next(value_pieces, None), next(key_pieces, None)
+        for start, stop in pairwise(edges):
+            while value is not None and value.stop <= start:
+                value = next(value_pieces)
+            while key is not None and key.stop <= start:
+                key = next(key_pieces)
+            assert value is not None and key is not None
+            bad = _bad(key, Stage.KEY_CONVERTER) or _bad(value, Stage.VALUE_CONVERTER)
+            if bad is not None:
+                for row in range(start, stop):
+                    on_bad(BadRecord(int(offsets[row]), *bad))
+                continue
+            yield Rows(
+                topic=topic,
+                partition=partition,
+                offsets=offsets[start:stop],
+                timestamps=times[start:stop],
+                key=_cut(key, start, stop),
+                value=_cut(value, start, stop),
+                headers=batch.column("headers").slice(start, stop - start),
+            )
+
+    def _transformed(self, rows: Rows, on_bad: Callable[[BadRecord], None]) -> Iterator[Rows]:
+        if self._chain.is_empty:
+            yield rows
+            return
+        for _, piece in _careful(rows, self._chain.apply, Stage.TRANSFORMATION, on_bad):
+            yield piece
+
+    def _without_nulls(self, rows: Rows, on_bad: Callable[[BadRecord], None]) -> Iterator[Rows]:
+        """Leave out records without a value, unless they are to be written."""
+        if self._nulls == "write" or rows.value.array.null_count == 0:
+            yield rows
+            return
+        absent = np.asarray(rows.value.array.is_null().to_numpy(zero_copy_only=False))
+        reported = self._nulls == "fail" or (self._tolerant and self._reports_nulls)
+        for offset in rows.offsets[absent].tolist() if reported else ():
+            on_bad(BadRecord(offset, Stage.TASK_PUT, _null_error(rows.topic)))
+        kept = np.flatnonzero(~absent)
+        if len(kept):
+            yield rows.take(kept)
+
+    def _placed(
+        self, rows: Rows, at_ms: int, on_bad: Callable[[BadRecord], None]
+    ) -> Iterator[tuple[Rows, Placed]]:
+        def place(part: Rows) -> Iterator[Placed]:
+            yield self._partitioner.place(part, at_ms=at_ms)
+
+        yield from _careful(rows, place, Stage.TASK_PUT, on_bad)
+
+
+def _null_error(topic: str) -> RecordError:
+    return RecordError(
+        f"a record of {topic} has no value",
+        hint="Set behavior.on.null.values to ignore or write.",
+    )
+
+
+def _careful(
+    rows: Rows,
+    step: Callable[[Rows], Iterator[T]],
+    stage: Stage,
+    on_bad: Callable[[BadRecord], None],
+) -> Iterator[tuple[Rows, T]]:
+    """Run ``step`` on rows; where it fails, on halves, until the bad record stands alone."""
+    if len(rows) == 0:
+        return
+    try:
+        results = list(step(rows))
+    except RecordError as error:
+        if len(rows) == 1:
+            on_bad(BadRecord(int(rows.offsets[0]), stage, error))
+            return
+        middle = len(rows) // 2
+        yield from _careful(rows.slice(0, middle), step, stage, on_bad)
+        yield from _careful(rows.slice(middle, len(rows)), step, stage, on_bad)
+        return
+    for result in results:
+        yield rows, result
+
+
+def _convert_keys(converter: Converter | None, keys: pa.BinaryArray) -> list[Piece]:
+    """Keys that nobody asks for stay bytes: a key that cannot be read harms nobody then."""
+    if converter is None:
+        return [Piece(0, len(keys), Column(OPTIONAL_BYTES, keys))]
+    return list(converter.convert(keys))
+
+
+def _bad(piece: Piece, stage: Stage) -> tuple[Stage, RecordError] | None:
+    return (stage, piece.result) if isinstance(piece.result, RecordError) else None
+
+
+def _cut(piece: Piece, start: int, stop: int) -> Column:
+    assert isinstance(piece.result, Column)
+    return piece.result.slice(start - piece.start, stop - piece.start)
+
+
+def _numbers(array: pa.Array) -> NDArray[np.int64]:
+    numbers: NDArray[np.int64] = np.frombuffer(array.buffers()[1], dtype=np.int64)
+    return numbers[array.offset : array.offset + len(array)]
+
+
+def _sizes(batch: pa.RecordBatch) -> NDArray[np.int64]:
+    """Weigh each record: the bytes of its key and value."""
+    total = np.zeros(batch.num_rows, dtype=np.int64)
+    for name in ("key", "value"):
+        array: Any = batch.column(name)
+        ends = np.frombuffer(array.buffers()[1], dtype=np.int32)
+        total += np.diff(ends[array.offset : array.offset + len(array) + 1])
+    return total

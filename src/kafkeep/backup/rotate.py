@@ -1,0 +1,148 @@
+"""Where files end: the rules of Connect's sink, in its order, and the reason for each cut. Pure.
+
+All open files of a partition close together: a window. A new window begins with the record that
+closed the last one (rules that look at a record before it is added) or with the one after it
+(rules that look at what was added).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkeep.kernel import Int64s, kernel
+
+NEVER = np.iinfo(np.int64).max
+NO_TIME = np.iinfo(np.int64).min
+
+
+class Reason(StrEnum):
+    """Why a window was closed."""
+
+    COUNT = "flush.size records"
+    BYTES = "flush.bytes reached"
+    INTERVAL = "rotate.interval.ms passed by the records' time"
+    PATH = "the directory changed"
+    SCHEMA = "the schema changed"
+    SCHEDULE = "rotate.schedule.interval.ms is due"
+    IDLE = "rotate.interval.ms passed and no record came"
+    END = "end of a one-shot backup"
+    AGE = "records have waited long enough"
+    GAP = "the records that follow are gone from Kafka"
+    PLAN = "end of the planned range"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RotateRules:
+    """When a window closes; None means that rule is off."""
+
+    size: int | None = None
+    bytes: int | None = None
+    interval_ms: int | None = None
+    on_path_change: bool = False
+
+
+@dataclass(slots=True)
+class Window:
+    """What lies in the open files of one partition so far."""
+
+    count: int = 0
+    bytes: int = 0
+    base_time: int | None = None
+    """Time of its first record that has one."""
+    path: Any = None
+    """Directory of its last record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The window ends before row ``row``."""
+
+    row: int
+    reason: Reason
+
+
+_REASONS = (Reason.COUNT, Reason.BYTES, Reason.INTERVAL, Reason.PATH)
+_COUNT, _BYTES, _INTERVAL, _PATH, _NONE = 0, 1, 2, 3, -1
+
+
+@kernel
+def _next_cut(  # noqa: PLR0917
+    state: Int64s,
+    rules: Int64s,
+    begin: int,
+    codes: NDArray[np.int32],
+    times: Int64s,
+    sizes: Int64s,
+) -> tuple[int, int]:
+    """Add rows from ``begin`` on until the window closes; return where, and by which rule.
+
+    ``state`` is count, bytes, base time, last code; ``rules`` is size, bytes, interval, by path.
+    """
+    count, weight, base, last = state[0], state[1], state[2], state[3]
+    reason = -1
+    i = begin
+    while i < len(codes):
+        time = times[i]
+        if count > 0 and NO_TIME not in (base, time) and time - base >= rules[2]:
+            reason = 2
+            break
+        if count > 0 and rules[3] == 1 and codes[i] != last:
+            reason = 3
+            break
+        count += 1
+        weight += sizes[i]
+        last = codes[i]
+        if base == NO_TIME:
+            base = time
+        i += 1
+        if count >= rules[0]:
+            reason = 0
+            break
+        if weight >= rules[1]:
+            reason = 1
+            break
+    state[0], state[1], state[2], state[3] = count, weight, base, last
+    return i, reason
+
+
+def find_cut(
+    window: Window,
+    rules: RotateRules,
+    *,
+    begin: int,
+    codes: NDArray[np.int32],
+    paths: tuple[Any, ...],
+    times: Int64s | None,
+    sizes: Int64s,
+) -> Cut | None:
+    """Add rows from ``begin`` on to ``window``; return where it ends, or None when it goes on.
+
+    ``times`` are ms, with ``NO_TIME`` for records without one; older records never close a
+    window. After a cut the caller begins a new Window.
+    """
+    if times is None:
+        times = np.full(len(codes), NO_TIME, dtype=np.int64)
+    last = paths.index(window.path) if window.path in paths else -1
+    base = NO_TIME if window.base_time is None else window.base_time
+    state = np.array([window.count, window.bytes, base, last], dtype=np.int64)
+    wanted = [
+        NEVER if limit is None else limit for limit in (rules.size, rules.bytes, rules.interval_ms)
+    ]
+    row, reason = _next_cut(
+        state,
+        np.array([*wanted, int(rules.on_path_change)], dtype=np.int64),
+        begin,
+        codes,
+        times,
+        sizes,
+    )
+    window.count, window.bytes = int(state[0]), int(state[1])
+    window.base_time = None if state[2] == NO_TIME else int(state[2])
+    if state[3] >= 0:
+        window.path = paths[int(state[3])]
+    return None if reason == _NONE else Cut(int(row), _REASONS[reason])

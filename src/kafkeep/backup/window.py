@@ -1,0 +1,224 @@
+"""The open files of one partition: rows in, finished objects out. In tasks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kafkeep.archive.entry import OffsetRange
+from kafkeep.backup.spill import Body, Spill
+from kafkeep.config.sink import SinkOptions
+from kafkeep.converters.headers import open_headers
+from kafkeep.data.column import Column
+from kafkeep.data.compatibility import needs_new_file, project
+from kafkeep.data.rows import Rows
+from kafkeep.data.schema import Schema
+from kafkeep.formats.envelope import to_envelope
+from kafkeep.formats.format import Encoder, Format
+from kafkeep.formats.open import open_format
+
+MEMORY_BYTES = 64 << 20
+"""What the files of one partition may hold in memory before they go to disk."""
+MAX_RUNS = 1000
+TOMBSTONES = "tombstones"
+
+
+class Views:
+    """How a sink's objects are made: one format for each of values, keys and headers."""
+
+    def __init__(self, sink: SinkOptions) -> None:
+        self.sink = sink
+        options = sink.format
+        self.formats: dict[str, Format] = {"value": open_format(options.format_class, options)}
+        if sink.naming.store_kafka_keys:
+            self.formats["keys"] = open_format(options.keys_format_class, options, view="keys")
+        if sink.naming.store_kafka_headers:
+            kind = options.headers_format_class
+            self.formats["headers"] = open_format(kind, options, view="headers")
+        self._headers = open_headers(sink.header_converter)
+        self._writes_nulls = sink.nulls.behavior_on_null_values == "write"
+
+    def column(self, view: str, rows: Rows) -> Column:
+        """Return what goes into the objects of a view."""
+        if view == "keys":
+            return _with_json_nulls(rows.key)
+        if view == "headers":
+            style = self.sink.format.headers_format_class.value
+            return self._headers.convert(rows.headers, style)  # type: ignore[arg-type]
+        if self.sink.has_envelope:
+            return to_envelope(rows, rows.key.array, rows.value.array)
+        if not self._writes_nulls:
+            return rows.value
+        value = _with_json_nulls(rows.value)
+        if value.schema is None:
+            return value
+        return Column(value.schema.as_optional(), value.array)
+
+
+def _with_json_nulls(column: Column) -> Column:
+    if column.schema is not None or column.array.null_count == 0:
+        return column
+    return Column(None, column.array.fill_null(pa.scalar(b"null", pa.binary())))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One file of a window: the topic and directory it lies in, and whether it is of tombstones."""
+
+    topic: str
+    path: str
+    tombstones: bool = False
+
+
+@dataclass(slots=True)
+class _Part:
+    """One object of a file in the making: its values, its keys or its headers."""
+
+    encoder: Encoder
+    schema: Schema | None
+    body: Body
+    digest: hashlib._Hash = field(default_factory=hashlib.sha256)
+
+    def take(self, data: bytes) -> None:
+        self.body.add(data)
+        self.digest.update(data)
+
+    @property
+    def in_memory(self) -> int:
+        return self.body.in_memory + self.encoder.buffered_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """One object, complete but for its name in the store."""
+
+    place: Place
+    view: str
+    extension: str
+    format: str
+    codec: str
+    first: int
+    """Offset of its first row: its name."""
+    offsets: NDArray[np.int64]
+    min_timestamp: int
+    max_timestamp: int
+    body: Body
+    sha256: str
+
+    @property
+    def runs(self) -> tuple[OffsetRange, ...]:
+        """The offsets it holds; none when they are too many to tell."""
+        edges = np.flatnonzero(np.diff(self.offsets) != 1) + 1
+        if len(edges) >= MAX_RUNS:
+            return ()
+        firsts = self.offsets[np.concatenate([[0], edges])]
+        lasts = self.offsets[np.concatenate([edges - 1, [len(self.offsets) - 1]])]
+        pairs = zip(firsts.tolist(), lasts.tolist(), strict=True)
+        return tuple(OffsetRange(first, last + 1) for first, last in pairs)
+
+
+class _File:
+    """One file: an object of values, and those that lie beside it."""
+
+    def __init__(self, views: Views, place: Place, spill: Spill) -> None:
+        self._views = views
+        self._place = place
+        self._spill = spill
+        self._offsets: list[NDArray[np.int64]] = []
+        self._low, self._high = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+        self.parts: dict[str, _Part] = {}
+        names = [view for view in views.formats if not (place.tombstones and view == "value")]
+        self._names = names
+
+    def add(self, rows: Rows) -> None:
+        self._offsets.append(rows.offsets)
+        self._low = min(self._low, int(rows.timestamps.min()))
+        self._high = max(self._high, int(rows.timestamps.max()))
+        for view in self._names:
+            column = self._views.column(view, rows)
+            part = self.parts.get(view)
+            if part is None:
+                encoder = self._views.formats[view].encoder(column.schema)
+                part = self.parts[view] = _Part(encoder, column.schema, Body(self._spill))
+            elif part.schema != column.schema and part.schema and column.schema:
+                column = project(column, part.schema)
+            part.take(part.encoder.add(column))
+
+    def finish(self) -> Iterator[Finished]:
+        offsets = np.concatenate(self._offsets)
+        for view, part in self.parts.items():
+            part.take(part.encoder.finish())
+            written_as = self._views.formats[view]
+            suffix = "" if view == "value" else f".{view}"
+            kinds = self._views.sink.format
+            kind = {
+                "value": kinds.format_class,
+                "keys": kinds.keys_format_class,
+                "headers": kinds.headers_format_class,
+            }[view]
+            yield Finished(
+                place=self._place,
+                view=TOMBSTONES if self._place.tombstones and view == "keys" else view,
+                extension=suffix + written_as.extension,
+                format=str(kind),
+                codec=written_as.codec,
+                first=int(offsets[0]),
+                offsets=offsets,
+                min_timestamp=self._low,
+                max_timestamp=self._high,
+                body=part.body,
+                sha256=part.digest.hexdigest(),
+            )
+
+
+class WindowFiles:
+    """All open files of one partition; they close together."""
+
+    def __init__(self, views: Views) -> None:
+        self._views = views
+        self._mode = views.sink.rotate.schema_compatibility
+        self._spill = Spill()
+        self._files: dict[Place, _File] = {}
+        self._schemas: dict[Place, Schema | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def wants_new(self, place: Place, schema: Schema | None) -> bool:
+        """Whether a value of ``schema`` cannot go into the file that is open there."""
+        if place not in self._schemas or place.tombstones:
+            return False
+        return needs_new_file(self._schemas[place], schema, self._mode)  # type: ignore[arg-type]
+
+    def add(self, place: Place, rows: Rows) -> None:
+        """Add rows to one file, which begins if it is new."""
+        if place not in self._files:
+            self._files[place] = _File(self._views, place, self._spill)
+            self._schemas[place] = rows.value.schema
+        self._files[place].add(rows)
+
+    def save_memory(self) -> None:
+        """Move what is complete to disk, and more of it, when the files hold too much."""
+        parts = [part for file in self._files.values() for part in file.parts.values()]
+        if sum(part.in_memory for part in parts) <= MEMORY_BYTES:
+            return
+        for part in parts:
+            part.body.to_disk()
+        if sum(part.in_memory for part in parts) <= MEMORY_BYTES // 2:
+            return
+        for part in parts:
+            part.take(part.encoder.flush())
+            part.body.to_disk()
+
+    def finish(self) -> list[Finished]:
+        """Complete every file; the spill lives until ``close``."""
+        return [done for file in self._files.values() for done in file.finish()]
+
+    def close(self) -> None:
+        """Forget everything; give the disk space back."""
+        self._spill.close()
