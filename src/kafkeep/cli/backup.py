@@ -11,48 +11,65 @@ import typer
 from kafkeep.cli.flags import with_options
 from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, say
 from kafkeep.cli.places import (
-    ArchiveOption,
-    BootstrapOption,
     CommandConfigOption,
+    ConnectorConfigOption,
     EndpointOption,
+    OptionalArchiveOption,
+    OptionalBootstrapOption,
     ProfileOption,
     RegionOption,
+    SetOption,
     SparkConfOption,
     kafka_options,
     start_spark,
-    storage_options,
 )
 from kafkeep.cli.progress import task_progress
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.units import format_size
 
 
-@with_options(BackupOptions)
+@with_options(BackupOptions, "flags", built=False)
 def backup_command(
     *,
-    bootstrap_servers: BootstrapOption,
-    archive: ArchiveOption,
+    bootstrap_servers: OptionalBootstrapOption = None,
+    archive: OptionalArchiveOption = None,
+    connector_config: ConnectorConfigOption = None,
+    settings: SetOption = None,
     command_config: CommandConfigOption = None,
     s3_endpoint: EndpointOption = None,
     s3_region: RegionOption = None,
     s3_profile: ProfileOption = None,
     spark_conf: SparkConfOption = None,
     output: OutputOption = Output.TABLE,
-    options: BackupOptions,
+    flags: dict[str, Any],
 ) -> None:
     """Copy topics into the archive: everything that is not there yet.
 
     Exits 0 when done, 3 when offsets were lost before they could be read or wait behind an open
     transaction, 11 when a newer writer took the log, 12 when access is denied.
     """
+    from kafkeep.cli.connector import Asked, choose_backup  # noqa: PLC0415 - keeps --help fast
+
+    asked = Asked(
+        archive=archive,
+        endpoint=s3_endpoint,
+        region=s3_region,
+        profile=s3_profile,
+        connector_config=connector_config,
+        settings=settings or (),
+    )
+    chosen = choose_backup(flags, asked)
+    options = chosen.options
     spark = start_spark(spark_conf)
     from kafkeep.backup.run import run_backup  # noqa: PLC0415
     from kafkeep.config.places import Places  # noqa: PLC0415 - imports while the JVM starts
 
+    for note in chosen.notes:
+        say(f"warning: {note}")
     places = Places(
-        kafka=kafka_options(bootstrap_servers, command_config),
-        archive=archive,
-        storage=storage_options(s3_endpoint, s3_region, s3_profile),
+        kafka=kafka_options(bootstrap_servers, command_config, chosen.kafka),
+        archive=chosen.archive,
+        storage=chosen.storage,
     )
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda _signal, _frame: stop.set())

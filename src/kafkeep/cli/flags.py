@@ -15,11 +15,14 @@ from kafkeep.errors import UsageError
 T = TypeVar("T")
 
 
-def with_options(group: type[T], parameter: str = "options") -> Callable[..., Any]:
+def with_options(
+    group: type[T], parameter: str = "options", *, built: bool = True
+) -> Callable[..., Any]:
     """Give a command one flag for each option of ``group``.
 
     The command takes the built group as the keyword argument ``parameter``; every other
-    parameter of it stays a flag of its own.
+    parameter of it stays a flag of its own. Without ``built`` it takes the values as they were
+    given, by field, None where none was: for commands that have other sources for them too.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -27,7 +30,7 @@ def with_options(group: type[T], parameter: str = "options") -> Callable[..., An
 
         def run(**values: Any) -> Any:
             mine = {name: values.pop(name) for name in declared}
-            return command(**values, **{parameter: build(group, mine)})
+            return command(**values, **{parameter: build(group, mine) if built else mine})
 
         kept = [
             p

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated
 
@@ -13,15 +14,14 @@ from kafkeep.config.spark import SparkOptions
 from kafkeep.config.storage import StorageOptions
 from kafkeep.spark.early import launch_early
 
-BootstrapOption = Annotated[
-    str,
-    typer.Option(
-        "--bootstrap-servers",
-        envvar="KAFKEEP_BOOTSTRAP_SERVERS",
-        metavar="HOST:PORT,…",
-        help="Kafka brokers to begin with.",
-    ),
-]
+_BOOTSTRAP = typer.Option(
+    "--bootstrap-servers",
+    envvar="KAFKEEP_BOOTSTRAP_SERVERS",
+    metavar="HOST:PORT,…",
+    help="Kafka brokers to begin with.",
+)
+BootstrapOption = Annotated[str, _BOOTSTRAP]
+OptionalBootstrapOption = Annotated[str | None, _BOOTSTRAP]
 CommandConfigOption = Annotated[
     str | None,
     typer.Option(
@@ -31,15 +31,14 @@ CommandConfigOption = Annotated[
         help="Kafka client settings (TLS, SASL): the file Kafka's own tools take.",
     ),
 ]
-ArchiveOption = Annotated[
-    str,
-    typer.Option(
-        "--archive",
-        envvar="KAFKEEP_ARCHIVE",
-        metavar="ADDRESS",
-        help="s3://bucket/prefix, file:///folder or a folder.",
-    ),
-]
+_ARCHIVE = typer.Option(
+    "--archive",
+    envvar="KAFKEEP_ARCHIVE",
+    metavar="ADDRESS",
+    help="s3://bucket/prefix, file:///folder or a folder.",
+)
+ArchiveOption = Annotated[str, _ARCHIVE]
+OptionalArchiveOption = Annotated[str | None, _ARCHIVE]
 EndpointOption = Annotated[
     str | None,
     typer.Option("--s3-endpoint", metavar="URL", help="S3 endpoint, where it is not AWS's."),
@@ -49,6 +48,20 @@ ProfileOption = Annotated[
     str | None, typer.Option("--s3-profile", metavar="NAME", help="Profile of the AWS files.")
 ]
 
+ConnectorConfigOption = Annotated[
+    str | None,
+    typer.Option(
+        "--connector-config",
+        metavar="FILE",
+        help="A connector of Kafka Connect's S3 sink: JSON or .properties. Flags win over it.",
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Any key of such a connector; may be repeated."
+    ),
+]
 SparkConfOption = Annotated[
     list[str] | None,
     typer.Option("--spark-conf", metavar="KEY=VALUE", help="A Spark setting; may be repeated."),
@@ -64,11 +77,23 @@ def storage_options(
     return replace(options, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
 
 
-def kafka_options(bootstrap_servers: str | None, command_config: str | None) -> KafkaOptions:
-    """Load the client properties, and say which of them have no effect."""
+def kafka_options(
+    bootstrap_servers: str | None,
+    command_config: str | None,
+    overrides: Mapping[str, str] | None = None,
+) -> KafkaOptions:
+    """Load the client properties, and say which of them have no effect.
+
+    ``overrides`` win over the file's properties, not over the flag.
+    """
     from kafkeep.kafka.security import property_notes  # noqa: PLC0415 - keeps --help fast
 
-    options = KafkaOptions.load(bootstrap_servers, command_config)
+    others = dict(overrides or {})
+    servers = bootstrap_servers or others.pop("bootstrap.servers", None)
+    others.pop("bootstrap.servers", None)
+    options = KafkaOptions.load(servers, command_config)
+    if others:
+        options = replace(options, properties={**options.properties, **others})
     for note in property_notes(options):
         say(f"warning: {note}")
     return options

@@ -34,7 +34,6 @@ from kafkeep.config.s3 import S3Options
 from kafkeep.config.sink import SinkOptions
 from kafkeep.config.standing import standing_key
 from kafkeep.config.storage import ArchiveAddress, StorageOptions
-from kafkeep.config.tags import TagOptions
 from kafkeep.config.transforms import known_transform_keys
 from kafkeep.errors import UsageError
 
@@ -49,8 +48,8 @@ class ConnectorConfig:
     """A configuration that holds together.
 
     ``format`` is ``segment``, with an empty ``shape``, or what ``format.class`` means. ``shape``
-    and ``secrets`` together are what ``SinkOptions.parse`` and ``TagOptions`` read. ``kafka`` are
-    client properties. ``unknown`` keys were left out; ``notes`` are for people.
+    and ``secrets`` together are what ``SinkOptions.parse`` reads. ``kafka`` are client properties.
+    ``unknown`` keys were left out; ``notes`` are for people.
     """
 
     name: str
@@ -191,7 +190,6 @@ class _Reader:
                 )
             return None
         sink = self._try(SinkOptions.parse, shape)
-        self._try(parse_group, TagOptions, shape)
         if sink is not None:
             naming = sink.naming
             self._try(

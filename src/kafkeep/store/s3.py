@@ -88,20 +88,18 @@ class S3Store:
             "IfNoneMatch": "*",
             "Metadata": encode_metadata(metadata),
         }
-        if tags:
-            try:
-                self._put(key, body, {**arguments, "Tagging": urlencode(tags)})
-            except (AccessDeniedError, EnvironmentFault) as error:
-                if self._options.fail_on_tagging_error:
-                    raise
-                refused = error.message
-            else:
-                return
+        if not tags:
+            self._put(key, body, arguments)
+            return
+        try:
+            self._put(key, body, {**arguments, "Tagging": urlencode(tags)})
+        except (AccessDeniedError, EnvironmentFault) as error:
+            if self._options.fail_on_tagging_error:
+                raise
             if not isinstance(body, bytes):
                 body.seek(0)
-        self._put(key, body, arguments)
-        if tags:
-            log.warning("%s has no tags: %s", key, refused)
+            self._put(key, body, arguments)
+            self._no_tags(key, error)
 
     def _put(self, key: str, body: Any, arguments: Mapping[str, Any]) -> None:
         with self.faults(f"creating {key}", writes=True):
@@ -111,10 +109,13 @@ class S3Store:
         """Tag an object that went up in parts; what goes wrong is said or raised, as set."""
         try:
             retry.call(f"tagging {key}", lambda _number: self.set_tags(key, tags))
-        except KafkeepError as error:
-            if self._options.fail_on_tagging_error:
-                raise
-            log.warning("%s has no tags: %s", key, error.message)
+        except TransientError as error:
+            self._no_tags(key, error)
+
+    def _no_tags(self, key: str, error: KafkeepError) -> None:
+        if self._options.fail_on_tagging_error:
+            raise error
+        log.warning("%s has no tags: %s", key, error.message)
 
     def tags(self, key: str) -> Mapping[str, str]:
         """Return an object's tags."""
@@ -123,10 +124,13 @@ class S3Store:
         return {row["Key"]: row["Value"] for row in answer["TagSet"]}
 
     def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
-        """Give an object these tags instead of those it has."""
+        """Give an object these tags instead of those it has; a refusal is said or raised, as set."""
         rows = [{"Key": name, "Value": value} for name, value in check_tags(tags).items()]
-        with self.faults(f"tagging {key}"):
-            self.client.put_object_tagging(**self.where(key), Tagging={"TagSet": rows})
+        try:
+            with self.faults(f"tagging {key}"):
+                self.client.put_object_tagging(**self.where(key), Tagging={"TagSet": rows})
+        except (AccessDeniedError, EnvironmentFault) as error:
+            self._no_tags(key, error)
 
     def create(self, key: str, metadata: Mapping[str, str] | None = None) -> S3Writer:
         """Begin an object; small ones are kept in memory, larger ones go to disk or in parts."""

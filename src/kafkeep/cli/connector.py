@@ -1,0 +1,134 @@
+"""What ``backup`` is to do, from its flags, ``--set`` and a connector's file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kafkeep.cli.flags import build
+from kafkeep.cli.places import storage_options
+from kafkeep.config.backup import BackupOptions
+from kafkeep.config.connector import ConnectorConfig, read_connector_file
+from kafkeep.config.storage import StorageOptions
+from kafkeep.errors import UsageError
+
+_SEGMENT_FLAGS = {"segment_bytes": "flush.bytes", "segment_age_ms": "rotate.schedule.interval.ms"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """A backup as it was asked for; ``kafka`` are properties over those of the client's file."""
+
+    options: BackupOptions
+    archive: str
+    storage: StorageOptions
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the command line says besides the options of a backup."""
+
+    archive: str | None = None
+    endpoint: str | None = None
+    region: str | None = None
+    profile: str | None = None
+    connector_config: str | None = None
+    settings: Sequence[str] = ()
+
+
+def choose_backup(flags: Mapping[str, Any], asked: Asked) -> Chosen:
+    """Put flags over ``--set`` over the file; UsageError tells everything that is wrong."""
+    plain = flags.get("format") in (None, "segment")
+    if plain and asked.connector_config is None and not asked.settings:
+        if asked.archive is None:
+            raise UsageError(
+                "--archive is missing", hint="Write --archive s3://bucket/prefix or a folder."
+            )
+        storage = storage_options(asked.endpoint, asked.region, asked.profile)
+        options = build(BackupOptions, dict(flags))
+        return Chosen(options=options, archive=asked.archive, storage=storage)
+    config = _read(flags, asked)
+    _refuse_what_backup_cannot(config, flags)
+    return Chosen(
+        options=_backup_options(config, flags),
+        archive=config.archive,
+        storage=config.storage,
+        kafka=config.kafka,
+        notes=config.notes,
+    )
+
+
+def _read(flags: Mapping[str, Any], asked: Asked) -> ConnectorConfig:
+    texts: dict[str, str] = {}
+    name: str | None = None
+    if asked.connector_config is not None:
+        document = read_connector_file(asked.connector_config)
+        texts, name = dict(document.config), document.name
+    for setting in asked.settings:
+        key, equals, text = setting.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--set {setting!r} is not key=value")
+        texts[key.strip()] = text
+    _put_flags(texts, flags, asked)
+    wanted = flags.get("name") or texts.get("name") or name
+    return ConnectorConfig.from_map(texts, name=wanted, archive=asked.archive)
+
+
+def _put_flags(texts: dict[str, str], flags: Mapping[str, Any], asked: Asked) -> None:
+    if flags.get("topics") or flags.get("topics_regex"):
+        texts.pop("topics", None)
+        texts.pop("topics.regex", None)
+    if asked.profile is not None:
+        texts.pop("aws.access.key.id", None)
+        texts.pop("aws.secret.access.key", None)
+    if flags.get("format") == "segment":
+        texts.pop("format.class", None)
+    given = {
+        "topics": flags.get("topics"),
+        "topics.regex": flags.get("topics_regex"),
+        "format.class": None if flags.get("format") == "segment" else flags.get("format"),
+        "consumer.override.isolation.level": flags.get("isolation_level"),
+        "store.url": asked.endpoint,
+        "s3.region": asked.region,
+        "s3.profile.name": asked.profile,
+    }
+    texts.update({key: text for key, text in given.items() if text is not None})
+
+
+def _refuse_what_backup_cannot(config: ConnectorConfig, flags: Mapping[str, Any]) -> None:
+    if config.family == "ch.tbd":
+        raise UsageError(
+            f"backup does not write the layout of {config.connector_class}",
+            hint="Without connector.class it writes segments, which hold all there is to restore.",
+        )
+    if config.auto_offset_reset != "earliest":
+        raise UsageError(
+            "consumer.override.auto.offset.reset: backup begins with the oldest record there is"
+        )
+    if config.format == "segment":
+        return
+    for name, instead in _SEGMENT_FLAGS.items():
+        if flags.get(name) is not None:
+            flag = "--segment-bytes" if name == "segment_bytes" else "--segment-age"
+            raise UsageError(
+                f"{flag} is for --format segment, not for {config.format}",
+                hint=f"Use --set {instead}=…",
+            )
+
+
+def _backup_options(config: ConnectorConfig, flags: Mapping[str, Any]) -> BackupOptions:
+    values = {
+        **flags,
+        "topics": ",".join(config.topics) or None,
+        "topics_regex": config.topics_regex,
+        "name": config.name,
+        "format": config.format,
+        "isolation_level": config.isolation_level,
+    }
+    options = build(BackupOptions, values)
+    if config.format == "segment":
+        return options
+    return replace(options, sink=dict(config.shape), sink_secrets=dict(config.secrets))
