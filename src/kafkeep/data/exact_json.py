@@ -52,7 +52,7 @@ def parse_json(text: bytes) -> Any:
 def dump_json(value: Any) -> bytes:
     """Return the text of a value that ``parse_json`` gave, or of any made of such parts."""
     try:
-        return orjson.dumps(value, default=_fragment)
+        return orjson.dumps(value, default=_fragment, option=orjson.OPT_PASSTHROUGH_DATACLASS)
     except TypeError:
         return _dump(value).encode()
 

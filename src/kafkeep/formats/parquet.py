@@ -1,0 +1,275 @@
+"""Parquet files: typed columns where there is a schema, inferred ones for JSON without.
+
+The bytes of an object are a function of its schema and rows alone, however the rows were handed
+over: a row group ends after the row that fills it. Only ``flush`` makes one end earlier.
+``parquet_schema`` says how rows lie in a file, ``parquet_json`` how columns are inferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kafkeep.config.formats import PARQUET_CODECS, FormatOptions
+from kafkeep.data.arrow_parts import view_offsets
+from kafkeep.data.avro_schema import dump_avro, to_avro
+from kafkeep.data.avro_values import avro_values
+from kafkeep.data.column import Column
+from kafkeep.data.exact_json import parse_json
+from kafkeep.data.schema import Schema, arrow_type
+from kafkeep.errors import RecordError
+from kafkeep.formats.envelope import is_envelope
+from kafkeep.formats.format import Encoder
+from kafkeep.formats.parquet_json import Inferred, infer, project
+from kafkeep.formats.parquet_read import iter_columns
+from kafkeep.formats.parquet_schema import AVRO_SCHEMA, JSON_COLUMNS, WRAPPERS, Layout, wrap
+from kafkeep.kernel import Int64s
+
+GROUP_BYTES = 32 << 20
+"""A row group ends after the row that makes it this large, as Avro would count it."""
+JSON_GROUP_BYTES = 8 << 20
+"""The same for JSON without a schema: its values take ten times their size in Python."""
+GROUP_ROWS = 1 << 20
+_MAX_PIECES = 1024
+_SLICE_ROWS = 8192
+_ENVELOPE_DICTIONARIES = ["topic", "partition", "headers.list.element.key"]
+"""Columns of whole records that repeat; in the others a dictionary is tried in vain."""
+
+
+@dataclass(frozen=True)
+class ParquetFormat:
+    """Parquet objects of values, keys or headers."""
+
+    options: FormatOptions
+    view: str = "value"
+
+    @property
+    def extension(self) -> str:
+        """The codec is part of it: ``.snappy.parquet``."""
+        return PARQUET_CODECS[self.options.parquet_codec] + ".parquet"
+
+    @property
+    def codec(self) -> str:
+        """The codec's name in the log."""
+        return self.options.parquet_codec
+
+    def encoder(self, schema: Schema | None) -> Encoder:
+        """Begin an object."""
+        codec = self.options.parquet_codec
+        if schema is None:
+            return ParquetEncoder(None, _JsonTables(self.view), codec)
+        struct = wrap(schema, self.view)
+        avro = to_avro(
+            struct,
+            enhanced=self.options.enhanced_avro_schema_support,
+            connect_meta=self.options.connect_meta_data,
+            allow_optional_map_keys=self.options.allow_optional_map_keys,
+        )
+        return ParquetEncoder(schema, _TypedTables(schema, struct, dump_avro(avro)), codec)
+
+    def read(self, source: BinaryIO) -> Iterator[Column]:
+        """Read a Parquet file, also Confluent's; ``source`` must be seekable."""
+        return iter_columns(source)
+
+
+class _Tables(Protocol):
+    """How rows become tables; the schema is known when the first table was made."""
+
+    group_bytes: int
+    dictionaries: list[str] | bool
+
+    def sizes(self, array: pa.Array) -> Int64s:
+        """Return how much each row counts."""
+
+    def to_table(self, array: pa.Array) -> pa.Table:
+        """Return the rows of one row group."""
+
+    def metadata(self) -> dict[bytes, bytes]:
+        """Return what the file says of itself."""
+
+
+class _TypedTables:
+    group_bytes = GROUP_BYTES
+
+    def __init__(self, schema: Schema, struct: Schema, avro: str) -> None:
+        self._struct = struct
+        self._wrapped = struct is not schema
+        self._avro = avro
+        self._values = avro_values(avro, struct)
+        self._layout = Layout(struct)
+        self.dictionaries: list[str] | bool = (
+            _ENVELOPE_DICTIONARIES if is_envelope(schema) else True
+        )
+
+    def _rows(self, array: pa.Array) -> pa.Array:
+        if not self._wrapped:
+            return array
+        return pa.StructArray.from_arrays([array], fields=list(arrow_type(self._struct)))
+
+    def sizes(self, array: pa.Array) -> Int64s:
+        return self._values.encode(self._rows(array)).sizes
+
+    def to_table(self, array: pa.Array) -> pa.Table:
+        return self._layout.to_table(self._rows(array))
+
+    def metadata(self) -> dict[bytes, bytes]:
+        return {AVRO_SCHEMA: self._avro.encode()}
+
+
+class _JsonTables:
+    group_bytes = JSON_GROUP_BYTES
+    dictionaries: list[str] | bool = True
+
+    def __init__(self, view: str) -> None:
+        self._view = view
+        self._inferred: Inferred | None = None
+        self._texts = WRAPPERS[view][1]
+        """The column of whole texts."""
+        self._begun = False
+
+    def sizes(self, array: pa.Array) -> Int64s:
+        offsets = view_offsets(array).astype(np.int64)
+        return offsets[1:] - offsets[:-1]
+
+    def to_table(self, array: pa.Array) -> pa.Table:
+        if not self._begun:
+            self._begin(array)
+        if self._inferred is None:
+            return pa.table({self._texts: array.cast(pa.string())})
+        slices = [
+            self._to_slice(array.slice(start, _SLICE_ROWS))
+            for start in range(0, len(array), _SLICE_ROWS)
+        ]
+        found = pa.concat_tables(slices) if slices else self._to_slice(array)
+        return found.combine_chunks()
+
+    def _begin(self, array: pa.Array) -> None:
+        self._begun = True
+        if self._view != "value":
+            return
+        self._inferred = infer(text for text in _iter_texts(array))
+        if self._inferred is not None:
+            taken = {name.lower() for name, _, _ in self._inferred.members}
+            self._texts = "_json"
+            while self._texts in taken:
+                self._texts += "_"
+
+    def _to_slice(self, array: pa.Array) -> pa.Table:
+        assert self._inferred is not None
+        rows, texts = [], []
+        for text in array.to_pylist():
+            row, exact = project(parse_json(text), self._inferred)
+            rows.append({} if row is None else row)
+            texts.append(None if exact else text)
+        kind = self._inferred.arrow()
+        struct = pa.array(rows, kind)
+        columns = [struct.field(i) for i in range(kind.num_fields)]
+        columns.append(pa.array(texts, pa.binary()).cast(pa.string()))
+        return pa.Table.from_arrays(columns, schema=pa.schema([*kind, (self._texts, pa.string())]))
+
+    def metadata(self) -> dict[bytes, bytes]:
+        told = None if self._inferred is None else self._inferred.to_json()
+        return {JSON_COLUMNS: orjson.dumps({"texts": self._texts, "columns": told})}
+
+
+def _iter_texts(array: pa.Array) -> Iterator[bytes]:
+    for start in range(0, len(array), _SLICE_ROWS):
+        yield from array.slice(start, _SLICE_ROWS).to_pylist()
+
+
+class _Sink:
+    """A file that is only written, and emptied now and then."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def drain(self) -> bytes:
+        """Return what was written since the last time."""
+        found = b"".join(self._parts)
+        self._parts.clear()
+        return found
+
+
+class ParquetEncoder:
+    """One Parquet object in the making: holds less than one row group of rows."""
+
+    def __init__(self, schema: Schema | None, tables: _Tables, codec: str) -> None:
+        self._schema = schema
+        self._tables = tables
+        self._codec = codec
+        self._kind = pa.binary() if schema is None else arrow_type(schema)
+        self._sink = _Sink()
+        self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.Array] = []
+        self._waiting_rows = 0
+        self.buffered_bytes = 0
+
+    def add(self, column: Column) -> bytes:
+        """Take rows; return the row groups they fill."""
+        if column.schema != self._schema:
+            raise RecordError("a row of another schema than its Parquet object has")
+        ends = np.cumsum(self._tables.sizes(column.array))
+        done, done_bytes = 0, 0
+        while done < len(ends):
+            room = self._tables.group_bytes - self.buffered_bytes
+            filled = int(np.searchsorted(ends, done_bytes + room))
+            stop = min(filled + 1, done + GROUP_ROWS - self._waiting_rows, len(ends))
+            self._waiting.append(column.array.slice(done, stop - done))
+            self._waiting_rows += stop - done
+            self.buffered_bytes += int(ends[stop - 1]) - done_bytes
+            done, done_bytes = stop, int(ends[stop - 1])
+            if filled < stop or self._waiting_rows >= GROUP_ROWS:
+                self._write_group()
+        if len(self._waiting) > _MAX_PIECES:
+            self._waiting = [pa.concat_arrays(self._waiting)]
+        return self._sink.drain()
+
+    def flush(self) -> bytes:
+        """End the row group at hand."""
+        if self._waiting_rows:
+            self._write_group()
+        return self._sink.drain()
+
+    def finish(self) -> bytes:
+        """Return the rest, with the footer; an object without rows has its columns."""
+        if self._waiting_rows or self._writer is None:
+            self._write_group()
+        assert self._writer is not None
+        self._writer.close()
+        return self._sink.drain()
+
+    def _write_group(self) -> None:
+        # One piece: where pages end must not tell how the rows came.
+        rows = pa.concat_arrays(self._waiting) if self._waiting else pa.array([], self._kind)
+        table = self._tables.to_table(rows)
+        if self._writer is None:
+            self._writer = self._open(table.schema)
+        if table.num_rows:
+            self._writer.write_table(table, row_group_size=table.num_rows)
+        self._waiting, self._waiting_rows, self.buffered_bytes = [], 0, 0
+
+    def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
+        writer = pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression=self._codec,
+            use_dictionary=self._tables.dictionaries,
+            store_schema=False,
+        )
+        writer.add_key_value_metadata(self._tables.metadata())
+        return writer

@@ -1,0 +1,147 @@
+"""How rows of one schema lie in a Parquet file: which columns, and what the file says of them.
+
+A struct has its members as columns. Anything else is wrapped, as Connect does it: keys in
+``RecordKey{key}``, headers in ``RecordHeaders{headers}``, values in ``RecordValue{value}``.
+
+A struct that is optional has columns that can all be null: a null row is null in each. If no member
+is required, a row of nulls would look the same, so a column ``_null`` is true for null rows.
+
+The file's metadata have the schema as the real sink writes it (``parquet.avro.schema``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkeep.data.avro_schema import from_avro
+from kafkeep.data.schema import Field, Kind, Schema, arrow_type
+from kafkeep.errors import DamagedError
+from kafkeep.formats.parquet_columns import from_parquet, parquet_type, to_parquet
+
+AVRO_SCHEMA = b"parquet.avro.schema"
+JSON_COLUMNS = b"kafkeep.json.columns"
+NULL_ROW = "_null"
+WRAPPERS = {
+    "value": ("RecordValue", "value"),
+    "keys": ("RecordKey", "key"),
+    "headers": ("RecordHeaders", "headers"),
+}
+"""Name and only member of the struct around what is no struct, for each view."""
+
+
+def wrap(schema: Schema, view: str) -> Schema:
+    """Return the struct that rows of a view have in Parquet."""
+    if view == "value" and schema.kind is Kind.STRUCT:
+        return schema
+    name, member = WRAPPERS[view]
+    return Schema(kind=Kind.STRUCT, name=name, fields=(Field(member, schema),))
+
+
+def is_wrapped(schema: Schema) -> bool:
+    """Say whether a struct was made by ``wrap``."""
+    names = [field.name for field in schema.fields]
+    return any((schema.name, names) == (name, [member]) for name, member in WRAPPERS.values())
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a struct, and the way there and back."""
+
+    struct: Schema
+
+    @property
+    def _marked(self) -> bool:
+        return self.struct.optional and all(f.schema.optional for f in self.struct.fields)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return the columns."""
+        fields = list(parquet_type(self.struct.as_optional(False)))
+        if self.struct.optional:
+            fields = [field.with_nullable(True) for field in fields]
+        if self._marked:
+            fields.append(pa.field(NULL_ROW, pa.bool_(), nullable=False))
+        return pa.schema(fields)
+
+    def to_table(self, array: pa.StructArray) -> pa.Table:
+        """Return the columns of rows."""
+        converted = to_parquet(array, self.struct)
+        columns = converted.flatten() if array.null_count else _members(converted)
+        if self._marked:
+            columns.append(pc.is_null(array))
+        return pa.Table.from_arrays(columns, schema=self.arrow_schema())
+
+    def from_batch(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return rows of columns read."""
+        columns = []
+        for field in self.struct.fields:
+            place = batch.schema.get_field_index(field.name)
+            if place < 0:
+                raise DamagedError(
+                    f"a Parquet file has no column {field.name!r} as its schema says"
+                )
+            columns.append(from_parquet(batch.column(place), field.schema))
+        kind = arrow_type(self.struct)
+        if not columns:
+            return pa.Array.from_buffers(kind, batch.num_rows, [None], children=[])
+        mask = self._null_rows(batch)
+        return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
+
+    def _null_rows(self, batch: pa.RecordBatch) -> pa.Array | None:
+        if not self.struct.optional:
+            return None
+        if self._marked and NULL_ROW in batch.schema.names:
+            return batch.column(NULL_ROW)
+        required = [f.name for f in self.struct.fields if not f.schema.optional]
+        return pc.is_null(batch.column(required[0])) if required else None
+
+
+def _members(array: pa.StructArray) -> list[pa.Array]:
+    return [array.field(i) for i in range(array.type.num_fields)]
+
+
+def read_schema(arrow: pa.Schema, metadata: dict[bytes, bytes] | None) -> Schema:
+    """Return the schema of a file: what its metadata say, else what its columns are."""
+    text = (metadata or {}).get(AVRO_SCHEMA)
+    if text is None:
+        fields = tuple(Field(f.name, _schema_of(f)) for f in arrow)
+        return Schema(kind=Kind.STRUCT, fields=fields)
+    try:
+        found = from_avro(orjson.loads(text))
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(f"the schema in a Parquet file is not readable: {error}") from error
+    if found is None or found.kind is not Kind.STRUCT:
+        raise DamagedError("the schema in a Parquet file is not that of a struct")
+    return found
+
+
+_KINDS = {
+    pa.int8(): Kind.INT8,
+    pa.int16(): Kind.INT16,
+    pa.int32(): Kind.INT32,
+    pa.int64(): Kind.INT64,
+    pa.float32(): Kind.FLOAT32,
+    pa.float64(): Kind.FLOAT64,
+    pa.bool_(): Kind.BOOLEAN,
+    pa.string(): Kind.STRING,
+    pa.binary(): Kind.BYTES,
+}
+
+
+def _schema_of(field: pa.Field) -> Schema:
+    """Return the schema of a column that says nothing of Connect."""
+    kind, optional = field.type, field.nullable
+    if pa.types.is_struct(kind):
+        fields = tuple(Field(f.name, _schema_of(f)) for f in kind)
+        return Schema(kind=Kind.STRUCT, optional=optional, fields=fields)
+    if pa.types.is_map(kind):
+        keys, items = _schema_of(kind.key_field), _schema_of(kind.item_field)
+        return Schema(kind=Kind.MAP, optional=optional, keys=keys, items=items)
+    if pa.types.is_list(kind):
+        return Schema(kind=Kind.ARRAY, optional=optional, items=_schema_of(kind.value_field))
+    if kind not in _KINDS:
+        raise DamagedError(f"a Parquet column of {kind} has no Connect schema: {field.name}")
+    return Schema(kind=_KINDS[kind], optional=optional)
