@@ -86,8 +86,18 @@ class BackupJob:
     def _begin(self) -> None:
         """Take the log, and finish what an earlier run had begun before anything else."""
         self.log = self.open_log()
+        self._make_dead_letter_topic()
         if self.log.state.intent is not None:
             self._execute(self.log.state.intent, None)
+
+    def _make_dead_letter_topic(self) -> None:
+        errors = self._sink.options.errors if self._sink else None
+        if errors is None or not errors.dead_letter_topic:
+            return
+        if errors.dead_letter_topic not in self.admin.topics([errors.dead_letter_topic]):
+            self.admin.create_topic(
+                errors.dead_letter_topic, 1, replication_factor=errors.dead_letter_replication
+            )
 
     def _once(self) -> None:
         """Cycle until the end offsets seen at the start are archived.
