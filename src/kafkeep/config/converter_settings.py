@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from kafkeep.config.group import ConfigErrors
 from kafkeep.config.option import option
@@ -55,7 +55,7 @@ class JsonSettings:
         'Whether each value is {"schema": ..., "payload": ...}.',
         default=True,
     )
-    decimal_format: str = option(
+    decimal_format: Literal["BASE64", "NUMERIC"] = option(
         "decimal.format",
         "How decimals stand in values that are produced: BASE64 or NUMERIC.",
         default="BASE64",
@@ -161,7 +161,7 @@ class JsonSchemaSettings(RegistrySettings):
         "Whether properties that are not required become optional fields.",
         default=False,
     )
-    decimal_format: str = option(
+    decimal_format: Literal["BASE64", "NUMERIC"] = option(
         "decimal.format",
         "How decimals stand in values that are produced: BASE64 or NUMERIC.",
         default="BASE64",

@@ -14,7 +14,7 @@ from kafkeep.config.converter_settings import AvroSettings
 from kafkeep.converters.avro_types import load_avro, without_logical_types
 from kafkeep.converters.avro_values import from_column, to_column
 from kafkeep.converters.converter import Piece
-from kafkeep.converters.framed import convert_framed, frame
+from kafkeep.converters.framed import convert_framed, frame, read_schema_id
 from kafkeep.converters.subjects import Subject
 from kafkeep.data.avro_schema import dump_avro, from_avro, to_avro
 from kafkeep.data.column import Column
@@ -35,7 +35,7 @@ class AvroConverter:
 
     def convert(self, values: pa.BinaryArray) -> Iterator[Piece]:
         """Give a column for each stretch of one schema id; TransientError when nobody answers."""
-        return convert_framed(values, self._decoder)
+        return convert_framed(values, self._decoder, read_schema_id)
 
     def restore(self, column: Column) -> pa.BinaryArray:
         """Return messages under a schema of this topic's subject, registered if it must be."""

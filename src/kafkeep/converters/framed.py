@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from kafkeep.data.column import Column
 from kafkeep.data.schema import Schema, arrow_type
 from kafkeep.errors import RecordError
 
+K = TypeVar("K")
 HEAD_BYTES = 5
 
 
@@ -32,12 +33,12 @@ class Decoder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Neighbours of one id; ``schema_id`` is None when there is none in front of them."""
+class Run(Generic[K]):
+    """Neighbours with the same thing in front; ``key`` is None when it cannot be read."""
 
     start: int
     stop: int
-    schema_id: int | None
+    key: K | None
 
 
 def frame(schema_id: int, data: bytes) -> bytes:
@@ -46,17 +47,19 @@ def frame(schema_id: int, data: bytes) -> bytes:
 
 
 def convert_framed(
-    values: pa.BinaryArray, open_decoder: Callable[[int], Decoder]
+    values: pa.BinaryArray,
+    open_decoder: Callable[[K], Decoder],
+    read_key: Callable[[bytes], K | None],
 ) -> Iterator[Piece]:
-    """Decode messages; ``open_decoder`` is asked once for each run of one id."""
+    """Decode messages; ``open_decoder`` is asked once for each run of one key."""
     rows = values.to_pylist()
-    for run in iter_runs(rows):
+    for run in iter_runs(rows, read_key):
         messages = rows[run.start : run.stop]
-        if run.schema_id is None:
+        if run.key is None:
             yield from _failed(run, messages, _unframed)
             continue
         try:
-            decoder = open_decoder(run.schema_id)
+            decoder = open_decoder(run.key)
         except RecordError as error:
             yield from _failed(run, messages, partial(_same, error))
             continue
@@ -64,14 +67,14 @@ def convert_framed(
         yield from build_pieces(run.start, decoded, decoder.schema)
 
 
-def iter_runs(rows: list[bytes | None]) -> Iterator[Run]:
+def iter_runs(rows: list[bytes | None], read_key: Callable[[bytes], K | None]) -> Iterator[Run[K]]:
     """Yield runs in order that cover all rows; nulls go with what is in front of or after them."""
-    start, current = 0, None
-    seen = False
+    start, seen = 0, False
+    current: K | None = None
     for i, row in enumerate(rows):
         if row is None:
             continue
-        found = _schema_id(row)
+        found = read_key(row)
         if seen and found != current:
             yield Run(start, i, current)
             start = i
@@ -109,7 +112,8 @@ def _columns(start: int, values: list[Any], schema: Schema | None) -> Iterator[P
     yield Piece(start, start + len(values), column)
 
 
-def _schema_id(row: bytes) -> int | None:
+def read_schema_id(row: bytes) -> int | None:
+    """Return the id in front of a message, or None."""
     if len(row) < HEAD_BYTES or row[0] != 0:
         return None
     return int.from_bytes(row[1:HEAD_BYTES], "big")
@@ -135,7 +139,7 @@ def _same(error: RecordError, _: bytes) -> RecordError:
 
 
 def _failed(
-    run: Run, messages: list[bytes | None], why: Callable[[bytes], RecordError]
+    run: Run[K], messages: list[bytes | None], why: Callable[[bytes], RecordError]
 ) -> Iterator[Piece]:
     """Give an error for each message; a run of nulls alone has no schema and is fine."""
     errors = [None if data is None else why(data) for data in messages]
