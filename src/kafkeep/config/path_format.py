@@ -25,7 +25,10 @@ class Token:
 
 
 def iter_tokens(pattern: str) -> Iterator[Token]:
-    """Yield the pieces of a Joda pattern; letters may be any, a quote that is never closed runs to the end."""
+    """Yield the pieces of a Joda pattern, known letters or not.
+
+    A quote that is never closed runs to the end.
+    """
     at = 0
     while at < len(pattern):
         letter = pattern[at]
@@ -70,7 +73,7 @@ def parse_path_format(text: str) -> str:
                 hint=f"Joda's letters are {_LETTERS}; other words stand in 'quotes'.",
             )
     # What letters print never is empty, a dot or a control character.
-    for part in "".join(token.text or "0" for token in tokens).split("/"):
+    for part in "".join("0" if token.letter else token.text for token in tokens).split("/"):
         if part in ("", ".", "..") or "\\" in part or not part.isprintable():
             raise UsageError(f"{text!r} gives {part!r} as a part of the path")
     return pattern

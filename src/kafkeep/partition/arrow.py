@@ -27,3 +27,10 @@ def numbers(array: pa.Array, stored: type[np.integer]) -> Int64s:
         return np.zeros(len(array), np.int64)
     values: NDArray[np.integer] = np.frombuffer(buffer, stored)
     return values[array.offset :][: len(array)].astype(np.int64)
+
+
+def binary_scalar(value: bytes) -> pa.BinaryScalar:
+    """Return bytes as Arrow's own value."""
+    ends = np.array([0, len(value)], np.int32)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(value)]
+    return pa.Array.from_buffers(pa.binary(), 1, buffers)[0]

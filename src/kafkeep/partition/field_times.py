@@ -99,10 +99,20 @@ def _read_one(kind: int, content: str | None) -> int | None:
         except ValueError:
             return None
     if kind == FieldKind.NUMBER and content is not None:
-        # A number too large to be a time is not written out: 1e999999999 would fill the memory.
-        number = Decimal(content)
-        return int(number) if abs(number) <= _INT64.max else None
+        return _read_number(content)
     return None
+
+
+def _read_number(text: str) -> int | None:
+    """Return a number without its fraction, or None when it is too large to be a time."""
+    try:
+        number = Decimal(text)
+    except ArithmeticError:
+        return None
+    # Looked at first: 1e999999999 as a whole number would fill the memory.
+    if number.adjusted() > 19:
+        return None
+    return int(number) if _INT64.min <= int(number) <= _INT64.max else None
 
 
 def _split(read: list[int | None]) -> tuple[Int64s, NDArray[np.bool_]]:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from kafkeep.data.column import Column
 from kafkeep.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Kind, Schema
-from kafkeep.partition.arrow import codes_of, true_rows
+from kafkeep.partition.arrow import binary_scalar, codes_of, true_rows
 from kafkeep.partition.days import date_of
 from kafkeep.partition.distinct import Int64s
 from kafkeep.partition.joda import PathFormat
@@ -86,7 +86,7 @@ def read_header(headers: pa.ListArray, name: str) -> Texts:
     lists = np.frombuffer(headers.offsets.buffers()[1], np.int32)
     lists = lists[headers.offsets.offset :][: len(headers) + 1]
     inner = headers.values
-    hits = true_rows(pc.equal(inner.field("key"), pa.scalar(name.encode(), pa.binary())))
+    hits = true_rows(pc.equal(inner.field("key"), binary_scalar(name.encode())))
     hits = hits[(hits >= lists[0]) & (hits < lists[-1])]
     rows = np.searchsorted(lists, hits, side="right") - 1
     last = np.full(len(headers), -1, np.int64)
