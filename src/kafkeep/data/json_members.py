@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkeep.data.json_arrow import is_valid
-from kafkeep.data.json_scan import address_of, byte_at, inlined, skip_space, skip_string
+from kafkeep.data.json_scan import (
+    address_of,
+    byte_at,
+    inlined,
+    same_bytes,
+    skip_space,
+    skip_string,
+)
 from kafkeep.kernel import Bytes, Int64s, kernel
 
 MISSING, NULL, FALSE, TRUE, NUMBER, STRING, OBJECT, ARRAY = range(8)
@@ -181,6 +188,24 @@ def _equals(at: int, end: int, wanted: int, wanted_end: int) -> bool:
         if byte != byte_at(wanted + i):
             return False
     return end - at == wanted_end - wanted or _equals_escaped(at, end, wanted, wanted_end)
+
+
+@kernel
+def mark_changes(
+    data: Bytes, starts: Int64s, ends: Int64s, kinds: Bytes, changed: NDArray[np.bool_]
+) -> None:
+    """Mark texts that differ from the one before; what is missing between them is passed over."""
+    base, last = address_of(data), -1
+    for row in range(len(starts)):
+        if kinds[row] == MISSING:
+            continue
+        size = ends[row] - starts[row]
+        changed[row] = (
+            last < 0
+            or ends[last] - starts[last] != size
+            or not same_bytes(base + starts[last], base + starts[row], size)
+        )
+        last = row
 
 
 @kernel

@@ -130,6 +130,32 @@ def _digit_run(typing: Any, at: Any) -> tuple[Any, Any]:
     return types.int64(types.int64), generate
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def _same_run(typing: Any, one: Any, other: Any) -> tuple[Any, Any]:
+    """Count the bytes, 32 at most, that are the same at both places."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        chunks = [_load(builder, address, _LANES) for address in args]
+        return _first(builder, builder.icmp_unsigned("!=", *chunks), _LANES)
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@inlined
+def same_bytes(one: int, other: int, size: int) -> bool:
+    """Compare two stretches of memory."""
+    at = 0
+    while at + _LANES <= size:
+        if _same_run(one + at, other + at) < _LANES:
+            return False
+        at += _LANES
+    while at < size:
+        if byte_at(one + at) != byte_at(other + at):
+            return False
+        at += 1
+    return True
+
+
 @inlined
 def fail(code: int, at: int) -> int:
     """Return a code and a position as one negative number."""

@@ -101,6 +101,13 @@ def split_objects(spans: FieldSpans, names: Sequence[str]) -> list[FieldSpans]:
     return [FieldSpans(spans.data, starts[i], ends[i], kinds[i]) for i in range(len(keys))]
 
 
+def find_changes(spans: FieldSpans) -> NDArray[np.bool_]:
+    """Mark each text that differs from the one before, missing ones left out of account."""
+    changed = np.zeros(len(spans), dtype=np.bool_)
+    members.mark_changes(spans.data, spans.starts, spans.ends, spans.kinds, changed)
+    return changed
+
+
 def count_members(spans: FieldSpans) -> Int64s:
     """Return how many members each object or array has (equal keys counted each), else 0."""
     counts = np.zeros(len(spans), dtype=np.int64)
