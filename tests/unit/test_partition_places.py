@@ -183,6 +183,19 @@ def test_bytes_that_are_no_text_are_refused() -> None:
         by_field(rows, "header:h")
 
 
+def test_equal_directories_are_one() -> None:
+    rows = make_rows(
+        [b'{"f":"a"}', b'{"f":"\\u0061"}', b'{"f":5}', b'{"f":"5"}', b"null", b'{"f":null}']
+    )
+    placed = place(rows, partitioner_class="field", partition_field_name="f")
+    assert placed.paths == ("f=a", "f=5", "f=null")
+    assert placed.codes.tolist() == [0, 0, 1, 1, 2, 2]
+    rows = make_rows([b"1"] * 3, headers=[[(b"h", None)], [], [(b"h", b"null")]])
+    given = {"partitioner_class": "field", "partition_field_name": "header:h"}
+    assert place(rows, partition_path_encoding="raw", **given).paths == ("h=null",)
+    assert place(rows.slice(2, 3), **given).paths == ("h=%6Eull",)
+
+
 def test_a_value_field_may_be_called_key() -> None:
     assert by_field(make_rows([b'{"key": 1}']), "key") == ["key=1"]
 

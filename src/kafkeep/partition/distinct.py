@@ -39,4 +39,13 @@ def join_codes(
         f"{first_paths[pair // len(second_paths)]}/{second_paths[pair % len(second_paths)]}"
         for pair in pairs.tolist()
     ]
-    return codes, joined
+    return merge_equal(codes, joined)
+
+
+def merge_equal(codes: Int64s, paths: list[str]) -> tuple[Int64s, list[str]]:
+    """Return the same with each path once: a path that stood twice would be two directories."""
+    places: dict[str, int] = {}
+    renamed = [places.setdefault(path, len(places)) for path in paths]
+    if len(places) == len(paths):
+        return codes, paths
+    return np.array(renamed, np.int64)[codes], list(places)

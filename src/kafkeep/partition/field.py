@@ -8,7 +8,7 @@ import numpy as np
 
 from kafkeep.config.partition import field_label
 from kafkeep.data.rows import Rows
-from kafkeep.partition.distinct import Int64s, join_codes
+from kafkeep.partition.distinct import Int64s, join_codes, merge_equal
 from kafkeep.partition.extract import Extractor
 from kafkeep.partition.partitioner import Placed
 from kafkeep.partition.paths import MAX_BYTES, name_part
@@ -27,7 +27,10 @@ class FieldPaths:
     raw: bool
 
     def read(self, rows: Rows) -> tuple[Int64s, list[str]]:
-        """Return for each record its place in a list of paths; RecordError when it has none."""
+        """Return for each record its place in a list of paths, no two of them equal.
+
+        RecordError when a record has none.
+        """
         codes: Int64s = np.zeros(len(rows), np.int64)
         paths: list[str] = []
         room = max(64, min(MAX_BYTES, _TOGETHER_BYTES // len(self.names)))
@@ -39,7 +42,7 @@ class FieldPaths:
             label = field_label(name)
             parts = [name_part(label, t, raw=self.raw, max_bytes=room) for t in texts.texts]
             if not paths:
-                codes, paths = texts.codes, parts
+                codes, paths = merge_equal(texts.codes, parts)
             else:
                 codes, paths = join_codes(codes, paths, texts.codes, parts)
         return codes, paths

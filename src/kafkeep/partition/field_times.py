@@ -133,10 +133,8 @@ def read_texts(texts: pa.StringArray) -> tuple[Int64s, NDArray[np.bool_]]:
     if _all_match(texts, _DIGITS):
         return numbers(texts.cast(pa.int64()), np.int64), none
     if _all_match(texts, _PLAIN_ISO):
-        # Arrow refuses to drop digits.
-        whole = pc.replace_substring_regex(texts, r"([.][0-9]{3})[0-9]+", r"\1")
         try:
-            return numbers(whole.cast(pa.timestamp("ms", "UTC")), np.int64), none
+            return _cast_times(texts), none
         except pa.ArrowInvalid:
             pass
     encoded = pc.dictionary_encode(texts, null_encoding="encode")
@@ -146,3 +144,13 @@ def read_texts(texts: pa.StringArray) -> tuple[Int64s, NDArray[np.bool_]]:
     times, missing = _split(read)
     codes = codes_of(encoded)
     return times[codes], missing[codes]
+
+
+def _cast_times(texts: pa.StringArray) -> Int64s:
+    kind = pa.timestamp("ms", "UTC")
+    try:
+        return numbers(texts.cast(kind), np.int64)
+    except pa.ArrowInvalid:
+        # Arrow refuses to drop digits of a fraction; Joda drops them.
+        cut = pc.replace_substring_regex(texts, r"([.][0-9]{3})[0-9]+", r"\1")
+        return numbers(cut.cast(kind), np.int64)

@@ -99,6 +99,8 @@ def read_header(headers: pa.ListArray, name: str) -> Texts:
     except RowProblem as problem:
         row = int(np.flatnonzero(has)[problem.row])
         raise RowProblem(row, f"header {name!r}: {problem.why}") from problem
+    if has.all():
+        return found
     codes = np.full(len(headers), len(found.texts), np.int64)
     codes[has] = found.codes
     return Texts(codes, [*found.texts, None])
