@@ -157,13 +157,14 @@ class _Writing:
         if text_keys and (self.optional_keys or not schema.keys.optional):
             return {"type": "map", "values": self.convert(schema.items, space)}
         wanted = schema.name or f"{names.NAMESPACE}.{names.MAP_ENTRY}"
-        inner, entry = self._define(wanted, schema, space)
+        alike = Schema(kind=Kind.MAP, name=schema.name, keys=schema.keys, items=schema.items)
+        inner, entry = self._define(wanted, alike, space)
         if "fields" in entry:
             entry["fields"] = [
                 {"name": "key"} | self._typed(schema.keys, inner),
                 {"name": "value"} | self._typed(schema.items, inner),
             ]
-            if schema.name:
+            if schema.name or entry["name"] != names.MAP_ENTRY:
                 entry["connect.internal.type"] = names.MAP_ENTRY
         return {"type": "array", "items": entry if "fields" in entry else entry["type"]}
 

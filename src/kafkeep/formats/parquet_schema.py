@@ -34,8 +34,8 @@ WRAPPERS = {
 
 
 def wrap(schema: Schema, view: str) -> Schema:
-    """Return the struct that rows of a view have in Parquet."""
-    if view == "value" and schema.kind is Kind.STRUCT:
+    """Return the struct that rows of a view have in Parquet; itself when it is one already."""
+    if schema.kind is Kind.STRUCT and (view == "value" or is_wrapped(schema)):
         return schema
     name, member = WRAPPERS[view]
     return Schema(kind=Kind.STRUCT, name=name, fields=(Field(member, schema),))
