@@ -86,7 +86,8 @@ class ReadOptions:
     )
     auto_offset_reset: str = option(
         PREFIX + "auto.offset.reset",
-        "Where a first run begins when the group connect-<name> has no offset: earliest or latest.",
+        "Where a first run begins when the group connect-<name> has no offset: earliest or latest; "
+        "kafkeep backup knows earliest alone.",
         default="earliest",
         parse=lambda text: one_of("auto.offset.reset", "earliest", "latest")(text.strip().lower()),
     )

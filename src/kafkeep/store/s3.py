@@ -124,7 +124,7 @@ class S3Store:
         return {row["Key"]: row["Value"] for row in answer["TagSet"]}
 
     def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
-        """Give an object these tags instead of those it has; a refusal is said or raised, as set."""
+        """Give an object these tags instead of its own; a refusal is said or raised, as set."""
         rows = [{"Key": name, "Value": value} for name, value in check_tags(tags).items()]
         try:
             with self.faults(f"tagging {key}"):

@@ -1,0 +1,192 @@
+"""The page of Connect's keys, made from the declarations: ``python -m kafkeep.config.keys_table``.
+
+It prints the page; ``docs/connect-keys.md`` is what it printed last, and a test compares the two.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass
+from enum import Enum
+from typing import Any
+
+from kafkeep.config.connector_keys import ConnectorOptions
+from kafkeep.config.consumer import PREFIX, ReadOptions, iter_standing_overrides
+from kafkeep.config.converters import ConverterChoice, ConverterClass, settings_group
+from kafkeep.config.formats import FormatOptions
+from kafkeep.config.option import Option, iter_options
+from kafkeep.config.partition import PartitionOptions
+from kafkeep.config.s3 import S3Options
+from kafkeep.config.sink import ErrorOptions, NamingOptions, NullOptions, RotateOptions
+from kafkeep.config.standing import StandingKey, Verdict, iter_standing
+from kafkeep.config.tags import TagOptions
+from kafkeep.config.transforms import PREDICATES, SIDED, WHOLE
+
+_INTRO = """\
+# Connect's keys
+
+Every key of Kafka Connect's S3 sink, and what becomes of it here: **honoured**; **always so**:
+what the key asks for holds anyway, and a value for which it does not is refused; **refused**: with
+the reason. Keys that are not in these tables are unknown: `kafkeep backup` ends with exit code 2
+and the nearest name, the REST API names them in its log, as Connect does.
+
+Where there is no default, the key is not set. Values of JSON configurations may be texts, numbers
+or booleans. This page is made from the declarations in the code.
+"""
+_TYPES = {"bool": "boolean", "int": "int", "str": "string", "bytes": "string", "tuple": "list"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One key of the page."""
+
+    key: str
+    type: str
+    default: str
+    verdict: Verdict
+    sentence: str
+
+
+def iter_sections() -> Iterator[tuple[str, list[Row]]]:
+    """Yield the tables of the page with their headings."""
+    for heading, groups in _GROUPS.items():
+        rows = [row for group in groups for row in group_rows(group)]
+        yield heading, rows + (_converter_rows() if heading == "Converters" else [])
+    yield "Transforms and predicates", _transform_rows()
+    client = "Kafka's address and the client's rights, over those of --command-config."
+    yield (
+        "The consumer",
+        [
+            *group_rows(ReadOptions),
+            *(
+                Row(PREFIX + name, "string", "", Verdict.HONOURED, client)
+                for name in (
+                    "bootstrap.servers",
+                    "client.id",
+                    "security.protocol",
+                    "sasl.…",
+                    "ssl.…",
+                )
+            ),
+            *map(_standing_row, iter_standing_overrides()),
+        ],
+    )
+    yield "Others", [_standing_row(key) for key in iter_standing()]
+
+
+def iter_rows() -> Iterator[Row]:
+    """Yield every key of the page."""
+    for _heading, rows in iter_sections():
+        yield from rows
+
+
+def format_page() -> str:
+    """Return the whole page."""
+    parts = [_INTRO]
+    for heading, rows in iter_sections():
+        lines = ["| key | type | default | | |", "|---|---|---|---|---|", *map(_format_row, rows)]
+        parts.append(f"## {heading}\n\n" + "\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def group_rows(group: type, rename: Callable[[str], str] = lambda name: name) -> list[Row]:
+    """Return the rows of the options a group declares."""
+    types = {field.name: str(field.type) for field in dataclasses.fields(group)}
+    return [
+        Row(
+            rename(one.name),
+            _type(one, types[one.field]),
+            _default(one.default),
+            Verdict.HONOURED,
+            one.help,
+        )
+        for one in iter_options(group)
+    ]
+
+
+def _standing_row(key: StandingKey) -> Row:
+    name = key.name + "…" if key.name.endswith(".") else key.name
+    return Row(name, key.type, key.default, key.verdict, key.sentence)
+
+
+def _converter_rows() -> list[Row]:
+    users: dict[Row, list[str]] = {}
+    for kind in ConverterClass:
+        for row in group_rows(settings_group(kind), lambda name: f"….converter.{name}"):
+            users.setdefault(row, []).append(kind.value.rpartition(".")[2])
+    return [
+        dataclasses.replace(row, sentence=f"{', '.join(kinds)}: {row.sentence}")
+        for row, kinds in users.items()
+    ]
+
+
+def _transform_rows() -> list[Row]:
+    step, predicate = "transforms.<name>.", "predicates.<name>."
+    rows = [
+        _plain("transforms", "list", "Steps, in order; each has keys of its own."),
+        _plain(step + "type", "string", f"{_sided(SIDED)}, {', '.join(WHOLE)}."),
+        _plain(step + "predicate", "string", "The predicate that chooses the step's records."),
+        _plain(step + "negate", "boolean", "Choose the others.", "false"),
+        _plain("predicates", "list", "Predicates; each has keys of its own."),
+        _plain(predicate + "type", "string", f"{', '.join(PREDICATES)}."),
+    ]
+    for prefix, kinds in ((step, {**SIDED, **WHOLE}), (predicate, PREDICATES)):
+        rows += list(_kind_rows(prefix, kinds))
+    return rows
+
+
+def _kind_rows(prefix: str, kinds: Mapping[str, type]) -> Iterator[Row]:
+    for kind, group in kinds.items():
+        for row in group_rows(group, lambda name: prefix + name):
+            yield dataclasses.replace(row, sentence=f"{kind}: {row.sentence}")
+
+
+def _sided(kinds: Iterable[str]) -> str:
+    return ", ".join(f"{kind}$Key, {kind}$Value" for kind in kinds)
+
+
+def _plain(key: str, kind: str, sentence: str, default: str = "") -> Row:
+    return Row(key, kind, default, Verdict.HONOURED, sentence)
+
+
+def _type(one: Option, annotation: str) -> str:
+    if one.metavar == "SECRET":
+        return "password"
+    return _TYPES.get(re.split(r"[\[|]", annotation, maxsplit=1)[0].strip(), "string")
+
+
+def _default(value: Any) -> str:
+    if value is MISSING:
+        return "required"
+    if value is None or value == ():
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value.value if isinstance(value, Enum) else value)
+
+
+def _format_row(row: Row) -> str:
+    default = row.default.replace("\n", "\\n")
+    shown = default if default in ("", "required") else f"`{default}`"
+    sentence = row.sentence.replace("<", "\\<")
+    cells = (f"`{row.key}`", row.type, shown, row.verdict.value, sentence)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+_GROUPS: Mapping[str, tuple[type, ...]] = {
+    "The connector": (ConnectorOptions,),
+    "S3": (S3Options, TagOptions),
+    "Formats": (FormatOptions,),
+    "Converters": (ConverterChoice,),
+    "Partitioners": (PartitionOptions,),
+    "When files are closed": (RotateOptions,),
+    "Names": (NamingOptions,),
+    "Records without a value": (NullOptions,),
+    "Errors": (ErrorOptions,),
+}
+
+if __name__ == "__main__":
+    sys.stdout.write(format_page())
