@@ -64,10 +64,10 @@ class Pipeline:
         self._tolerant = sink.errors.errors_tolerance == "all"
         self._chain = open_chain(sink.transforms)
         self._partitioner = open_partitioner(sink.partition)
-        self._value = open_converter(sink.value)
+        self._value = open_converter("value", sink.value)
         needs_key = sink.naming.store_kafka_keys or not self._chain.is_empty
         needs_key = (needs_key or sink.places_by_key) and not sink.has_envelope
-        self._key = open_converter(sink.key) if needs_key else None
+        self._key = open_converter("key", sink.key) if needs_key else None
 
     def run(
         self,

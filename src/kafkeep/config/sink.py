@@ -267,7 +267,7 @@ class SinkOptions:
     def places_by_key(self) -> bool:
         """Whether directories are made of keys."""
         names = self.partition.partition_field_name if self.partition.is_field else ()
-        return any(name == "key" or name.startswith("key:") for name in names)
+        return any(name.startswith("key:") for name in names)
 
     @property
     def has_schemas(self) -> bool:
