@@ -76,7 +76,9 @@ def _connect(options: StorageOptions) -> Any:
 
 
 def _config(options: StorageOptions) -> Config:
-    s3: dict[str, Any] = {"addressing_style": "path" if options.uses_path_style else "auto"}
+    style = "path" if options.uses_path_style else "auto"
+    # With an endpoint of its own, boto3's "auto" puts the bucket in the path all the same.
+    s3: dict[str, Any] = {"addressing_style": "virtual" if options.path_style is False else style}
     if options.accelerate:
         s3["use_accelerate_endpoint"] = True
     proxy = proxy_address(options)
