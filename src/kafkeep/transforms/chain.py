@@ -162,7 +162,7 @@ class Chain:
         Records a Filter drops are gone. RecordError comes before the first piece does, so the
         caller can try smaller ones and has not used any.
         """
-        pieces = [rows]
+        pieces = [rows] if len(rows) else []
         for step in self.steps:
             pieces = [new for piece in pieces for new in step.apply(piece) if len(new)]
         return iter(pieces)

@@ -19,6 +19,9 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 _FLOAT = re.compile(
     r"([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?"
 )
+_HEX_FLOAT = re.compile(
+    r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?"
+)
 
 
 def narrow_integer(value: int, bits: int) -> int:
@@ -48,10 +51,12 @@ def parse_integer(text: str, bits: int) -> int:
 
 def parse_float(text: str) -> float:
     """Read a number as Java does: ``1.5``, ``1e3``, ``2d``, ``Infinity``; else ValueError."""
-    match = _FLOAT.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(text)
-    return float(match[1])
+    bare = text.strip()
+    if match := _FLOAT.fullmatch(bare):
+        return float(match[1])
+    if match := _HEX_FLOAT.fullmatch(bare):
+        return float.fromhex(match[1])
+    raise ValueError(text)
 
 
 def to_float32(value: float) -> float:
