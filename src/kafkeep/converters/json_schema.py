@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -78,7 +79,7 @@ class _Texts:
     schema = None
 
     def decode(self, data: bytes) -> bytes:
-        _load(data)
+        _check(data)
         # Line breaks can only stand between tokens: inside of strings they must be escaped.
         return data.replace(b"\r", b"").replace(b"\n", b"").strip()
 
@@ -99,6 +100,18 @@ def _load(data: bytes) -> Any:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise RecordError(f"a value is not JSON: {error}") from error
+
+
+def _check(data: bytes) -> None:
+    """Raise RecordError unless this is one JSON document; its numbers may be of any size."""
+    try:
+        json.loads(data.decode(), parse_int=str, parse_float=str, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"a value is not JSON: {error}") from error
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is no number")
 
 
 @cache

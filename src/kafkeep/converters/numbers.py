@@ -49,7 +49,7 @@ class NumberConverter:
             kind = "without a schema" if column.schema is None else column.schema.kind
             raise RecordError(f"a value {kind} is not of type {self.kind}")
         encoded = [
-            None if value is None else self.form.type(value).astype(self.form).tobytes()
+            None if value is None else np.array(value, self.form).tobytes()
             for value in column.array.to_pylist()
         ]
         return pa.array(encoded, pa.binary())

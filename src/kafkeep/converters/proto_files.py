@@ -67,7 +67,9 @@ class ProtoFile:
             if number >= len(among):
                 raise RecordError(f"the schema has no message number {'.'.join(map(str, path))}")
             names.append(among[number].name)
-            among = among[number].nested_type
+            # The entries of maps are messages to protoc, but nobody counts them.
+            inner = among[number].nested_type
+            among = [one for one in inner if not one.options.map_entry]
         return self.pool.FindMessageTypeByName(".".join(names))
 
 
