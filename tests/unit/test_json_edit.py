@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkeep.data.json_edit import (
@@ -29,6 +29,7 @@ OBJECTS = st.dictionaries(st.text(), JSON, max_size=6)
 STYLES = st.sampled_from([(",", ":"), (", ", ": "), (" , ", "\t:  ")])
 
 
+@settings(max_examples=40, deadline=None)
 @given(OBJECTS, STYLES, st.booleans())
 def test_an_object_taken_apart_and_joined_is_the_same(
     value: dict[str, Any], style: tuple[str, str], ascii_only: bool
@@ -39,6 +40,7 @@ def test_an_object_taken_apart_and_joined_is_the_same(
     assert json.loads(join_object(members)) == value
 
 
+@settings(max_examples=40, deadline=None)
 @given(OBJECTS, st.text(), JSON)
 def test_set_member_changes_that_member_alone(value: dict[str, Any], name: str, new: Any) -> None:
     members = split_object(json.dumps(value).encode())
@@ -48,6 +50,7 @@ def test_set_member_changes_that_member_alone(value: dict[str, Any], name: str, 
     assert [member for member in changed if member.name != name] == others
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.text())
 def test_strings_come_back(text: str) -> None:
     assert decode_string(encode_string(text)) == text

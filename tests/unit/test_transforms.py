@@ -393,7 +393,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 OBJECTS = st.dictionaries(st.sampled_from(["o", "t", "a", '"', "é", "\\"]) | st.text(), JSON)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.none() | OBJECTS, min_size=1, max_size=6), st.booleans(), st.data())
 def test_inserted_fields_are_there_and_nothing_else_changes(
     values: list[dict[str, Any] | None], ascii_only: bool, data: st.DataObject

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkeep.config.date_pattern import parse_date_pattern
@@ -44,6 +44,7 @@ def test_times_are_read_as_java_does() -> None:
         assert read(told["pattern"], told["read"]) == told["ms"], told
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_any_time_is_written_and_days_come_back(time_ms: int) -> None:
     days = time_ms // 86_400_000
@@ -53,12 +54,14 @@ def test_any_time_is_written_and_days_come_back(time_ms: int) -> None:
         assert DateFormat.of("yyyy-M-d").format(time_ms) == f"{year:04d}-{month}-{day}"
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.integers(-62135596800000, 253402300799999))
 def test_what_is_written_to_the_millisecond_is_read_again(time_ms: int) -> None:
     pattern = DateFormat.of("yyyy-MM-dd'T'HH:mm:ss.SSSXXX")
     assert pattern.parse(pattern.format(time_ms)) == time_ms
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(["yyyyMMdd", "yyyy-MM-dd-HH", "HH:mm", "ss", "SSS"]), st.integers(0, 2**45))
 def test_times_of_one_step_are_written_alike(pattern: str, time_ms: int) -> None:
     form = DateFormat.of(pattern)
