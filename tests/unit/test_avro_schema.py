@@ -127,7 +127,7 @@ def test_maps_without_text_keys_are_arrays_of_entries() -> None:
     assert isinstance(avro, dict) and avro["type"] == "map"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(schema=schemas())
 def test_schemas_come_back_and_every_avro_library_takes_them(schema: Schema) -> None:
     avro = to_avro(schema)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -34,19 +35,51 @@ class Pairs:
     pairs: list[tuple[str, Any]]
 
 
+MAX_DEPTH = 200
+"""Documents nested deeper are not taken apart: those who walk them recurse."""
+
+
 def parse_json(text: bytes) -> Any:
     """Return the value of one valid JSON document."""
+    value = _parse(text)
+    if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _is_deep(value):
+        return RawJson(text.decode())
+    return value
+
+
+def _parse(text: bytes) -> Any:
     try:
         value = orjson.loads(text)
         # Written again it is the same text, so nothing was lost: numbers, keys that repeat.
         if orjson.dumps(value) == text or _spaced(value) == text:
             return value
-    except (orjson.JSONDecodeError, TypeError):
+    except (orjson.JSONDecodeError, TypeError, RecursionError):
         pass  # too deep or half a character: legal, and read below
     try:
         return json.loads(text, object_pairs_hook=_object, parse_float=_float, parse_int=_int)
     except RecursionError:
         return RawJson(text.decode())
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _members(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _members(value: Any) -> Iterable[Any]:
+    match value:
+        case list():
+            return value
+        case dict():
+            return value.values()
+        case Pairs():
+            return [member for _, member in value.pairs]
+        case _:
+            return ()
 
 
 def dump_json(value: Any) -> bytes:

@@ -26,14 +26,12 @@ _PLAIN = ["boolean", "double", "float", "int", "long"]
 _DOUBLE = struct.Struct("<d")
 _SCHEMA = fastavro.parse_schema(anything())
 _NULL = bytes(len(_MEMBERS))
-_MAX_DEPTH = 200
-"""Deeper values are texts: readers of other makes recurse too."""
 
 
 def encode_anything(text: bytes) -> bytes:
     """Return the record of one JSON document."""
     parts: list[bytes] = []
-    _encode(parse_json(text), parts, _MAX_DEPTH)
+    _encode(parse_json(text), parts)
     return b"".join(parts)
 
 
@@ -64,7 +62,7 @@ def _member(member: str, *data: bytes) -> bytes:
     return before + b"".join(data) + after
 
 
-def _encode(value: Any, parts: list[bytes], depth: int) -> None:
+def _encode(value: Any, parts: list[bytes]) -> None:
     match value:
         case None:
             parts.append(_NULL)
@@ -80,13 +78,11 @@ def _encode(value: Any, parts: list[bytes], depth: int) -> None:
             parts.append(_member("double", _DOUBLE.pack(value)))
         case RawJson():
             parts.append(_encode_raw(value))
-        case _ if depth == 0:
-            parts.append(_encode_raw(RawJson(dump_json(value).decode())))
         case list():
             before, after = _FRAMES["array"]
             parts += (before, _long(len(value)) if value else b"")
             for item in value:
-                _encode(item, parts, depth - 1)
+                _encode(item, parts)
             parts += (b"\x00", after)
         case _:
             pairs = value.pairs if isinstance(value, JsonPairs) else value.items()
@@ -94,7 +90,7 @@ def _encode(value: Any, parts: list[bytes], depth: int) -> None:
             parts += (before, _long(len(pairs)) if pairs else b"")
             for key, item in pairs:
                 parts.append(_encode_text(key))
-                _encode(item, parts, depth - 1)
+                _encode(item, parts)
             parts += (b"\x00", after)
 
 

@@ -68,9 +68,8 @@ def iter_columns(source: BinaryIO, *, enhanced: bool = True) -> Iterator[Column]
         raise DamagedError("this is not an Avro file")
     meta = _read_meta(reader)
     sync = reader.take(_SYNC_BYTES)
-    codec = meta.get("avro.codec", b"null").decode()
-    text = meta.get("avro.schema", b"").decode()
-    values = _values(text, enhanced)
+    codec = meta.get("avro.codec", b"null").decode(errors="replace")
+    values = _values(meta.get("avro.schema", b""), enhanced)
     waiting: list[bytes] = []
     rows = 0
     for count, data in _iter_blocks(reader, codec, sync):
@@ -83,12 +82,11 @@ def iter_columns(source: BinaryIO, *, enhanced: bool = True) -> Iterator[Column]
         yield _decode(values, b"".join(waiting), rows)
 
 
-def _values(text: str, enhanced: bool) -> AvroValues | None:
+def _values(text: bytes, enhanced: bool) -> AvroValues | None:
     try:
-        avro = orjson.loads(text)
-        schema = from_avro(avro, enhanced=enhanced)
-        return None if schema is None else avro_values(text, schema)
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        schema = from_avro(orjson.loads(text), enhanced=enhanced)
+        return None if schema is None else avro_values(text.decode(), schema)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise DamagedError(f"an Avro file has a schema that is not readable: {error}") from error
 
 
