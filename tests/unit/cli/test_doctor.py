@@ -22,7 +22,7 @@ def test_doctor_passes_a_good_store_and_leaves_nothing_behind(
 def test_doctor_fails_a_store_that_lets_two_writers_win(
     cli: Cli, address: str, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def overwrite(key: str, body: bytes, metadata: object = None) -> None:
+    def overwrite(key: str, body: bytes, metadata: object = None, **_: object) -> None:
         store.delete(key)
         MemoryStore.put_new(store, key, body)
 
@@ -34,7 +34,7 @@ def test_doctor_fails_a_store_that_lets_two_writers_win(
 def test_doctor_exits_12_when_the_store_may_not_be_written(
     cli: Cli, address: str, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise AccessDeniedError("writing is not allowed", hint="Grant s3:PutObject.")
 
     monkeypatch.setattr(store, "put_new", refuse)
