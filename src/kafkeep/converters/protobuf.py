@@ -23,8 +23,8 @@ from kafkeep.data.schema import Schema
 from kafkeep.errors import RecordError
 from kafkeep.registry.client import Registry
 
-Key = tuple[int, tuple[int, ...], int]
-"""A schema's id, which of its messages it is, and how many bytes say so."""
+Key = tuple[int, tuple[int, ...]]
+"""A schema's id, and which of its messages it is."""
 
 
 class ProtobufConverter:
@@ -58,14 +58,14 @@ class ProtobufConverter:
         return self._decoders[key]
 
     def _open(self, key: Key) -> Decoder:
-        schema_id, path, size = key
+        schema_id, path = key
         message = self._file(schema_id).message(path)
         try:
             schema = ProtoReading(self.settings).root(message)
         except ContainsItself:
-            return _Texts(message, size)
+            return _Texts(message)
         version = self.subject.version(self.registry, schema_id)
-        return _Messages(message, size, replace(schema, version=version), self.settings)
+        return _Messages(message, replace(schema, version=version), self.settings)
 
     def _file(self, schema_id: int) -> ProtoFile:
         if schema_id not in self._files:
@@ -79,13 +79,13 @@ class ProtobufConverter:
 class _Parser:
     """Messages of one type."""
 
-    def __init__(self, message: Descriptor, skip: int) -> None:
+    def __init__(self, message: Descriptor) -> None:
         self._class = message_factory.GetMessageClass(message)
-        self._skip = skip
 
     def parse(self, data: bytes) -> Message:
+        _, at = read_path(data, 0)
         try:
-            return self._class.FromString(data[self._skip :])
+            return self._class.FromString(data[at:])
         except DecodeError as error:
             raise RecordError(f"a value is not a {self._class.DESCRIPTOR.name}: {error}") from error
 
@@ -93,10 +93,8 @@ class _Parser:
 class _Messages(_Parser):
     """Messages as values of a schema."""
 
-    def __init__(
-        self, message: Descriptor, skip: int, schema: Schema, settings: ProtobufSettings
-    ) -> None:
-        super().__init__(message, skip)
+    def __init__(self, message: Descriptor, schema: Schema, settings: ProtobufSettings) -> None:
+        super().__init__(message)
         self.schema = schema
         self._change = to_column(message, settings)
 
@@ -121,16 +119,22 @@ def read_key(row: bytes) -> Key | None:
     schema_id = read_schema_id(row)
     if schema_id is None:
         return None
-    count, at = _read_varint(row, HEAD_BYTES)
+    path, _ = read_path(row, HEAD_BYTES)
+    return (schema_id, path) if path else None
+
+
+def read_path(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    """Read which message it is; return that and where it begins, or nothing when it is cut."""
+    count, at = _read_varint(data, at)
     if count == 0:
-        return schema_id, (0,), at - HEAD_BYTES  # short for the first message
+        return (0,), at  # short for the first message
     path: list[int] = []
-    for _ in range(count if at > 0 else 0):
-        number, at = _read_varint(row, at)
-        if at < 0 or number < 0:
-            return None
+    for _ in range(count):
+        number, at = _read_varint(data, at) if at >= 0 else (-1, -1)
+        if number < 0:
+            return (), -1
         path.append(number)
-    return (schema_id, tuple(path), at - HEAD_BYTES) if path else None
+    return tuple(path), at
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
