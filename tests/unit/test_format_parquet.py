@@ -332,7 +332,8 @@ def test_duckdb_reads_inferred_columns(tmp_path: Path) -> None:
     path.write_bytes(write(parquet_format("zstd"), json_column(*rows)))
     with duckdb.connect() as database:
         found = database.execute(
-            f"select (\"at\").zip, count(*), sum(id) from read_parquet('{path}') group by 1 order by 1"
+            'select ("at").zip, count(*), sum(id) '
+            f"from read_parquet('{path}') group by 1 order by 1"
         ).fetchall()
     assert found == [(0, 34, 1683), (1, 33, 1617), (2, 33, 1650)]
 

@@ -202,7 +202,9 @@ class _Writing:
         inner, name = names.split_name(wanted)
         base, number = name, 1
         full = f"{inner}.{name}".lstrip(".")
-        while full in self.defined and self.defined[full] != schema:
+        # Inside of a namespace nothing can refer to a type that has none.
+        nameless = not inner and bool(space)
+        while full in self.defined and (nameless or self.defined[full] != schema):
             number += 1
             name = f"{base}{number}"
             full = f"{inner}.{name}".lstrip(".")

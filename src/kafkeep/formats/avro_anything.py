@@ -10,21 +10,19 @@ deeply for one record, in ``string`` readably and in ``bytes`` as JSON.
 from __future__ import annotations
 
 import base64
-import io
 import math
 import struct
+from collections.abc import Callable
 from typing import Any
 
-import fastavro
+import numpy as np
 
-from kafkeep.data.avro_schema import anything
-from kafkeep.data.exact_json import Pairs as JsonPairs
-from kafkeep.data.exact_json import RawJson, dump_json, is_int64, parse_json
+from kafkeep.data.exact_json import Pairs, RawJson, dump_json, is_int64, parse_json
+from kafkeep.errors import DamagedError
 
 _MEMBERS = ["boolean", "bytes", "double", "float", "int", "long", "string", "array", "map"]
-_PLAIN = ["boolean", "double", "float", "int", "long"]
 _DOUBLE = struct.Struct("<d")
-_SCHEMA = fastavro.parse_schema(anything())
+_FLOAT = struct.Struct("<f")
 _NULL = bytes(len(_MEMBERS))
 
 
@@ -85,7 +83,7 @@ def _encode(value: Any, parts: list[bytes]) -> None:
                 _encode(item, parts)
             parts += (b"\x00", after)
         case _:
-            pairs = value.pairs if isinstance(value, JsonPairs) else value.items()
+            pairs = value.pairs if isinstance(value, Pairs) else value.items()
             before, after = _FRAMES["map"]
             parts += (before, _long(len(pairs)) if pairs else b"")
             for key, item in pairs:
@@ -118,37 +116,126 @@ def _encode_raw(raw: RawJson) -> bytes:
 
 
 def decode_anything(data: bytes, count: int) -> list[bytes]:
-    """Return the JSON texts of ``count`` records that follow each other."""
-    source = io.BytesIO(data)
-    texts = []
-    for _ in range(count):
-        record = fastavro.schemaless_reader(source, _SCHEMA, None)
-        texts.append(dump_json(_value(record)))
+    """Return the JSON texts of ``count`` records that follow each other and are all of ``data``.
+
+    DamagedError when they are not.
+    """
+    reader = _Reader(data)
+    try:
+        texts = [dump_json(reader.value()) for _ in range(count)]
+    except (IndexError, ValueError, TypeError, struct.error, RecursionError) as error:
+        raise DamagedError(f"an Avro block is not readable: {error}") from error
+    if reader.at != len(data):
+        raise DamagedError("an Avro block has bytes behind its last row")
     return texts
 
 
-def _value(record: Any) -> Any:  # noqa: PLR0911
-    text, data = record["string"], record["bytes"]
-    if text is not None and record["double"] is not None:
+class _Reader:
+    """Records read one after another; ``at`` is where the next begins."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def value(self) -> Any:
+        """Read one record: mostly a single member of it is set, and what follows it is not."""
+        data, count = self.data, len(_MEMBERS)
+        ahead = data[self.at : self.at + count]
+        place = len(ahead) - len(ahead.lstrip(b"\x00"))
+        if place == count:
+            self.at += count
+            return None
+        self.at += place
+        first = self._member(place)
+        after = count - place - 1
+        if data[self.at : self.at + after] == bytes(after):
+            self.at += after
+            return _bare(_MEMBERS[place], first)
+        found = {_MEMBERS[place]: first}
+        for other in range(place + 1, count):
+            if data[self.at] == 0:
+                self.at += 1
+            else:
+                found[_MEMBERS[other]] = self._member(other)
+        return _several(found)
+
+    def _member(self, place: int) -> Any:  # noqa: PLR0911
+        if self.data[self.at] != 2:
+            raise ValueError("a union has no such member")
+        self.at += 1
+        match _MEMBERS[place]:
+            case "boolean":
+                self.at += 1
+                return self.data[self.at - 1] != 0
+            case "double":
+                self.at += 8
+                return _DOUBLE.unpack_from(self.data, self.at - 8)[0]
+            case "float":
+                self.at += 4
+                return float(str(np.float32(_FLOAT.unpack_from(self.data, self.at - 4)[0])))
+            case "bytes":
+                return self._sized()
+            case "string":
+                return self._sized().decode()
+            case "array":
+                return self._items(self.value)
+            case "map":
+                return self._items(lambda: (_key(self.value()), self.value()))
+            case _:
+                return self._long()
+
+    def _items(self, read: Callable[[], Any]) -> list[Any]:
+        found: list[Any] = []
+        while count := self._long():
+            if count < 0:
+                count = -count
+                self._long()
+            found += [read() for _ in range(count)]
+        return found
+
+    def _long(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1)
+            if shift > 63:
+                raise ValueError("a number is not readable")
+
+    def _sized(self) -> bytes:
+        size = self._long()
+        if not 0 <= size <= len(self.data) - self.at:
+            raise ValueError("a length points outside of its block")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+
+def _bare(member: str, value: Any) -> Any:
+    match member:
+        case "map":
+            found = dict(value)
+            return found if len(found) == len(value) else Pairs(value)
+        case "bytes":
+            return base64.b64encode(value).decode()
+        case "double" | "float" if not math.isfinite(value):
+            return str(value)  # JSON has no such number
+        case _:
+            return value
+
+
+def _several(found: dict[str, Any]) -> Any:
+    text = found.get("string")
+    if text is not None and "double" in found:
         return RawJson(text)
-    if data is not None:
-        return RawJson(data.decode()) if text is not None else base64.b64encode(data).decode()
-    if record["map"] is not None:
-        pairs = [(_key(entry["key"]), _value(entry["value"])) for entry in record["map"]]
-        found = dict(pairs)
-        return found if len(found) == len(pairs) else JsonPairs(pairs)
-    if record["array"] is not None:
-        return [_value(item) for item in record["array"]]
-    number = next((record[member] for member in _PLAIN if record[member] is not None), None)
-    if number is None:
-        return text
-    if isinstance(number, float) and not math.isfinite(number):
-        return str(number)  # JSON has no such number
-    return number
+    if text is not None and "bytes" in found:
+        return RawJson(found["bytes"].decode())
+    return _bare(*next(iter(found.items())))
 
 
-def _key(record: Any) -> str:
-    value = _value(record)
+def _key(value: Any) -> str:
     if isinstance(value, RawJson) and not value.is_number:
-        return str(parse_json(value.text.encode()))
+        value = parse_json(value.text.encode())
     return value if isinstance(value, str) else dump_json(value).decode()
