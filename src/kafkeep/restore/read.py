@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import groupby
 
-import numpy as np
+import pyarrow as pa
 
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.store import ObjectStore
-from kafkeep.errors import DamagedError, KeyMissingError
-from kafkeep.kafka.batch import Batches, check_crcs
+from kafkeep.contents.options import ReadOptions
+from kafkeep.contents.ready import iter_ready_batches
+from kafkeep.contents.records import NO_OPTIONS, iter_window
+from kafkeep.contents.segments import iter_segment
+from kafkeep.contents.windows import Window, iter_windows
+from kafkeep.errors import DamagedError
+from kafkeep.kafka.batch import Batches
 from kafkeep.kafka.records import decode
 from kafkeep.kafka.rewrite import ReadyBatch, regroup
-from kafkeep.kafka.segment import read_segment
 
 MAX_BATCH_BYTES = 4 << 20
 
@@ -23,15 +28,38 @@ def iter_ready(
     *,
     skip_records: int = 0,
     restore_aborted: bool = False,
+    options: ReadOptions = NO_OPTIONS,
 ) -> Iterator[ReadyBatch]:
     """Yield the partition's records, less the first ``skip_records``, as batches for Produce.
 
-    Every stored batch's CRC is checked before it is used. DamagedError names the object.
+    Every stored batch's CRC is checked before it is used, and the SHA-256 of every other object.
+    DamagedError names the object. The order is the same each time.
     """
-    for whole in _runs(entries):
-        run, skip_records = _skip_entries(whole, skip_records, restore_aborted)
-        if run:
-            skip_records = yield from _iter_run(store, run, skip_records, restore_aborted)
+    for segments, windows in groupby(iter_windows(entries), key=lambda w: w.is_segment):
+        if not segments:
+            several = list(windows)
+            yield from iter_ready_batches(_iter_records(store, several, skip_records, options))
+            skip_records = max(0, skip_records - sum(window.records for window in several))
+            continue
+        for whole in _runs(window.entries[0] for window in windows):
+            run, skip_records = _skip_entries(whole, skip_records, restore_aborted)
+            if run:
+                skip_records = yield from _iter_run(store, run, skip_records, restore_aborted)
+
+
+def _iter_records(
+    store: ObjectStore, windows: Sequence[Window], skip_records: int, options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a sink's windows; those skipped whole are not read."""
+    for window in windows:
+        if window.records <= skip_records:
+            skip_records -= window.records
+            continue
+        for batch in iter_window(store, window, options=options):
+            left = batch.slice(min(skip_records, batch.num_rows))
+            skip_records = max(0, skip_records - batch.num_rows)
+            if left.num_rows:
+                yield left
 
 
 def _skip_entries(
@@ -95,29 +123,4 @@ def _iter_chunks(
     store: ObjectStore, entries: Iterable[Entry], restore_aborted: bool
 ) -> Iterator[Batches]:
     for entry in entries:
-        try:
-            for batches in read_segment(
-                lambda start, end, key=entry.key: store.get_range(key, start, end),  # type: ignore[misc]
-                entry.size_bytes,
-                entry.index,
-                entry.range,
-            ):
-                check_crcs(batches)
-                yield batches if restore_aborted else _committed(batches, entry.aborted)
-        except KeyMissingError as error:
-            raise DamagedError(
-                f"{entry.key} is missing: it held {entry.records} records of "
-                f"{entry.partition_id}, offsets {entry.range.start} to {entry.range.end - 1}",
-                hint="With --allow-missing the restore goes on without it.",
-            ) from error
-        except DamagedError as error:
-            raise DamagedError(f"{entry.key}: {error.message}", hint=error.hint) from error
-
-
-def _committed(batches: Batches, aborted: Sequence[OffsetRange]) -> Batches:
-    if not aborted:
-        return batches
-    keep = np.ones(len(batches), dtype=np.bool_)
-    for stretch in aborted:
-        keep &= (batches.base_offsets < stretch.start) | (batches.base_offsets >= stretch.end)
-    return batches.select(keep)
+        yield from iter_segment(store, entry, entry.range, aborted=restore_aborted)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from kafkeep.archive.entry import Entry
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.storage import StorageOptions
+from kafkeep.contents.options import ReadOptions
 from kafkeep.errors import PreflightError
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin import Admin, OffsetSpec
@@ -44,6 +45,8 @@ class RestoreBundle:
     storage: StorageOptions
     restore_aborted: bool
     rate_bytes: float | None
+    reading: ReadOptions = field(default_factory=ReadOptions)
+    """How the log's objects were made."""
 
 
 def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -59,7 +62,7 @@ def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]
     ends = admin.offsets([(w.topic, w.partition) for w in bundle.work], OffsetSpec.LATEST)
     senders = []
     for work in bundle.work:
-        read = partial(_read, store, work.entries, bundle.restore_aborted)
+        read = partial(_read, store, work.entries, bundle)
         sender = Sender(work.topic, work.partition, work.place, read)
         written = ends[sender.key] - work.place.base
         if written < 0:
@@ -96,8 +99,16 @@ def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]
         )
 
 
-def _read(store: Any, entries: tuple[Entry, ...], aborted: bool, skip: int) -> Iterator[Any]:
-    return iter_ready(store, entries, skip_records=skip, restore_aborted=aborted)
+def _read(
+    store: Any, entries: tuple[Entry, ...], bundle: RestoreBundle, skip: int
+) -> Iterator[Any]:
+    return iter_ready(
+        store,
+        entries,
+        skip_records=skip,
+        restore_aborted=bundle.restore_aborted,
+        options=bundle.reading,
+    )
 
 
 def _end_offsets(admin: Admin, keys: list[tuple[str, int]]) -> dict[tuple[str, int], int]:

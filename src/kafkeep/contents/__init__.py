@@ -1,0 +1,1 @@
+"""What the objects of an archive hold, as records again, whatever their format."""

@@ -1,0 +1,148 @@
+"""Files of one window brought into the order of their offsets. In tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from kafkeep.data.json_arrow import number_array
+from kafkeep.errors import DamagedError
+from kafkeep.kernel import Int64s
+
+MERGED_BYTES = 64 << 20
+"""About what is put in order at a time."""
+
+
+@dataclass(slots=True)
+class Stream:
+    """One file: how many records it has, where it begins if that is known, and how to read it."""
+
+    name: str
+    records: int
+    first: int | None
+    open: Callable[[], Iterator[pa.RecordBatch]]
+    _batches: Iterator[pa.RecordBatch] | None = None
+    _piece: pa.RecordBatch | None = None
+    _offsets: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    _read: int = 0
+    _last: int = -1
+
+    def advance(self) -> None:
+        """Have a piece at hand, unless the file is at its end; it is opened the first time."""
+        if self._batches is None:
+            self._batches = self.open()
+        if self._piece is not None:
+            return
+        piece = next(self._batches, None)
+        if piece is None:
+            return
+        self._offsets = _numbers(piece.column("offset"))
+        if int(self._offsets[0]) <= self._last or np.any(np.diff(self._offsets) <= 0):
+            raise DamagedError(f"{self.name}: its offsets do not ascend after {self._last}")
+        self._piece, self._last = piece, int(self._offsets[-1])
+        self._read += piece.num_rows
+
+    @property
+    def lowest(self) -> int | None:
+        """The next offset; None when nothing is left."""
+        return int(self._offsets[0]) if self._piece is not None else None
+
+    @property
+    def known_to(self) -> int | None:
+        """Every record up to this offset is at hand; None when all are."""
+        return None if self._read >= self.records else self._last
+
+    def weigh(self, bound: int) -> int:
+        """Return about how many bytes ``take`` would give."""
+        if self._piece is None:
+            return 0
+        rows = int(np.searchsorted(self._offsets, bound, side="right"))
+        return int(self._piece.nbytes) * rows // int(self._piece.num_rows)
+
+    def take(self, bound: int) -> pa.RecordBatch | None:
+        """Return the records at hand up to ``bound``, which are gone then."""
+        if self._piece is None:
+            return None
+        rows = int(np.searchsorted(self._offsets, bound, side="right"))
+        taken = self._piece.slice(0, rows)
+        if rows == self._piece.num_rows:
+            self._piece = None
+        else:
+            self._piece, self._offsets = self._piece.slice(rows), self._offsets[rows:]
+        return taken if rows else None
+
+    def finish(self) -> None:
+        """Read to the end, so that what is wrong there is met."""
+        for _ in self._batches or ():
+            raise DamagedError(f"{self.name}: more than {self.records} records")
+
+
+def merge(streams: Sequence[Stream]) -> Iterator[pa.RecordBatch]:
+    """Yield the records of all streams by offset. A file is opened when its turn comes.
+
+    Holds one piece of each file that is open.
+    """
+    waiting = sorted(streams, key=lambda s: -1 if s.first is None else s.first)
+    opened: list[Stream] = []
+    while waiting or opened:
+        _open_due(waiting, opened)
+        bound = _bound(waiting, opened)
+        taken = [piece for s in opened if (piece := s.take(bound)) is not None]
+        if taken:
+            yield _ordered(taken)
+        for stream in opened:
+            stream.advance()
+        for stream in [s for s in opened if s.lowest is None]:
+            stream.finish()
+            opened.remove(stream)
+
+
+def _open_due(waiting: list[Stream], opened: list[Stream]) -> None:
+    """Open what may hold the next record: all of unknown beginning, else the lowest one."""
+    while waiting:
+        first, lowest = waiting[0].first, [s.lowest for s in opened if s.lowest is not None]
+        if first is not None and lowest and first > min(lowest):
+            return
+        stream = waiting.pop(0)
+        stream.advance()
+        if stream.lowest is not None:
+            opened.append(stream)
+        else:
+            stream.finish()
+
+
+def _bound(waiting: list[Stream], opened: list[Stream]) -> int:
+    """Return the last offset up to which everything is at hand, and is not too much at once."""
+    limits = [s.known_to for s in opened if s.known_to is not None]
+    if waiting and waiting[0].first is not None:
+        limits.append(waiting[0].first - 1)
+    lowest = min((s.lowest for s in opened if s.lowest is not None), default=0)
+    bound = min(limits, default=2**63 - 1)
+    highest = max((s._last for s in opened), default=0)
+    bound = min(bound, highest)
+    while bound > lowest and sum(s.weigh(bound) for s in opened) > MERGED_BYTES:
+        bound = lowest + (bound - lowest) // 2
+    return bound
+
+
+def _ordered(taken: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(taken) == 1:
+        return taken[0]
+    whole = pa.concat_batches(taken)
+    offsets = _numbers(whole.column("offset"))
+    if np.all(np.diff(offsets) > 0):
+        return whole
+    order = np.argsort(offsets, kind="stable").astype(np.int64)
+    if np.any(np.diff(offsets[order]) == 0):
+        raise DamagedError("two objects of one window hold the same offset")
+    return whole.take(number_array(pa.int64(), order))
+
+
+def _numbers(array: pa.Array) -> Int64s:
+    found: Int64s = np.frombuffer(
+        array.buffers()[1], dtype=np.int64, count=len(array), offset=array.offset * 8
+    )
+    return found

@@ -1,0 +1,108 @@
+"""How objects were made, as far as readers must know it: a sink's options, found in its log.
+
+Entries tell format, compression and converter. What they do not tell (the separator of bytes
+objects, encodings, registries) is in the intents, which hold a sink's options without secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from kafkeep.archive.chain import decode, read_commit
+from kafkeep.archive.commit import Intent
+from kafkeep.archive.entry import Entry
+from kafkeep.archive.store import ObjectStore
+from kafkeep.archive.view import ArchiveView
+from kafkeep.config.converters import ConverterClass, ConverterOptions, Role, parse_class
+from kafkeep.config.formats import Compression, FormatKind, FormatOptions
+from kafkeep.config.sink import SinkOptions
+from kafkeep.errors import DamagedError, UsageError
+
+LOOK_BACK = 100
+"""So many commits are read to find the last intent; nearly always it is among the last three."""
+
+_ROLES: Mapping[str, Role] = {
+    "value": "value",
+    "keys": "key",
+    "tombstones": "key",
+    "headers": "header",
+}
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """A sink's options as texts under Connect's names; none when its log does not tell them."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def sink(self) -> SinkOptions | None:
+        """The options, if they are there and can be understood."""
+        try:
+            return SinkOptions.parse(self.texts) if self.texts else None
+        except UsageError:
+            return None
+
+    def converter(self, entry: Entry) -> ConverterOptions | None:
+        """Return the converter its rows came through; None for headers as they are.
+
+        What it was told is known when the log's options name the same one.
+        """
+        role = _ROLES[entry.view]
+        if not entry.converter:
+            return None
+        try:
+            kind = parse_class(entry.converter)
+        except UsageError as error:
+            raise DamagedError(f"{entry.key}: {error.message}") from error
+        known = self._known_converter(role)
+        if known is not None and known.kind is kind:
+            return known
+        shape = {"schemas.enable": "false"} if kind is ConverterClass.JSON else {}
+        return ConverterOptions(role, kind, shape)
+
+    def _known_converter(self, role: Role) -> ConverterOptions | None:
+        if self.sink is None:
+            return None
+        if role == "header":
+            return self.sink.header_converter
+        return self.sink.key if role == "key" else self.sink.value
+
+    def format(self, entry: Entry) -> FormatOptions:
+        """Return what the object's format must be told to read it."""
+        try:
+            kind = FormatKind(entry.format)
+            whole = kind in (FormatKind.JSON, FormatKind.BYTES)
+            compression = Compression(entry.codec) if whole else Compression.NONE
+        except ValueError as error:
+            raise DamagedError(
+                f"{entry.key}: the format {entry.format} ({entry.codec}) is not known"
+            ) from error
+        told = self.sink.format if self.sink is not None else FormatOptions(format_class=kind)
+        return FormatOptions(
+            format_class=kind,
+            s3_compression_type=compression,
+            format_bytearray_separator=told.format_bytearray_separator,
+            enhanced_avro_schema_support=told.enhanced_avro_schema_support,
+        )
+
+
+def load_read_options(store: ObjectStore, view: ArchiveView) -> ReadOptions:
+    """Return the options of the sink that wrote a log, from its last intent."""
+    if view.intent is not None and (found := _options(view.intent)) is not None:
+        return found
+    for number in range(view.commit, max(-1, view.commit - LOOK_BACK), -1):
+        try:
+            commit = decode(view.name, read_commit(store, view.name, number))
+        except DamagedError:
+            continue  # whoever asks for more than options will be told
+        if commit.changes.intent is not None:
+            return _options(commit.changes.intent) or ReadOptions()
+    return ReadOptions()
+
+
+def _options(intent: Intent) -> ReadOptions | None:
+    texts = intent.options.get("sink")
+    return ReadOptions(dict(texts)) if isinstance(texts, Mapping) else None

@@ -1,0 +1,211 @@
+"""The rows of one object, and the records of one file. In tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from kafkeep.archive.entry import Entry
+from kafkeep.archive.store import ObjectStore
+from kafkeep.config.formats import FormatKind
+from kafkeep.contents.options import ReadOptions
+from kafkeep.contents.original import Original
+from kafkeep.contents.spool import HINT, naming, open_object
+from kafkeep.contents.windows import UNKNOWN, Offsets, StoredFile
+from kafkeep.converters.headers import headers_from_column
+from kafkeep.data.column import Column
+from kafkeep.data.json_arrow import number_array
+from kafkeep.data.json_decode import decode_spans
+from kafkeep.data.json_spans import find_documents
+from kafkeep.data.json_text import check_texts
+from kafkeep.errors import DamagedError, PreflightError
+from kafkeep.formats.bytes import BytesFormat
+from kafkeep.formats.envelope import KAFKA_RECORD, from_envelope
+from kafkeep.formats.format import Format
+from kafkeep.formats.open import open_format
+from kafkeep.kafka.layout import TimestampType
+from kafkeep.kafka.records import RECORD_SCHEMA
+
+_HEADERS = RECORD_SCHEMA.field("headers").type
+T = TypeVar("T", bound=pa.Array | pa.RecordBatch | Column)
+
+
+def iter_columns(
+    store: ObjectStore, entry: Entry, options: ReadOptions, *, memory_bytes: int
+) -> Iterator[Column]:
+    """Yield the rows of an object in pieces; their number is checked against the log's.
+
+    The object is checked whole before its first row is given, JSON texts are checked one by one.
+    """
+    with naming(entry), ExitStack() as stack:
+        source = stack.enter_context(open_object(store, entry, memory_bytes=memory_bytes))
+        told = options.format(entry)
+        form = open_format(told.format_class, told)
+        single = entry.records == 1
+        found = 0
+        columns = (
+            form.read(source, single=single) if isinstance(form, BytesFormat) else form.read(source)
+        )
+        for column in columns:
+            if found + len(column) > entry.records:
+                raise _miscounted(entry, form, f"more than {entry.records}")
+            yield _checked(column, found) if told.format_class is FormatKind.JSON else column
+            found += len(column)
+        if found != entry.records:
+            raise _miscounted(entry, form, str(found))
+
+
+def _miscounted(entry: Entry, form: Format, found: str) -> DamagedError | PreflightError:
+    if isinstance(form, BytesFormat):
+        # Its SHA-256 is right: it was written so.
+        return PreflightError(
+            f"{entry.key}: its {entry.records} records cannot be told apart: split at the "
+            f"separator they are {found}",
+            hint="Bytes objects give back records that do not hold their separator, or are alone "
+            "in their object (flush.size=1).",
+        )
+    return DamagedError(f"{found} rows, the log says {entry.records}", hint=HINT)
+
+
+def _checked(column: Column, before: int) -> Column:
+    checked = check_texts(column.array)
+    if len(checked.bad):
+        row = int(checked.bad[0])
+        raise DamagedError(f"line {before + row + 1} is not JSON: {checked.why(row)}")
+    return column
+
+
+def iter_file(
+    store: ObjectStore, file: StoredFile, options: ReadOptions, *, memory_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a file in ``RECORD_SCHEMA``, in the order they were written.
+
+    What it does not hold: offsets and times are ``UNKNOWN``, keys null, headers none.
+    """
+    if file.whole:
+        for column in iter_columns(store, file.main, options, memory_bytes=memory_bytes):
+            with naming(file.main):
+                yield _from_whole(column)
+        return
+    views = [
+        _iter_bytes(store, file.main, options, memory_bytes),
+        _iter_bytes(store, file.keys, options, memory_bytes),
+        _iter_headers(store, file.headers, options, memory_bytes),
+    ]
+    offsets = Offsets(file.main)
+    tombstones = file.main.view == "tombstones"
+    done = 0
+    for main, keys, headers in _aligned(views, file.main.records):
+        rows = len(main)
+        yield _batch(
+            offsets.rows(done, done + rows),
+            np.full(rows, _time(file.main), dtype=np.int64),
+            main if tombstones else keys,
+            pa.nulls(rows, pa.binary()) if tombstones else main,
+            headers,
+        )
+        done += rows
+
+
+def _time(entry: Entry) -> int:
+    """Return the time of each row where all have the same."""
+    return entry.min_timestamp if entry.min_timestamp == entry.max_timestamp else UNKNOWN
+
+
+def _iter_bytes(
+    store: ObjectStore, entry: Entry | None, options: ReadOptions, memory_bytes: int
+) -> Iterator[pa.BinaryArray] | None:
+    if entry is None:
+        return None
+    original = Original(entry, options)
+    return _iter_changed(store, entry, options, memory_bytes, original.restore)
+
+
+def _iter_headers(
+    store: ObjectStore, entry: Entry | None, options: ReadOptions, memory_bytes: int
+) -> Iterator[pa.ListArray] | None:
+    if entry is None:
+        return None
+    told = options.converter(entry)
+    return _iter_changed(
+        store, entry, options, memory_bytes, lambda column: headers_from_column(column, told)
+    )
+
+
+def _iter_changed(
+    store: ObjectStore,
+    entry: Entry,
+    options: ReadOptions,
+    memory_bytes: int,
+    change: Callable[[Column], pa.Array],
+) -> Iterator[pa.Array]:
+    for column in iter_columns(store, entry, options, memory_bytes=memory_bytes):
+        with naming(entry):
+            yield change(column)
+
+
+def _aligned(
+    views: list[Iterator[pa.Array] | None], records: int
+) -> Iterator[tuple[pa.Array, pa.Array, pa.Array]]:
+    """Cut the pieces of several objects alike; what there is no object for is null or empty."""
+    waiting: list[pa.Array | None] = [None, None, None]
+    left = records
+    while left:
+        for i, view in enumerate(views):
+            if view is not None and not waiting[i]:
+                waiting[i] = next(view)
+        rows = min(left, *(len(array) for array in waiting if array))
+        cut = [None if array is None else array.slice(0, rows) for array in waiting]
+        waiting = [None if array is None else array.slice(rows) for array in waiting]
+        yield (
+            cut[0],
+            pa.nulls(rows, pa.binary()) if cut[1] is None else cut[1],
+            _no_headers(rows) if cut[2] is None else cut[2],
+        )
+        left -= rows
+    for view in views:
+        for _ in view or ():  # so that the end of each object is looked at, too
+            pass
+
+
+def _no_headers(rows: int) -> pa.ListArray:
+    lists = number_array(pa.int32(), np.zeros(rows + 1, dtype=np.int32))
+    return pa.ListArray.from_arrays(lists, pa.array([], _HEADERS.value_type), type=_HEADERS)
+
+
+def _from_whole(column: Column) -> pa.RecordBatch:
+    if column.schema is None:
+        array, misfits = decode_spans(find_documents(column.array), KAFKA_RECORD)
+        if misfits:
+            raise DamagedError(f"a row is no Kafka record: {next(iter(misfits.values()))}")
+        column = Column(KAFKA_RECORD, array)
+    try:
+        found = from_envelope(column)
+    except TypeError as error:
+        raise DamagedError("its rows are no Kafka records") from error
+    return _batch(
+        found["offset"], found["timestamp"], found["key"], found["value"], found["headers"]
+    )
+
+
+def _batch(
+    offsets: np.ndarray | pa.Array,
+    times: np.ndarray | pa.Array,
+    keys: pa.BinaryArray,
+    values: pa.BinaryArray,
+    headers: pa.ListArray,
+) -> pa.RecordBatch:
+    types = np.full(len(keys), int(TimestampType.CREATE), dtype=np.int8)
+    columns = [
+        offsets if isinstance(offsets, pa.Array) else number_array(pa.int64(), offsets),
+        times if isinstance(times, pa.Array) else number_array(pa.int64(), times),
+        number_array(pa.int8(), types),
+        keys,
+        values,
+        headers,
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)

@@ -1,0 +1,72 @@
+"""An object brought here whole and checked, before anything of it is used. In tasks."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, cast
+
+from kafkeep.archive.entry import Entry
+from kafkeep.archive.store import ObjectStore
+from kafkeep.errors import DamagedError, KeyMissingError, RecordError
+
+PIECE_BYTES = 8 << 20
+MEMORY_BYTES = 32 << 20
+HINT = "See what is lost with kafkeep verify; restore --allow-missing goes on without it."
+
+
+@contextmanager
+def open_object(
+    store: ObjectStore, entry: Entry, *, memory_bytes: int = MEMORY_BYTES
+) -> Iterator[BinaryIO]:
+    """Give the object's bytes as a file that can be read from any place.
+
+    Up to ``memory_bytes`` stay in memory, larger ones lie on disk meanwhile. DamagedError unless
+    size and SHA-256 are those of the log: formats like JSON have no checksum of their own.
+    """
+    with _spool(entry.size_bytes, memory_bytes) as spool:
+        digest = hashlib.sha256()
+        for start in range(0, entry.size_bytes, PIECE_BYTES):
+            end = min(start + PIECE_BYTES, entry.size_bytes)
+            data = _get(store, entry, start, end)
+            if len(data) != end - start:
+                raise DamagedError(f"{entry.key}: asked for bytes {start}..{end}, {len(data)} came")
+            digest.update(data)
+            spool.write(data)
+        if digest.hexdigest() != entry.sha256:
+            raise DamagedError(f"{entry.key}: its SHA-256 is not that of the log", hint=HINT)
+        spool.seek(0)
+        yield spool
+
+
+@contextmanager
+def naming(entry: Entry) -> Iterator[None]:
+    """Put the object's name in front of what is wrong with its content."""
+    try:
+        yield
+    except DamagedError as error:
+        if error.message.startswith(entry.key):
+            raise
+        raise DamagedError(f"{entry.key}: {error.message}", hint=error.hint or HINT) from error
+    except RecordError as error:
+        raise DamagedError(f"{entry.key}: {error.message}", hint=error.hint) from error
+
+
+def _spool(size_bytes: int, memory_bytes: int) -> BinaryIO:
+    if size_bytes <= memory_bytes:
+        return io.BytesIO()
+    return cast(BinaryIO, tempfile.TemporaryFile(prefix="kafkeep-object-"))
+
+
+def _get(store: ObjectStore, entry: Entry, start: int, end: int) -> bytes:
+    try:
+        return store.get_range(entry.key, start, end)
+    except KeyMissingError as error:
+        raise DamagedError(
+            f"{entry.key} is missing: it held {entry.records} records of {entry.partition_id}, "
+            f"offsets {entry.range.start} to {entry.range.end - 1}",
+            hint=HINT,
+        ) from error

@@ -1,0 +1,199 @@
+"""The objects of a partition put together again: windows, and in each the files it is made of.
+
+A segment is a window of its own. A sink closes several files at once: they share one range of
+offsets, each lies in its own directory, and may be of up to three objects: values, keys, headers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from kafkeep.archive.entry import Entry, OffsetRange
+from kafkeep.errors import DamagedError
+from kafkeep.kernel import Int64s
+
+SEGMENT = "segment"
+ENVELOPE = "envelope"
+UNKNOWN = -1
+"""Stands for an offset, and for a time, that an archive does not hold."""
+
+_DIGITS = re.compile(r"\d+$")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """One file of a window; ``main`` has its values, or the keys of tombstones."""
+
+    main: Entry
+    keys: Entry | None = None
+    headers: Entry | None = None
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Its objects."""
+        return tuple(e for e in (self.main, self.keys, self.headers) if e is not None)
+
+    @property
+    def whole(self) -> bool:
+        """Whether each row of it is a whole Kafka record."""
+        return self.main.converter == ENVELOPE
+
+    @property
+    def knows_offsets(self) -> bool:
+        """Whether the offset of each row is known."""
+        return self.whole or Offsets(self.main).known
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Objects that share one range of offsets of one partition."""
+
+    range: OffsetRange
+    entries: tuple[Entry, ...]
+
+    @property
+    def is_segment(self) -> bool:
+        """Whether it is one object of record batches."""
+        return self.entries[0].format == SEGMENT
+
+    @property
+    def records(self) -> int:
+        """Its records, each counted once."""
+        return sum(entry.own_records for entry in self.entries)
+
+    def files(self) -> list[StoredFile]:
+        """Put its objects together, in the order of their first offsets.
+
+        DamagedError when the log names keys or headers without the values they belong to.
+        """
+        return sorted(_join_files(self.entries), key=lambda file: _place(file.main))
+
+
+def iter_windows(entries: Iterable[Entry]) -> Iterator[Window]:
+    """Yield the windows of one partition, in the order of their offsets."""
+    ordered = sorted(entries, key=lambda entry: (entry.range, entry.key))
+    for offsets, members in groupby(ordered, key=lambda entry: entry.range):
+        several = tuple(members)
+        segments = [entry for entry in several if entry.format == SEGMENT]
+        for entry in segments:
+            yield Window(offsets, (entry,))
+        if len(segments) < len(several):
+            yield Window(offsets, tuple(e for e in several if e.format != SEGMENT))
+
+
+def with_companions(entries: Sequence[Entry], keys: Collection[str]) -> frozenset[str]:
+    """Return ``keys`` and those of the objects that are of no use without them.
+
+    Values without their keys would be other records: a file is read whole or not at all.
+    ``entries`` are of one partition.
+    """
+    found = set(keys)
+    for window in iter_windows(entries):
+        if any(entry.key in found for entry in window.entries) and not window.is_segment:
+            for file in window.files():
+                if any(entry.key in found for entry in file.entries):
+                    found.update(entry.key for entry in file.entries)
+    return frozenset(found)
+
+
+class Offsets:
+    """The offsets of an object's rows, as its entry tells them."""
+
+    def __init__(self, entry: Entry) -> None:
+        runs = entry.runs
+        if entry.records == len(entry.range):
+            runs = (entry.range,)
+        self.known = bool(runs)
+        if self.known and sum(map(len, runs)) != entry.records:
+            raise DamagedError(
+                f"{entry.key}: the log tells {sum(map(len, runs))} offsets for its "
+                f"{entry.records} records"
+            )
+        self._starts: Int64s = np.array([run.start for run in runs], dtype=np.int64)
+        counts = np.array([0, *map(len, runs)], dtype=np.int64)
+        self._before: Int64s = np.cumsum(counts)
+        self.first = int(self._starts[0]) if self.known else UNKNOWN
+
+    def rows(self, start: int, stop: int) -> Int64s:
+        """Return the offsets of rows ``[start, stop)``; ``UNKNOWN`` for each when they are not."""
+        if not self.known:
+            return np.full(stop - start, UNKNOWN, dtype=np.int64)
+        numbers = np.arange(start, stop, dtype=np.int64)
+        run = np.searchsorted(self._before, numbers, side="right") - 1
+        found: Int64s = self._starts[run] + numbers - self._before[run]
+        return found
+
+
+def _place(entry: Entry) -> tuple[int, str]:
+    return Offsets(entry).first, entry.key
+
+
+def _join_files(entries: Sequence[Entry]) -> Iterator[StoredFile]:
+    mains = [e for e in entries if e.view in ("value", "tombstones")]
+    beside = {view: _Beside(e for e in entries if e.view == view) for view in ("keys", "headers")}
+    for main in mains:
+        yield StoredFile(main, beside["keys"].take(main), beside["headers"].take(main))
+    for view, rest in beside.items():
+        for entry in rest.left:
+            raise DamagedError(f"{entry.key}: the log has no values for these {view}")
+
+
+class _Beside:
+    """Objects of keys or headers, to be found by those they lie beside.
+
+    No offset is in two files, so the first one names a file. Where offsets are not known the
+    objects' names say what belongs together.
+    """
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._by_first: dict[int, Entry] = {}
+        self._by_name: list[Entry] = []
+        for entry in entries:
+            first = Offsets(entry).first
+            if first == UNKNOWN:
+                self._by_name.append(entry)
+            else:
+                self._by_first[first] = entry
+
+    @property
+    def left(self) -> list[Entry]:
+        """What was not taken."""
+        return [*self._by_first.values(), *self._by_name]
+
+    def take(self, main: Entry) -> Entry | None:
+        """Return what lies beside ``main``; it is not returned again."""
+        first = Offsets(main).first
+        if first != UNKNOWN:
+            found = self._by_first.pop(first, None)
+        else:
+            found = next((e for e in self._by_name if _same_stem(main, e)), None)
+            if found is not None:
+                self._by_name.remove(found)
+        if found is not None and found.records != main.records:
+            raise DamagedError(
+                f"{found.key} has {found.records} rows, {main.key} beside it {main.records}"
+            )
+        return found
+
+
+def _same_stem(main: Entry, other: Entry) -> bool:
+    """Whether two names differ only in what follows the offset, and in zeros in front of it."""
+    stem = other.key[: other.key.rfind(f".{other.view}")]
+    digits = _DIGITS.search(stem)
+    if digits is None or not main.key.startswith(stem[: digits.start()]):
+        return False
+    rest = re.match(r"\d+", main.key[digits.start() :])
+    return rest is not None and int(rest[0]) == int(digits[0])
+
+
+def entries_by_partition(entries: Iterable[Entry]) -> Mapping[tuple[object, ...], list[Entry]]:
+    """Sort entries of many partitions apart."""
+    found: dict[tuple[object, ...], list[Entry]] = {}
+    for entry in entries:
+        found.setdefault(tuple(entry.partition_id), []).append(entry)
+    return found
