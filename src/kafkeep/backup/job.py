@@ -223,6 +223,7 @@ class BackupJob:
 
     def _bundles(self, intent: Intent, weights: tuple[WeighedRange, ...]) -> list[Bundle]:
         count = bundles_for(sum(w.est_bytes for w in weights), self.cores)
+        count = min(count, self.options.tasks_max or count)
         numbers = {id(w): number for number, w in enumerate(weights)}
         begins = _stretch_beginnings(intent)
         return [

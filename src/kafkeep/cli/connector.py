@@ -129,6 +129,12 @@ def _backup_options(config: ConnectorConfig, flags: Mapping[str, Any]) -> Backup
         "isolation_level": config.isolation_level,
     }
     options = build(BackupOptions, values)
+    options = replace(options, tasks_max=config.tasks_max)
     if config.format == "segment":
         return options
-    return replace(options, sink=dict(config.shape), sink_secrets=dict(config.secrets))
+    return replace(
+        options,
+        sink=dict(config.shape),
+        sink_secrets=dict(config.secrets),
+        keeps_tail=options.follow and config.family != "kafkeep",
+    )

@@ -90,6 +90,8 @@ class BackupOptions:
     sink_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     keeps_tail: bool = False
     """As a connector: what no rule has closed stays in Kafka, also at the end of a run."""
+    tasks_max: int | None = None
+    """Read with at most so many tasks at once."""
 
     def __post_init__(self) -> None:
         if bool(self.topics) == bool(self.topics_regex):

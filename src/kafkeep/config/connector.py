@@ -57,7 +57,7 @@ class ConnectorConfig:
     family: str
     topics: tuple[str, ...]
     topics_regex: str | None
-    tasks_max: int
+    tasks_max: int | None
     archive: str
     storage: StorageOptions
     isolation_level: str

@@ -94,10 +94,11 @@ class ConnectorOptions:
         default="",
         parse=_class,
     )
-    tasks_max: int = option(
+    tasks_max: int | None = option(
         "tasks.max",
-        "How many tasks may run at once under kafkeep serve; objects are the same with any number.",
-        default=1,
+        "At most so many tasks read at once; without it, as many as there are cores. Objects are "
+        "the same with any number.",
+        default=None,
         parse=positive("tasks.max"),
         metavar="COUNT",
     )
