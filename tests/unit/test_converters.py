@@ -390,7 +390,7 @@ def test_avro_values_have_the_schema_of_the_registry_and_its_version() -> None:
     column = one_column(converter, None, framed(1, avro_bytes(ORDER, ORDER_1)), None)
 
     assert column.schema is not None
-    assert (column.schema.name, column.schema.version) == ("Order", 1)
+    assert (column.schema.name, column.schema.version) == ("shop.Order", 1)
     named = {field.name: field.schema.name for field in column.schema.fields}
     assert (named["at"], named["day"], named["price"]) == (TIMESTAMP, DATE, DECIMAL)
     value = ORDER_1 | {"tags": [("a", 1)], "what": {"string": "x", "long": None}}
@@ -473,6 +473,22 @@ def test_bytes_behind_an_avro_value_are_an_error() -> None:
     (piece,) = converter.convert(binary(framed(1, b"\x02\x02")))
 
     assert isinstance(piece.result, RecordError)
+
+
+@given(st.lists(st.none() | st.integers(-(2**31), 2**31 - 1) | st.just("bad"), max_size=8))
+def test_avro_values_between_nulls_and_damage_stand_where_they_were(rows: list[Any]) -> None:
+    made = {None: None, "bad": framed(1, b"\xff")}
+    values = [made[row] if row in made else framed(1, avro_bytes("int", row)) for row in rows]
+
+    pieces = list(avro_converter(MemoryRegistry(avro_schema("int"))).convert(binary(*values)))
+
+    assert_covers(pieces, len(rows))
+    found: list[Any] = []
+    for piece in pieces:
+        result = piece.result
+        found += ["bad"] if isinstance(result, RecordError) else result.array.to_pylist()
+    assert found == rows
+    assert sum(isinstance(piece.result, RecordError) for piece in pieces) == rows.count("bad")
 
 
 # JSON Schema

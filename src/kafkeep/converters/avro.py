@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import fastavro
+import numpy as np
 import pyarrow as pa
 
 from kafkeep.config.converter_settings import AvroSettings
-from kafkeep.converters.avro_types import load_avro, without_logical_types
-from kafkeep.converters.avro_values import from_column, to_column
+from kafkeep.converters.arrays import binary_array
+from kafkeep.converters.avro_types import load_avro, shorten_members
 from kafkeep.converters.converter import Piece
-from kafkeep.converters.framed import convert_framed, frame, read_schema_id
+from kafkeep.converters.framed import HEAD_BYTES, Run, failed_pieces, frame, iter_runs_of, unframed
 from kafkeep.converters.subjects import Subject
+from kafkeep.data.arrow_parts import view_data, view_offsets, view_valid
 from kafkeep.data.avro_schema import dump_avro, from_avro, to_avro
+from kafkeep.data.avro_values import AvroValues
 from kafkeep.data.column import Column
 from kafkeep.data.schema import Schema
 from kafkeep.errors import RecordError
+from kafkeep.kernel import Int64s
 from kafkeep.registry.client import Registry
 from kafkeep.registry.schema import RegisteredSchema
 
@@ -31,40 +34,61 @@ class AvroConverter:
         self.settings = settings
         self.registry = registry
         self.subject = subject
-        self._decoders: dict[int, _AvroDecoder] = {}
+        self._decoders: dict[int, AvroValues] = {}
 
     def convert(self, values: pa.BinaryArray) -> Iterator[Piece]:
         """Give a column for each stretch of one schema id; TransientError when nobody answers."""
-        return convert_framed(values, self._decoder, read_schema_id)
+        for run in iter_runs_of(values):
+            messages = values.slice(run.start, run.stop - run.start)
+            if run.key is None:
+                yield from failed_pieces(run.start, messages, unframed)
+                continue
+            try:
+                decoder = self._decoder(run.key)
+            except RecordError as error:
+                yield from failed_pieces(run.start, messages, partial(_same, error))
+                continue
+            yield from _decode(decoder, messages, run)
 
     def restore(self, column: Column) -> pa.BinaryArray:
         """Return messages under a schema of this topic's subject, registered if it must be."""
         if column.schema is None:
             raise RecordError("values without a schema have no Avro form")
         schema_id, avro = self._write_schema(column.schema)
-        change = from_column(column.schema)
-        made = [
-            None if value is None else frame(schema_id, _encode(avro, change, value))
-            for value in column.array.to_pylist()
-        ]
-        return pa.array(made, pa.binary())
+        rows = AvroValues(avro, column.schema).encode(column.array.drop_null())
+        data = np.empty(int(rows.sizes.sum()), dtype=np.uint8)
+        rows.write(0, len(rows.sizes), data)
+        whole, at = data.tobytes(), 0
+        made: list[bytes | None] = []
+        sizes = iter(rows.sizes.tolist())
+        for present in column.array.is_valid().to_pylist():
+            size = next(sizes) if present else 0
+            made.append(frame(schema_id, whole[at : at + size]) if present else None)
+            at += size
+        return binary_array(made)
 
-    def _decoder(self, schema_id: int) -> _AvroDecoder:
+    def _decoder(self, schema_id: int) -> AvroValues:
         if schema_id not in self._decoders:
             self._decoders[schema_id] = self._open(schema_id)
         return self._decoders[schema_id]
 
-    def _open(self, schema_id: int) -> _AvroDecoder:
+    def _open(self, schema_id: int) -> AvroValues:
         found = self.registry.schema(schema_id)
         if found.type != "AVRO":
             raise RecordError(f"schema id {schema_id} is of type {found.type}, not AVRO")
         avro = load_avro(found, self.registry.references(found))
-        schema = from_avro(avro, enhanced=self.settings.enhanced)
+        schema = self._read_schema(avro)
         if schema is None:
             raise RecordError(f"schema id {schema_id} has no type of its own")
         if schema.version is None:
             schema = replace(schema, version=self.subject.version(self.registry, schema_id))
-        return _AvroDecoder(avro, schema)
+        return AvroValues(avro, schema)
+
+    def _read_schema(self, avro: Any) -> Schema | None:
+        schema = from_avro(avro, enhanced=True)
+        if schema is None or self.settings.enhanced:
+            return schema
+        return shorten_members(schema)
 
     def _write_schema(self, schema: Schema) -> tuple[int, Any]:
         """Return id and parsed schema to write with: the one it was read with, if it is there."""
@@ -80,49 +104,57 @@ class AvroConverter:
                     hint="Register it, or set auto.register.schemas=true.",
                 )
             schema_id = self.registry.register(self.subject.name, found)
-        avro = load_avro(found, self.registry.references(found))
-        return schema_id, fastavro.parse_schema(without_logical_types(avro))
+        return schema_id, load_avro(found, self.registry.references(found))
 
     def _registered(self, schema: Schema) -> RegisteredSchema | None:
+        """Return the version a schema came from, if it still says the same."""
         if schema.version is None:
             return None
         try:
             found = self.registry.version(self.subject.name, schema.version)
-            avro = load_avro(found, self.registry.references(found))
-            known = from_avro(avro, enhanced=self.settings.enhanced)
+            known = self._read_schema(load_avro(found, self.registry.references(found)))
         except RecordError:
             return None
-        if known is None:
+        if known is None or replace(known, version=schema.version) != schema:
             return None
-        return found if replace(known, version=schema.version) == schema else None
+        return found
 
 
-class _AvroDecoder:
-    """Values of one schema id."""
-
-    def __init__(self, avro: Any, schema: Schema) -> None:
-        self.schema = schema
-        self._avro = fastavro.parse_schema(without_logical_types(avro))
-        self._change = to_column(schema)
-
-    def decode(self, data: bytes) -> Any:
-        source = io.BytesIO(data)
-        try:
-            value = fastavro.schemaless_reader(
-                source, self._avro, None, return_named_type=True, return_named_type_override=True
-            )
-        except Exception as error:  # fastavro raises whatever it stumbles over
-            raise RecordError(f"a value is not what its Avro schema says: {error!r}") from error
-        if source.tell() != len(data):
-            rest = len(data) - source.tell()
-            raise RecordError(f"{rest} bytes follow the Avro value")
-        return value if self._change is None else self._change(value)
+def _same(error: RecordError, _: bytes) -> RecordError:
+    return error
 
 
-def _encode(avro: Any, change: Any, value: Any) -> bytes:
-    target = io.BytesIO()
-    try:
-        fastavro.schemaless_writer(target, avro, value if change is None else change(value))
-    except Exception as error:
-        raise RecordError(f"a value does not fit its Avro schema: {error}") from error
-    return target.getvalue()
+def _decode(decoder: AvroValues, messages: pa.BinaryArray, run: Run[int]) -> Iterator[Piece]:
+    """Decode neighbours of one schema, around those that cannot be read."""
+    valid = view_valid(messages)
+    present: Int64s = np.arange(len(messages)) if valid is None else np.flatnonzero(valid)
+    offsets = view_offsets(messages).astype(np.int64)
+    starts, ends = offsets[present] + HEAD_BYTES, offsets[present + 1]
+    data, done, row = view_data(messages), 0, 0
+    while done < len(present):
+        good, why = decoder.check(data, starts[done:], ends[done:])
+        stop = done + good
+        after = int(present[stop]) if stop < len(present) else len(messages)
+        if after > row:
+            column, _ = decoder.decode(data, starts[done:stop], ends[done:stop])
+            yield _piece(run.start, row, after, column, present[done:stop])
+        if stop < len(present):
+            error = RecordError(f"a value is not what its Avro schema says: {why}")
+            yield Piece(run.start + after, run.start + after + 1, error)
+            after += 1
+        done, row = stop + 1, after
+    if row < len(messages):
+        column, _ = decoder.decode(data, starts[:0], ends[:0])
+        yield _piece(run.start, row, len(messages), column, present[:0])
+
+
+def _piece(first: int, start: int, stop: int, column: Column, present: Int64s) -> Piece:
+    """Put nulls between the values of a column, which stand at rows ``present``."""
+    if len(column) < stop - start:
+        places = np.zeros(stop - start, dtype=np.int64)
+        valid = np.zeros(stop - start, dtype=bool)
+        places[present - start], valid[present - start] = np.arange(len(present)), True
+        bits = np.packbits(valid, bitorder="little")
+        buffers = [pa.py_buffer(bits), pa.py_buffer(places)]
+        column = column.take(pa.Array.from_buffers(pa.int64(), stop - start, buffers))
+    return Piece(first + start, first + stop, column)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
+from kafkeep.data.avro_names import is_union
 from kafkeep.data.avro_reading import full_name
+from kafkeep.data.schema import Field, Schema
 from kafkeep.errors import RecordError
 from kafkeep.registry.schema import RegisteredSchema
 
@@ -21,21 +24,18 @@ def load_avro(schema: RegisteredSchema, references: Mapping[str, RegisteredSchem
     )
 
 
-def without_logical_types(avro: Any) -> Any:
-    """Return a schema whose values are read plain: a date as days, a decimal as its bytes."""
-    if isinstance(avro, list):
-        return [without_logical_types(one) for one in avro]
-    if isinstance(avro, dict):
-        return {
-            key: without_logical_types(value) if key in ("type", "items", "values") else value
-            for key, value in avro.items()
-            if key not in ("logicalType", "fields")
-        } | (
-            {"fields": [without_logical_types(field) for field in avro["fields"]]}
-            if "fields" in avro
-            else {}
+def shorten_members(schema: Schema) -> Schema:
+    """Return the schema with members of unions named without their namespaces."""
+    fields = tuple(
+        Field(
+            field.name.rpartition(".")[2] if is_union(schema) else field.name,
+            shorten_members(field.schema),
         )
-    return avro
+        for field in schema.fields
+    )
+    items = None if schema.items is None else shorten_members(schema.items)
+    keys = None if schema.keys is None else shorten_members(schema.keys)
+    return replace(schema, fields=fields, items=items, keys=keys)
 
 
 def _parse(text: str) -> Any:

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from kafkeep.converters.converter import Piece
+from kafkeep.data.arrow_parts import view_data, view_offsets, view_valid
 from kafkeep.data.column import Column
 from kafkeep.data.schema import Schema, arrow_type
 from kafkeep.errors import RecordError
@@ -56,12 +58,12 @@ def convert_framed(
     for run in iter_runs(rows, read_key):
         messages = rows[run.start : run.stop]
         if run.key is None:
-            yield from _failed(run, messages, _unframed)
+            yield from _failed(run.start, messages, unframed)
             continue
         try:
             decoder = open_decoder(run.key)
         except RecordError as error:
-            yield from _failed(run, messages, partial(_same, error))
+            yield from _failed(run.start, messages, partial(_same, error))
             continue
         decoded = [None if data is None else _decode(decoder, data) for data in messages]
         yield from build_pieces(run.start, decoded, decoder.schema)
@@ -81,6 +83,29 @@ def iter_runs(rows: list[bytes | None], read_key: Callable[[bytes], K | None]) -
         seen, current = True, found
     if rows:
         yield Run(start, len(rows), current)
+
+
+def iter_runs_of(values: pa.BinaryArray) -> Iterator[Run[int]]:
+    """Yield runs of one schema id, as ``iter_runs`` does, without a look at single rows."""
+    rows = len(values)
+    if rows == 0:
+        return
+    offsets, data = view_offsets(values).astype(np.int64), view_data(values)
+    valid = view_valid(values)
+    present = np.arange(rows) if valid is None else np.flatnonzero(valid)
+    starts, lengths = offsets[present], np.diff(offsets)[present]
+    ids = np.full(len(present), -1, dtype=np.int64)
+    whole = np.flatnonzero(lengths >= HEAD_BYTES)
+    whole = whole[data[starts[whole]] == 0]
+    ids[whole] = 0
+    for i in range(1, HEAD_BYTES):
+        ids[whole] = ids[whole] << 8 | data[starts[whole] + i]
+    changes = np.flatnonzero(np.diff(ids)) + 1
+    begins = [0, *present[changes].tolist(), rows]
+    firsts = [0, *changes.tolist()]
+    for i, first in enumerate(firsts):
+        found = int(ids[first]) if len(ids) else -1
+        yield Run(begins[i], begins[i + 1], None if found < 0 else found)
 
 
 def build_pieces(start: int, decoded: list[Any], schema: Schema | None) -> Iterator[Piece]:
@@ -126,7 +151,8 @@ def _decode(decoder: Decoder, data: bytes) -> Any:
         return error
 
 
-def _unframed(data: bytes) -> RecordError:
+def unframed(data: bytes) -> RecordError:
+    """Return the error for a message without an id."""
     return RecordError(
         f"a message of {len(data)} bytes beginning with {data[:HEAD_BYTES].hex() or 'nothing'} has "
         "no schema id in front",
@@ -134,13 +160,19 @@ def _unframed(data: bytes) -> RecordError:
     )
 
 
+def failed_pieces(
+    start: int, messages: pa.BinaryArray, why: Callable[[bytes], RecordError]
+) -> Iterator[Piece]:
+    """Give an error for each message; nulls have no schema and are fine."""
+    return _failed(start, messages.to_pylist(), why)
+
+
 def _same(error: RecordError, _: bytes) -> RecordError:
     return error
 
 
 def _failed(
-    run: Run[K], messages: list[bytes | None], why: Callable[[bytes], RecordError]
+    start: int, messages: list[bytes | None], why: Callable[[bytes], RecordError]
 ) -> Iterator[Piece]:
-    """Give an error for each message; a run of nulls alone has no schema and is fine."""
     errors = [None if data is None else why(data) for data in messages]
-    yield from build_pieces(run.start, errors, None)
+    yield from build_pieces(start, errors, None)

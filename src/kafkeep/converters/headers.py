@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from kafkeep.config.converter_settings import StringSettings
 from kafkeep.config.converters import ConverterClass, ConverterOptions
+from kafkeep.converters.arrays import binary_array
 from kafkeep.converters.simple_text import simple_text
 from kafkeep.converters.string import decode_text
 from kafkeep.data.column import Column
@@ -71,7 +72,7 @@ class HeaderConverter:
         schema = self.schema(style)
         if schema is None:
             texts = [orjson.dumps({"headers": row}, default=_base64) for row in rows]
-            return Column(None, pa.array(texts, pa.binary()))
+            return Column(None, binary_array(texts))
         values = rows if style == "avro" else [{"headers": row} for row in rows]
         return Column(schema, pa.array(values, arrow_type(schema)))
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kafkeep.converters.arrays import binary_array
 from kafkeep.converters.converter import Piece
 from kafkeep.data.column import Column
 from kafkeep.data.schema import Kind, Schema, arrow_type
@@ -52,7 +53,7 @@ class NumberConverter:
             None if value is None else np.array(value, self.form).tobytes()
             for value in column.array.to_pylist()
         ]
-        return pa.array(encoded, pa.binary())
+        return binary_array(encoded)
 
     def _fits(self, value: bytes | None) -> bool:
         if value is None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kafkeep.converters.arrays import binary_array
 from kafkeep.converters.converter import Piece
 from kafkeep.data.column import Column
 from kafkeep.data.rows import Rows
@@ -52,7 +53,7 @@ class SinetStreamConverter:
         if column.schema is None or {f.name for f in column.schema.fields} != {"tstamp", "msg"}:
             raise RecordError("only structs of tstamp and msg have a SINETStream envelope")
         made = [None if one is None else _closed(one) for one in column.array.to_pylist()]
-        return pa.array(made, pa.binary())
+        return binary_array(made)
 
 
 def fill_times(rows: Rows) -> Rows:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from kafkeep.converters.arrays import binary_array
 from kafkeep.converters.converter import Piece
 from kafkeep.data.column import OPTIONAL_STRING, Column
 from kafkeep.data.schema import Kind
@@ -32,7 +33,7 @@ class StringConverter:
             None if text is None else text.encode(self.encoding, "replace")
             for text in texts.to_pylist()
         ]
-        return pa.array(encoded, pa.binary())
+        return binary_array(encoded)
 
     def _texts(self, values: pa.BinaryArray) -> pa.StringArray:
         if self.encoding == "utf-8":
