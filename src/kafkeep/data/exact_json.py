@@ -50,13 +50,14 @@ def parse_json(text: bytes) -> Any:
 def _parse(text: bytes) -> Any:
     try:
         value = orjson.loads(text)
-        # Written again it is the same text, so nothing was lost: numbers, keys that repeat.
-        if orjson.dumps(value) == text or _spaced(value) == text:
+        # Written again it is the same but for white space, so nothing was lost: no digit of a
+        # number, no key that is there twice.
+        if orjson.dumps(value).translate(None, _SPACE) == text.translate(None, _SPACE):
             return value
     except (orjson.JSONDecodeError, TypeError, RecursionError):
         pass  # too deep or half a character: legal, and read below
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_float=_float, parse_int=_int)
+        return _DECODER.decode(text.decode())
     except RecursionError:
         return RawJson(text.decode())
 
@@ -95,10 +96,6 @@ def is_int64(value: int) -> bool:
     return -(1 << 63) <= value < 1 << 63
 
 
-def _spaced(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode()
-
-
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | Pairs:
     found = dict(pairs)
     return found if len(found) == len(pairs) else Pairs(pairs)
@@ -120,6 +117,10 @@ def _int(text: str) -> int | float | RawJson:
         return RawJson(text)
     number = int(text)
     return number if is_int64(number) else RawJson(text)
+
+
+_SPACE = b" \t\r\n"
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_float, parse_int=_int)
 
 
 def _fragment(value: Any) -> orjson.Fragment:

@@ -34,6 +34,9 @@ _ARROW = {
 }
 
 
+_PLAIN = {bool: "bool", float: "double"}
+
+
 @dataclass(frozen=True, slots=True)
 class Inferred:
     """A type: a name of ``_ARROW``, ``list`` with its items, or ``struct`` with its members."""
@@ -81,24 +84,24 @@ class Seen:
     def look(self, value: Any, depth: int = _MAX_DEPTH) -> None:
         """Take one more value into account."""
         self.present += 1
-        match value:
-            case None:
-                pass
-            case dict() if depth:
-                self.kinds.add("struct")
-                self.objects += 1
-                for name, member in value.items():
-                    if name not in self.members and len(self.members) < _MAX_MEMBERS + 1:
-                        self.members[name] = Seen()
-                    if name in self.members:
-                        self.members[name].look(member, depth - 1)
-            case list() if depth:
-                self.kinds.add("list")
-                self.items = self.items or Seen()
-                for item in value:
-                    self.items.look(item, depth - 1)
-            case _:
-                self.kinds.add(_scalar_kind(value))
+        if value is None:
+            return
+        if depth and type(value) is dict:
+            self.kinds.add("struct")
+            self.objects += 1
+            for name, member in value.items():
+                seen = self.members.get(name)
+                if seen is None and len(self.members) <= _MAX_MEMBERS:
+                    seen = self.members[name] = Seen()
+                if seen is not None:
+                    seen.look(member, depth - 1)
+        elif depth and type(value) is list:
+            self.kinds.add("list")
+            self.items = self.items or Seen()
+            for item in value:
+                self.items.look(item, depth - 1)
+        else:
+            self.kinds.add(_scalar_kind(value))
 
     def decide(self) -> Inferred:
         """Return the type that fits."""
@@ -170,6 +173,9 @@ def _project_members(value: dict[str, Any], inferred: Inferred) -> tuple[dict[st
         if member is None and inner.kind != "json":
             exact = exact and always
             continue
+        if _scalar_kind(member) == inner.kind != "json":
+            made[name] = member
+            continue
         made[name], fits = project(member, inner)
         exact = exact and fits
     return made, exact and matched == len(value)
@@ -196,22 +202,15 @@ def rebuild(stored: Any, inferred: Inferred) -> Any:
 
 
 def _scalar_kind(value: Any) -> str:
-    match value:
-        case bool():
-            return "bool"
-        case int():
-            return "int" if is_int64(value) else "json"
-        case float():
-            return "double"
-        case str():
-            return "string" if _is_text(value) else "json"
-        case _:
-            return "json"
+    kind = type(value)
+    if kind is str:
+        return "string" if value.isascii() or _is_text(value) else "json"
+    if kind is int:
+        return "int" if is_int64(value) else "json"
+    return _PLAIN.get(kind, "json")
 
 
 def _is_text(text: str) -> bool:
-    if text.isascii():
-        return True
     try:
         text.encode()
     except UnicodeEncodeError:  # half a character, which JSON can spell and UTF-8 cannot
