@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import boto3
-import pytest
 from confluent_kafka import TopicPartition
 
 from cluster import WAIT, Cluster
 from golden_cases import GoldenCase, GoldenRecord
+from kafkeep.backup.run import run_backup
+from kafkeep.config.backup import BackupOptions
+from kafkeep.config.connector import ConnectorConfig
+from kafkeep.config.kafka import KafkaOptions
+from kafkeep.config.places import Places
+from kafkeep.config.spark import SparkOptions
 from kafkeep.dev import DevStatus
 from kafkeep.errors import KafkeepError
 
@@ -111,8 +117,53 @@ def run_sink(
 
 
 def run_connector(config: Mapping[str, str], bootstrap_servers: str) -> None:
-    """Run one connector until every record is taken and no rule can close a file any more."""
-    pytest.skip("kafkeep takes no connector configuration yet")
+    """Run one connector until no rule can close a file any more; tails stay in Kafka.
+
+    With rotation by the clock it goes on until nothing was written for longer than a step.
+    """
+    read = ConnectorConfig.from_map(config)
+    options = BackupOptions(
+        topics=read.topics,
+        topics_regex=read.topics_regex,
+        name=read.name,
+        format=read.format,
+        isolation_level=read.isolation_level,
+        sink=dict(read.shape),
+        sink_secrets=dict(read.secrets),
+        keeps_tail=True,
+    )
+    places = Places(
+        kafka=KafkaOptions(bootstrap_servers), archive=read.archive, storage=read.storage
+    )
+    step = int(config.get("rotate.schedule.interval.ms", -1))
+    if step < 0:
+        run_backup(options, places, SparkOptions.load())
+    else:
+        follow = replace(options, follow=True, interval_ms=500)
+        _run_until_quiet(follow, places, quiet_s=step / 1000 + 2)
+
+
+def _run_until_quiet(options: BackupOptions, places: Places, *, quiet_s: float) -> None:
+    """Follow until no commit came for a while."""
+    stop = threading.Event()
+    last = time.monotonic()
+
+    def on_commit(_commit: object, _summary: object) -> None:
+        nonlocal last
+        last = time.monotonic()
+
+    def watch() -> None:
+        while time.monotonic() - last < quiet_s and not stop.wait(0.2):
+            pass
+        stop.set()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        run_backup(options, places, SparkOptions.load(), stop=stop, on_commit=on_commit)
+    finally:
+        stop.set()
+        watcher.join()
 
 
 def _delete_group(cluster: Cluster, group: str) -> None:
