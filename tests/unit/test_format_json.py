@@ -385,7 +385,7 @@ def test_a_large_object_is_read_in_bounded_pieces() -> None:
 def test_a_value_too_large_for_a_row_is_an_error_of_its_record(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kafkeep.formats.json_values._MAX_BYTES", 5000)
+    monkeypatch.setattr("kafkeep.data.json_values._MAX_BYTES", 5000)
     with pytest.raises(RecordError, match="6002 bytes"):
         written(column(STRING, ["\x01" * 1000]))
 

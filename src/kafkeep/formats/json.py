@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from kafkeep.config.formats import FormatOptions
 from kafkeep.data.column import Column
+from kafkeep.data.json_values import json_texts
 from kafkeep.data.schema import Schema
 from kafkeep.errors import DamagedError
 from kafkeep.formats.bytes import SeparatedEncoder, iter_split
 from kafkeep.formats.compress import SUFFIXES, open_decompressed
-from kafkeep.formats.json_values import json_texts
 
 _BREAK = b"\n"
 
