@@ -11,16 +11,20 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any, Literal
 
+import numpy as np
 import orjson
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from kafkeep.config.converter_settings import StringSettings
 from kafkeep.config.converters import ConverterClass, ConverterOptions
 from kafkeep.converters.arrays import binary_array
 from kafkeep.converters.simple_text import simple_text
-from kafkeep.converters.string import decode_text
+from kafkeep.converters.string import decode_text, text_array
+from kafkeep.data.arrow_parts import view_offsets
 from kafkeep.data.column import Column
 from kafkeep.data.rows import HEADERS_TYPE
 from kafkeep.data.schema import Field, Kind, Schema, arrow_type
@@ -68,30 +72,36 @@ class HeaderConverter:
 
     def convert(self, headers: pa.ListArray, style: Style) -> Column:
         """Return headers of ``HEADERS_TYPE`` as a column for files of that style. Never fails."""
-        rows = [[self._told(header) for header in row or ()] for row in headers.to_pylist()]
+        offsets = view_offsets(headers)
+        first, last = int(offsets[0]), int(offsets[-1])
+        keys, values = headers.values.slice(first, last - first).flatten()
+        told = self._tell(text_array(keys), values)
         schema = self.schema(style)
         if schema is None:
-            texts = [orjson.dumps({"headers": row}, default=_base64) for row in rows]
-            return Column(None, binary_array(texts))
-        values = rows if style == "avro" else [{"headers": row} for row in rows]
-        return Column(schema, pa.array(values, arrow_type(schema)))
+            return Column(None, binary_array(_documents(told, (offsets - first).tolist())))
+        array = schema if style == "avro" else schema.fields[0].schema
+        lists = _lists(arrow_type(array), offsets - first, told)
+        if style == "avro":
+            return Column(schema, lists)
+        whole = pa.StructArray.from_arrays([lists], fields=list(arrow_type(schema)))
+        return Column(schema, whole)
 
     def restore(self, column: Column) -> pa.ListArray:
         """Return Kafka's headers of a column of any style; RecordError when it holds none."""
         rows = [[self._kept(header) for header in row] for row in _iter_rows(column)]
         return pa.array(rows, HEADERS_TYPE)
 
-    def _told(self, header: Header) -> Header:
-        value: bytes | None = header["value"]
-        told: Header = {"key": decode_text(header["key"])}
-        if value is None:
-            return told | {"value": None}
+    def _tell(self, keys: pa.StringArray, values: pa.BinaryArray) -> list[pa.Array]:
+        """Return the members of all headers: keys, texts and, if nothing may be lost, bytes."""
         if self._to_text is not None:
-            return told | {"value": self._to_text(value)}
+            texts = [None if one is None else self._to_text(one) for one in values.to_pylist()]
+            return [keys, pa.array(texts, pa.string())]
         try:
-            return told | {"value": value.decode()}
-        except UnicodeDecodeError:
-            return told | {"bytes": value}
+            return [keys, values.cast(pa.string()), pa.nulls(len(values), pa.binary())]
+        except pa.ArrowInvalid:
+            parts = [_text_or_bytes(value) for value in values.to_pylist()]
+            texts = [text for text, _ in parts]
+            return [keys, pa.array(texts, pa.string()), binary_array([data for _, data in parts])]
 
     def _kept(self, header: Any) -> Header:
         try:
@@ -129,6 +139,32 @@ def headers_from_column(column: Column, options: ConverterOptions | None = None)
 
 def _base64(value: bytes) -> str:
     return base64.b64encode(value).decode()
+
+
+def _text_or_bytes(value: bytes | None) -> tuple[str | None, bytes | None]:
+    if value is None:
+        return None, None
+    try:
+        return value.decode(), None
+    except UnicodeDecodeError:
+        return None, value
+
+
+def _documents(members: list[pa.Array], offsets: list[int]) -> list[bytes]:
+    """Return ``{"headers": [...]}`` for each record; ``bytes`` stands only where it is needed."""
+    keys, texts, *more = (member.to_pylist() for member in members)
+    headers = [{"key": key, "value": text} for key, text in zip(keys, texts, strict=True)]
+    if more and members[2].null_count < len(members[2]):
+        for i, data in enumerate(more[0]):
+            if data is not None:
+                headers[i] = {"key": keys[i], "bytes": _base64(data)}
+    return [orjson.dumps({"headers": headers[start:stop]}) for start, stop in pairwise(offsets)]
+
+
+def _lists(kind: pa.DataType, offsets: NDArray[np.int32], members: list[pa.Array]) -> pa.Array:
+    structs = pa.StructArray.from_arrays(members, fields=list(kind.value_type))
+    places = pa.Array.from_buffers(pa.int32(), len(offsets), [None, pa.py_buffer(offsets.copy())])
+    return pa.ListArray.from_arrays(places, structs, type=kind)
 
 
 def _iter_rows(column: Column) -> Iterator[list[Any]]:

@@ -22,7 +22,7 @@ class StringConverter:
     def convert(self, values: pa.BinaryArray) -> Iterator[Piece]:
         """Give all values as one column of optional strings; valid UTF-8 is not copied."""
         if len(values):
-            yield Piece(0, len(values), Column(OPTIONAL_STRING, self._texts(values)))
+            yield Piece(0, len(values), Column(OPTIONAL_STRING, text_array(values, self.encoding)))
 
     def restore(self, column: Column) -> pa.BinaryArray:
         """Return the encoded texts; numbers and booleans as Java prints them."""
@@ -35,17 +35,18 @@ class StringConverter:
         ]
         return binary_array(encoded)
 
-    def _texts(self, values: pa.BinaryArray) -> pa.StringArray:
-        if self.encoding == "utf-8":
-            try:
-                return values.cast(pa.string())
-            except pa.ArrowInvalid:
-                pass
-        texts = [
-            None if value is None else decode_text(value, self.encoding)
-            for value in values.to_pylist()
-        ]
-        return pa.array(texts, pa.string())
+
+def text_array(values: pa.BinaryArray, encoding: str = "utf-8") -> pa.StringArray:
+    """Return bytes as texts; valid UTF-8 is not copied."""
+    if encoding == "utf-8":
+        try:
+            return values.cast(pa.string())
+        except pa.ArrowInvalid:
+            pass
+    texts = [
+        None if value is None else decode_text(value, encoding) for value in values.to_pylist()
+    ]
+    return pa.array(texts, pa.string())
 
 
 def decode_text(value: bytes, encoding: str = "utf-8") -> str:
