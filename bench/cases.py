@@ -240,10 +240,47 @@ def encrypted(status: DevStatus, records: int, repeat: int) -> Numbers:
     }
 
 
+SINKS = {
+    "JSON+gzip": ("--format", "json", "--set", "s3.compression.type=gzip"),
+    "JSON": ("--format", "json"),
+    "Avro": ("--format", "avro"),
+    "Parquet": ("--format", "parquet"),
+    "JSON+gzip by field (1,000 values)": (
+        *("--format", "json", "--set", "s3.compression.type=gzip"),
+        *("--set", "partitioner.class=field", "--set", "partition.field.name=amount"),
+    ),
+}
+
+
+def sink_formats(status: DevStatus, records: int, repeat: int) -> Numbers:
+    """The same topic written in each format of the sink, beside the fetch floor."""
+    topic = "bench-formats"
+    topics.create(status.bootstrap_servers, topic, 3)
+    topics.fill(status.bootstrap_servers, topic, records, 3)
+    floors: list[float] = []
+    costs: dict[str, list[Cost]] = {name: [] for name in SINKS}
+    fetch_floor(_options(status), topic)
+    for _ in range(repeat):
+        for name, flags in SINKS.items():
+            floors.append(fetch_floor(_options(status), topic)[0])
+            costs[name].append(_backup(status, topic, _archive(status), *flags))
+    _delete(status, topic)
+    floor = statistics.median(floors)
+    numbers: Numbers = {"fetch floor seconds": floor}
+    for name, measured in costs.items():
+        numbers |= {
+            key: value
+            for key, value in _figures(name, measured, floor).items()
+            if key.endswith(("seconds", "floor", "records/s", "records", "worker MB"))
+        }
+    return numbers
+
+
 CASES: dict[str, Callable[[DevStatus, int, int], Numbers]] = {
     "large batches": large_batches,
     "one batch per record": single_record_batches,
     "500 partitions": many_partitions,
     "cost of a commit": commit_cost,
     "TLS and SCRAM": encrypted,
+    "formats of the sink": sink_formats,
 }
