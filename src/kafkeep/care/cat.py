@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
+import pyarrow as pa
 
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.reader import ArchiveView, load_view
@@ -13,10 +13,11 @@ from kafkeep.archive.store import ObjectStore
 from kafkeep.care.lines import Line, ToLine
 from kafkeep.care.logs import check_topics
 from kafkeep.care.start import BEGINNING, Start
-from kafkeep.errors import DamagedError, KeyMissingError, NoSuchArchiveError, PreflightError
-from kafkeep.kafka.batch import Batches, check_crcs
+from kafkeep.contents.options import NO_OPTIONS, ReadOptions, load_read_options
+from kafkeep.contents.segments import iter_segment
+from kafkeep.contents.windows import UNKNOWN, Window, entries_by_partition, iter_windows
+from kafkeep.errors import NoSuchArchiveError
 from kafkeep.kafka.records import iter_decode
-from kafkeep.kafka.segment import read_segment
 
 PIECE_BYTES = 1 << 20
 
@@ -54,8 +55,9 @@ def iter_lines(
 ) -> Iterator[bytes]:
     """Yield the wanted records as text, several at a time, by topic, partition and offset.
 
-    Of a re-created topic the newest incarnation is taken unless told otherwise. DamagedError
-    names the object when its bytes are not sound.
+    Of a re-created topic the newest incarnation is taken unless told otherwise. Of records whose
+    time the archive does not hold, those are given that lie in an object with wanted times.
+    DamagedError names the object when its bytes are not sound.
     """
     left = options.count
     for lines in _iter_pieces(store, load_view(store, name), options, to_line):
@@ -68,16 +70,19 @@ def iter_lines(
                 return
 
 
-def plan_entries(view: ArchiveView, options: CatOptions) -> list[tuple[Entry, OffsetRange]]:
-    """Return the objects that may hold wanted records, and which offsets of them are wanted."""
+def plan_windows(view: ArchiveView, options: CatOptions) -> list[tuple[Window, OffsetRange]]:
+    """Return what may hold wanted records, and which offsets of it are wanted."""
     check_topics([view], options.topics or None)
     planned = []
     for topic in sorted(set(options.topics) or {topic for topic, _ in view.topics}):
-        for entry in view.entries(topic, _incarnation(view, topic, options)):
-            first = options.start.resolve(view.positions.get(entry.partition_id, 0))
-            if options.may_want(entry) and first < entry.range.end:
-                start = max(first, entry.range.start)
-                planned.append((entry, OffsetRange(start, entry.range.end)))
+        entries = view.entries(topic, _incarnation(view, topic, options))
+        for partition_id, mine in entries_by_partition(entries).items():
+            first = options.start.resolve(view.positions.get(partition_id, 0))
+            for window in iter_windows(mine):
+                wanted = any(options.may_want(entry) for entry in window.entries)
+                if wanted and first < window.range.end:
+                    start = max(first, window.range.start)
+                    planned.append((window, OffsetRange(start, window.range.end)))
     return planned
 
 
@@ -95,46 +100,50 @@ def _incarnation(view: ArchiveView, topic: str, options: CatOptions) -> int:
 def _iter_pieces(
     store: ObjectStore, view: ArchiveView, options: CatOptions, to_line: ToLine
 ) -> Iterator[list[bytes]]:
-    for entry, offsets in plan_entries(view, options):
-        topic, _, partition = entry.partition_id
-        for batches in _iter_batches(store, entry, offsets, options):
-            for decoded in iter_decode(batches, offsets, max_bytes=PIECE_BYTES):
-                columns = [column.to_pylist() for column in decoded.columns]
-                yield [
-                    to_line(Line(topic, partition, *row))
-                    for row in zip(*columns, strict=True)
-                    if options.wants_time(row[1])
-                ]
+    planned = plan_windows(view, options)
+    of_sink = any(not window.is_segment for window, _ in planned)
+    told = load_read_options(store, view) if of_sink else NO_OPTIONS
+    for window, offsets in planned:
+        topic, _, partition = window.entries[0].partition_id
+        vague = not window.is_segment
+        for decoded in _iter_records(store, window, offsets, options, told):
+            columns = [column.to_pylist() for column in decoded.columns]
+            yield [
+                to_line(Line(topic, partition, *row))
+                for row in zip(*columns, strict=True)
+                if options.wants_time(row[1]) or (vague and row[1] == UNKNOWN)
+            ]
 
 
-def _iter_batches(
-    store: ObjectStore, entry: Entry, offsets: OffsetRange, options: CatOptions
-) -> Iterator[Batches]:
-    """Yield the batches that may hold wanted records; checked, and aborted ones left out."""
-    if entry.format != "segment":
-        raise PreflightError(f"{entry.key}: cat reads segment objects, this one is {entry.format}")
-    try:
-        for batches in read_segment(
-            lambda start, end: store.get_range(entry.key, start, end),
-            entry.size_bytes,
-            entry.index,
-            offsets,
-            from_ms=options.from_ms,
-            until_ms=options.until_ms,
-        ):
-            check_crcs(batches)
-            yield batches if options.aborted else _committed(batches, entry.aborted)
-    except KeyMissingError as error:
-        raise DamagedError(f"{entry.key} is missing", hint=_VERIFY) from error
-    except DamagedError as error:
-        raise DamagedError(f"{entry.key}: {error.message}", hint=_VERIFY) from error
+def _iter_records(
+    store: ObjectStore,
+    window: Window,
+    offsets: OffsetRange,
+    options: CatOptions,
+    told: ReadOptions,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records that may be wanted; checked, and aborted ones left out."""
+    if not window.is_segment:
+        # Formats and converters take a while to import; segments need none of them.
+        from kafkeep.contents.records import inside, iter_window  # noqa: PLC0415
+
+        files = [file for file in window.files() if options.may_want(file.main)]
+        for records in iter_window(store, window, options=told, files=files):
+            yield from iter_slices(inside(records, offsets), PIECE_BYTES)
+        return
+    for batches in iter_segment(
+        store,
+        window.entries[0],
+        offsets,
+        aborted=options.aborted,
+        from_ms=options.from_ms,
+        until_ms=options.until_ms,
+    ):
+        yield from iter_decode(batches, offsets, max_bytes=PIECE_BYTES)
 
 
-_VERIFY = "See what is lost with: kafkeep verify --archive …"
-
-
-def _committed(batches: Batches, aborted: Sequence[OffsetRange]) -> Batches:
-    keep = np.ones(len(batches), dtype=np.bool_)
-    for stretch in aborted:
-        keep &= (batches.base_offsets < stretch.start) | (batches.base_offsets >= stretch.end)
-    return batches.select(keep)
+def iter_slices(records: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Cut records into pieces of about ``max_bytes``."""
+    rows = max(1, records.num_rows * max_bytes // max(1, records.nbytes))
+    for start in range(0, records.num_rows, rows):
+        yield records.slice(start, rows)

@@ -9,6 +9,8 @@ from typing import NamedTuple
 from kafkeep.archive.commit import Gap
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.care.finding import Finding, Kind, Severity, damage
+from kafkeep.contents.windows import Window, entries_by_partition, iter_windows
+from kafkeep.errors import DamagedError
 
 
 class _Tile(NamedTuple):
@@ -21,8 +23,10 @@ def iter_coverage_findings(
 ) -> Iterator[Finding]:
     """Yield overlaps and objects past the position (damage), gaps, and stretches without object."""
     tiles: dict[PartitionId, list[_Tile]] = defaultdict(list)
-    for entry in entries:
-        tiles[entry.partition_id].append(_Tile(entry.range, entry))
+    for partition_id, mine in entries_by_partition(entries).items():
+        for window in iter_windows(mine):
+            tiles[partition_id].append(_Tile(window.range, window.entries[0]))
+            yield from _iter_window(log, window)
     for gap in gaps:
         tiles[gap.partition_id].append(_Tile(gap.range, None))
         yield _note(
@@ -34,6 +38,22 @@ def iter_coverage_findings(
         )
     for partition_id, laid in sorted(tiles.items()):
         yield from _iter_partition(log, partition_id, laid, positions.get(partition_id, 0))
+
+
+def _iter_window(log: str, window: Window) -> Iterator[Finding]:
+    """Objects of a sink share offsets: all of them must be in the log, and belong together."""
+    first, count = window.entries[0], len(window.entries)
+    if count != first.parts:
+        text = f"{count} objects are of its offsets, the log says there were {first.parts}"
+        yield damage(Kind.MISCOUNTED, log, first, text, window.range)
+    elif not window.is_segment:
+        try:
+            window.files()
+        except DamagedError as error:
+            yield damage(Kind.MISCOUNTED, log, first, error.message, window.range)
+        if window.records > len(window.range):
+            text = f"{window.records} records for {len(window.range)} offsets"
+            yield damage(Kind.MISCOUNTED, log, first, text, window.range)
 
 
 def _iter_partition(

@@ -27,7 +27,7 @@ class Kind(StrEnum):
     ALTERED = "altered"
     """An object's bytes are not those that were written."""
     UNDECODABLE = "undecodable"
-    """The bytes are those that were written, and yet no sound record batches."""
+    """The bytes are those that were written, and yet the records cannot be had from them."""
     MISCOUNTED = "miscounted"
     """Records, offsets, times or index are not what the log says."""
     BROKEN_CHAIN = "broken-chain"

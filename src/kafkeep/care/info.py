@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from kafkeep.archive.commit import Gap, TopicInfo
@@ -12,6 +13,9 @@ from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.reader import ArchiveView, load_view
 from kafkeep.archive.store import ObjectStore
 from kafkeep.care.logs import check_topics
+from kafkeep.contents.missing import what_is_missing
+from kafkeep.contents.options import ReadOptions, load_read_options
+from kafkeep.contents.windows import SEGMENT, formats_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +30,8 @@ class PartitionSummary:
 
     @property
     def records(self) -> int:
-        """Records archived."""
-        return sum(entry.records for entry in self.entries)
+        """Records archived, each counted once."""
+        return sum(entry.own_records for entry in self.entries)
 
     @property
     def gap_offsets(self) -> int:
@@ -90,6 +94,8 @@ class TopicSummary:
 
     info: TopicInfo
     partitions: tuple[PartitionSummary, ...]
+    missing: tuple[str, ...] = ()
+    """What of its records the objects do not hold."""
 
     @property
     def folder(self) -> str:
@@ -137,6 +143,11 @@ class TopicSummary:
         return sum(p.objects for p in self.partitions)
 
     @property
+    def formats(self) -> tuple[str, ...]:
+        """The formats of its objects."""
+        return formats_of(entry for p in self.partitions for entry in p.entries)
+
+    @property
     def raw_bytes(self) -> int:
         """Bytes of the record batches."""
         return sum(p.raw_bytes for p in self.partitions)
@@ -172,6 +183,8 @@ class TopicSummary:
             "objects": self.objects,
             "raw_bytes": self.raw_bytes,
             "stored_bytes": self.stored_bytes,
+            "formats": list(self.formats),
+            "missing": list(self.missing),
             "first_ms": self.first_ms,
             "last_ms": self.last_ms,
             "partitions": [partition.to_json() for partition in self.partitions],
@@ -224,11 +237,18 @@ def load_info(
     """Describe the logs of those names, and of them all topics or the ones given."""
     views = [load_view(store, name) for name in names]
     check_topics(views, topics)
-    return [describe(view, topics) for view in views]
+    return [describe(view, topics, lambda v=view: load_read_options(store, v)) for view in views]  # type: ignore[misc]
 
 
-def describe(view: ArchiveView, topics: Collection[str] | None = None) -> LogInfo:
-    """Describe one log; reads its tables of entries."""
+def describe(
+    view: ArchiveView,
+    topics: Collection[str] | None = None,
+    load_options: Callable[[], ReadOptions] = ReadOptions,
+) -> LogInfo:
+    """Describe one log; reads its tables of entries.
+
+    ``load_options`` is asked how a sink wrote, when there are objects of one.
+    """
     state = view.state
     wanted = [info for (topic, _), info in view.topics.items() if topics is None or topic in topics]
     gaps: dict[PartitionId, list[Gap]] = defaultdict(list)
@@ -242,17 +262,23 @@ def describe(view: ArchiveView, topics: Collection[str] | None = None) -> LogInf
         writer=state.writer,
         epoch=state.epoch,
         intent_open=view.intent is not None,
-        topics=tuple(_topic(view, info, gaps) for info in wanted),
+        topics=tuple(_topic(view, info, gaps, cache(load_options)) for info in wanted),
         groups=_groups(view, topics),
     )
 
 
 def _topic(
-    view: ArchiveView, info: TopicInfo, gaps: Mapping[PartitionId, Sequence[Gap]]
+    view: ArchiveView,
+    info: TopicInfo,
+    gaps: Mapping[PartitionId, Sequence[Gap]],
+    load_options: Callable[[], ReadOptions],
 ) -> TopicSummary:
     entries: dict[int, list[Entry]] = defaultdict(list)
+    of_sink: list[Entry] = []
     for entry in view.entries(info.topic, info.incarnation):
         entries[entry.partition_id.partition].append(entry)
+        if entry.format != SEGMENT:
+            of_sink.append(entry)
     partitions = []
     for pid, position in sorted(view.positions.items()):
         if (pid.topic, pid.incarnation) == (info.topic, info.incarnation):
@@ -267,7 +293,8 @@ def _topic(
                     gaps=lost,
                 )
             )
-    return TopicSummary(info=info, partitions=tuple(partitions))
+    missing = what_is_missing(of_sink, load_options()) if of_sink else ()
+    return TopicSummary(info=info, partitions=tuple(partitions), missing=missing)
 
 
 def _groups(view: ArchiveView, topics: Collection[str] | None) -> dict[str, dict[PartitionId, int]]:

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import BinaryIO, cast
 
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.store import ObjectStore
 from kafkeep.care.finding import Finding, Kind, damage
 from kafkeep.care.frames import Frame, FrameFacts, check_frame, plan_frames
+from kafkeep.care.rows import iter_row_findings
+from kafkeep.contents.options import NO_OPTIONS, ReadOptions
+from kafkeep.contents.windows import SEGMENT
 from kafkeep.errors import DamagedError, KeyMissingError
 
 READ_BYTES = 4 << 20
+SPOOL_BYTES = 16 << 20
+_ROWS = {
+    "value": "records",
+    "tombstones": "records without value",
+    "keys": "keys",
+    "headers": "records' headers",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,28 +44,49 @@ class _Reading:
     read_bytes: int = 0
     facts: list[tuple[Frame, FrameFacts]] = field(default_factory=list)
     broken: list[tuple[Frame, str]] = field(default_factory=list)
+    spool: BinaryIO | None = None
+    """Its bytes, where rows are to be read."""
 
 
 def check_object(
-    store: ObjectStore, log: str, entry: Entry, size_bytes: int | None, *, deep: bool
+    store: ObjectStore,
+    log: str,
+    entry: Entry,
+    size_bytes: int | None,
+    *,
+    deep: bool,
+    options: ReadOptions = NO_OPTIONS,
 ) -> CheckedObject:
     """Read the object of ``entry`` whole and return what is wrong with it.
 
     ``size_bytes`` is its size as a listing told it; None asks the store. Frames that are sound
-    are told from those that are not, so the lost offsets are no more than must be.
+    are told from those that are not, so the lost offsets are no more than must be. Objects of
+    other formats have their SHA-256 alone; with ``deep`` every row is read.
     """
-    try:
-        size = store.head(entry.key).size_bytes if size_bytes is None else size_bytes
-        reading = _read(store, entry, size, deep=deep)
-    except KeyMissingError:
-        text = f"not there: it held {entry.records} records"
-        return CheckedObject(0, (damage(Kind.MISSING, log, entry, text, entry.range),))
-    findings = tuple(_iter_findings(log, entry, size, reading))
-    return CheckedObject(reading.read_bytes, findings)
+    reads_rows = deep and entry.format != SEGMENT
+    with tempfile.SpooledTemporaryFile(SPOOL_BYTES) if reads_rows else nullcontext() as spool:
+        try:
+            size = store.head(entry.key).size_bytes if size_bytes is None else size_bytes
+            reading = _read(store, entry, size, deep=deep, spool=cast("BinaryIO | None", spool))
+        except KeyMissingError:
+            text = f"not there: it held {entry.records} {_ROWS[entry.view]}"
+            return CheckedObject(0, (damage(Kind.MISSING, log, entry, text, held(entry)),))
+        findings = list(_iter_findings(log, entry, size, reading))
+        if reading.spool is not None and not findings:
+            reading.spool.seek(0)
+            findings.extend(iter_row_findings(reading.spool, log, entry, options))
+    return CheckedObject(reading.read_bytes, tuple(findings))
 
 
-def _read(store: ObjectStore, entry: Entry, size: int, *, deep: bool) -> _Reading:
-    reading = _Reading()
+def held(entry: Entry) -> OffsetRange:
+    """Return between which offsets its records lie."""
+    return OffsetRange(entry.runs[0].start, entry.runs[-1].end) if entry.runs else entry.range
+
+
+def _read(
+    store: ObjectStore, entry: Entry, size: int, *, deep: bool, spool: BinaryIO | None = None
+) -> _Reading:
+    reading = _Reading(spool=spool)
     frames = (plan_frames(entry) or []) if entry.format == "segment" else []
     whole = [frame for frame in frames if frame.end <= size]
     cut = frames[len(whole) :]
@@ -75,6 +109,8 @@ def _get(store: ObjectStore, key: str, start: int, end: int, reading: _Reading) 
     data = store.get_range(key, start, end)
     reading.digest.update(data)
     reading.read_bytes += len(data)
+    if reading.spool is not None:
+        reading.spool.write(data)
     return data
 
 
@@ -105,7 +141,7 @@ def _iter_findings(log: str, entry: Entry, size: int, reading: _Reading) -> Iter
         yield damage(kind, log, entry, f"{said}: {cause}", lost)
     if not same and not reading.broken:
         # Every batch is sound, so which record was changed cannot be told.
-        yield damage(kind, log, entry, said, entry.range)
+        yield damage(kind, log, entry, said, held(entry))
     if same:
         yield from _iter_miscounts(log, entry, reading)
 

@@ -11,6 +11,7 @@ from kafkeep.archive.entry import Entry
 from kafkeep.archive.keys import ROOT
 from kafkeep.archive.reader import list_logs, load_view
 from kafkeep.archive.store import ObjectStore
+from kafkeep.contents.windows import formats_of
 
 DATA_PREFIX = "topics/"
 
@@ -25,6 +26,7 @@ class TopicUsage:
     records: int
     raw_bytes: int
     stored_bytes: int
+    formats: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ class Usage:
                     "records": topic.records,
                     "raw_bytes": topic.raw_bytes,
                     "stored_bytes": topic.stored_bytes,
+                    "formats": list(topic.formats),
                     "share": round(self.share(topic), 6),
                 }
                 for topic in self.topics
@@ -112,9 +115,10 @@ def _by_topic(log: str, entries: Iterable[Entry]) -> list[TopicUsage]:
             log=log,
             folder=folder,
             objects=len(mine),
-            records=sum(entry.records for entry in mine),
+            records=sum(entry.own_records for entry in mine),
             raw_bytes=sum(entry.raw_bytes for entry in mine),
             stored_bytes=sum(entry.size_bytes for entry in mine),
+            formats=formats_of(mine),
         )
         for folder, mine in sorted(found.items())
     ]

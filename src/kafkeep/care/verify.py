@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import islice
@@ -15,6 +15,8 @@ from kafkeep.care.coverage import iter_coverage_findings
 from kafkeep.care.finding import Finding, Kind, Severity
 from kafkeep.care.logs import check_topics
 from kafkeep.care.objects import CheckedObject, check_object
+from kafkeep.contents.options import NO_OPTIONS, ReadOptions, load_read_options
+from kafkeep.contents.windows import SEGMENT
 from kafkeep.errors import DamagedError
 
 DATA_PREFIX = "topics/"
@@ -86,11 +88,16 @@ def verify(
     views = [view for name in names if (view := _load(store, name, findings)) is not None]
     check_topics(views, topics)
     work: list[tuple[str, Entry]] = []
+    options: dict[str, ReadOptions] = {}
     for view in views:
         entries = _entries(view, topics)
         work.extend((view.name, entry) for entry in entries)
+        if deep and any(entry.format != SEGMENT for entry in entries):
+            options[view.name] = load_read_options(store, view)
         findings.extend(_iter_log_findings(view, entries, topics))
-    checked = _check_objects(store, work, listed, deep=deep, workers=workers, progress=on_progress)
+    checked = _check_objects(
+        store, work, listed, options, deep=deep, workers=workers, progress=on_progress
+    )
     for result in checked:
         findings.extend(result.findings)
     if topics is None and len(views) == len(names) and set(names) == set(list_logs(store)):
@@ -102,7 +109,7 @@ def verify(
         deep=deep,
         commits=sum(view.commits for view in views),
         objects=len(work),
-        records=sum(entry.records for _, entry in work),
+        records=sum(entry.own_records for _, entry in work),
         read_bytes=sum(result.read_bytes for result in checked),
         findings=tuple(sorted(findings, key=lambda found: order.index(found.severity))),
     )
@@ -166,6 +173,7 @@ def _check_objects(
     store: ObjectStore,
     work: Sequence[tuple[str, Entry]],
     listed: dict[str, int],
+    options: Mapping[str, ReadOptions],
     *,
     deep: bool,
     workers: int,
@@ -175,8 +183,9 @@ def _check_objects(
 
     def check(number: int) -> tuple[int, CheckedObject]:
         log, entry = work[number]
-        found = check_object(store, log, entry, listed.get(entry.key), deep=deep)
-        return number, found
+        size = listed.get(entry.key)
+        told = options.get(log, NO_OPTIONS)
+        return number, check_object(store, log, entry, size, deep=deep, options=told)
 
     results: dict[int, CheckedObject] = {}
     waiting = iter(range(len(work)))

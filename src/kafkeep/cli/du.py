@@ -30,11 +30,12 @@ def du_command(
         print_json(usage.to_json())
         return
     print_table(
-        ("topic", "log", "objects", "records", "raw", "stored", "share"),
+        ("topic", "log", "format", "objects", "records", "raw", "stored", "share"),
         [
             (
                 topic.folder,
                 topic.log,
+                ", ".join(topic.formats),
                 topic.objects,
                 topic.records,
                 format_size(topic.raw_bytes),

@@ -48,10 +48,13 @@ def _show_log(log: LogInfo, *, partitions: bool) -> None:
         f" by {log.writer}{begun}\n"
     )
     print_table(
-        ("topic", "partitions", "records", "raw", "stored", "objects", "gaps", "first record",
-         "last record"),
+        ("topic", "partitions", "records", "raw", "stored", "objects", "format", "gaps",
+         "first record", "last record"),
         [_topic_row(topic) for topic in log.topics],
     )  # fmt: skip
+    for topic in log.topics:
+        for sentence in topic.missing:
+            sys.stdout.write(f"{topic.folder}: {sentence}\n")
     if partitions:
         for topic in log.topics:
             _show_topic(topic)
@@ -66,6 +69,7 @@ def _topic_row(topic: TopicSummary) -> tuple[object, ...]:
         format_size(topic.raw_bytes),
         format_size(topic.stored_bytes),
         topic.objects,
+        ", ".join(topic.formats),
         topic.gap_offsets,
         when(topic.first_ms),
         when(topic.last_ms),

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from kafkeep.archive.entry import Entry
 from kafkeep.config.converters import ConverterClass
 from kafkeep.config.formats import FormatKind
-from kafkeep.contents.options import ReadOptions
-from kafkeep.contents.original import REGISTERED
-from kafkeep.contents.windows import ENVELOPE, SEGMENT, Offsets, Window, iter_windows
+from kafkeep.contents.options import REGISTERED, ReadOptions
+from kafkeep.contents.windows import (
+    ENVELOPE,
+    SEGMENT,
+    Offsets,
+    Window,
+    entries_by_partition,
+    iter_windows,
+)
 from kafkeep.errors import DamagedError
 
 _NAMES = {"json": "JSON", "avro": "Avro", "parquet": "Parquet", "bytes": "bytes"}
@@ -28,10 +33,7 @@ def what_is_missing(
     ``entries`` may be of many partitions. ``options`` are those of the log, if they were looked
     for: some losses are told by them alone.
     """
-    parts = defaultdict(list)
-    for entry in entries:
-        if entry.format != SEGMENT:
-            parts[entry.partition_id].append(entry)
+    parts = entries_by_partition(entry for entry in entries if entry.format != SEGMENT)
     windows = [window for mine in parts.values() for window in iter_windows(mine)]
     mains = [e for w in windows for e in w.entries if e.own_records and e.converter != ENVELOPE]
     if not mains:

@@ -23,6 +23,8 @@ from kafkeep.errors import DamagedError, UsageError
 LOOK_BACK = 100
 """So many commits are read to find the last intent; nearly always it is among the last three."""
 
+REGISTERED = (ConverterClass.AVRO, ConverterClass.JSON_SCHEMA, ConverterClass.PROTOBUF)
+"""Converters whose schemas are in a registry."""
 _ROLES: Mapping[str, Role] = {
     "value": "value",
     "keys": "key",
@@ -87,6 +89,9 @@ class ReadOptions:
             format_bytearray_separator=told.format_bytearray_separator,
             enhanced_avro_schema_support=told.enhanced_avro_schema_support,
         )
+
+
+NO_OPTIONS = ReadOptions()
 
 
 def load_read_options(store: ObjectStore, view: ArchiveView) -> ReadOptions:

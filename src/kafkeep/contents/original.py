@@ -27,7 +27,6 @@ from kafkeep.data.json_values import constant, json_texts
 from kafkeep.data.schema import Kind, Schema
 from kafkeep.errors import RecordError, UsageError
 
-REGISTERED = (ConverterClass.AVRO, ConverterClass.JSON_SCHEMA, ConverterClass.PROTOBUF)
 _IN_JSON = {
     ConverterClass.STRING: OPTIONAL_STRING,
     ConverterClass.BYTES: OPTIONAL_BYTES,

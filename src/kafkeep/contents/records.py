@@ -11,7 +11,7 @@ import pyarrow as pa
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.store import ObjectStore
 from kafkeep.contents.merge import Stream, merge
-from kafkeep.contents.options import ReadOptions
+from kafkeep.contents.options import NO_OPTIONS, ReadOptions
 from kafkeep.contents.rows import iter_file
 from kafkeep.contents.segments import iter_segment
 from kafkeep.contents.spool import MEMORY_BYTES
@@ -19,7 +19,6 @@ from kafkeep.contents.windows import UNKNOWN, Offsets, StoredFile, Window, iter_
 from kafkeep.data.json_arrow import number_array
 from kafkeep.kafka.records import iter_decode
 
-NO_OPTIONS = ReadOptions()
 LEAST_MEMORY_BYTES = 256 * 1024
 
 
@@ -45,9 +44,9 @@ def iter_records(
                 yield from iter_decode(batches, wanted)
         else:
             for batch in iter_window(store, window, options=options):
-                inside = _inside(batch, wanted)
-                if inside.num_rows:
-                    yield inside
+                found = inside(batch, wanted)
+                if found.num_rows:
+                    yield found
 
 
 def iter_window(
@@ -78,7 +77,7 @@ def _stream(file: StoredFile, open: partial[Iterator[pa.RecordBatch]]) -> Stream
     return Stream(file.main.key, file.main.records, first, open)
 
 
-def _inside(batch: pa.RecordBatch, wanted: OffsetRange) -> pa.RecordBatch:
+def inside(batch: pa.RecordBatch, wanted: OffsetRange) -> pa.RecordBatch:
     """Leave out records outside of ``wanted``; those of unknown offset may be inside."""
     offsets = batch.column("offset")
     numbers = np.frombuffer(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import TypeVar
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +30,6 @@ from kafkeep.kafka.layout import TimestampType
 from kafkeep.kafka.records import RECORD_SCHEMA
 
 _HEADERS = RECORD_SCHEMA.field("headers").type
-T = TypeVar("T", bound=pa.Array | pa.RecordBatch | Column)
 
 
 def iter_columns(
@@ -41,22 +39,26 @@ def iter_columns(
 
     The object is checked whole before its first row is given, JSON texts are checked one by one.
     """
-    with naming(entry), ExitStack() as stack:
-        source = stack.enter_context(open_object(store, entry, memory_bytes=memory_bytes))
-        told = options.format(entry)
-        form = open_format(told.format_class, told)
-        single = entry.records == 1
-        found = 0
-        columns = (
-            form.read(source, single=single) if isinstance(form, BytesFormat) else form.read(source)
-        )
-        for column in columns:
-            if found + len(column) > entry.records:
-                raise _miscounted(entry, form, f"more than {entry.records}")
-            yield _checked(column, found) if told.format_class is FormatKind.JSON else column
-            found += len(column)
-        if found != entry.records:
-            raise _miscounted(entry, form, str(found))
+    with naming(entry), open_object(store, entry, memory_bytes=memory_bytes) as source:
+        yield from iter_source(source, entry, options)
+
+
+def iter_source(source: BinaryIO, entry: Entry, options: ReadOptions) -> Iterator[Column]:
+    """Yield the rows of an object that is at hand already, and known to be unchanged."""
+    told = options.format(entry)
+    form = open_format(told.format_class, told)
+    if isinstance(form, BytesFormat):
+        columns = form.read(source, single=entry.records == 1)
+    else:
+        columns = form.read(source)
+    found = 0
+    for column in columns:
+        if found + len(column) > entry.records:
+            raise _miscounted(entry, form, f"more than {entry.records}")
+        yield _checked(column, found) if told.format_class is FormatKind.JSON else column
+        found += len(column)
+    if found != entry.records:
+        raise _miscounted(entry, form, str(found))
 
 
 def _miscounted(entry: Entry, form: Format, found: str) -> DamagedError | PreflightError:
@@ -89,7 +91,7 @@ def iter_file(
     if file.whole:
         for column in iter_columns(store, file.main, options, memory_bytes=memory_bytes):
             with naming(file.main):
-                yield _from_whole(column)
+                yield from_whole(column)
         return
     views = [
         _iter_bytes(store, file.main, options, memory_bytes),
@@ -177,7 +179,8 @@ def _no_headers(rows: int) -> pa.ListArray:
     return pa.ListArray.from_arrays(lists, pa.array([], _HEADERS.value_type), type=_HEADERS)
 
 
-def _from_whole(column: Column) -> pa.RecordBatch:
+def from_whole(column: Column) -> pa.RecordBatch:
+    """Return rows that are whole Kafka records in ``RECORD_SCHEMA``; DamagedError if not."""
     if column.schema is None:
         array, misfits = decode_spans(find_documents(column.array), KAFKA_RECORD)
         if misfits:

@@ -13,7 +13,7 @@ from itertools import groupby
 
 import numpy as np
 
-from kafkeep.archive.entry import Entry, OffsetRange
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.errors import DamagedError
 from kafkeep.kernel import Int64s
 
@@ -191,9 +191,14 @@ def _same_stem(main: Entry, other: Entry) -> bool:
     return rest is not None and int(rest[0]) == int(digits[0])
 
 
-def entries_by_partition(entries: Iterable[Entry]) -> Mapping[tuple[object, ...], list[Entry]]:
+def formats_of(entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Return the formats that values are in, for people: ``segment``, ``json``."""
+    return tuple(sorted({entry.format for entry in entries if entry.own_records}))
+
+
+def entries_by_partition(entries: Iterable[Entry]) -> Mapping[PartitionId, list[Entry]]:
     """Sort entries of many partitions apart."""
-    found: dict[tuple[object, ...], list[Entry]] = {}
+    found: dict[PartitionId, list[Entry]] = {}
     for entry in entries:
-        found.setdefault(tuple(entry.partition_id), []).append(entry)
+        found.setdefault(entry.partition_id, []).append(entry)
     return found

@@ -9,9 +9,7 @@ import pyarrow as pa
 
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.store import ObjectStore
-from kafkeep.contents.options import ReadOptions
-from kafkeep.contents.ready import iter_ready_batches
-from kafkeep.contents.records import NO_OPTIONS, iter_window
+from kafkeep.contents.options import NO_OPTIONS, ReadOptions
 from kafkeep.contents.segments import iter_segment
 from kafkeep.contents.windows import Window, iter_windows
 from kafkeep.errors import DamagedError
@@ -38,7 +36,7 @@ def iter_ready(
     for segments, windows in groupby(iter_windows(entries), key=lambda w: w.is_segment):
         if not segments:
             several = list(windows)
-            yield from iter_ready_batches(_iter_records(store, several, skip_records, options))
+            yield from _iter_sink(store, several, skip_records, options)
             skip_records = max(0, skip_records - sum(window.records for window in several))
             continue
         for whole in _runs(window.entries[0] for window in windows):
@@ -47,10 +45,21 @@ def iter_ready(
                 skip_records = yield from _iter_run(store, run, skip_records, restore_aborted)
 
 
+def _iter_sink(
+    store: ObjectStore, windows: Sequence[Window], skip_records: int, options: ReadOptions
+) -> Iterator[ReadyBatch]:
+    # Formats and converters take a while to import; segments need none of them.
+    from kafkeep.contents.ready import iter_ready_batches  # noqa: PLC0415
+
+    yield from iter_ready_batches(_iter_records(store, windows, skip_records, options))
+
+
 def _iter_records(
     store: ObjectStore, windows: Sequence[Window], skip_records: int, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a sink's windows; those skipped whole are not read."""
+    from kafkeep.contents.records import iter_window  # noqa: PLC0415
+
     for window in windows:
         if window.records <= skip_records:
             skip_records -= window.records
