@@ -150,6 +150,14 @@ def test_two_structs_of_one_name_get_two_avro_names() -> None:
     assert from_avro(avro) == whole
 
 
+def test_a_struct_without_namespace_is_defined_again_inside_of_one() -> None:
+    line = Schema(kind=Kind.STRUCT, name="Line", fields=(Field("a", INT),))
+    whole = Schema(kind=Kind.STRUCT, name="x.All", fields=(Field("p", line), Field("q", line)))
+    avro = to_avro(whole)
+    fastavro.parse_schema(json.loads(json.dumps(avro)))
+    assert from_avro(avro) == whole
+
+
 def test_names_that_avro_does_not_allow_are_kept_beside_those_it_does() -> None:
     odd = Schema(kind=Kind.STRUCT, fields=(Field("order-id", TEXT), Field("order_x2did", INT)))
     avro = to_avro(odd)

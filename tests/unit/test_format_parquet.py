@@ -258,6 +258,23 @@ def test_null_rows_are_told_from_rows_of_nulls(member: Schema) -> None:
     assert ("_null" in table(data).column_names) == member.optional
 
 
+def test_structs_without_members_and_times_out_of_range_are_kept() -> None:
+    empty = Schema(kind=Kind.STRUCT, name="E", optional=True)
+    rows = [{}, None, {}]
+    data = write(parquet_format(), Column(empty, pa.array(rows, arrow_type(empty))))
+    assert read(parquet_format(), data) == rows
+    time = Schema(kind=Kind.INT32, name=TIME, version=1)
+    data = write(parquet_format(), Column(time, pa.array([-1, 1 << 30], pa.int32())))
+    assert read(parquet_format(), data) == [-1, 1 << 30]
+
+
+def test_a_text_that_is_not_utf8_is_damage() -> None:
+    column = Column(OPTIONAL_STRING, pa.array(["unlikely text"]))
+    data = write(parquet_format("none"), column).replace(b"unlikely text", b"unlikely\xfftext")
+    with pytest.raises(DamagedError, match="UTF"):
+        read(parquet_format(), data)
+
+
 def test_a_decimal_that_its_precision_does_not_hold_is_refused() -> None:
     schema = Schema(kind=Kind.STRUCT, fields=(RICH.fields[1],))
     for number in (10**12, -(10**12), 10**45):

@@ -28,7 +28,7 @@ def iter_columns(source: BinaryIO) -> Iterator[Column]:
             yield from _iter_json(file, metadata[JSON_COLUMNS])
         else:
             yield from _iter_typed(file, metadata)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DamagedError(f"a Parquet file is not readable: {error}") from error
     except RecordError as error:
         raise DamagedError(f"the schema of a Parquet file: {error.message}") from error
@@ -47,6 +47,7 @@ def _iter_typed(file: pq.ParquetFile, metadata: dict[bytes, bytes]) -> Iterator[
     layout = Layout(schema)
     for batch in _iter_batches(file):
         rows = layout.from_batch(batch)
+        rows.validate(full=True)  # nobody has looked whether texts are UTF-8
         if is_wrapped(schema):
             yield Column(schema.fields[0].schema, rows.field(0))
         else:
@@ -64,6 +65,7 @@ def _iter_json(file: pq.ParquetFile, told: bytes) -> Iterator[Column]:
     for batch in _iter_batches(file):
         if texts_column not in batch.schema.names:
             raise DamagedError(f"a Parquet file has no column {texts_column!r}")
+        batch.validate(full=True)
         texts = batch.column(texts_column).cast(pa.binary())
         if inferred is not None:
             texts = pa.array(_rebuilt(batch, texts, inferred), pa.binary())

@@ -85,9 +85,10 @@ class Layout:
                 )
             columns.append(from_parquet(batch.column(place), field.schema))
         kind = arrow_type(self.struct)
-        if not columns:
-            return pa.Array.from_buffers(kind, batch.num_rows, [None], children=[])
         mask = self._null_rows(batch)
+        if not columns:
+            valid = None if mask is None else pc.invert(mask).buffers()[1]
+            return pa.Array.from_buffers(kind, batch.num_rows, [valid], children=[])
         return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
 
     def _null_rows(self, batch: pa.RecordBatch) -> pa.Array | None:
