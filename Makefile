@@ -14,7 +14,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  { echo "kafkeep needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/python -m kafkeep.kafka.warm
+	$(BIN)/python -m kafkeep.backup.warm
 	@touch $@
 
 check: $(STAMP)  ## lint, types, layers
