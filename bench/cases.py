@@ -80,6 +80,7 @@ def _figures(prefix: str, costs: list[Cost], floor: float) -> Numbers:
         f"{prefix} CPU-s per million records": middle.cpu / records * 1e6,
         f"{prefix} peak memory MB (all processes)": max(c.peak_mb for c in costs),
         f"{prefix} largest worker MB": max(c.worker_mb for c in costs),
+        f"{prefix} worker over idle MB": max(c.worker_mb - c.idle_mb for c in costs),
         f"{prefix} Spark start seconds": statistics.median(
             c.summary["start_seconds"] for c in costs
         ),
@@ -271,7 +272,7 @@ def sink_formats(status: DevStatus, records: int, repeat: int) -> Numbers:
         numbers |= {
             key: value
             for key, value in _figures(name, measured, floor).items()
-            if key.endswith(("seconds", "floor", "records/s", "records", "worker MB"))
+            if key.endswith(("seconds", "floor", "records/s", "records", "idle MB"))
         }
     return numbers
 

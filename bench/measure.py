@@ -18,13 +18,17 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class Cost:
-    """What a command took: ``summary`` is its JSON, ``worker_mb`` its largest Python worker."""
+    """What a command took: ``summary`` is its JSON, ``worker_mb`` its largest Python worker.
+
+    ``idle_mb`` is what that worker had when it was smallest, before it had anything to do.
+    """
 
     summary: dict[str, Any]
     wall: float
     cpu: float
     peak_mb: float
     worker_mb: float
+    idle_mb: float
 
 
 def run_kafkeep(*arguments: str, environment: dict[str, str] | None = None) -> Cost:
@@ -45,7 +49,12 @@ def run_kafkeep(*arguments: str, environment: dict[str, str] | None = None) -> C
         raise SystemExit(f"kafkeep {' '.join(arguments)} exited with {process.returncode}")
     summary = json.loads(out.strip().splitlines()[-1])
     return Cost(
-        summary, time.monotonic() - began, watch.cpu(), watch.peak / 1e6, watch.worker / 1e6
+        summary,
+        time.monotonic() - began,
+        watch.cpu(),
+        watch.peak / 1e6,
+        watch.worker / 1e6,
+        watch.idle / 1e6,
     )
 
 
@@ -57,8 +66,10 @@ class _Watch(threading.Thread):
         self._session = session
         self._ended = threading.Event()
         self._ticks: dict[int, int] = {}
+        self._smallest: dict[int, float] = {}
         self.peak = 0.0
         self.worker = 0.0
+        self.idle = 0.0
 
     def run(self) -> None:
         # Looking often would take a core's time from what is measured.
@@ -92,5 +103,8 @@ class _Watch(threading.Thread):
             resident = int(fields[21]) * PAGE
             total += resident - shared
             if name.startswith("python") and int(entry.name) != self._session:
-                self.worker = max(self.worker, resident)
+                pid = int(entry.name)
+                self._smallest[pid] = min(self._smallest.get(pid, resident), resident)
+                if resident > self.worker:
+                    self.worker, self.idle = resident, self._smallest[pid]
         self.peak = max(self.peak, total)
