@@ -15,9 +15,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kafkeep.config.converters import ConverterClass
 from kafkeep.config.sink import SinkOptions
 from kafkeep.converters.converter import Converter, Piece
 from kafkeep.converters.open import open_converter
+from kafkeep.converters.sinetstream import fill_times
 from kafkeep.data.column import OPTIONAL_BYTES, Column
 from kafkeep.data.rows import Rows
 from kafkeep.errors import RecordError
@@ -65,6 +67,7 @@ class Pipeline:
         self._chain = open_chain(sink.transforms)
         self._partitioner = open_partitioner(sink.partition)
         self._value = open_converter("value", sink.value)
+        self._fills_times = sink.value.kind is ConverterClass.SINETSTREAM
         needs_key = sink.naming.store_kafka_keys or not self._chain.is_empty
         needs_key = (needs_key or sink.places_by_key) and not sink.has_envelope
         self._key = open_converter("key", sink.key) if needs_key else None
@@ -113,7 +116,7 @@ class Pipeline:
                 for row in range(start, stop):
                     on_bad(BadRecord(int(offsets[row]), *bad))
                 continue
-            yield Rows(
+            rows = Rows(
                 topic=topic,
                 partition=partition,
                 offsets=offsets[start:stop],
@@ -122,6 +125,7 @@ class Pipeline:
                 value=_cut(value, start, stop),
                 headers=batch.column("headers").slice(start, stop - start),
             )
+            yield fill_times(rows) if self._fills_times else rows
 
     def _transformed(self, rows: Rows, on_bad: Callable[[BadRecord], None]) -> Iterator[Rows]:
         if self._chain.is_empty:

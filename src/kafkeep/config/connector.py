@@ -27,7 +27,7 @@ from kafkeep.config.connector_keys import (
     say_unknown,
 )
 from kafkeep.config.consumer import ConsumerOptions
-from kafkeep.config.converters import Role, parse_role_class, unknown_subkeys
+from kafkeep.config.converters import ConverterClass, Role, parse_role_class, unknown_subkeys
 from kafkeep.config.formats import FormatOptions
 from kafkeep.config.group import ConfigErrors, parse_group
 from kafkeep.config.s3 import S3Options
@@ -180,6 +180,8 @@ class _Reader:
         kind = _format_name(shape.get("format.class", ""))
         if "value.converter" not in shape:
             shape = {**DEFAULT_CONVERTERS.get(kind, {}), **shape}
+        if kind == "bytes" and _has_sinetstream_objects(shape):
+            shape = {"format.bytearray.separator": "", **shape}
         return shape
 
     def _sink(self, family: str, shape: Mapping[str, str]) -> SinkOptions | None:
@@ -239,3 +241,10 @@ def _format_name(text: str) -> str:
         return parse_group(FormatOptions, {"format.class": text}).format_class.value
     except UsageError:
         return ""
+
+
+def _has_sinetstream_objects(shape: Mapping[str, str]) -> bool:
+    """Tell whether each object is one SINETStream payload, which a separator would change."""
+    name = shape.get("value.converter", "").strip().rpartition(".")[2]
+    alone = shape.get("flush.size", "").strip() == "1"
+    return alone and name == ConverterClass.SINETSTREAM.value.rpartition(".")[2]

@@ -283,6 +283,13 @@ class SetSchemaMetadataOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WholeOrFieldOptions:
+    """What SINETStream's casts and its JSON reader are for."""
+
+    field: str = option("field", "The field; empty for the whole value.", default="")
+
+
+@dataclass(frozen=True, kw_only=True)
 class NoOptions:
     """Nothing to choose."""
 

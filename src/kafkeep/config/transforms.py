@@ -19,6 +19,7 @@ from kafkeep.errors import UsageError
 
 PACKAGE = "org.apache.kafka.connect.transforms."
 PREDICATE_PACKAGE = PACKAGE + "predicates."
+SINETSTREAM_PACKAGE = "jp.ad.sinet.sinetstream.connect.transforms."
 SIDES = ("Key", "Value")
 
 SIDED: Mapping[str, type] = {
@@ -32,6 +33,10 @@ SIDED: Mapping[str, type] = {
     "TimestampConverter": given_as.TimestampConverterOptions,
     "HeaderFrom": given_as.HeaderFromOptions,
     "SetSchemaMetadata": given_as.SetSchemaMetadataOptions,
+    "ByteArrayCast": given_as.WholeOrFieldOptions,
+    "StringCast": given_as.WholeOrFieldOptions,
+    "ParseJson": given_as.WholeOrFieldOptions,
+    "MicrosecondTimestampConverter": given_as.TimestampConverterOptions,
 }
 """Transforms of the key or the value: ``InsertField$Key``, ``InsertField$Value``."""
 WHOLE: Mapping[str, type] = {
@@ -47,6 +52,7 @@ PREDICATES: Mapping[str, type] = {
     "HasHeaderKey": given_as.HasHeaderKeyOptions,
     "RecordIsTombstone": given_as.NoOptions,
 }
+_SINETSTREAM = ("ByteArrayCast", "StringCast", "ParseJson", "MicrosecondTimestampConverter")
 _STEP_KEYS = ("type", "predicate", "negate")
 
 
@@ -179,7 +185,10 @@ def _parse_predicate(alias: str, given: Mapping[str, str], wrong: _Wrong) -> Pre
 
 def _parse_type(text: str) -> tuple[str, str | None]:
     """Return kind and side of a class name, with its package or without."""
-    kind, dollar, side = text.strip().removeprefix(PACKAGE).partition("$")
+    name = text.strip()
+    kind, dollar, side = name.rpartition(".")[2].partition("$")
+    if name not in (short := f"{kind}{dollar}{side}", _package(kind) + short):
+        kind = name
     if kind in SIDED and side not in SIDES:
         raise UsageError(f"{kind} is for keys or values: write {kind}$Key or {kind}$Value")
     if kind in SIDED:
@@ -187,7 +196,11 @@ def _parse_type(text: str) -> tuple[str, str | None]:
     if kind in WHOLE and not dollar:
         return kind, None
     known = [f"{name}$Key" for name in SIDED] + [f"{name}$Value" for name in SIDED] + list(WHOLE)
-    raise _unknown("transform", text.strip().removeprefix(PACKAGE), known)
+    raise _unknown("transform", name.removeprefix(PACKAGE), known)
+
+
+def _package(kind: str) -> str:
+    return SINETSTREAM_PACKAGE if kind in _SINETSTREAM else PACKAGE
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> UsageError:

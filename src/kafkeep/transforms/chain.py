@@ -24,6 +24,12 @@ from kafkeep.transforms.predicates import open_predicate
 from kafkeep.transforms.replace_field import ReplaceField
 from kafkeep.transforms.routers import RegexRouter, TimestampRouter
 from kafkeep.transforms.schema_metadata import SetSchemaMetadata
+from kafkeep.transforms.sinetstream import (
+    ByteArrayCast,
+    MicrosecondTimestampConverter,
+    ParseJson,
+    StringCast,
+)
 from kafkeep.transforms.timestamp_converter import TimestampConverter
 from kafkeep.transforms.transform import Predicate, Transform
 from kafkeep.transforms.value_to_key import ValueToKey
@@ -53,6 +59,10 @@ _SIDED: Mapping[str, Callable[[str, Any], Transform]] = {
     "TimestampConverter": TimestampConverter.of,
     "HeaderFrom": HeaderFrom,
     "SetSchemaMetadata": SetSchemaMetadata,
+    "ByteArrayCast": ByteArrayCast,
+    "StringCast": StringCast,
+    "ParseJson": ParseJson,
+    "MicrosecondTimestampConverter": MicrosecondTimestampConverter.of,
 }
 _WHOLE: Mapping[str, Callable[[Any], Transform]] = {
     "ValueToKey": ValueToKey,
