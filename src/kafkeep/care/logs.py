@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from kafkeep.archive.keys import check_log_name
-from kafkeep.archive.reader import ArchiveView, list_logs
+from kafkeep.archive.reader import ArchiveView, list_logs, load_view
 from kafkeep.archive.store import ObjectStore
-from kafkeep.errors import NoSuchArchiveError, PreflightError, UsageError
+from kafkeep.contents.choice import choose_view
+from kafkeep.errors import NoSuchArchiveError, UsageError
 
 
 def choose_logs(store: ObjectStore, name: str | None = None) -> list[str]:
@@ -31,15 +32,19 @@ def choose_logs(store: ObjectStore, name: str | None = None) -> list[str]:
     return there if name is None else [name]
 
 
-def choose_log(store: ObjectStore, name: str | None = None) -> str:
-    """Return the log of that name, or the only one; PreflightError when there are several."""
+def choose_log(
+    store: ObjectStore, name: str | None = None, topics: Collection[str] | None = None
+) -> str:
+    """Return the log of that name, the only one, or the one that holds most of each record.
+
+    PreflightError when two are as good for these topics, or all topics.
+    """
     there = choose_logs(store, name)
-    if len(there) > 1:
-        raise PreflightError(
-            f"{store.describe()} has several logs: {', '.join(there)}",
-            hint="Say which one with --name.",
-        )
-    return there[0]
+    if len(there) == 1:
+        return there[0]
+    views = [load_view(store, one) for one in there]
+    check_topics(views, topics)
+    return choose_view(views, topics).name
 
 
 def check_topics(views: Iterable[ArchiveView], topics: Collection[str] | None) -> None:

@@ -96,7 +96,7 @@ def cat_command(
     )
     to_line = json_line if format is None else parse_format(format)
     store = open_archive(archive, s3_endpoint, s3_region, s3_profile)
-    _write(iter_lines(store, choose_log(store, name), options, to_line))
+    _write(iter_lines(store, choose_log(store, name, topic or None), options, to_line))
 
 
 def _write(pieces: Iterable[bytes]) -> None:

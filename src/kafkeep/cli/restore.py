@@ -40,7 +40,7 @@ def restore_command(
 ) -> None:
     """Bring topics back from the archive: every record, exactly once, resumable.
 
-    Exits 0 when done, 3 when retention was held back or offsets are missing, 10 when there is no
+    Exits 0 when done, 3 when retention was held back or something is missing, 10 when there is no
     archive, 13 when objects are damaged, 14 when the target refuses; then nothing was written.
     """
     spark = start_spark(spark_conf, now=not options.dry_run)
@@ -68,6 +68,8 @@ def restore_command(
         say(f"hint: set it with: {held.command}")
     for key in summary.lost:
         say(f"warning: left out: {key}")
+    for sentence in summary.missing:
+        say(f"warning: {sentence}")
     for gap in summary.gaps:
         say(
             f"warning: {gap['topic']}-{gap['partition']}: offsets {gap['start']} to "

@@ -14,6 +14,9 @@ from kafkeep.archive.store import ObjectStore
 from kafkeep.check import Check
 from kafkeep.config.places import Places
 from kafkeep.config.restore import RestoreOptions
+from kafkeep.contents.choice import choose_view
+from kafkeep.contents.options import NO_OPTIONS, ReadOptions, load_read_options
+from kafkeep.contents.windows import SEGMENT
 from kafkeep.errors import (
     DamagedError,
     KafkeepError,
@@ -28,6 +31,7 @@ from kafkeep.restore.bundle import bundles_for, pack_work
 from kafkeep.restore.document import Phase, RestoreDocument, load_document, save_document
 from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_restore, restore_id
 from kafkeep.restore.preflight import (
+    check_contents,
     check_objects,
     check_targets,
     look_at_target,
@@ -51,6 +55,8 @@ class Preflight:
     checks: tuple[Check, ...]
     document: RestoreDocument | None
     lost: frozenset[str]
+    reading: ReadOptions = NO_OPTIONS
+    """How the log's objects were made."""
 
 
 @dataclass(kw_only=True)
@@ -71,7 +77,7 @@ class RestoreJob:
 
     def preflight(self) -> Preflight:
         """Plan, and look at archive and target; writes nothing."""
-        log = choose_log(self.store, self.options.name)
+        log = choose_log(self.store, self.options)
         cluster = self.admin.cluster_id()
         id = restore_id(self.store.describe(), log, self.options, cluster)
         document = load_document(self.documents, id)
@@ -79,7 +85,7 @@ class RestoreJob:
         plan = plan_restore(view, self.options, id=id)
         checks, lost = check_objects(plan, self.store)
         if self.options.allow_missing:
-            lost |= self._damaged(plan, lost)
+            lost = plan.with_companions(lost | self._damaged(plan, lost))
             plan, checks = plan.without(lost), []
         elif lost:
             raise DamagedError(
@@ -88,8 +94,15 @@ class RestoreJob:
             )
         target = look_at_target(self.admin, plan)
         checks += check_targets(plan, target, self.options, document)
+        reading = self._reading(view, plan)
+        losses = check_contents(plan, reading)
         self.summary.gaps = _gaps(view, plan)
-        return Preflight(plan, tuple(checks), document, lost)
+        self.summary.missing = [f"{check.subject}: {check.what}" for check in losses]
+        return Preflight(plan, (*checks, *losses), document, lost, reading)
+
+    def _reading(self, view: ArchiveView, plan: RestorePlan) -> ReadOptions:
+        formats = {entry.format for topic in plan.topics for entry in topic.entries}
+        return load_read_options(self.store, view) if formats - {SEGMENT} else NO_OPTIONS
 
     def run(self, preflight: Preflight, run_tasks: RunTasks) -> RestoreSummary:
         """Write everything; resumes when an earlier run of the same restore was cut off."""
@@ -112,7 +125,8 @@ class RestoreJob:
         if document.phase is Phase.DONE:
             return self.summary  # complete: what happened to the topics since is not ours
         with self._progress(plan, work):
-            rows = run_tasks(self._bundles(work), restore_bundle, label="restore")
+            bundles = self._bundles(work, preflight.reading)
+            rows = run_tasks(bundles, restore_bundle, label="restore")
         self._count(rows, plan)
         failpoint("restore.written")
         self._settle(plan, document)
@@ -150,7 +164,7 @@ class RestoreJob:
                     bad.add(entry.key)
         return frozenset(bad)
 
-    def _bundles(self, work: list[TargetWork]) -> list[RestoreBundle]:
+    def _bundles(self, work: list[TargetWork], reading: ReadOptions) -> list[RestoreBundle]:
         packed = pack_work(work, bundles=bundles_for(work, self.cores))
         rate = self.options.rate_bytes
         share = rate / max(1, min(self.cores, len(packed))) if rate is not None else None
@@ -162,6 +176,7 @@ class RestoreJob:
                 storage=self.places.storage,
                 restore_aborted=self.options.restore_aborted,
                 rate_bytes=share,
+                reading=reading,
             )
             for members in packed
         ]
@@ -225,9 +240,9 @@ class RestoreJob:
             save_document(self.documents, done)
 
 
-def choose_log(store: ObjectStore, name: str | None) -> str:
-    """Return the log to read: the one named, or the only one there is."""
-    logs = list_logs(store)
+def choose_log(store: ObjectStore, options: RestoreOptions) -> str:
+    """Return the log to read: the one named, the only one, or the one that loses least."""
+    logs, name = list_logs(store), options.name
     if not logs:
         raise NoSuchArchiveError(
             f"there is no archive at {store.describe()}",
@@ -239,12 +254,15 @@ def choose_log(store: ObjectStore, name: str | None) -> str:
                 f"{store.describe()} has no log named {name}", hint=f"It has: {', '.join(logs)}."
             )
         return name
-    if len(logs) > 1:
+    if len(logs) > 1 and options.commit is not None:
         raise PreflightError(
-            f"{store.describe()} has several logs: {', '.join(logs)}",
+            f"{store.describe()} has several logs, and a commit is of one: {', '.join(logs)}",
             hint="Choose one with --name.",
         )
-    return logs[0]
+    if len(logs) == 1:
+        return logs[0]
+    topics = {source for source, _ in options.topics}
+    return choose_view([load_view(store, log) for log in logs], topics or None).name
 
 
 def _work(plan: RestorePlan, document: RestoreDocument) -> list[TargetWork]:

@@ -13,6 +13,7 @@ from kafkeep.archive.names import check_topic_name
 from kafkeep.archive.reader import ArchiveView
 from kafkeep.config.choose import did_you_mean
 from kafkeep.config.restore import RestoreOptions
+from kafkeep.contents.windows import with_companions
 from kafkeep.errors import UsageError
 
 
@@ -25,8 +26,8 @@ class PartitionPlan:
 
     @property
     def records(self) -> int:
-        """Records archived for it."""
-        return sum(entry.records for entry in self.entries)
+        """Records archived for it, each counted once."""
+        return sum(entry.own_records for entry in self.entries)
 
     @property
     def raw_bytes(self) -> int:
@@ -76,6 +77,18 @@ class RestorePlan:
     def raw_bytes(self) -> int:
         """Bytes of their record batches."""
         return sum(topic.raw_bytes for topic in self.topics)
+
+    def with_companions(self, keys: frozenset[str]) -> frozenset[str]:
+        """Return objects that are lost, and those that are of no use without them."""
+        if not keys:
+            return keys
+        return keys.union(
+            *(
+                with_companions(partition.entries, keys)
+                for topic in self.topics
+                for partition in topic.partitions
+            )
+        )
 
     def without(self, keys: frozenset[str]) -> RestorePlan:
         """Leave out the entries whose objects are missing or damaged."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kafkeep.archive.store import ObjectStore
 from kafkeep.check import Check, Verdict
 from kafkeep.config.restore import RestoreOptions
+from kafkeep.contents.missing import what_is_missing
+from kafkeep.contents.options import ReadOptions
 from kafkeep.errors import PreflightError
 from kafkeep.kafka.admin import Admin, OffsetSpec, TopicDescription
 from kafkeep.restore.document import Phase, RestoreDocument, Target
@@ -68,8 +71,9 @@ def check_objects(plan: RestorePlan, store: ObjectStore) -> tuple[list[Check], f
         entries = {entry.key: entry for entry in topic.entries}
         if not entries:
             continue
-        folder = next(iter(entries)).split("/partition=")[0] + "/"
-        there = {info.key: info.size_bytes for info in store.list(folder)}
+        folder = os.path.commonpath([os.path.dirname(key) for key in entries])
+        prefix = folder + "/" if folder else ""
+        there = {info.key: info.size_bytes for info in store.list(prefix)}
         lost |= {key for key, e in entries.items() if there.get(key) != e.size_bytes}
     checks = [
         Check(
@@ -81,6 +85,15 @@ def check_objects(plan: RestorePlan, store: ObjectStore) -> tuple[list[Check], f
         for key in sorted(lost)
     ]
     return checks, frozenset(lost)
+
+
+def check_contents(plan: RestorePlan, reading: ReadOptions) -> list[Check]:
+    """Say what of the records the objects do not hold: it cannot be restored. Pure."""
+    return [
+        Check(Verdict.WARN, topic.target, sentence)
+        for topic in plan.topics
+        for sentence in what_is_missing(topic.entries, reading)
+    ]
 
 
 def require_pass(checks: Iterable[Check]) -> None:

@@ -25,6 +25,8 @@ class RestoreSummary:
     """Objects left out because they are missing or damaged."""
     gaps: list[dict[str, Any]] = field(default_factory=list)
     """Offsets that were never archived, in the topics restored."""
+    missing: list[str] = field(default_factory=list)
+    """What of the records their objects do not hold."""
     id: str = ""
     seconds: float = 0.0
     start_seconds: float = 0.0
@@ -32,7 +34,7 @@ class RestoreSummary:
     @property
     def exit_code(self) -> int:
         """3 when something is not as it was, else 0."""
-        return 3 if self.held_back or self.lost or self.gaps else 0
+        return 3 if self.held_back or self.lost or self.gaps or self.missing else 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``--output json`` ends with."""
@@ -47,6 +49,7 @@ class RestoreSummary:
             "already_there": self.already_there,
             "gaps": self.gaps,
             "lost": self.lost,
+            "missing": self.missing,
             "held_back": [
                 {
                     "topic": h.topic,

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
@@ -18,12 +17,16 @@ from kafkeep.archive.store import ObjectStore
 from kafkeep.config.spark import usable_cores
 from kafkeep.config.storage import StorageOptions
 from kafkeep.config.units import parse_time
+from kafkeep.contents.options import load_read_options
+from kafkeep.contents.segments import committed
+from kafkeep.contents.spool import MEMORY_BYTES
+from kafkeep.contents.windows import SEGMENT
 from kafkeep.errors import NoSuchArchiveError, PreflightError, UsageError
 from kafkeep.kafka.batch import Batches, check_crcs
 from kafkeep.kafka.records import iter_decode
 from kafkeep.kafka.segment import read_segment
 from kafkeep.spark.choice import choose_entries
-from kafkeep.spark.pieces import Piece, plan_pieces
+from kafkeep.spark.pieces import AnyPiece, Piece, plan_pieces
 from kafkeep.spark.rows import EXACT_TIME, SPARK_SCHEMA, to_spark
 from kafkeep.spark.selection import Selection
 from kafkeep.store.open import open_store
@@ -86,8 +89,14 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
         """Read the log and pack what is wanted into bundles of alike size."""
         store = self._open()
         bundles = int(self._options.get("numpartitions") or BUNDLES_PER_CORE * usable_cores())
-        entries = choose_entries(self._load_views(store), self._wanted, self._incarnation())
-        planned = plan_pieces(entries, self._wanted, bundles)
+        chosen = choose_entries(self._load_views(store), self._wanted, self._incarnation())
+        entries = [entry for _, mine in chosen.values() for entry in mine]
+        reading = {
+            topic: load_read_options(store, view)
+            for topic, (view, mine) in chosen.items()
+            if any(entry.format != SEGMENT for entry in mine)
+        }
+        planned = plan_pieces(entries, self._wanted, bundles, reading)
         # Without any partition Spark would ask for one with the value None.
         return [InputPartition(bundle) for bundle in planned] or [InputPartition(())]
 
@@ -96,9 +105,8 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
         store = self._open()
         exact = _is_true(self._options.get("includetimestampms"))
         for piece in partition.value or ():
-            for batches in iter_batches(store, piece, self._wanted):
-                for records in iter_decode(batches, piece.range):
-                    yield to_spark(records, piece.topic, piece.partition, exact_time=exact)
+            for records in iter_piece(store, piece, self._wanted):
+                yield to_spark(records, piece.topic, piece.partition, exact_time=exact)
 
     def _open(self) -> ObjectStore:
         return open_store(self._path, storage_options(self._options))
@@ -129,6 +137,22 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
         ]
 
 
+def iter_piece(store: ObjectStore, piece: AnyPiece, wanted: Selection) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a piece, those outside of its range left out."""
+    if isinstance(piece, Piece):
+        for batches in iter_batches(store, piece, wanted):
+            yield from iter_decode(batches, piece.range)
+        return
+    # Formats and converters take a while to import; segments need none of them.
+    from kafkeep.contents.records import inside  # noqa: PLC0415
+    from kafkeep.contents.rows import iter_file  # noqa: PLC0415
+
+    for records in iter_file(store, piece.file, piece.reading, memory_bytes=MEMORY_BYTES):
+        found = inside(records, piece.range)
+        if found.num_rows:
+            yield found
+
+
 def iter_batches(store: ObjectStore, piece: Piece, wanted: Selection) -> Iterator[Batches]:
     """Yield a piece's batches, checked, without those of aborted transactions."""
     found = read_segment(
@@ -141,15 +165,7 @@ def iter_batches(store: ObjectStore, piece: Piece, wanted: Selection) -> Iterato
     )
     for batches in found:
         check_crcs(batches)
-        yield _without_aborted(batches, piece)
-
-
-def _without_aborted(batches: Batches, piece: Piece) -> Batches:
-    keep = np.ones(len(batches), dtype=bool)
-    for stretch in piece.aborted:
-        inside = (batches.base_offsets >= stretch.start) & (batches.base_offsets < stretch.end)
-        keep &= ~inside
-    return batches if keep.all() else batches.select(keep)
+        yield committed(batches, piece.aborted)
 
 
 def storage_options(options: Mapping[str, str]) -> StorageOptions:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange
+from kafkeep.contents.options import NO_OPTIONS, ReadOptions
+from kafkeep.contents.windows import StoredFile, entries_by_partition, iter_windows
 from kafkeep.kafka.segment import wanted_frames
 from kafkeep.spark.selection import Selection
 
@@ -30,18 +32,49 @@ class Piece:
         return self.end - self.index[0].position
 
 
+@dataclass(frozen=True, slots=True)
+class FilePiece:
+    """One file of a sink: its values, with the keys and headers beside them."""
+
+    file: StoredFile
+    range: OffsetRange
+    reading: ReadOptions
+
+    @property
+    def topic(self) -> str:
+        """The topic it is of."""
+        return self.file.main.partition_id.topic
+
+    @property
+    def partition(self) -> int:
+        """The partition it is of."""
+        return self.file.main.partition_id.partition
+
+    @property
+    def size_bytes(self) -> int:
+        """Stored bytes to read."""
+        return sum(entry.size_bytes for entry in self.file.entries)
+
+
+AnyPiece = Piece | FilePiece
+
+
 def plan_pieces(
-    entries: Iterable[Entry], wanted: Selection, bundles: int
-) -> list[tuple[Piece, ...]]:
+    entries: Iterable[Entry],
+    wanted: Selection,
+    bundles: int,
+    reading: Mapping[str, ReadOptions] | None = None,
+) -> list[tuple[AnyPiece, ...]]:
     """Return at most about ``bundles`` bundles of alike size, in the order of the entries.
 
-    Frames without wanted records are in none of them.
+    Frames and files without wanted records are in none of them. ``reading`` has, for each topic
+    that a sink wrote, how.
     """
-    stretches = [piece for entry in entries for piece in _iter_stretches(entry, wanted)]
+    stretches = list(_iter_pieces(entries, wanted, reading or {}))
     total = sum(piece.size_bytes for piece in stretches)
     goal = max(MIN_PIECE_BYTES, -(-total // max(1, bundles)))
-    packed: list[tuple[Piece, ...]] = []
-    open_bundle: list[Piece] = []
+    packed: list[tuple[AnyPiece, ...]] = []
+    open_bundle: list[AnyPiece] = []
     size = 0
     for piece in (part for stretch in stretches for part in _iter_cut(stretch, goal)):
         if open_bundle and size + piece.size_bytes > goal:
@@ -50,6 +83,22 @@ def plan_pieces(
         open_bundle.append(piece)
         size += piece.size_bytes
     return [*packed, tuple(open_bundle)] if open_bundle else packed
+
+
+def _iter_pieces(
+    entries: Iterable[Entry], wanted: Selection, reading: Mapping[str, ReadOptions]
+) -> Iterator[AnyPiece]:
+    for partition_id, mine in entries_by_partition(entries).items():
+        told = reading.get(partition_id.topic, NO_OPTIONS)
+        for window in iter_windows(mine):
+            if window.is_segment:
+                yield from _iter_stretches(window.entries[0], wanted)
+                continue
+            asked = wanted.offsets(window.range)
+            if asked is not None and any(wanted.wants(entry) for entry in window.entries):
+                for file in window.files():
+                    if wanted.wants(file.main):
+                        yield FilePiece(file, asked, told)
 
 
 def _iter_stretches(entry: Entry, wanted: Selection) -> Iterator[Piece]:
@@ -86,11 +135,14 @@ def _piece(entry: Entry, run: list[int], asked: OffsetRange) -> Piece:
     )
 
 
-def _iter_cut(piece: Piece, goal: int) -> Iterator[Piece]:
-    """Cut a piece at frames into parts of about ``goal`` bytes.
+def _iter_cut(piece: AnyPiece, goal: int) -> Iterator[AnyPiece]:
+    """Cut a piece at frames into parts of about ``goal`` bytes; files stay whole.
 
     A batch lies in one frame, so parts share no record though they share the range.
     """
+    if isinstance(piece, FilePiece):
+        yield piece
+        return
     first = 0
     ends = [point.position for point in piece.index[1:]] + [piece.end]
     for number, end in enumerate(ends):
