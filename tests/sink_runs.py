@@ -5,16 +5,20 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import boto3
+import pytest
 from confluent_kafka import TopicPartition
 
 from cluster import WAIT, Cluster
 from golden_cases import GoldenCase, GoldenRecord
-from kafkeep.backup.run import run_backup
+from kafkeep.archive.store import ObjectStore
+from kafkeep.backup import run
+from kafkeep.backup.summary import BackupSummary
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.connector import ConnectorConfig
 from kafkeep.config.kafka import KafkaOptions
@@ -103,7 +107,8 @@ def run_sink(
         if phase:
             _delete_group(cluster, f"connect-{name}")
         try:
-            run_connector({**config, "name": name}, services.bootstrap_servers)
+            left = len(case.records) if phase == 0 else None
+            run_connector({**config, "name": name}, services.bootstrap_servers, records=left)
         except KafkeepError as failure:
             error = f"{failure.message} {failure.hint or ''}"
     written = sorted(bucket.list_keys() - before)
@@ -116,10 +121,32 @@ def run_sink(
     )
 
 
-def run_connector(config: Mapping[str, str], bootstrap_servers: str) -> None:
+@contextmanager
+def probed_once() -> Iterator[None]:
+    """Spare every connector after the first the question whether the store can be trusted.
+
+    It takes longer than a small case, and they all use one server.
+    """
+    answers: list[bool] = []
+    ask = run.probe_conditional_create
+
+    def probe(store: ObjectStore) -> bool:
+        if not answers:
+            answers.append(ask(store))
+        return answers[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "probe_conditional_create", probe)
+        yield
+
+
+def run_connector(
+    config: Mapping[str, str], bootstrap_servers: str, *, records: int | None = None
+) -> None:
     """Run one connector until no rule can close a file any more; tails stay in Kafka.
 
-    With rotation by the clock it goes on until nothing was written for longer than a step.
+    With rotation by the clock it goes on until it has written so many ``records``, or nothing for
+    longer than a step.
     """
     read = ConnectorConfig.from_map(config)
     options = BackupOptions(
@@ -137,20 +164,21 @@ def run_connector(config: Mapping[str, str], bootstrap_servers: str) -> None:
     )
     step = int(config.get("rotate.schedule.interval.ms", -1))
     if step < 0:
-        run_backup(options, places, SparkOptions.load())
+        run.run_backup(options, places, SparkOptions.load())
     else:
         follow = replace(options, follow=True, interval_ms=500)
-        _run_until_quiet(follow, places, quiet_s=step / 1000 + 2)
+        _follow(follow, places, records=records, quiet_s=step / 1000 + 2)
 
 
-def _run_until_quiet(options: BackupOptions, places: Places, *, quiet_s: float) -> None:
-    """Follow until no commit came for a while."""
+def _follow(options: BackupOptions, places: Places, *, records: int | None, quiet_s: float) -> None:
     stop = threading.Event()
     last = time.monotonic()
 
-    def on_commit(_commit: object, _summary: object) -> None:
+    def on_commit(_commit: object, summary: BackupSummary) -> None:
         nonlocal last
         last = time.monotonic()
+        if summary.records == records:
+            stop.set()
 
     def watch() -> None:
         while time.monotonic() - last < quiet_s and not stop.wait(0.2):
@@ -160,7 +188,7 @@ def _run_until_quiet(options: BackupOptions, places: Places, *, quiet_s: float) 
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        run_backup(options, places, SparkOptions.load(), stop=stop, on_commit=on_commit)
+        run.run_backup(options, places, SparkOptions.load(), stop=stop, on_commit=on_commit)
     finally:
         stop.set()
         watcher.join()

@@ -18,9 +18,9 @@ from golden_expected import (
 )
 from golden_produce import produce_cases, remove_topics
 from kafkeep.dev import DevStatus
-from sink_runs import Bucket, Outcome, run_sink
+from sink_runs import Bucket, Outcome, probed_once, run_sink
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3")]
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3", "probed")]
 
 CASES = load_cases()
 FAILING = [case for case in CASES if EXPECTED[case.number].kind is Kind.FAILS]
@@ -33,6 +33,12 @@ Stored = Mapping[str, tuple[GoldenRecord, ...]]
 
 def name(case: GoldenCase) -> str:
     return case.name
+
+
+@pytest.fixture(scope="module")
+def probed() -> Iterator[None]:
+    with probed_once():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -20,9 +20,9 @@ from cluster import Cluster
 from golden_cases import GoldenCase, load_case
 from golden_produce import produce_cases, remove_topics
 from kafkeep.dev import DevStatus
-from sink_runs import Bucket, filled_in, run_connector
+from sink_runs import Bucket, filled_in, probed_once, run_connector
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3")]
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3", "probed")]
 
 FLUSH_SIZE = 11
 ORDERS = load_case("13")
@@ -31,7 +31,7 @@ FORMATS = "io.confluent.connect.s3.format"
 JSON = {"format.class": f"{FORMATS}.json.JsonFormat"}
 AVRO = {"format.class": f"{FORMATS}.avro.AvroFormat"}
 PARQUET = {"format.class": f"{FORMATS}.parquet.ParquetFormat"}
-AVRO_CODECS = ("null", "deflate", "snappy", "bzip2", "zstandard")
+AVRO_CODECS = ("null", "deflate", "snappy", "bzip2")
 PARQUET_CODECS = ("none", "snappy", "gzip", "zstd", "lz4_raw")
 
 Rows = list[dict[str, Any]]
@@ -50,6 +50,12 @@ def payloads(case: GoldenCase) -> Rows:
 
 def in_order(rows: Rows) -> Rows:
     return sorted(rows, key=lambda row: str(row.get("orderId", row.get("id"))))
+
+
+@pytest.fixture(scope="module")
+def probed() -> Iterator[None]:
+    with probed_once():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -137,13 +143,11 @@ def test_fastavro_reads_avro(files: Files, codec: str) -> None:
     assert in_order(rows) == in_order(payloads(ORDERS))
 
 
-@pytest.mark.parametrize("codec", AVRO_CODECS)
+@pytest.mark.parametrize("codec", [*AVRO_CODECS, "zstandard"])
 def test_the_java_avro_tools_read_avro(files: Files, codec: str) -> None:
     paths = files({**AVRO, "avro.codec": codec})
     rows = java_avro.read_records(paths[0])
-    with paths[0].open("rb") as file:
-        wanted = list(fastavro.reader(file))
-    assert len(rows) == FLUSH_SIZE
+    wanted = payloads(ORDERS)[:FLUSH_SIZE]
     assert [{**row, "product": _branch(row["product"])} for row in rows] == wanted
 
 
