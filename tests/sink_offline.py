@@ -11,6 +11,7 @@ from kafkeep.backup.fetch import Chunk
 from kafkeep.backup.object import Origin
 from kafkeep.backup.sink_write import SinkWriter
 from kafkeep.backup.upload import Uploads
+from kafkeep.config.connector import ConnectorConfig
 from kafkeep.config.sink import SinkOptions
 from kafkeep.kafka.batch import scan_batches
 from kafkeep.kafka.build import Record, build_batch
@@ -28,7 +29,9 @@ def write_offline(
 
     Raises what the sink raises.
     """
-    sink = SinkOptions.parse({**case.config, **(settings or {})})
+    config = {**case.config, **(settings or {}), "store.url": "http://localhost:9000"}
+    read = ConnectorConfig.from_map(config, name=case.connector, environ={})
+    sink = SinkOptions.parse({**read.shape, **read.secrets})
     store = MemoryStore()
     records = list(records)
     for name, topic in case.topics.items():
