@@ -29,7 +29,8 @@ def write_offline(
 
     Raises what the sink raises.
     """
-    config = {**case.config, **(settings or {}), "store.url": "http://localhost:9000"}
+    places = {"store.url": "http://localhost:9000", "s3.bucket.name": "golden"}
+    config = {**case.config, **(settings or {}), **places}
     read = ConnectorConfig.from_map(config, name=case.connector, environ={})
     sink = SinkOptions.parse({**read.shape, **read.secrets})
     store = MemoryStore()
