@@ -237,8 +237,9 @@ def written(config: Mapping[str, object], values: Sequence[tuple[int, bytes]]) -
         GoldenRecord("sensor", 3, offset, time_ms, b"k", value, ())
         for offset, (time_ms, value) in enumerate(values)
     ]
+    posted = {"topics": "sensor"} | {key: str(value) for key, value in config.items()}
     case = GoldenCase(
-        name="sinetstream", connector="c", config=read(config).shape,
+        name="sinetstream", connector="c", config=posted,
         topics={"sensor": GoldenTopic(4, {}, {3: len(records)})}, records=tuple(records),
         objects={}, tags={}, committed={}, task="", failure=None, phases=(), dlq=(),
     )  # fmt: skip

@@ -231,10 +231,10 @@ def _to_json_string(text: bytes) -> bytes:
 
 def _cut_times(schema: Schema, array: pa.Array) -> tuple[Schema, pa.Array]:
     found = java_class(schema)
-    if found != "java.lang.Long" and array.null_count < len(array):
-        raise _not_long(found)
-    if found != "java.lang.Long":
+    if array.null_count == len(array):
         return schema, array
+    if found != "java.lang.Long":
+        raise _not_long(found)
     times = [None if value is None else _to_ms(value) for value in array.to_pylist()]
     return schema, pa.array(times, type=pa.int64())
 
