@@ -208,10 +208,18 @@ def _numbers(array: pa.Array) -> NDArray[np.int64]:
 
 
 def _sizes(batch: pa.RecordBatch) -> NDArray[np.int64]:
-    """Weigh each record: the bytes of its key and value."""
+    """Weigh each record: the bytes of its key, its value and its headers."""
     total = np.zeros(batch.num_rows, dtype=np.int64)
     for name in ("key", "value"):
-        array: Any = batch.column(name)
-        ends = np.frombuffer(array.buffers()[1], dtype=np.int32)
-        total += np.diff(ends[array.offset : array.offset + len(array) + 1])
+        total += np.diff(_ends(batch.column(name)))
+    headers = batch.column("headers")
+    edges = _ends(headers)
+    for part in (headers.values.field("key"), headers.values.field("value")):
+        total += np.diff(_ends(part)[edges])
     return total
+
+
+def _ends(array: Any) -> NDArray[np.int32]:
+    """Return where each item of a list or binary array begins, and the last one ends."""
+    ends: NDArray[np.int32] = np.frombuffer(array.buffers()[1], dtype=np.int32)
+    return ends[array.offset : array.offset + len(array) + 1]

@@ -101,9 +101,12 @@ class SinkWriter:
         return iter(())
 
     def end(self, position: int, *, finished: bool) -> Iterator[Entry]:
-        """End the range where reading has come to; what no rule closed is left or closed."""
-        if finished and self._closes is not None:
-            self._close(position, self._closes)
+        """End the range where reading has come to; what no rule closed is left or closed.
+
+        Where no record is left to wait there is nothing to read again: the position moves on.
+        """
+        if finished and (self._closes is not None or not self._window.count):
+            self._close(position, self._closes or Reason.PLAN)
         self._read_to = position
         return iter(())
 
@@ -271,8 +274,9 @@ class SinkWriter:
             self._uploads.add(lambda done=done, slot=slot: store(done, slot))  # type: ignore[misc]
         if not finished:
             files.close()
-        self.letters += self._bad
-        self._bad, self._left_out = [], 0
+        self.letters += [letter for letter in self._bad if letter.record.offset < end]
+        self._bad = [letter for letter in self._bad if letter.record.offset >= end]
+        self._left_out = len(self._bad)
         self.position = end
         self.closed += 1
         self._begin_window()

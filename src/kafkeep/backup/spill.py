@@ -46,6 +46,9 @@ class Spill:
                 os.close(self._file)
             self._file = None
 
+    def __del__(self) -> None:
+        self.close()  # a window whose upload failed has nobody else to do it
+
 
 class Body:
     """An object's bytes so far: written ones on disk, the newest in memory."""
