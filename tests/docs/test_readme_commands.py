@@ -1,4 +1,8 @@
-"""The commands of the README do what they say: run one after the other, in one shell."""
+"""The commands of the README and of the guides do what they say: one after the other, in one shell.
+
+Blocks marked ``<!-- run -->`` are run. The README's last one removes the services that its first
+one started; the blocks of other pages, which use these services, come before it.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,21 @@ from kafkeep.dev import stop
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"<!-- run -->\n```bash\n(.*?)```", re.DOTALL)
 SERVICES = "kafkeep-services"
+GUIDES = sorted(page for page in (ROOT / "docs").glob("*.md") if "<!-- run -->" in page.read_text())
+
+
+def _blocks(page: Path) -> list[str]:
+    found = _BLOCK.findall(page.read_text())
+    assert len(found) == page.read_text().count("<!-- run -->"), page
+    return found
 
 
 def _script() -> str:
-    blocks = _BLOCK.findall((ROOT / "README.md").read_text())
-    assert len(blocks) >= 4
-    return "\n".join(["set -euo pipefail", *blocks])
+    *first, last = _blocks(ROOT / "README.md")
+    assert len(first) >= 3
+    assert "dev down" in last
+    guides = [block for page in GUIDES for block in _blocks(page)]
+    return "\n".join(["set -euo pipefail", *first, *guides, last])
 
 
 def _environment() -> dict[str, str]:
@@ -32,8 +45,12 @@ def _environment() -> dict[str, str]:
     return {**kept, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"}
 
 
+def test_the_guide_to_the_sink_is_among_the_pages_that_are_run() -> None:
+    assert ROOT / "docs" / "sink.md" in GUIDES
+
+
 @pytest.mark.integration
-def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
+def test_the_commands_of_the_readme_and_the_guides_run(tmp_path: Path) -> None:
     try:
         done = subprocess.run(
             ["bash", "-c", _script()],
@@ -42,7 +59,7 @@ def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=500,
+            timeout=900,
             check=False,
         )
     finally:
@@ -50,4 +67,5 @@ def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "✔ orders" in done.stdout
     assert "✘" not in done.stdout
+    assert "topics/orders/product=Laptop/orders+0+" in done.stdout
     assert not (tmp_path / SERVICES).exists()
