@@ -11,6 +11,9 @@ starts; ``KAFKEEP_SEED`` makes the chances repeat. An arm is ``name:action[@when
 ``@3``         only the third time the place is passed
 ``@p=0.1``     each time with this chance
 =============  ===========================================================
+
+What was done is written, a line each, to the file that ``KAFKEEP_FAILPOINT_TRACE`` names, so that a
+test can tell a place that never came from one that was survived.
 """
 
 from __future__ import annotations
@@ -62,6 +65,7 @@ def _pass(name: str) -> None:
     found = _arms.get(name)
     if found is None or not found.is_due(_chances):
         return
+    _trace(name)
     if found.action == "exit":
         os._exit(137)
     if found.action == "raise":
@@ -69,6 +73,13 @@ def _pass(name: str) -> None:
     if found.action == "drop":
         raise UnknownOutcomeError(f"failpoint {name}")
     time.sleep(found.sleep_ms / 1000)
+
+
+def _trace(name: str) -> None:
+    path = os.environ.get("KAFKEEP_FAILPOINT_TRACE")
+    if path:
+        with open(path, "a", encoding="utf-8") as trace:
+            trace.write(name + "\n")
 
 
 def _parse(part: str) -> tuple[str, _Arm]:

@@ -17,8 +17,12 @@ import pytest
 
 from cluster import Cluster
 from kafkeep.archive.check import check_log
+from kafkeep.archive.checkpoint import DEFAULT_EVERY
+from kafkeep.archive.commit import Changes
+from kafkeep.archive.log import CommitLog
 from kafkeep.archive.reader import list_logs, load_view
 from kafkeep.archive.store import ObjectStore
+from kafkeep.clock import now_ms
 from kafkeep.config.storage import StorageOptions
 from kafkeep.dev import DevStatus
 from kafkeep.kafka.build import Record, build_batch
@@ -72,14 +76,37 @@ class Trial:
     runs: int = 0
 
     @property
+    def trace(self) -> Path:
+        """Where a run says which failpoints it passed."""
+        return self.folder / "failpoints"
+
+    def check_passed(self, failpoint: str) -> None:
+        """The place was there, and what it was armed with happened."""
+        name, _, chance = failpoint.partition(":")
+        if "@p=" not in chance:
+            assert self.trace.exists(), f"{failpoint} was never reached"
+            assert name in self.trace.read_text().split()
+
+    def lengthen_log(self, commits: int) -> None:
+        """Append commits that say nothing, so that the next ones make a checkpoint."""
+        log = CommitLog.open(self.store, "backup", writer="test", now_ms=now_ms)
+        for number in range(commits):
+            log.append(Changes(note=f"nothing, {number}"))
+
+    @property
     def store(self) -> ObjectStore:
         return open_store(self.archive, StorageOptions.from_env())
 
     def start(self, verb: str, *arguments: object, failpoint: str = "") -> Driver:
         self.runs += 1
         where = ("--bootstrap-servers", self.cluster.bootstrap, "--archive", self.archive)
-        env = {"KAFKEEP_FAILPOINT": failpoint, "KAFKEEP_SEED": str(self.chances.randrange(10**6))}
         folder = self.folder / f"run-{self.runs}"
+        env = {
+            "KAFKEEP_FAILPOINT": failpoint,
+            "KAFKEEP_FAILPOINT_TRACE": str(self.trace),
+            "KAFKEEP_SEED": str(self.chances.randrange(10**6)),
+        }
+        self.trace.unlink(missing_ok=True)
         return Driver(folder, verb, *where, "--output", "json", *arguments, env=env)
 
     def backup(self, failpoint: str = "") -> Driver:
@@ -200,9 +227,12 @@ def test_many_kills_lose_and_double_nothing(trial: Trial, _round: int) -> None:
 def test_a_backup_that_dies_at_a_named_place_is_finished_by_the_next(
     trial: Trial, failpoint: str
 ) -> None:
+    if failpoint.startswith("checkpoint."):
+        trial.lengthen_log(DEFAULT_EVERY - 3)
     driver = trial.backup(failpoint)
     driver.wait()
     driver.wait_for_group()
+    trial.check_passed(failpoint)
     trial.check_objects()
     trial.finish("backup")
     trial.check_archive()
@@ -218,6 +248,7 @@ def test_a_restore_that_dies_at_every_named_place_is_finished_by_the_next(trial:
         driver = trial.restore(failpoint)
         driver.wait()
         driver.wait_for_group()
+        trial.check_passed(failpoint)
         trial.finish("restore")
         trial.check_restored()
         trial.cluster.delete(f"{trial.topic}-back")
