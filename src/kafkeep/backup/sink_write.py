@@ -164,7 +164,13 @@ class SinkWriter:
         )
         kept = 0
         for part in ready:
-            self._write(part)
+            try:
+                self._write(part)
+            except RecordError as error:
+                first, last = int(part.rows.offsets[0]), int(part.rows.offsets[-1])
+                raise RecordError(
+                    f"{self._pid} offsets {first} to {last}: {error.message}", hint=error.hint
+                ) from error
             kept += len(part.rows)
         self._left_out += raw.num_rows - kept
         if not self._window.count and self._left_out >= SKIP_AFTER:
@@ -172,9 +178,8 @@ class SinkWriter:
 
     def _on_bad(self, bad: BadRecord) -> None:
         if not self._tolerant:
-            raise RecordError(
-                f"{self._pid} offset {bad.offset}: {bad.error.message}", hint=bad.error.hint
-            )
+            named = f"{self._pid} offset {bad.offset}: "
+            raise RecordError(named + bad.error.message.removeprefix(named), hint=bad.error.hint)
         assert self._raw is not None
         self._bad.append(make_letter(self._raw, bad))
 
