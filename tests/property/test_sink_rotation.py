@@ -37,7 +37,7 @@ PID = PartitionId("t", 1, 0)
 LETTERS = "letters"
 MINUTE = 60_000
 ROUNDS = 6
-QUICK = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 JSON = {
     "format.class": "json",
     "value.converter": "JsonConverter",

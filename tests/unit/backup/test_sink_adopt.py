@@ -1,0 +1,95 @@
+"""An object of an earlier attempt is taken over only when it holds what this one would write."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from unittest import mock
+
+import pytest
+
+from fake_kafka import FakeFetchWire, FakeLog
+from kafkeep.archive.commit import PlannedRange
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.backup import task
+from kafkeep.backup.rotate import Reason
+from kafkeep.backup.shape import SinkShape
+from kafkeep.backup.task import Bundle, BundledRange, archive_bundle
+from kafkeep.config.kafka import KafkaOptions
+from kafkeep.config.storage import StorageOptions
+from kafkeep.kafka.build import Record, build_batch
+from kafkeep.store.memory import MemoryStore
+
+PID = PartitionId("t", 1, 0)
+JSON = {"format.class": "json", "partitioner.class": "field", "partition.field.name": "f"}
+
+
+@pytest.fixture
+def store() -> Iterator[MemoryStore]:
+    yield MemoryStore(uuid.uuid4().hex)
+
+
+def log_of(fields: str, *, without: tuple[int, ...] = ()) -> FakeLog:
+    """Return a partition whose records have these fields; some are compacted away."""
+    records = [
+        Record(n, n, b"k", json.dumps({"n": n, "f": f}).encode())
+        for n, f in enumerate(fields)
+        if n not in without
+    ]
+    batch = build_batch(records, base_offset=0, last_offset=len(fields) - 1)
+    return FakeLog([(0, len(fields) - 1, batch)], records, start=0, end=len(fields))
+
+
+def run(log: FakeLog, store: MemoryStore, **options: str) -> list[Entry]:
+    planned = PlannedRange(partition_id=PID, topic_id="id", range=OffsetRange(0, log.end))
+    bundle = Bundle(
+        ranges=(BundledRange(0, planned, True, 1),),
+        kafka=KafkaOptions("nowhere:1"),
+        archive="memory:",
+        storage=StorageOptions(),
+        log_name="sink",
+        write=SinkShape(options={**JSON, **options}, closes={str(PID): str(Reason.END)}),
+        seconds=1000.0,
+    )
+    wire = FakeFetchWire({("t", 0): log}, 10**6)
+    with (
+        mock.patch.object(task, "wire_for", lambda _: wire),
+        mock.patch.object(task, "open_store", lambda *_: store),
+    ):
+        rows = list(archive_bundle(bundle))
+    return [Entry.from_json(body["entry"]) for kind, body in rows if kind == "object"]
+
+
+def told(entry: Entry) -> list[int]:
+    """Return the offsets the log says an object holds."""
+    return [n for one in entry.runs or (entry.range,) for n in range(one.start, one.end)]
+
+
+def held(store: MemoryStore, entry: Entry) -> list[int]:
+    return [json.loads(line)["n"] for line in store.get(entry.key).splitlines()]
+
+
+def test_a_second_attempt_takes_every_object_over(store: MemoryStore) -> None:
+    first = run(log_of("abab"), store)
+    assert run(log_of("abab"), store) == first
+    assert {info.key for info in store.list("")} == {entry.key for entry in first}
+
+
+def test_an_object_from_before_compaction_is_not_taken_for_another(store: MemoryStore) -> None:
+    size = {"flush.size": "4"}
+    before = run(log_of("aabbab"), store, **size)
+    assert told(before[0]) == [0, 1]
+    after = run(log_of("aabbab", without=(1,)), store, **size)
+    for entry in after:
+        assert held(store, entry) == told(entry)
+    assert sorted(n for entry in after for n in told(entry)) == [0, 2, 3, 4, 5]
+
+
+def test_an_object_of_another_writer_is_left_and_the_name_gets_a_zero(store: MemoryStore) -> None:
+    taken = "topics/t/f=a/t+0+0000000000.json"
+    store.put_new(taken, b"not ours")
+    entry = run(log_of("aa"), store)[0]
+    assert entry.key == "topics/t/f=a/t+0+00000000000.json"
+    assert store.get(taken) == b"not ours"
+    assert held(store, entry) == [0, 1]
