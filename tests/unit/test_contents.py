@@ -35,6 +35,7 @@ from kafkeep.errors import DamagedError, PreflightError
 from kafkeep.kafka.batch import scan_batches
 from kafkeep.kafka.build import Record
 from kafkeep.kafka.records import decode
+from kafkeep.restore.read import iter_ready
 from kafkeep.store.memory import MemoryStore
 from stored_sinks import PID, Stored, write_sink
 
@@ -395,3 +396,33 @@ def test_the_log_that_loses_least_is_read() -> None:
     in_log(write_sink(records(5), other, store=store), "twice")
     with pytest.raises(PreflightError, match="twice, whole"):
         choose_log(store)
+
+
+class Slow:
+    """Counts who asks for what."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self.asked: list[str] = []
+
+    def get_range(self, key: str, start: int, end: int) -> bytes:
+        self.asked.append(key)
+        return self._store.get_range(key, start, end)
+
+
+def test_each_object_is_fetched_once_when_read_ahead() -> None:
+    made = write_sink(records(300, groups=7), {**JSON, **BY_FIELD, **WITH_ALL, "flush.size": "20"})
+    slow: Any = Slow(made.store)
+    found = sum(batch.records for batch in iter_ready(slow, made.entries, options=made.options))
+    assert found == 300
+    assert sorted(slow.asked) == sorted(entry.key for entry in made.entries)
+
+
+def test_an_object_that_is_gone_is_told_when_its_turn_comes() -> None:
+    made = write_sink(records(40), {**JSON, "flush.size": "10"})
+    made.store.delete(made.entries[2].key)
+    found = 0
+    with pytest.raises(DamagedError, match="is missing: it held 10 records"):
+        for batch in iter_ready(made.store, made.entries):
+            found += batch.records
+    assert found == 0  # 40 small records are one batch, which is not complete

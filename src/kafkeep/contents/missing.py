@@ -11,12 +11,11 @@ from kafkeep.contents.options import REGISTERED, ReadOptions
 from kafkeep.contents.windows import (
     ENVELOPE,
     SEGMENT,
-    Offsets,
     Window,
     entries_by_partition,
+    first_offset,
     iter_windows,
 )
-from kafkeep.errors import DamagedError
 
 _NAMES = {"json": "JSON", "avro": "Avro", "parquet": "Parquet", "bytes": "bytes"}
 _REGISTERED = {kind.rpartition(".")[2] for kind in REGISTERED}
@@ -74,20 +73,13 @@ def _about_offsets(windows: Sequence[Window]) -> Iterator[str]:
     records = mixed = 0
     for window in windows:
         mains = [entry for entry in window.entries if entry.own_records]
-        lost = [e for e in mains if e.converter != ENVELOPE and not _knows_offsets(e)]
+        lost = [e for e in mains if e.converter != ENVELOPE and first_offset(e) is None]
         records += sum(entry.records for entry in lost)
         mixed += sum(entry.records for entry in lost) if len(mains) > 1 else 0
     if records:
         yield f"offsets of {records:,} records are not known: only between which two they lie"
     if mixed:
         yield f"the order of {mixed:,} records is known inside of each directory alone"
-
-
-def _knows_offsets(entry: Entry) -> bool:
-    try:
-        return Offsets(entry).known
-    except DamagedError:
-        return False
 
 
 def _about_values(mains: Sequence[Entry], options: ReadOptions) -> Iterator[str]:

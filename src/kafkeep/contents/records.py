@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.store import ObjectStore
+from kafkeep.contents.ahead import Ranges
 from kafkeep.contents.merge import Stream, merge
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions
 from kafkeep.contents.rows import iter_file
 from kafkeep.contents.segments import iter_segment
 from kafkeep.contents.spool import MEMORY_BYTES
-from kafkeep.contents.windows import UNKNOWN, Offsets, StoredFile, Window, iter_windows
+from kafkeep.contents.windows import UNKNOWN, StoredFile, Window, first_offset, iter_windows
 from kafkeep.data.json_arrow import number_array
 from kafkeep.kafka.records import iter_decode
 
@@ -50,7 +51,7 @@ def iter_records(
 
 
 def iter_window(
-    store: ObjectStore,
+    store: Ranges,
     window: Window,
     *,
     options: ReadOptions = NO_OPTIONS,
@@ -72,9 +73,7 @@ def iter_window(
 
 
 def _stream(file: StoredFile, open: partial[Iterator[pa.RecordBatch]]) -> Stream:
-    offsets = Offsets(file.main)
-    first = offsets.first if offsets.known else None
-    return Stream(file.main.key, file.main.records, first, open)
+    return Stream(file.main.key, file.main.records, first_offset(file.main), open)
 
 
 def inside(batch: pa.RecordBatch, wanted: OffsetRange) -> pa.RecordBatch:

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from kafkeep.archive.entry import Entry
-from kafkeep.archive.store import ObjectStore
 from kafkeep.config.formats import FormatKind
+from kafkeep.contents.ahead import Ranges
 from kafkeep.contents.options import ReadOptions
 from kafkeep.contents.original import Original
 from kafkeep.contents.spool import HINT, naming, open_object
@@ -30,10 +30,11 @@ from kafkeep.kafka.layout import TimestampType
 from kafkeep.kafka.records import RECORD_SCHEMA
 
 _HEADERS = RECORD_SCHEMA.field("headers").type
+_NO_HEADER = pa.array([], _HEADERS.value_type)
 
 
 def iter_columns(
-    store: ObjectStore, entry: Entry, options: ReadOptions, *, memory_bytes: int
+    store: Ranges, entry: Entry, options: ReadOptions, *, memory_bytes: int
 ) -> Iterator[Column]:
     """Yield the rows of an object in pieces; their number is checked against the log's.
 
@@ -82,7 +83,7 @@ def _checked(column: Column, before: int) -> Column:
 
 
 def iter_file(
-    store: ObjectStore, file: StoredFile, options: ReadOptions, *, memory_bytes: int
+    store: Ranges, file: StoredFile, options: ReadOptions, *, memory_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a file in ``RECORD_SCHEMA``, in the order they were written.
 
@@ -119,7 +120,7 @@ def _time(entry: Entry) -> int:
 
 
 def _iter_bytes(
-    store: ObjectStore, entry: Entry | None, options: ReadOptions, memory_bytes: int
+    store: Ranges, entry: Entry | None, options: ReadOptions, memory_bytes: int
 ) -> Iterator[pa.BinaryArray] | None:
     if entry is None:
         return None
@@ -128,7 +129,7 @@ def _iter_bytes(
 
 
 def _iter_headers(
-    store: ObjectStore, entry: Entry | None, options: ReadOptions, memory_bytes: int
+    store: Ranges, entry: Entry | None, options: ReadOptions, memory_bytes: int
 ) -> Iterator[pa.ListArray] | None:
     if entry is None:
         return None
@@ -139,7 +140,7 @@ def _iter_headers(
 
 
 def _iter_changed(
-    store: ObjectStore,
+    store: Ranges,
     entry: Entry,
     options: ReadOptions,
     memory_bytes: int,
@@ -175,8 +176,8 @@ def _aligned(
 
 
 def _no_headers(rows: int) -> pa.ListArray:
-    lists = number_array(pa.int32(), np.zeros(rows + 1, dtype=np.int32))
-    return pa.ListArray.from_arrays(lists, pa.array([], _HEADERS.value_type), type=_HEADERS)
+    lists = pa.py_buffer(np.zeros(rows + 1, dtype=np.int32))
+    return pa.Array.from_buffers(_HEADERS, rows, [None, lists], children=[_NO_HEADER])
 
 
 def from_whole(column: Column) -> pa.RecordBatch:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import BinaryIO, cast
 
 from kafkeep.archive.entry import Entry
-from kafkeep.archive.store import ObjectStore
+from kafkeep.contents.ahead import Ranges
 from kafkeep.errors import DamagedError, KeyMissingError, RecordError
 
 PIECE_BYTES = 8 << 20
@@ -20,7 +20,7 @@ HINT = "See what is lost with kafkeep verify; restore --allow-missing goes on wi
 
 @contextmanager
 def open_object(
-    store: ObjectStore, entry: Entry, *, memory_bytes: int = MEMORY_BYTES
+    store: Ranges, entry: Entry, *, memory_bytes: int = MEMORY_BYTES
 ) -> Iterator[BinaryIO]:
     """Give the object's bytes as a file that can be read from any place.
 
@@ -61,7 +61,7 @@ def _spool(size_bytes: int, memory_bytes: int) -> BinaryIO:
     return cast(BinaryIO, tempfile.TemporaryFile(prefix="kafkeep-object-"))
 
 
-def _get(store: ObjectStore, entry: Entry, start: int, end: int) -> bytes:
+def _get(store: Ranges, entry: Entry, start: int, end: int) -> bytes:
     try:
         return store.get_range(entry.key, start, end)
     except KeyMissingError as error:

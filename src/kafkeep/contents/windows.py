@@ -22,6 +22,7 @@ ENVELOPE = "envelope"
 UNKNOWN = -1
 """Stands for an offset, and for a time, that an archive does not hold."""
 
+LAST = 2**63 - 1
 _DIGITS = re.compile(r"\d+$")
 
 
@@ -46,7 +47,7 @@ class StoredFile:
     @property
     def knows_offsets(self) -> bool:
         """Whether the offset of each row is known."""
-        return self.whole or Offsets(self.main).known
+        return self.whole or first_offset(self.main) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Window:
         return sum(entry.own_records for entry in self.entries)
 
     def files(self) -> list[StoredFile]:
-        """Put its objects together, in the order of their first offsets.
+        """Put its objects together, in the order of their first offsets, unknown ones last.
 
         DamagedError when the log names keys or headers without the values they belong to.
         """
@@ -101,23 +102,28 @@ def with_companions(entries: Sequence[Entry], keys: Collection[str]) -> frozense
     return frozenset(found)
 
 
+def first_offset(entry: Entry) -> int | None:
+    """Return the offset of an object's first row; None when the log does not tell offsets."""
+    if entry.records == len(entry.range):
+        return entry.range.start
+    return entry.runs[0].start if entry.runs else None
+
+
 class Offsets:
     """The offsets of an object's rows, as its entry tells them."""
 
     def __init__(self, entry: Entry) -> None:
-        runs = entry.runs
-        if entry.records == len(entry.range):
-            runs = (entry.range,)
+        runs = (entry.range,) if entry.records == len(entry.range) else entry.runs
         self.known = bool(runs)
-        if self.known and sum(map(len, runs)) != entry.records:
+        self._starts: Int64s = np.array([run.start for run in runs], dtype=np.int64)
+        ends: Int64s = np.array([run.end for run in runs], dtype=np.int64)
+        self._before: Int64s = np.zeros(len(runs) + 1, dtype=np.int64)
+        np.cumsum(ends - self._starts, out=self._before[1:])
+        if self.known and self._before[-1] != entry.records:
             raise DamagedError(
-                f"{entry.key}: the log tells {sum(map(len, runs))} offsets for its "
+                f"{entry.key}: the log tells {self._before[-1]} offsets for its "
                 f"{entry.records} records"
             )
-        self._starts: Int64s = np.array([run.start for run in runs], dtype=np.int64)
-        counts = np.array([0, *map(len, runs)], dtype=np.int64)
-        self._before: Int64s = np.cumsum(counts)
-        self.first = int(self._starts[0]) if self.known else UNKNOWN
 
     def rows(self, start: int, stop: int) -> Int64s:
         """Return the offsets of rows ``[start, stop)``; ``UNKNOWN`` for each when they are not."""
@@ -130,7 +136,8 @@ class Offsets:
 
 
 def _place(entry: Entry) -> tuple[int, str]:
-    return Offsets(entry).first, entry.key
+    first = first_offset(entry)
+    return LAST if first is None else first, entry.key
 
 
 def _join_files(entries: Sequence[Entry]) -> Iterator[StoredFile]:
@@ -154,8 +161,8 @@ class _Beside:
         self._by_first: dict[int, Entry] = {}
         self._by_name: list[Entry] = []
         for entry in entries:
-            first = Offsets(entry).first
-            if first == UNKNOWN:
+            first = first_offset(entry)
+            if first is None:
                 self._by_name.append(entry)
             else:
                 self._by_first[first] = entry
@@ -167,8 +174,8 @@ class _Beside:
 
     def take(self, main: Entry) -> Entry | None:
         """Return what lies beside ``main``; it is not returned again."""
-        first = Offsets(main).first
-        if first != UNKNOWN:
+        first = first_offset(main)
+        if first is not None:
             found = self._by_first.pop(first, None)
         else:
             found = next((e for e in self._by_name if _same_stem(main, e)), None)

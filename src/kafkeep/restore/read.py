@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.store import ObjectStore
+from kafkeep.contents.ahead import Ranges, read_ahead
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions
 from kafkeep.contents.segments import iter_segment
 from kafkeep.contents.windows import Window, iter_windows
@@ -51,19 +52,21 @@ def _iter_sink(
     # Formats and converters take a while to import; segments need none of them.
     from kafkeep.contents.ready import iter_ready_batches  # noqa: PLC0415
 
-    yield from iter_ready_batches(_iter_records(store, windows, skip_records, options))
+    left = list(windows)
+    while left and left[0].records <= skip_records:
+        skip_records -= left.pop(0).records
+    entries = (e for window in left for file in window.files() for e in file.entries)
+    with read_ahead(store, entries) as ahead:
+        yield from iter_ready_batches(_iter_records(ahead, left, skip_records, options))
 
 
 def _iter_records(
-    store: ObjectStore, windows: Sequence[Window], skip_records: int, options: ReadOptions
+    store: Ranges, windows: Sequence[Window], skip_records: int, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a sink's windows; those skipped whole are not read."""
+    """Yield the records of a sink's windows, less the first ones."""
     from kafkeep.contents.records import iter_window  # noqa: PLC0415
 
     for window in windows:
-        if window.records <= skip_records:
-            skip_records -= window.records
-            continue
         for batch in iter_window(store, window, options=options):
             left = batch.slice(min(skip_records, batch.num_rows))
             skip_records = max(0, skip_records - batch.num_rows)
