@@ -343,7 +343,11 @@ class SinkWriters:
 
     def open(self, planned: PlannedRange) -> SinkWriter:
         """Return the writer of one range."""
-        options = {**self._shape.to_json(), "at_ms": self._at_ms}
+        closes = self._shape.closes_tail(planned.partition_id)
+        # Only what shapes this range: in a later intent, beside other ranges, it is the same plan.
+        options = {**self._shape.to_json(), "closes": closes}
+        if self._sink.partition.extractor == "Wallclock":
+            options["at_ms"] = self._at_ms
         origin = Origin(
             log_name=self._name,
             planned=planned,
@@ -357,5 +361,5 @@ class SinkWriters:
             self._sink,
             self._uploads,
             at_ms=self._at_ms,
-            closes=self._shape.closes_tail(planned.partition_id),
+            closes=closes,
         )
