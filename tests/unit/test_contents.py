@@ -278,6 +278,18 @@ def test_json_values_with_schemas_come_back_with_them(kind: str) -> None:
     assert found["schema"]["fields"][0]["type"] == "int32"
 
 
+def test_values_of_an_unknown_registry_are_given_as_json_and_it_is_said() -> None:
+    document = b"""{"schema":{"type":"struct","optional":false,"fields":[
+        {"field":"a","type":"int32","optional":false}]},"payload":{"a":5}}"""
+    options = {"format.class": "avro", "value.converter": "JsonConverter"}
+    made = write_sink([Record(0, 1, None, document)], options)
+    entries = [replace(made.entries[0], converter="AvroConverter")]
+    found = [row for batch in iter_records(made.store, entries) for row in batch.to_pylist()]
+    assert found[0]["value"] == b'{"a":5}'
+    said = "values of AvroConverter are restored as JSON texts: its registry is not known"
+    assert said in what_is_missing(entries)
+
+
 def test_a_record_larger_than_a_batch_is_a_batch_of_its_own() -> None:
     wanted = [Record(n, n, b"k", bytes([n]) * size) for n, size in enumerate([10, 5000, 20, 30])]
     stored = write_sink(wanted, {"format.class": "parquet"})

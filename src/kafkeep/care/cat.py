@@ -102,7 +102,7 @@ def _iter_pieces(
 ) -> Iterator[list[bytes]]:
     planned = plan_windows(view, options)
     of_sink = any(not window.is_segment for window, _ in planned)
-    told = load_read_options(store, view) if of_sink else NO_OPTIONS
+    told = load_read_options(store, view).looking() if of_sink else NO_OPTIONS
     for window, offsets in planned:
         topic, _, partition = window.entries[0].partition_id
         vague = not window.is_segment

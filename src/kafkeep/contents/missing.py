@@ -88,8 +88,9 @@ def _about_values(mains: Sequence[Entry], options: ReadOptions) -> Iterator[str]
     registered = {e.converter: e for e in values if e.converter in _REGISTERED}
     for name, entry in sorted(registered.items()):
         if entry.format == FormatKind.JSON or sink is None:
-            why = "the schemas" if entry.format == FormatKind.JSON else "the registry"
-            yield f"{why} of {name} are not known: its values are restored as JSON texts"
+            why = "schemas are not in JSON objects"
+            why = why if entry.format == FormatKind.JSON else "its registry is not known"
+            yield f"values of {name} are restored as JSON texts: {why}"
     if sink is not None and sink.transforms:
         yield "values went through transforms: they are restored as they were stored"
     texts = [e for e in values if e.converter == _JSON]

@@ -7,7 +7,7 @@ objects, encodings, registries) is in the intents, which hold a sink's options w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from kafkeep.archive.chain import decode, read_commit
@@ -38,6 +38,8 @@ class ReadOptions:
     """A sink's options as texts under Connect's names; none when its log does not tell them."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
+    registers: bool = True
+    """Whether schemas may be registered on the way: not by those who only look."""
 
     @cached_property
     def sink(self) -> SinkOptions | None:
@@ -64,6 +66,10 @@ class ReadOptions:
             return known
         shape = {"schemas.enable": "false"} if kind is ConverterClass.JSON else {}
         return ConverterOptions(role, kind, shape)
+
+    def looking(self) -> ReadOptions:
+        """Return the same for who writes nothing, not even to a registry."""
+        return replace(self, registers=False)
 
     def _known_converter(self, role: Role) -> ConverterOptions | None:
         if self.sink is None:

@@ -7,6 +7,7 @@ texts as texts, anything else as JSON.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal
 
@@ -15,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkeep.archive.entry import Entry
-from kafkeep.config.converters import ConverterClass, ConverterOptions
+from kafkeep.config.converters import ConverterClass
 from kafkeep.config.formats import DecimalText, FormatKind
-from kafkeep.contents.options import ReadOptions
+from kafkeep.contents.options import REGISTERED, ReadOptions
 from kafkeep.converters.converter import Converter
 from kafkeep.converters.open import open_converter
 from kafkeep.data.column import OPTIONAL_BYTES, OPTIONAL_STRING, Column
@@ -25,7 +26,7 @@ from kafkeep.data.json_decode import decode_spans
 from kafkeep.data.json_spans import find_documents
 from kafkeep.data.json_values import constant, json_texts
 from kafkeep.data.schema import Kind, Schema
-from kafkeep.errors import RecordError, UsageError
+from kafkeep.errors import PreflightError, RecordError, UsageError
 
 _IN_JSON = {
     ConverterClass.STRING: OPTIONAL_STRING,
@@ -50,6 +51,8 @@ class Original:
         sink = options.sink
         in_line = sink is None or sink.nulls.behavior_on_null_values == "write"
         self._null_is_none = in_line or entry.view != "value"
+        self._registered = self._told is not None and self._told.kind in REGISTERED
+        self._registers = self._registered and options.registers
 
     def restore(self, column: Column) -> pa.BinaryArray:
         """Return the bytes of a column's rows; null is null."""
@@ -60,7 +63,11 @@ class Original:
             return column.array
         try:
             return self._converter.restore(column) if self._converter else _as_stored(column)
-        except RecordError:
+        except RecordError as error:
+            if self._registers:
+                raise PreflightError(
+                    f"{self._entry.key}: {error.message}", hint=error.hint
+                ) from error
             return _as_stored(column)
 
     @cached_property
@@ -70,7 +77,9 @@ class Original:
         if told is None or told.role == "header":
             return None
         if told.kind is ConverterClass.JSON:
-            told = _with_schemas(told)
+            told = replace(told, shape={**told.shape, "schemas.enable": "true"})
+        if self._registered and not self._registers:
+            told = replace(told, shape={**told.shape, "auto.register.schemas": "false"})
         try:
             role: Literal["key", "value"] = "key" if told.role == "key" else "value"
             return open_converter(role, told, self._entry.partition_id.topic)
@@ -90,11 +99,6 @@ class Original:
         for row in misfits:
             rows[row] = texts[row].as_py()
         return pa.array(rows, pa.binary())
-
-
-def _with_schemas(told: ConverterOptions) -> ConverterOptions:
-    """JSON values that have a schema came with it."""
-    return ConverterOptions(told.role, told.kind, {**told.shape, "schemas.enable": "true"})
 
 
 def _without_nulls(texts: pa.BinaryArray) -> pa.BinaryArray:

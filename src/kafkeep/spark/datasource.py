@@ -92,7 +92,7 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
         chosen = choose_entries(self._load_views(store), self._wanted, self._incarnation())
         entries = [entry for _, mine in chosen.values() for entry in mine]
         reading = {
-            topic: load_read_options(store, view)
+            topic: load_read_options(store, view).looking()
             for topic, (view, mine) in chosen.items()
             if any(entry.format != SEGMENT for entry in mine)
         }
