@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from kafkeep.archive.commit import Commit
     from kafkeep.backup.summary import BackupSummary
+    from kafkeep.config.backup import BackupOptions
     from kafkeep.config.spark import SparkOptions
     from kafkeep.config.storage import StorageOptions
     from kafkeep.restore.job import Preflight
@@ -39,21 +41,23 @@ def backup(
     stop: threading.Event | None = None,
     on_commit: Callable[[Commit, BackupSummary], None] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
+    settings: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> BackupSummary:
     """Copy topics into the archive, everything that is not there yet; return what was done.
 
     ``options`` are the fields of ``kafkeep.config.backup.BackupOptions``: Python values
     (``topics=["orders"]``, ``follow=True``) or the text that the command line takes
-    (``segment_bytes="64MiB"``). ``storage`` is read from AWS's standard variables unless given.
-    An active Spark session is used and left running; else one is started and stopped.
-    Raises KafkeepError; gaps are not errors, they are in the summary.
+    (``segment_bytes="64MiB"``). ``settings`` are those of a sink, under Connect's names
+    (``format="json", settings={"flush.size": 1000}``). ``storage`` is read from AWS's standard
+    variables unless given. An active Spark session is used and left running; else one is started
+    and stopped. Raises KafkeepError; gaps are not errors, they are in the summary.
     """
     from kafkeep.backup.run import run_backup  # noqa: PLC0415
     from kafkeep.config.backup import BackupOptions  # noqa: PLC0415
     from kafkeep.config.places import Places  # noqa: PLC0415 - keeps the import light
 
-    chosen = make_options(BackupOptions, options)
+    chosen = _with_sink(make_options(BackupOptions, options), settings or {})
     places = Places(**_places(archive, bootstrap_servers, command_config, storage))
     return run_backup(
         chosen,
@@ -89,6 +93,33 @@ def restore(
     chosen = make_options(RestoreOptions, options)
     places = Places(**_places(archive, bootstrap_servers, command_config, storage))
     return run_restore(chosen, places, _spark(spark), on_plan=on_plan, on_progress=on_progress)
+
+
+def _with_sink(options: BackupOptions, settings: Mapping[str, Any]) -> BackupOptions:
+    """Add what shapes the objects of another format than segment."""
+    if options.format == "segment" and not settings:
+        return options
+    from kafkeep.config.connector import ConnectorConfig  # noqa: PLC0415 - keeps the import light
+
+    given = {
+        "format.class": options.format,
+        "topics": ",".join(options.topics),
+        "topics.regex": options.topics_regex or "",
+        **settings,
+    }
+    if options.format == "segment":
+        del given["format.class"]
+    config = ConnectorConfig.from_map(
+        {key: text for key, text in given.items() if text != ""}, archive="memory:settings"
+    )
+    if others := [key for key in settings if key not in {**config.shape, **config.secrets}]:
+        raise UsageError(
+            f"{others[0]} does not shape objects",
+            hint="Kafka and S3 are set up by bootstrap_servers, command_config and storage.",
+        )
+    return replace(
+        options, sink=dict(config.shape), sink_secrets=dict(config.secrets), format=config.format
+    )
 
 
 def make_options(group: type[T], given: Mapping[str, Any]) -> T:

@@ -36,7 +36,7 @@ from kafkeep.backup.write import WriteOptions
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.places import Places
 from kafkeep.config.sink import SinkOptions
-from kafkeep.errors import TransientError
+from kafkeep.errors import RecordError, TransientError
 from kafkeep.kafka.admin import Admin
 from kafkeep.spark.tasks import TaskRow
 
@@ -87,8 +87,14 @@ class BackupJob:
         """Take the log, and finish what an earlier run had begun before anything else."""
         self.log = self.open_log()
         self._make_dead_letter_topic()
-        if self.log.state.intent is not None:
-            self._execute(self.log.state.intent, None)
+        intent = self.log.state.intent
+        if intent is None:
+            return
+        try:
+            self._execute(intent, None)
+        except RecordError:
+            if intent.options.get("sink") == self.options.sink:
+                raise  # else the options were changed, perhaps because of that record
 
     def _make_dead_letter_topic(self) -> None:
         errors = self._sink.options.errors if self._sink else None
@@ -190,9 +196,13 @@ class BackupJob:
         self, intent: Intent, look: Look | None, weights: tuple[WeighedRange, ...] = ()
     ) -> None:
         """Run an intent's tasks and commit what they did; what is left stays intended."""
-        rows = self.run_tasks(
-            self._bundles(intent, weights or _unweighed(intent)), archive_bundle, label="backup"
-        )
+        bundles = self._bundles(intent, weights or _unweighed(intent))
+        try:
+            rows = self.run_tasks(bundles, archive_bundle, label="backup")
+        except RecordError as error:
+            # Nothing of it counts, so that the next run may go on with other options.
+            self._commit(Changes(closes_intent=True, note=f"given up: {error.message}"))
+            raise
         entries: dict[int, list[Entry]] = {}
         reports: dict[int, RangeReport] = {}
         for row in rows:
@@ -345,6 +355,16 @@ class BackupJob:
     def _logs_errors(self) -> bool:
         return self._sink is not None and self._sink.options.errors.errors_log_enable
 
+    def _closes(self, plan: CyclePlan) -> dict[str, str]:
+        """Say why tails are closed; what is left of the last intent keeps its reasons."""
+        closes = {str(s.partition_id): str(s.closes) for s in plan.stretches if s.closes}
+        before = self.log.state.intent
+        if before is None:
+            return closes
+        left = {str(planned.partition_id) for planned in before.ranges}
+        kept = before.options.get("closes", {})
+        return {**{pid: why for pid, why in kept.items() if pid in left}, **closes}
+
     def _write_options(self, plan: CyclePlan) -> WriteOptions | SinkShape:
         options = self.options
         if options.sink is None:
@@ -353,7 +373,7 @@ class BackupJob:
             )
         return SinkShape(
             options=options.sink,
-            closes={str(s.partition_id): str(s.closes) for s in plan.stretches if s.closes},
+            closes=self._closes(plan),
             keeps_aborted=options.keeps_aborted,
         )
 

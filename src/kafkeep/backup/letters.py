@@ -33,9 +33,17 @@ class Letter:
     stage: Stage
     error: RecordError
 
-    def describe(self, source: PartitionId) -> str:
-        """Say it in a line, without the record's content."""
-        return f"{source} offset {self.record.offset}: {self.stage}: {self.error.message}"
+    def describe(self, source: PartitionId, *, details: bool) -> str:
+        """Say it in a line, without the record's content; with its time and sizes if asked."""
+        line = f"{source} offset {self.record.offset}: {self.stage}: {self.error.message}"
+        if not details:
+            return line
+        sizes = [
+            "null" if part is None else f"{len(part)} bytes"
+            for part in (self.record.key, self.record.value)
+        ]
+        time = self.record.timestamp
+        return f"{line} (timestamp {time}, key {sizes[0]}, value {sizes[1]})"
 
 
 def make_letter(raw: pa.RecordBatch, bad: BadRecord) -> Letter:

@@ -61,9 +61,13 @@ class Pipeline:
     """One partition's way from Kafka's bytes to placed rows; remembers nothing between calls."""
 
     def __init__(self, sink: SinkOptions) -> None:
-        self._nulls = sink.nulls.behavior_on_null_values
-        self._reports_nulls = sink.nulls.report_null_values_to_dlq
-        self._tolerant = sink.errors.errors_tolerance == "all"
+        # A whole record holds its null value: there is nothing to fail, ignore or write apart.
+        self._nulls = "write" if sink.has_envelope else sink.nulls.behavior_on_null_values
+        self._reports_nulls = (
+            sink.nulls.report_null_values_to_dlq
+            and sink.errors.errors_tolerance == "all"
+            and bool(sink.errors.dead_letter_topic)
+        )
         self._chain = open_chain(sink.transforms)
         self._partitioner = open_partitioner(sink.partition)
         self._value = open_converter("value", sink.value)
@@ -140,7 +144,7 @@ class Pipeline:
             yield rows
             return
         absent = np.asarray(rows.value.array.is_null().to_numpy(zero_copy_only=False))
-        reported = self._nulls == "fail" or (self._tolerant and self._reports_nulls)
+        reported = self._nulls == "fail" or self._reports_nulls
         for offset in rows.offsets[absent].tolist() if reported else ():
             on_bad(BadRecord(offset, Stage.TASK_PUT, _null_error(rows.topic)))
         kept = np.flatnonzero(~absent)

@@ -153,7 +153,8 @@ def plan_cycle(
     if gaps and options.on_gap == "fail":
         raise _gap_error(gaps)
     return CyclePlan(
-        stretches=_bounded(stretches, options.cycle_bytes),
+        # A sink's windows end where its rules say; its cycles are bounded by time alone.
+        stretches=_bounded(stretches, options.cycle_bytes) if sink is None else tuple(stretches),
         gaps=tuple(gaps),
         topics=tuple(
             info for name, info in sorted(infos.items()) if known.latest.get(name) != info

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafkeep.archive.document import dump_document
 from kafkeep.archive.entry import PartitionId
 from kafkeep.backup.rotate import Reason
 
@@ -23,6 +25,15 @@ class SinkShape:
         """Return why the tail of a partition is closed, or None when it is left."""
         reason = self.closes.get(str(partition_id))
         return None if reason is None else Reason(reason)
+
+    def digest(self, log_name: str) -> str:
+        """Return the digest of what decides the content of an object, given its records.
+
+        Records never change: an object of the same log, options, first offset, end and count is
+        the same one, whichever plan it was written for.
+        """
+        document = {"log": log_name, "options": dict(self.options)}
+        return hashlib.sha256(dump_document(document)).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
         """Return the form kept in an intent."""

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafkeep.archive.adopt import plan_digest
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.store import ObjectStore
@@ -85,6 +84,7 @@ class SinkWriter:
         """Archived up to here, once the uploads have waited."""
         self.closed = 0
         """Windows closed so far."""
+        self.tells_details = sink.errors.errors_log_include_messages
         self.letters: list[Letter] = []
         """Bad records before ``position``."""
 
@@ -343,15 +343,10 @@ class SinkWriters:
 
     def open(self, planned: PlannedRange) -> SinkWriter:
         """Return the writer of one range."""
-        closes = self._shape.closes_tail(planned.partition_id)
-        # Only what shapes this range: in a later intent, beside other ranges, it is the same plan.
-        options = {**self._shape.to_json(), "closes": closes}
-        if self._sink.partition.extractor == "Wallclock":
-            options["at_ms"] = self._at_ms
         origin = Origin(
             log_name=self._name,
             planned=planned,
-            plan=plan_digest(self._name, planned, options),
+            plan=self._shape.digest(self._name),
             naming=self._sink.naming,
             tags=self._sink.tags,
         )
@@ -361,5 +356,5 @@ class SinkWriters:
             self._sink,
             self._uploads,
             at_ms=self._at_ms,
-            closes=closes,
+            closes=self._shape.closes_tail(planned.partition_id),
         )

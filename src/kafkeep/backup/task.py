@@ -23,7 +23,7 @@ from kafkeep.store.open import open_store
 if TYPE_CHECKING:
     from kafkeep.backup.sink_write import SinkWriter
 
-MAX_COMPLAINTS = 20
+MAX_COMPLAINTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,10 @@ class _Work:
             report,
             tail=None if tail is None else tail.to_json(),
             bad=len(letters),
-            complaints=tuple(letter.describe(source) for letter in letters[:MAX_COMPLAINTS]),
+            complaints=tuple(
+                letter.describe(source, details=self.writer.tells_details)
+                for letter in letters[:MAX_COMPLAINTS]
+            ),
         )
 
 

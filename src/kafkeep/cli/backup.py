@@ -89,6 +89,8 @@ def backup_command(
         )
     for partition in summary.blocked:
         say(f"warning: {partition}: an open transaction holds back its newest records")
+    if summary.bad:
+        say(f"warning: {summary.bad} records could not be stored and were left out")
     if output is Output.JSON:
         print_json(summary.to_json())
     else:

@@ -164,10 +164,14 @@ class ErrorOptions:
         parse=lambda text: one_of("errors.tolerance", "none", "all")(text.lower()),
     )
     errors_log_enable: bool = option(
-        "errors.log.enable", "Log each bad record: where it is, and why.", default=False
+        "errors.log.enable",
+        "Log bad records: where each is, and why; up to 1,000 of a partition in a cycle.",
+        default=False,
     )
     errors_log_include_messages: bool = option(
-        "errors.log.include.messages", "Log the bad record's size and time too.", default=False
+        "errors.log.include.messages",
+        "With errors.log.enable: tell the time and sizes of a bad record too.",
+        default=False,
     )
     dead_letter_topic: str = option(
         "errors.deadletterqueue.topic.name",

@@ -203,9 +203,6 @@ def test_what_lies_behind_the_last_record_is_passed_once(
     assert scene.commits < 10
 
 
-@pytest.mark.xfail(
-    strict=True, reason="what is left of an intent loses why its tails are closed: it never ends"
-)
 def test_a_one_shot_backup_that_runs_out_of_time_goes_on_with_what_is_left(scene: Scene) -> None:
     """Several ranges of a partition, each cut short after its first object."""
     scene.produce(*numbers(0, 60))
@@ -218,9 +215,6 @@ def test_a_one_shot_backup_that_runs_out_of_time_goes_on_with_what_is_left(scene
     assert data == {entry.key for entry in load_view(scene.store, "sink").entries()}
 
 
-@pytest.mark.xfail(
-    strict=True, reason="an open intent is run with its old options, whatever is configured now"
-)
 def test_a_bad_record_stops_until_the_configuration_allows_it(scene: Scene) -> None:
     scene.produce(*numbers(0, 2), b"{", *numbers(3, 5))
     with pytest.raises(RecordError, match="t-0 offset 2"):
