@@ -33,7 +33,7 @@ test-unit: $(STAMP)  ## pure and fast
 	$(BIN)/pytest tests/unit tests/property tests/docs -m "not integration and not slow" -q
 
 test-kill: $(STAMP)  ## kill -9 at random moments, many times; the seed is printed
-	$(BIN)/pytest tests/integration/test_kill.py -m "slow or not slow" -s
+	$(BIN)/pytest tests/integration/test_kill.py tests/integration/test_sink_kill.py -m "slow or not slow" -s
 
 demo: $(STAMP)  ## the whole story on real services
 	$(BIN)/kafkeep demo
