@@ -251,13 +251,15 @@ class SinkWriter:
         rows, here = ready.rows.slice(begin, stop), codes[begin:stop]
         self._last = int(rows.offsets[-1])
         if (here == here[0]).all():
-            self._files.add(places[here[0]], rows)
+            self._files.add(places[here[0]], rows, int(ready.sizes[begin:stop].sum()))
             return
         order = np.argsort(here, kind="stable").astype(np.int64)
         grouped, ordered = rows.take(order), here[order]
+        sizes = ready.sizes[begin:stop][order]
         edges = np.flatnonzero(np.diff(ordered)) + 1
         for first, last in zip([0, *edges.tolist()], [*edges.tolist(), len(order)], strict=True):
-            self._files.add(places[ordered[first]], grouped.slice(first, last))
+            weight = int(sizes[first:last].sum())
+            self._files.add(places[ordered[first]], grouped.slice(first, last), weight)
 
     def _close(self, end: int, reason: Reason) -> None:
         """Complete the window: its objects go up, its bad records are due."""
@@ -297,7 +299,7 @@ class SinkWriter:
             min_timestamp=done.min_timestamp,
             max_timestamp=done.max_timestamp,
             size_bytes=done.body.size,
-            raw_bytes=done.body.size,
+            raw_bytes=done.raw_bytes,
             format=done.format,
             codec=done.codec,
             sha256=done.sha256,

@@ -107,6 +107,8 @@ class Finished:
     offsets: NDArray[np.int64]
     min_timestamp: int
     max_timestamp: int
+    raw_bytes: int
+    """What its records weighed in Kafka; of keys and headers beside values, its own size."""
     body: Body
     sha256: str
 
@@ -130,12 +132,14 @@ class _File:
         self._place = place
         self._spill = spill
         self._offsets: list[NDArray[np.int64]] = []
+        self._weight = 0
         self._low, self._high = np.iinfo(np.int64).max, np.iinfo(np.int64).min
         self.parts: dict[str, _Part] = {}
         names = [view for view in views.formats if not (place.tombstones and view == "value")]
         self._names = names
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: Rows, weight: int) -> None:
+        self._weight += weight
         self._offsets.append(rows.offsets)
         self._low = min(self._low, int(rows.timestamps.min()))
         self._high = max(self._high, int(rows.timestamps.max()))
@@ -171,6 +175,7 @@ class _File:
                 offsets=offsets,
                 min_timestamp=self._low,
                 max_timestamp=self._high,
+                raw_bytes=self._weight if view == "value" else part.body.size,
                 body=part.body,
                 sha256=part.digest.hexdigest(),
             )
@@ -195,12 +200,12 @@ class WindowFiles:
             return False
         return needs_new_file(self._schemas[place], schema, self._mode)  # type: ignore[arg-type]
 
-    def add(self, place: Place, rows: Rows) -> None:
-        """Add rows to one file, which begins if it is new."""
+    def add(self, place: Place, rows: Rows, weight: int) -> None:
+        """Add rows, which weigh so many bytes in Kafka, to one file, which begins if it is new."""
         if place not in self._files:
             self._files[place] = _File(self._views, place, self._spill)
             self._schemas[place] = rows.value.schema
-        self._files[place].add(rows)
+        self._files[place].add(rows, weight)
 
     def save_memory(self) -> None:
         """Move what is complete to disk, and more of it, when the files hold too much."""
