@@ -247,7 +247,6 @@ def test_options_are_read_from_a_connector_configuration() -> None:
         ({"parquet.codec": "lzo"}, "parquet.codec", "'lzo' cannot be written"),
         ({"avro.codec": "xz"}, "avro.codec", "one of"),
         ({"format.bytearray.extension": "/../x"}, "format.bytearray.extension", "slash"),
-        ({"schemas.cache.config": "0"}, "schemas.cache.config", "above zero"),
         ({"store.envelope": "maybe"}, "store.envelope", "neither"),
         ({"format.class": "avro", "s3.compression.type": "zstd"}, "format.class", "not for avro"),
     ],

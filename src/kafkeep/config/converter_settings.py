@@ -62,7 +62,10 @@ class JsonSettings:
         parse=_one_of("BASE64", "NUMERIC"),
     )
     schemas_cache_size: int = option(
-        "schemas.cache.size", "Schemas remembered.", default=1000, parse=_count
+        "schemas.cache.size",
+        "Any number: every schema is remembered.",
+        default=1000,
+        parse=_count,
     )
     replace_null_with_default: bool = option(
         "replace.null.with.default",

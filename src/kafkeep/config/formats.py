@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kafkeep.config.choose import one_of, positive
+from kafkeep.config.choose import one_of
 from kafkeep.config.group import ConfigErrors
 from kafkeep.config.option import option
 from kafkeep.errors import UsageError
@@ -189,13 +189,6 @@ class FormatOptions:
     )
     allow_optional_map_keys: bool = option(
         "allow.optional.map.keys", "Let keys of maps be optional in Avro schemas.", default=False
-    )
-    schemas_cache_config: int = option(
-        "schemas.cache.config",
-        "How many translated schemas a task remembers.",
-        default=1000,
-        parse=positive("the number of schemas"),
-        metavar="COUNT",
     )
     store_envelope: bool | None = option(
         "store.envelope",

@@ -90,6 +90,13 @@ _KEYS = (
         any_number,
     ),
     StandingKey(
+        "schemas.cache.config",
+        "int",
+        "1000",
+        "A task remembers every schema it has translated.",
+        any_number,
+    ),
+    StandingKey(
         "schema.cache.size",
         "int",
         "1000",
