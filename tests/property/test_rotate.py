@@ -42,10 +42,10 @@ def plain(rows: list[Row], rules: RotateRules) -> list[tuple[int, Reason]]:
     window: list[Row] = []
     for i, row in enumerate(rows):
         base = next((r.time for r in window if r.time is not None), None)
-        if window and rules.interval_ms and base is not None and row.time is not None:
-            if row.time - base >= rules.interval_ms:
-                cuts.append((i, Reason.INTERVAL))
-                window = []
+        timed = rules.interval_ms and base is not None and row.time is not None
+        if timed and row.time - base >= rules.interval_ms:
+            cuts.append((i, Reason.INTERVAL))
+            window = []
         if window and rules.on_path_change and window[-1].path != row.path:
             cuts.append((i, Reason.PATH))
             window = []

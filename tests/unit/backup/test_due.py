@@ -82,7 +82,7 @@ def test_a_slow_topic_is_closed_by_the_clock_with_no_new_record() -> None:
 
 
 def test_schema_changes_are_looked_for_when_as_much_has_come_as_was_read() -> None:
-    sink = timing(**{"value_converter_schemas_enable": "true"})
+    sink = timing(value_converter_schemas_enable="true")
     assert sink.due(waiting(200)) is not None
     assert sink.due(waiting(249, tail=tail(200, 100))) is None
     assert sink.due(waiting(300, tail=tail(200, 100))) is not None
