@@ -6,6 +6,7 @@ What no rule has closed at the end of the range is left in Kafka, unless the pla
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from kafkeep.backup.rotate import NO_TIME, Reason, RotateRules, Window, find_cut
 from kafkeep.backup.shape import SinkShape
 from kafkeep.backup.tail import Tail
 from kafkeep.backup.upload import Uploads
-from kafkeep.backup.window import Finished, Place, Views, WindowFiles
+from kafkeep.backup.window import Finished, Memory, Place, Views, WindowFiles
 from kafkeep.config.sink import SinkOptions
 from kafkeep.errors import RecordError
 from kafkeep.kafka.records import iter_decode
@@ -60,8 +61,10 @@ class SinkWriter:
         *,
         at_ms: int,
         closes: Reason | None,
+        memory: Memory | None = None,
     ) -> None:
         self._store = store
+        self._memory = memory or Memory()
         self._origin = origin
         self._pid = origin.planned.partition_id
         self._sink = sink
@@ -75,7 +78,8 @@ class SinkWriter:
         self._folder = sink.nulls.tombstone_encoded_partition
         self._raw: pa.RecordBatch | None = None
         self._bad: list[Letter] = []
-        self._entries: list[Entry | None] = []
+        self._entries: list[tuple[Entry, NDArray[np.int64]] | None] = []
+        """With their runs, which are many times as large in an entry."""
         self._begin_window()
         self._left_out = 0
         self._last = -1
@@ -116,9 +120,10 @@ class SinkWriter:
 
     def done(self) -> Iterator[Entry]:
         """Yield the entries, after the uploads have waited."""
-        for entry in self._entries:
-            assert entry is not None
-            yield entry
+        for stored in self._entries:
+            assert stored is not None
+            entry, runs = stored
+            yield replace(entry, runs=tuple(OffsetRange(*run) for run in runs.tolist()))
 
     def abort(self) -> None:
         """Drop what is open; nothing of it becomes visible."""
@@ -151,7 +156,7 @@ class SinkWriter:
 
     def _begin_window(self) -> None:
         self._window = Window()
-        self._files = WindowFiles(self._views)
+        self._files = WindowFiles(self._views, self._memory)
 
     def _take(self, raw: pa.RecordBatch) -> None:
         self._raw = raw
@@ -270,7 +275,9 @@ class SinkWriter:
         def store(done: Finished, slot: int) -> None:
             nonlocal left
             entry = self._entry(done, window, len(finished), reason)
-            self._entries[slot] = store_object(self._store, self._origin, done, window, entry)
+            entry = store_object(self._store, self._origin, done, window, entry)
+            dense = len(done.offsets) == len(window)
+            self._entries[slot] = entry, done.runs[:0] if dense else done.runs
             left -= 1
             if not left:
                 files.close()
@@ -289,7 +296,6 @@ class SinkWriter:
         self._begin_window()
 
     def _entry(self, done: Finished, window: OffsetRange, parts: int, reason: Reason) -> Entry:
-        dense = len(done.offsets) == len(window)
         return Entry(
             key="to be named",
             partition_id=self._pid,
@@ -305,7 +311,6 @@ class SinkWriter:
             sha256=done.sha256,
             view=done.view,
             parts=parts,
-            runs=() if dense else done.runs,
             closed_by=str(reason),
             converter=self._converter(done.view),
         )
@@ -342,6 +347,7 @@ class SinkWriters:
         self._sink = SinkOptions.parse({**shape.options, **secrets})
         self._at_ms = at_ms
         self._name = name
+        self._memory = Memory()
 
     def open(self, planned: PlannedRange) -> SinkWriter:
         """Return the writer of one range."""
@@ -359,4 +365,5 @@ class SinkWriters:
             self._uploads,
             at_ms=self._at_ms,
             closes=self._shape.closes_tail(planned.partition_id),
+            memory=self._memory,
         )

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafkeep.archive.entry import OffsetRange
 from kafkeep.backup.spill import Body, Spill
 from kafkeep.config.sink import SinkOptions
 from kafkeep.converters.headers import open_headers
@@ -23,7 +22,7 @@ from kafkeep.formats.format import Encoder, Format
 from kafkeep.formats.open import open_format
 
 MEMORY_BYTES = 64 << 20
-"""What the files of one partition may hold in memory before they go to disk."""
+"""What the files of one task may hold in memory before they go to disk."""
 MAX_RUNS = 1000
 TOMBSTONES = "tombstones"
 
@@ -113,15 +112,14 @@ class Finished:
     sha256: str
 
     @property
-    def runs(self) -> tuple[OffsetRange, ...]:
-        """The offsets it holds; none when they are too many to tell."""
+    def runs(self) -> NDArray[np.int64]:
+        """Starts and ends of the offsets it holds, a row each; none when they are too many."""
         edges = np.flatnonzero(np.diff(self.offsets) != 1) + 1
         if len(edges) >= MAX_RUNS:
-            return ()
+            return np.empty((0, 2), np.int64)
         firsts = self.offsets[np.concatenate([[0], edges])]
         lasts = self.offsets[np.concatenate([edges - 1, [len(self.offsets) - 1]])]
-        pairs = zip(firsts.tolist(), lasts.tolist(), strict=True)
-        return tuple(OffsetRange(first, last + 1) for first, last in pairs)
+        return np.stack([firsts, lasts + 1], axis=1)
 
 
 class _File:
@@ -181,15 +179,55 @@ class _File:
             )
 
 
+class Memory:
+    """What the files of all partitions of a task hold: when it is much, the largest go to disk.
+
+    Files that are being stored count too, but stay as they are: others are reading them.
+    """
+
+    def __init__(self, limit_bytes: int = MEMORY_BYTES) -> None:
+        self._limit = limit_bytes
+        self._windows: set[WindowFiles] = set()
+
+    def join(self, window: WindowFiles) -> None:
+        """Count a window from now on."""
+        self._windows.add(window)
+
+    def leave(self, window: WindowFiles) -> None:
+        """Count it no longer; called when its objects are stored, by any thread."""
+        self._windows.discard(window)
+
+    @property
+    def held_bytes(self) -> int:
+        """What all of them hold."""
+        return sum(window.held_bytes for window in tuple(self._windows))
+
+    def save(self) -> None:
+        """Move complete bytes to disk, the largest first; where that is not enough, all bytes."""
+        if self.held_bytes <= self._limit:
+            return
+        for free in (WindowFiles.to_disk, WindowFiles.flush):
+            open_ones = [window for window in tuple(self._windows) if not window.is_finished]
+            for window in sorted(open_ones, key=lambda w: -w.held_bytes):
+                free(window)
+                if self.held_bytes <= self._limit // 2:
+                    return
+
+
 class WindowFiles:
     """All open files of one partition; they close together."""
 
-    def __init__(self, views: Views) -> None:
+    def __init__(self, views: Views, memory: Memory) -> None:
         self._views = views
         self._mode = views.sink.rotate.schema_compatibility
         self._spill = Spill()
         self._files: dict[Place, _File] = {}
         self._schemas: dict[Place, Schema | None] = {}
+        self._memory = memory
+        self.held_bytes = 0
+        """What they hold in memory, as it was last counted."""
+        self.is_finished = False
+        memory.join(self)
 
     def __len__(self) -> int:
         return len(self._files)
@@ -208,22 +246,37 @@ class WindowFiles:
         self._files[place].add(rows, weight)
 
     def save_memory(self) -> None:
-        """Move what is complete to disk, and more of it, when the files hold too much."""
-        parts = [part for file in self._files.values() for part in file.parts.values()]
-        if sum(part.in_memory for part in parts) <= MEMORY_BYTES:
-            return
-        for part in parts:
+        """Count what the files hold, and move some to disk when that of the task is too much."""
+        self._count()
+        self._memory.save()
+
+    def to_disk(self) -> None:
+        """Move the bytes that are complete to disk."""
+        for part in self._parts():
             part.body.to_disk()
-        if sum(part.in_memory for part in parts) <= MEMORY_BYTES // 2:
-            return
-        for part in parts:
+        self._count()
+
+    def flush(self) -> None:
+        """Complete what encoders hold, and move it to disk."""
+        for part in self._parts():
             part.take(part.encoder.flush())
             part.body.to_disk()
+        self._count()
 
     def finish(self) -> list[Finished]:
         """Complete every file; the spill lives until ``close``."""
-        return [done for file in self._files.values() for done in file.finish()]
+        self.is_finished = True
+        done = [finished for file in self._files.values() for finished in file.finish()]
+        self._count()
+        return done
 
     def close(self) -> None:
         """Forget everything; give the disk space back."""
+        self._memory.leave(self)
         self._spill.close()
+
+    def _parts(self) -> list[_Part]:
+        return [part for file in self._files.values() for part in file.parts.values()]
+
+    def _count(self) -> None:
+        self.held_bytes = sum(part.in_memory for part in self._parts())
