@@ -95,7 +95,10 @@ def measure(filled: Filled, archive: str, options: Mapping[str, str]) -> Any:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path]),
+        },
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
