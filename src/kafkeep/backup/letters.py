@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import pickle
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +13,18 @@ import pyarrow as pa
 
 from kafkeep.archive.entry import PartitionId
 from kafkeep.backup.pipeline import BadRecord, Stage
-from kafkeep.errors import RecordError, TransientError
+from kafkeep.backup.spill import Spill
+from kafkeep.errors import KafkeepError, RecordError, TransientError
 from kafkeep.kafka.build import Record, build_batch
 from kafkeep.kafka.wire import Wire
 
 PREFIX = "__connect.errors."
-LETTERS_PER_BATCH = 200
+BATCH_BYTES = 512 * 1024
+"""Half of what a topic takes unless it is told otherwise; a larger letter goes alone."""
+FIRST = 50
+"""So many letters are kept to tell of, when nobody gets them."""
+MEMORY_BYTES = 8 << 20
+_TOO_LARGE = 10
 _CLASSES: Mapping[Stage, str] = {
     Stage.KEY_CONVERTER: "org.apache.kafka.connect.storage.Converter",
     Stage.VALUE_CONVERTER: "org.apache.kafka.connect.storage.Converter",
@@ -55,9 +63,68 @@ def make_letter(raw: pa.RecordBatch, bad: BadRecord) -> Letter:
     return Letter(record, bad.stage, bad.error)
 
 
+class Letters:
+    """The bad records of one range, as they were found; many of them lie on disk.
+
+    Those before ``end`` are due. Others belong to records that are read again.
+    """
+
+    def __init__(self, *, are_sent: bool) -> None:
+        self.end = 0
+        self._are_sent = are_sent
+        self._offsets = array("q")
+        self._last = -1
+        self._first: list[Letter] = []
+        self._newest: list[Letter] = []
+        self._weight = 0
+        self._spill = Spill()
+        self._spilled: list[tuple[int, int]] = []
+
+    def add(self, letter: Letter) -> None:
+        """Take one."""
+        self._offsets.append(letter.record.offset)
+        self._last = max(self._last, letter.record.offset)
+        if len(self._first) < FIRST:
+            self._first.append(letter)
+        if not self._are_sent:
+            return
+        self._newest.append(letter)
+        self._weight += _weigh(letter.record)
+        if self._weight >= MEMORY_BYTES:
+            data = pickle.dumps(self._newest)
+            self._spilled.append((self._spill.append(data), len(data)))
+            self._newest, self._weight = [], 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there are some that are not due."""
+        return self._last >= self.end
+
+    def __len__(self) -> int:
+        return sum(offset < self.end for offset in self._offsets)
+
+    def __getitem__(self, wanted: slice) -> list[Letter]:
+        """Return some of the first that are due, to tell of them."""
+        return list(self._due(self._first))[wanted]
+
+    def __iter__(self) -> Iterator[Letter]:
+        """Yield those that are due; none where nobody gets them."""
+        for start, size in self._spilled:
+            yield from self._due(pickle.loads(b"".join(self._spill.read(start, size))))
+        yield from self._due(self._newest)
+
+    def _due(self, letters: Iterable[Letter]) -> Iterator[Letter]:
+        return (letter for letter in letters if letter.record.offset < self.end)
+
+
+def _weigh(record: Record) -> int:
+    parts = [record.key, record.value, *(part for header in record.headers for part in header)]
+    return 200 + sum(len(part) for part in parts if part is not None)
+
+
 def send_letters(
     wire: Wire,
-    letters: Sequence[Letter],
+    letters: Iterable[Letter],
     *,
     topic: str,
     source: PartitionId,
@@ -65,20 +132,33 @@ def send_letters(
     with_context: bool,
 ) -> None:
     """Produce the letters; each at least once. TransientError when Kafka does not take them."""
-    for start in range(0, len(letters), LETTERS_PER_BATCH):
-        records = [
-            _addressed(letter, number, source, connector, with_context)
-            for number, letter in enumerate(letters[start : start + LETTERS_PER_BATCH])
-        ]
-        body = build_batch(records, base_offset=0)
-        answer: Any = wire.produce({(topic, 0): body}).result()[topic, 0]
-        if answer.error_code:
-            raise TransientError(f"dead-letter topic {topic}: Kafka answers {answer.error_name}")
+    records: list[Record] = []
+    weight = 0
+    for letter in letters:
+        record = _addressed(letter, source, connector, with_context)
+        if records and weight + _weigh(record) > BATCH_BYTES:
+            _send(wire, topic, records)
+            records, weight = [], 0
+        records.append(record)
+        weight += _weigh(record)
+    if records:
+        _send(wire, topic, records)
 
 
-def _addressed(
-    letter: Letter, number: int, source: PartitionId, connector: str, with_context: bool
-) -> Record:
+def _send(wire: Wire, topic: str, records: list[Record]) -> None:
+    numbered = [record._replace(offset=number) for number, record in enumerate(records)]
+    body = build_batch(numbered, base_offset=0)
+    answer: Any = wire.produce({(topic, 0): body}).result()[topic, 0]
+    if answer.error_code == _TOO_LARGE:
+        raise KafkeepError(
+            f"dead-letter topic {topic} does not take a letter of {len(body)} bytes",
+            hint="Raise max.message.bytes of that topic.",
+        )
+    if answer.error_code:
+        raise TransientError(f"dead-letter topic {topic}: Kafka answers {answer.error_name}")
+
+
+def _addressed(letter: Letter, source: PartitionId, connector: str, with_context: bool) -> Record:
     headers = list(letter.record.headers)
     if with_context:
         context = {
@@ -94,4 +174,4 @@ def _addressed(
             "exception.stacktrace": letter.error.message,
         }
         headers += [(f"{PREFIX}{name}".encode(), text.encode()) for name, text in context.items()]
-    return letter.record._replace(offset=number, headers=headers)
+    return letter.record._replace(headers=headers)

@@ -17,7 +17,7 @@ from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.store import ObjectStore
 from kafkeep.backup.fetch import Chunk
-from kafkeep.backup.letters import Letter, make_letter, send_letters
+from kafkeep.backup.letters import Letters, make_letter, send_letters
 from kafkeep.backup.object import Origin, store_object
 from kafkeep.backup.pipeline import BadRecord, Pipeline, Ready
 from kafkeep.backup.rotate import NO_TIME, Reason, RotateRules, Window, find_cut
@@ -77,7 +77,6 @@ class SinkWriter:
         self._tolerant = sink.errors.errors_tolerance == "all"
         self._folder = sink.nulls.tombstone_encoded_partition
         self._raw: pa.RecordBatch | None = None
-        self._bad: list[Letter] = []
         self._entries: list[tuple[Entry, NDArray[np.int64]] | None] = []
         """With their runs, which are many times as large in an entry."""
         self._begin_window()
@@ -89,8 +88,8 @@ class SinkWriter:
         self.closed = 0
         """Windows closed so far."""
         self.tells_details = sink.errors.errors_log_include_messages
-        self.letters: list[Letter] = []
-        """Bad records before ``position``."""
+        self.letters = Letters(are_sent=bool(sink.errors.dead_letter_topic))
+        """Bad records; those before ``position`` are due."""
 
     def add(self, chunk: Chunk, first: int) -> Iterator[Entry]:
         """Take a chunk; entries come from ``done`` when everything is stored."""
@@ -132,7 +131,7 @@ class SinkWriter:
     def send_letters(self, wire: Wire) -> None:
         """Report bad records before their offsets count as archived: at least once, never not."""
         errors = self._sink.errors
-        if errors.dead_letter_topic and self.letters:
+        if errors.dead_letter_topic:
             send_letters(
                 wire,
                 self.letters,
@@ -145,7 +144,7 @@ class SinkWriter:
     @property
     def tail(self) -> Tail | None:
         """What is left to wait, if anything."""
-        if not self._window.count and not self._bad and not self._left_out:
+        if not self._window.count and not self.letters.is_waiting and not self._left_out:
             return None
         return Tail(
             records=self._window.count,
@@ -186,7 +185,7 @@ class SinkWriter:
             named = f"{self._pid} offset {bad.offset}: "
             raise RecordError(named + bad.error.message.removeprefix(named), hint=bad.error.hint)
         assert self._raw is not None
-        self._bad.append(make_letter(self._raw, bad))
+        self.letters.add(make_letter(self._raw, bad))
 
     def _write(self, ready: Ready) -> None:
         """Add rows to the window, closing it wherever a rule says so."""
@@ -288,10 +287,8 @@ class SinkWriter:
             self._uploads.add(lambda done=done, slot=slot: store(done, slot))  # type: ignore[misc]
         if not finished:
             files.close()
-        self.letters += [letter for letter in self._bad if letter.record.offset < end]
-        self._bad = [letter for letter in self._bad if letter.record.offset >= end]
-        self._left_out = len(self._bad)
-        self.position = end
+        self.position = self.letters.end = end
+        self._left_out = 0
         self.closed += 1
         self._begin_window()
 
