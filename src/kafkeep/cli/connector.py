@@ -8,7 +8,8 @@ from typing import Any
 
 from kafkeep.cli.flags import build
 from kafkeep.cli.places import storage_options
-from kafkeep.config.backup import BackupOptions
+from kafkeep.config.backup import FORMATS, BackupOptions
+from kafkeep.config.choose import one_of
 from kafkeep.config.connector import ConnectorConfig, read_connector_file
 from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import UsageError
@@ -50,6 +51,8 @@ def choose_backup(flags: Mapping[str, Any], asked: Asked) -> Chosen:
         storage = storage_options(asked.endpoint, asked.region, asked.profile)
         options = build(BackupOptions, dict(flags))
         return Chosen(options=options, archive=asked.archive, storage=storage)
+    if flags.get("format") is not None:
+        one_of("--format", *FORMATS)(flags["format"])
     config = _read(flags, asked)
     _refuse_what_backup_cannot(config, flags)
     return Chosen(

@@ -11,6 +11,7 @@ from kafkeep.config.units import parse_duration, parse_size
 from kafkeep.errors import UsageError
 
 MIB = 1024 * 1024
+FORMATS = ("segment", "json", "avro", "parquet", "bytes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class BackupOptions:
         "format",
         "How objects are written: segment keeps everything; the others are for other readers.",
         default="segment",
-        parse=one_of("format", "segment", "json", "avro", "parquet", "bytes"),
+        parse=one_of("--format", *FORMATS),
     )
     follow: bool = option("follow", "Go on backing up until stopped.", default=False)
     interval_ms: int = option(
