@@ -163,12 +163,12 @@ class Trial:
         driver = self.start()
         try:
             if at_work:
-                until(lambda: self.commit() >= before + 3, "it commits", seconds=60)
-            time.sleep(self.chances.uniform(0, 3))
+                until(lambda: self.commit() >= before + 2, "it commits", seconds=60)
+            time.sleep(self.chances.uniform(0, 2.5))
             workers = python_workers(driver.group) if worker else []
             if workers:
                 os.kill(self.chances.choice(workers), signal.SIGKILL)
-                time.sleep(self.chances.uniform(0.5, 3))
+                time.sleep(self.chances.uniform(0.3, 2))
         finally:
             driver.kill()
         self.check_objects()
