@@ -1,0 +1,1 @@
+"""Kafka Connect's place: its REST API, and connectors that run as backups and restores of ours."""

@@ -1,0 +1,52 @@
+"""A connector's work as the supervisor sees it: something that runs until it is told to stop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kafkeep.config.kafka import KafkaOptions
+from kafkeep.connect.model import ConnectorType, Progress
+
+RunTasks = Callable[..., Any]
+"""``OpenSpark.run_tasks``: bundles in, rows out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What every job of a worker shares."""
+
+    kafka: KafkaOptions
+    """The worker's cluster; a connector's overrides come on top."""
+    run_tasks: RunTasks
+    cores: int
+    state_address: str
+    """Where the service keeps its state: documents of restores lie beside it."""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """Keys of the worker's file that hold for connectors without them, e.g. value.converter."""
+
+
+class ConnectorJob(Protocol):
+    """One connector's run. Made anew for every start; safe to run again after any end."""
+
+    type: ConnectorType
+    task_count: int
+    """How many tasks to show: at most tasks.max, and never more than partitions to read."""
+    progress: Progress
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until ``stop`` is set, then end cleanly; a source may end by itself, when done.
+
+        Raises KafkeepError when it cannot go on. Faults that pass are waited out inside.
+        """
+
+
+class MakeJob(Protocol):
+    """Makes the job of a connector; ``connect/jobs.py`` has the one there is."""
+
+    def __call__(
+        self, name: str, config: Mapping[str, str], surroundings: Surroundings
+    ) -> ConnectorJob:
+        """Return the job; ``config`` is resolved, with real secrets. UsageError if it is wrong."""
