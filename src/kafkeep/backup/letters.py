@@ -14,6 +14,7 @@ import pyarrow as pa
 from kafkeep.archive.entry import PartitionId
 from kafkeep.backup.pipeline import BadRecord, Stage
 from kafkeep.backup.spill import Spill
+from kafkeep.data.arrow_parts import view_numbers
 from kafkeep.errors import KafkeepError, RecordError, TransientError
 from kafkeep.kafka.build import Record, build_batch
 from kafkeep.kafka.wire import Wire
@@ -22,7 +23,7 @@ PREFIX = "__connect.errors."
 BATCH_BYTES = 512 * 1024
 """Half of what a topic takes unless it is told otherwise; a larger letter goes alone."""
 FIRST = 50
-"""So many letters are kept to tell of, when nobody gets them."""
+"""So many letters are kept to tell of."""
 MEMORY_BYTES = 8 << 20
 _TOO_LARGE = 10
 _CLASSES: Mapping[Stage, str] = {
@@ -56,7 +57,7 @@ class Letter:
 
 def make_letter(raw: pa.RecordBatch, bad: BadRecord) -> Letter:
     """Take the bad record out of the batch it came in."""
-    row = int(np.searchsorted(raw.column("offset").to_numpy(), bad.offset))
+    row = int(np.searchsorted(view_numbers(raw.column("offset"), np.int64), bad.offset))
     values = {name: raw.column(name)[row].as_py() for name in ("timestamp", "key", "value")}
     headers = [(h["key"], h["value"]) for h in raw.column("headers")[row].as_py()]
     record = Record(bad.offset, values["timestamp"], values["key"], values["value"], headers)
@@ -103,9 +104,10 @@ class Letters:
     def __len__(self) -> int:
         return sum(offset < self.end for offset in self._offsets)
 
-    def __getitem__(self, wanted: slice) -> list[Letter]:
-        """Return some of the first that are due, to tell of them."""
-        return list(self._due(self._first))[wanted]
+    @property
+    def first(self) -> list[Letter]:
+        """Those that are due among the first there were, to tell of them."""
+        return list(self._due(self._first))
 
     def __iter__(self) -> Iterator[Letter]:
         """Yield those that are due; none where nobody gets them."""

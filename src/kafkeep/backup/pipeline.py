@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from kafkeep.config.sink import SinkOptions
 from kafkeep.converters.converter import Converter, Piece
 from kafkeep.converters.open import open_converter
 from kafkeep.converters.sinetstream import fill_times
+from kafkeep.data.arrow_parts import view_numbers, view_offsets, view_valid
 from kafkeep.data.column import OPTIONAL_BYTES, Column
 from kafkeep.data.rows import Rows
 from kafkeep.errors import RecordError
@@ -86,7 +87,7 @@ class Pipeline:
         on_bad: Callable[[BadRecord], None],
     ) -> Iterator[Ready]:
         """Yield a decoded batch (``kafka.records.RECORD_SCHEMA``) as placed rows, in order."""
-        offsets = _numbers(batch.column("offset"))
+        offsets = view_numbers(batch.column("offset"), np.int64)
         sizes = _sizes(batch)
         for rows in self._converted(batch, topic, partition, offsets, on_bad):
             for changed in self._transformed(rows, on_bad):
@@ -103,7 +104,7 @@ class Pipeline:
         offsets: NDArray[np.int64],
         on_bad: Callable[[BadRecord], None],
     ) -> Iterator[Rows]:
-        times = _numbers(batch.column("timestamp"))
+        times = view_numbers(batch.column("timestamp"), np.int64)
         values = list(self._value.convert(batch.column("value")))
         keys = _convert_keys(self._key, batch.column("key"))
         edges = sorted({p.start for p in (*values, *keys)} | {len(offsets)})
@@ -143,7 +144,7 @@ class Pipeline:
         if self._nulls == "write" or rows.value.array.null_count == 0:
             yield rows
             return
-        absent = np.asarray(rows.value.array.is_null().to_numpy(zero_copy_only=False))
+        absent = view_valid(rows.value.array) == 0
         reported = self._nulls == "fail" or self._reports_nulls
         for offset in rows.offsets[absent].tolist() if reported else ():
             on_bad(BadRecord(offset, Stage.TASK_PUT, _null_error(rows.topic)))
@@ -206,24 +207,13 @@ def _cut(piece: Piece, start: int, stop: int) -> Column:
     return piece.result.slice(start - piece.start, stop - piece.start)
 
 
-def _numbers(array: pa.Array) -> NDArray[np.int64]:
-    numbers: NDArray[np.int64] = np.frombuffer(array.buffers()[1], dtype=np.int64)
-    return numbers[array.offset : array.offset + len(array)]
-
-
 def _sizes(batch: pa.RecordBatch) -> NDArray[np.int64]:
     """Weigh each record: the bytes of its key, its value and its headers."""
     total = np.zeros(batch.num_rows, dtype=np.int64)
     for name in ("key", "value"):
-        total += np.diff(_ends(batch.column(name)))
+        total += np.diff(view_offsets(batch.column(name)))
     headers = batch.column("headers")
-    edges = _ends(headers)
+    edges = view_offsets(headers)
     for part in (headers.values.field("key"), headers.values.field("value")):
-        total += np.diff(_ends(part)[edges])
+        total += np.diff(view_offsets(part)[edges])
     return total
-
-
-def _ends(array: Any) -> NDArray[np.int32]:
-    """Return where each item of a list or binary array begins, and the last one ends."""
-    ends: NDArray[np.int32] = np.frombuffer(array.buffers()[1], dtype=np.int32)
-    return ends[array.offset : array.offset + len(array) + 1]

@@ -26,6 +26,7 @@ from kafkeep.backup.tail import Tail
 from kafkeep.backup.upload import Uploads
 from kafkeep.backup.window import Finished, Memory, Place, Views, WindowFiles
 from kafkeep.config.sink import SinkOptions
+from kafkeep.data.arrow_parts import view_valid
 from kafkeep.errors import RecordError
 from kafkeep.kafka.records import iter_decode
 from kafkeep.kafka.wire import Wire
@@ -217,7 +218,7 @@ class SinkWriter:
         places = tuple(Place(rows.topic, path) for path in placed.paths)
         if self._folder is None or rows.value.array.null_count == 0:
             return places, placed.codes
-        absent = np.asarray(rows.value.array.is_null().to_numpy(zero_copy_only=False))
+        absent = view_valid(rows.value.array) == 0
         codes = np.where(absent, np.int32(len(places)), placed.codes).astype(np.int32)
         return (*places, Place(rows.topic, self._folder, tombstones=True)), codes
 

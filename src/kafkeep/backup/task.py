@@ -23,8 +23,6 @@ from kafkeep.store.open import open_store
 if TYPE_CHECKING:
     from kafkeep.backup.sink_write import SinkWriter
 
-MAX_COMPLAINTS = 1000
-
 
 @dataclass(frozen=True, slots=True)
 class BundledRange:
@@ -138,7 +136,7 @@ class _Work:
             bad=len(letters),
             complaints=tuple(
                 letter.describe(source, details=self.writer.tells_details)
-                for letter in letters[:MAX_COMPLAINTS]
+                for letter in letters.first
             ),
         )
 

@@ -165,7 +165,7 @@ class ErrorOptions:
     )
     errors_log_enable: bool = option(
         "errors.log.enable",
-        "Log bad records: where each is, and why; up to 1,000 of a partition in a cycle.",
+        "Log bad records: where each is, and why; the first 50 of a partition in a cycle.",
         default=False,
     )
     errors_log_include_messages: bool = option(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from kafkeep.data.arrow_parts import view_numbers
 from kafkeep.data.json_arrow import number_array
 from kafkeep.errors import DamagedError
 from kafkeep.kernel import Int64s
@@ -39,7 +40,7 @@ class Stream:
         piece = next(self._batches, None)
         if piece is None:
             return
-        self._offsets = _numbers(piece.column("offset"))
+        self._offsets = view_numbers(piece.column("offset"), np.int64)
         if int(self._offsets[0]) <= self._last or np.any(np.diff(self._offsets) <= 0):
             raise DamagedError(f"{self.name}: its offsets do not ascend after {self._last}")
         self._piece, self._last = piece, int(self._offsets[-1])
@@ -132,17 +133,10 @@ def _ordered(taken: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(taken) == 1:
         return taken[0]
     whole = pa.concat_batches(taken)
-    offsets = _numbers(whole.column("offset"))
+    offsets = view_numbers(whole.column("offset"), np.int64)
     if np.all(np.diff(offsets) > 0):
         return whole
     order = np.argsort(offsets, kind="stable").astype(np.int64)
     if np.any(np.diff(offsets[order]) == 0):
         raise DamagedError("two objects of one window hold the same offset")
     return whole.take(number_array(pa.int64(), order))
-
-
-def _numbers(array: pa.Array) -> Int64s:
-    found: Int64s = np.frombuffer(
-        array.buffers()[1], dtype=np.int64, count=len(array), offset=array.offset * 8
-    )
-    return found

@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkeep.data.column import Column
+from kafkeep.data.json_arrow import number_array
 
 HEADERS_TYPE = pa.list_(
     pa.struct([pa.field("key", pa.binary(), nullable=False), ("value", pa.binary())])
@@ -48,7 +49,7 @@ class Rows:
 
     def take(self, indices: NDArray[np.int64]) -> Rows:
         """Return the rows at ``indices``, in that order."""
-        wanted = pa.array(indices)
+        wanted = number_array(pa.int64(), indices)
         return replace(
             self,
             offsets=self.offsets[indices],

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkeep.data.column import Column
-from kafkeep.data.rows import Rows
 
 
 def number_array(
@@ -52,29 +50,10 @@ def constant_array(kind: pa.DataType, value: bytes, length: int) -> pa.Array:
     return pa.Array.from_buffers(kind, length, buffers)
 
 
-def list_offsets(array: pa.ListArray) -> NDArray[np.int32]:
-    """Return where each list begins in ``array.values``, and where the last one ends."""
-    offsets: NDArray[np.int32] = np.frombuffer(array.buffers()[1], dtype=np.int32)
-    return offsets[array.offset : array.offset + len(array) + 1]
-
-
 def list_array(kind: pa.DataType, offsets: NDArray[np.int64], values: pa.Array) -> pa.ListArray:
     """Return lists over ``values``."""
     bounds = pa.py_buffer(np.ascontiguousarray(offsets, dtype=np.int32))
     return pa.Array.from_buffers(kind, len(offsets) - 1, [None, bounds], children=[values])
-
-
-def take_rows(rows: Rows, indices: NDArray[np.int64]) -> Rows:
-    """Return the rows at ``indices``, in that order."""
-    wanted = number_array(pa.int64(), indices)
-    return replace(
-        rows,
-        offsets=rows.offsets[indices],
-        timestamps=rows.timestamps[indices],
-        key=rows.key.take(wanted),
-        value=rows.value.take(wanted),
-        headers=rows.headers.take(wanted),
-    )
 
 
 def run_bounds(codes: NDArray[Any]) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kafkeep.config.transforms import TransformSpec
 from kafkeep.data.rows import Rows
-from kafkeep.transforms.arrays import concat_columns, run_bounds, take_rows
+from kafkeep.transforms.arrays import concat_columns, run_bounds
 from kafkeep.transforms.cast import Cast
 from kafkeep.transforms.extract_field import ExtractField
 from kafkeep.transforms.flatten import Flatten
@@ -94,11 +94,11 @@ class _Step:
             yield from self._apply_to_some(rows, chosen)
 
     def _apply_to_some(self, rows: Rows, chosen: NDArray[np.bool_]) -> Iterator[Rows]:
-        rest = take_rows(rows, np.flatnonzero(~chosen))
+        rest = rows.take(np.flatnonzero(~chosen))
         if isinstance(self.transform, Filter):
             yield rest
             return
-        changed = list(self.transform.apply(take_rows(rows, np.flatnonzero(chosen))))
+        changed = list(self.transform.apply(rows.take(np.flatnonzero(chosen))))
         yield from _merge([(rest, np.flatnonzero(~chosen)), *_placed(changed, chosen)])
 
 
@@ -148,7 +148,7 @@ def _concat(
         headers=pa.concat_arrays([rows.headers for rows in all_rows]),
     )
     order = np.argsort(places, kind="stable")
-    return take_rows(whole, order), places[order]
+    return whole.take(order), places[order]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from kafkeep.config.transform_options import (
     HeaderFromOptions,
     InsertHeaderOptions,
 )
+from kafkeep.data.arrow_parts import view_offsets
 from kafkeep.data.column import Column
 from kafkeep.data.json_edit import decode_string, find_member, join_object, kind_of
 from kafkeep.data.rows import HEADERS_TYPE, Rows
@@ -25,7 +26,6 @@ from kafkeep.transforms.arrays import (
     bool_flags,
     constant_array,
     list_array,
-    list_offsets,
     number_array,
 )
 from kafkeep.transforms.cast import to_text
@@ -38,7 +38,7 @@ _PARTS = frozenset({Kind.ARRAY, Kind.MAP, Kind.STRUCT})
 def append_header(headers: pa.ListArray, name: str, values: pa.BinaryArray) -> pa.ListArray:
     """Give each record one more header, after those it has."""
     count = len(headers)
-    old = list_offsets(headers).astype(np.int64)
+    old = view_offsets(headers).astype(np.int64)
     new = old - old[0] + np.arange(count + 1)
     added = pa.StructArray.from_arrays(
         [constant_array(pa.binary(), name.encode(), count), values],
@@ -82,7 +82,7 @@ class DropHeaders:
         gone = np.zeros(len(rows.headers.values), dtype=np.bool_)
         for name in self.options.headers:
             gone |= header_matches(rows.headers, name)
-        old = list_offsets(rows.headers)
+        old = view_offsets(rows.headers)
         before = np.concatenate([[0], np.cumsum(~gone)])[old]
         places = np.flatnonzero(~gone[old[0] : old[-1]]) + old[0]
         kept = rows.headers.values.take(number_array(pa.int64(), places))

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from kafkeep.config.java_regex import compile_java_regex
 from kafkeep.config.transforms import PredicateSpec
+from kafkeep.data.arrow_parts import view_offsets
 from kafkeep.data.rows import Rows
 from kafkeep.errors import UsageError
-from kafkeep.transforms.arrays import list_offsets, valid_flags
+from kafkeep.transforms.arrays import valid_flags
 from kafkeep.transforms.headers import header_matches
 from kafkeep.transforms.transform import Predicate
 
@@ -37,7 +38,7 @@ class HasHeaderKey:
     def test(self, rows: Rows) -> NDArray[np.bool_]:
         """Tell for each record whether it is chosen."""
         before = np.concatenate([[0], np.cumsum(header_matches(rows.headers, self.name))])
-        counts = np.diff(before[list_offsets(rows.headers)])
+        counts = np.diff(before[view_offsets(rows.headers)])
         return np.asarray(counts > 0)
 
 
