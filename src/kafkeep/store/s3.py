@@ -32,6 +32,7 @@ from kafkeep.store.keys import (
     encode_metadata,
 )
 from kafkeep.store.retry import RetryPolicy
+from kafkeep.store.timing import recorder, timed
 from kafkeep.store.upload import UPLOAD_MARK, S3Writer
 
 __all__ = ["S3Store", "load_models"]
@@ -52,6 +53,7 @@ class S3Store:
         self._prefix = prefix + "/" if prefix else ""
         self._options = options
         self._seen_in: int | None = None
+        self._times = recorder()
 
     def put_new(
         self,
@@ -235,7 +237,7 @@ class S3Store:
     @property
     def client(self) -> Any:
         """The boto3 client of this process."""
-        return client_of(self._options)
+        return timed(client_of(self._options), self._times)
 
     def where(self, key: str) -> dict[str, str]:
         """Return bucket and key as every request names them."""
@@ -278,7 +280,7 @@ class S3Store:
             raise translate(error, what, self._bucket, writes=writes) from error
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_seen_in": None}
+        return {**self.__dict__, "_seen_in": None, "_times": None}
 
     def _ask_bucket(self) -> None:
         # A listing says why it is refused; a HEAD of the bucket has no body to say it in.
