@@ -1,0 +1,167 @@
+"""Secrets of connectors: what is one, and how it is kept out of answers, traces and logs.
+
+A reference such as ``${file:/run/secrets/s3:key}`` is not a secret: it is shown as it was sent.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import quote, unquote, urlsplit
+
+from kafkeep.config.connector_keys import is_secret as is_declared_secret
+from kafkeep.config.group import ConfigErrors
+
+MASK = "******"
+REFERENCE = re.compile(r"\$\{([^}:]*):(?:([^}]*?):)?([^}]*)\}")
+"""Kafka's syntax, ``${provider:path:key}`` or ``${provider:key}``."""
+
+_PATTERNS = re.compile(
+    r"(.*(password|secret|token|key|passphrase|basic\.auth\.user\.info|sasl\.jaas\.config"
+    r"|jaas\.configuration|connection\.uri)"
+    r"|.*credentials.*|.*aws\.(access|secret|session)\..*)",
+    re.IGNORECASE,
+)
+_HARMLESS = re.compile(
+    r".*\.(class|source|mechanism|location|type|protocols?|algorithm|endpoint\.url)", re.IGNORECASE
+)
+"""What keys end in whose neighbours are secret, but which say only how or where."""
+_JAAS_SECRET = re.compile(r"(?i)(?:password|secret|token)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|[^\s;]+)")
+_ADDRESSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("s3.proxy.",), ("s3.proxy.url",)),
+    (
+        ("aws.", "s3."),
+        ("store.url", "s3.endpoint", "aws.s3.endpoint", "connect.s3.custom.endpoint"),
+    ),
+    *(
+        ((f"{role}.converter.",), (f"{role}.converter.schema.registry.url",))
+        for role in ("key", "value", "header")
+    ),
+    *(
+        (
+            (f"{client}.override.",),
+            (
+                f"{client}.override.bootstrap.servers",
+                f"{client}.override.sasl.oauthbearer.token.endpoint.url",
+            ),
+        )
+        for client in ("consumer", "producer", "admin")
+    ),
+)
+"""Which keys say where a secret is sent to: a masked one does not go along to a new place."""
+
+
+def is_secret(key: str, text: str = "") -> bool:
+    """Tell whether a value must not be shown; an address may have a password in it."""
+    if _password_in_address(text):
+        return True
+    if _HARMLESS.fullmatch(key):
+        return False
+    return _PATTERNS.fullmatch(key) is not None or is_declared_secret(key, text)
+
+
+def mask(config: Mapping[str, str]) -> dict[str, str]:
+    """Return what may be shown of a configuration as it was sent."""
+    return {
+        key: MASK if text and is_secret(key, text) and not _is_reference(text) else text
+        for key, text in config.items()
+    }
+
+
+def unmask(new: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
+    """Put the stored secrets in place of their masks, as a client sends back what it was shown.
+
+    ConfigErrors where nothing is stored, and where the address a secret goes to has changed:
+    else whoever may write a configuration could have its secrets sent to a server of their own.
+    """
+    wrong: dict[str, str] = {}
+    whole = dict(new)
+    for key, text in new.items():
+        if text != MASK:
+            continue
+        if key not in stored:
+            wrong[key] = f"{MASK} stands for a value that is stored, and none is"
+        elif moved := _moved(key, new, stored):
+            wrong[key] = f"must be written out again, because {moved} has changed"
+        else:
+            whole[key] = stored[key]
+    if wrong:
+        raise ConfigErrors(wrong)
+    return whole
+
+
+def hide(text: str, configs: Iterable[Mapping[str, str]]) -> str:
+    """Return ``text`` without the secret values of these configurations, resolved or not."""
+    return Hidden(configs).out_of(text)
+
+
+class Hidden:
+    """The secret values of some configurations, ready to be taken out of many texts."""
+
+    def __init__(self, configs: Iterable[Mapping[str, str]]) -> None:
+        words = {word for config in configs for word in _secret_words(config)}
+        longest_first = sorted(words, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(_as_pattern, longest_first))) if words else None
+
+    def out_of(self, text: str) -> str:
+        """Return ``text`` with a mask in place of each secret."""
+        return text if self._pattern is None else self._pattern.sub(MASK, text)
+
+
+def _moved(key: str, new: Mapping[str, str], stored: Mapping[str, str]) -> str | None:
+    for prefixes, addresses in _ADDRESSES:
+        if key.startswith(prefixes):
+            others = (one for one in addresses if one != key and new.get(one) != MASK)
+            return next((one for one in others if new.get(one) != stored.get(one)), None)
+    return None
+
+
+def _is_reference(text: str) -> bool:
+    """Tell whether everything that is secret in a value stands in a reference."""
+    if REFERENCE.search(text) is None:
+        return False
+    if passwords := _JAAS_SECRET.findall(text):
+        return all(REFERENCE.fullmatch(word.strip('"')) for word in passwords)
+    if password := _password_in_address(text):
+        return REFERENCE.fullmatch(password) is not None
+    secret = text if REFERENCE.match(text) else text.partition(":")[2]
+    return re.sub(r"[\s,:;]", "", REFERENCE.sub("", secret)) == ""
+
+
+def _password_in_address(text: str) -> str | None:
+    for word in re.split(r"[\s,]+", text):
+        if "://" in word and "@" in word:
+            user, _, password = word.partition("://")[2].rpartition("@")[0].partition(":")
+            if "/" not in user and password:
+                return password
+    return None
+
+
+def _secret_words(config: Mapping[str, str]) -> Iterator[str]:
+    for key, text in config.items():
+        if not text or not is_secret(key, text):
+            continue
+        for word in _parts(text):
+            if word and word != MASK and REFERENCE.fullmatch(word) is None:
+                yield from {word, quote(word, safe=""), json.dumps(word)[1:-1], repr(word)[1:-1]}
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yield a value, and each secret inside it that may be told alone."""
+    yield text
+    for quoted in _JAAS_SECRET.findall(text):
+        yield re.sub(r"\\(.)", r"\1", quoted.strip('"'))
+    if password := _password_in_address(text):
+        yield password
+        yield unquote(password)
+        return
+    user, colon, password = text.partition(":")
+    if colon and re.fullmatch(r"[\w.@-]+", user) and not urlsplit(text).netloc:
+        yield password
+
+
+def _as_pattern(word: str) -> str:
+    """Match a short word only where it stands alone, or it would tear other words apart."""
+    exact = re.escape(word)
+    return exact if len(word) > 3 else rf"(?<!\w){exact}(?!\w)"
