@@ -1,0 +1,240 @@
+"""The service's state in a store that can only create: a dense sequence of changes.
+
+::
+
+    journal/000000000000.json     change 0: whoever created it has decided what it says
+    journal/000000000001.json
+    snapshots/000000000099.json   the state after change 99, so that opening is cheap
+
+Nothing is ever replaced. Changes that the snapshot before the newest one covers are deleted, and so
+is that snapshot's predecessor. A create that comes so late that its number is free again (it was
+taken, covered and deleted) is told by a snapshot that covers the number: its writer looks for one
+after each create, readers begin from the newest one, and such a document counts for nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from kafkeep.archive.document import dump_document, parse_document, reading
+from kafkeep.archive.store import ObjectStore
+from kafkeep.config.storage import ArchiveAddress, StorageOptions
+from kafkeep.connect.model import RestError
+from kafkeep.connect.state import STATE_VERSION, Change, State, apply
+from kafkeep.errors import (
+    KeyExistsError,
+    KeyMissingError,
+    PreflightError,
+    TransientError,
+    UnknownOutcomeError,
+)
+from kafkeep.failpoint import failpoint
+from kafkeep.store.local import LocalStore
+from kafkeep.store.open import open_store
+from kafkeep.store.probe import probe_conditional_create
+from kafkeep.store.retry import RetryingStore, RetryPolicy
+
+SNAPSHOT_EVERY = 100
+SEND_ATTEMPTS = 6
+APPLY_ATTEMPTS = 16
+_FIRST_PAUSE_S = 0.05
+_CHANGES, _SNAPSHOTS = "journal/", "snapshots/"
+
+Decide = Callable[[State], Change | None]
+"""Looks at the newest state and returns the change to make, None for none, or raises RestError."""
+
+
+def open_state(address: str, storage: StorageOptions | None = None) -> ObjectStore:
+    """Return the store of a service's state; a folder is made, for its user's eyes alone."""
+    options = storage if storage is not None else StorageOptions.from_env()
+    where = ArchiveAddress.parse(address)
+    store = open_store(address, options, create=True)
+    if where.kind == "file":
+        Path(where.path).chmod(0o700)
+        store = RetryingStore(PrivateFolder(where.path), RetryPolicy.of(options))
+    return store
+
+
+class PrivateFolder(LocalStore):
+    """A folder whose files nobody but their owner can read; the folder itself is closed too."""
+
+    def put_new(
+        self,
+        key: str,
+        body: bytes,
+        metadata: Mapping[str, str] | None = None,
+        *,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        """Store ``body`` whole or not at all; raise KeyExistsError if ``key`` is taken."""
+        super().put_new(key, body, metadata, tags=tags)
+        with suppress(FileNotFoundError):  # deleted already, by another worker
+            self.path_of(key).chmod(0o600)
+
+
+class Journal:
+    """The state as one worker sees it. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+        sleep: Callable[[float], None] = time.sleep,
+        snapshot_every: int = SNAPSHOT_EVERY,
+    ) -> None:
+        self._store = store
+        self._new_id = new_id
+        self._sleep = sleep
+        self._every = snapshot_every
+        self._lock = threading.RLock()
+        self._state = State()
+
+    @classmethod
+    def open(cls, store: ObjectStore) -> Journal:
+        """Read the state; a store used for the first time is tried for its one promise."""
+        journal = cls(store)
+        if journal.refresh().number < 0 and not probe_conditional_create(store):
+            raise PreflightError(
+                f"{store.describe()} lets two writers create the same object",
+                hint="The state of the service needs a store that honours If-None-Match on PUT.",
+            )
+        return journal
+
+    @property
+    def state(self) -> State:
+        """The state as last read or written here; no request is made."""
+        return self._state
+
+    def refresh(self) -> State:
+        """Read what others have changed meanwhile and return the newest state."""
+        with self._lock:
+            while True:
+                state = self._read_on(self._state)
+                newer = self._newest_snapshot(after=self._state.number)
+                if newer is None:
+                    self._state = state
+                    return state
+                # What was read may have been a late create under a number long gone.
+                with suppress(KeyMissingError):
+                    self._state = self._load_snapshot(newer)
+
+    def commit(self, decide: Decide) -> State:
+        """Make the change that ``decide`` chooses, once the store holds it for certain.
+
+        Another's change that comes first is read, and ``decide`` is asked again. RestError 409
+        when others keep coming first; UnknownOutcomeError when the store gives no answer.
+        """
+        sent: set[str] = set()
+        with self._lock:
+            for _ in range(APPLY_ATTEMPTS):
+                state = self.refresh()
+                if not sent.isdisjoint(state.recent):
+                    return state  # it was there after all, and is covered by a snapshot already
+                wanted = decide(state)
+                if wanted is None:
+                    return state
+                change = replace(wanted, id=self._new_id())
+                sent.add(change.id)
+                if self._append(state.number + 1, change):
+                    self._snapshot_if_due()
+                    return self._state
+        raise RestError(409, "Cannot complete request: other workers keep changing connectors")
+
+    def _append(self, number: int, change: Change) -> bool:
+        """Create change ``number``; False when another holds it."""
+        body = dump_document({"version": STATE_VERSION, "number": number, **change.to_json()})
+        if not self._create(_change_key(number), body):
+            return False
+        cover = self._newest_snapshot(after=number - 1)
+        if cover is None:
+            self._state = apply(self._state, change)
+            return True
+        return change.id in self.refresh().recent
+
+    def _create(self, key: str, body: bytes) -> bool:
+        """Send ``body`` until the store tells who holds ``key``: True means this writer."""
+        failure: TransientError | None = None
+        for attempt in range(SEND_ATTEMPTS):
+            if attempt:
+                self._sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
+            try:
+                failpoint("journal.before")
+                self._store.put_new(key, body)
+                failpoint("journal.after")
+            except KeyExistsError:
+                try:
+                    return self._store.get(key) == body
+                except KeyMissingError:
+                    return False  # taken, covered by a snapshot and deleted: another's
+                except TransientError as error:
+                    failure = error
+            except TransientError as error:
+                failure = error
+            else:
+                return True
+        raise UnknownOutcomeError(
+            f"{key} was sent to {self._store.describe()}, and no answer tells whether it is there",
+            hint="Look at the connector, and send the request again if it is not as wanted.",
+        ) from failure
+
+    def _read_on(self, state: State) -> State:
+        while True:
+            key = _change_key(state.number + 1)
+            try:
+                body = self._store.get(key)
+            except KeyMissingError:
+                return state
+            document = parse_document(body, key)
+            with reading(key):
+                change = Change.from_json(document)
+            state = apply(state, change)
+
+    def _newest_snapshot(self, *, after: int) -> int | None:
+        begin = _snapshot_key(after) if after >= 0 else ""
+        keys = [row.key for row in self._store.list(_SNAPSHOTS, after=begin)]
+        return max((_number(key) for key in keys), default=None)
+
+    def _load_snapshot(self, number: int) -> State:
+        key = _snapshot_key(number)
+        document = parse_document(self._store.get(key), key)
+        with reading(key):
+            return State.from_json(document)
+
+    def _snapshot_if_due(self) -> None:
+        """Write a snapshot every so many changes; one that fails is written by a later change."""
+        state = self._state
+        if (state.number + 1) % self._every:
+            return
+        with suppress(TransientError):
+            with suppress(KeyExistsError):  # another's, with the same state
+                self._store.put_new(_snapshot_key(state.number), dump_document(state.to_json()))
+            self._delete_covered()
+
+    def _delete_covered(self) -> None:
+        """Delete what the last snapshot but one covers: nobody reads that far back."""
+        snapshots = sorted(_number(row.key) for row in self._store.list(_SNAPSHOTS))
+        for covered in snapshots[:-1][-1:]:
+            for row in list(self._store.list(_CHANGES)):
+                if _number(row.key) <= covered:
+                    self._store.delete(row.key)
+            for older in snapshots[:-2]:
+                self._store.delete(_snapshot_key(older))
+
+
+def _change_key(number: int) -> str:
+    return f"{_CHANGES}{number:012d}.json"
+
+
+def _snapshot_key(number: int) -> str:
+    return f"{_SNAPSHOTS}{number:012d}.json"
+
+
+def _number(key: str) -> int:
+    return int(key.rpartition("/")[2].removesuffix(".json"))
