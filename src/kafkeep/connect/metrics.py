@@ -1,0 +1,96 @@
+"""``/metrics``: what Prometheus reads of one service, under Connect's names and our own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client import ProcessCollector
+
+from kafkeep.connect import metrics_connect as connect
+from kafkeep.connect import metrics_own as own
+from kafkeep.connect.metrics_page import Declared, Page
+from kafkeep.connect.metrics_totals import Totals
+from kafkeep.connect.model import ConnectorStatus, Progress
+from kafkeep.spark.beans import JvmFacts
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+JVM_MEMORY = Declared(
+    "jvm_memory_used_bytes", "gauge", "Memory used by Spark's JVM, by area.", ("area",)
+)
+JVM_THREADS = Declared("jvm_threads_current", "gauge", "Threads of Spark's JVM.")
+JVM_GC = Declared(
+    "jvm_gc_collection_seconds", "summary", "Garbage collections of Spark's JVM.", ("gc",)
+)
+JVM = (JVM_MEMORY, JVM_THREADS, JVM_GC)
+ALL = (*connect.CONNECT, *own.OWN, *JVM)
+"""Every metric of ours; those of this process come from prometheus_client."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFacts:
+    """What a page needs to know beside the connectors.
+
+    ``totals`` is made once for a service and given with every page: it holds the counters.
+    """
+
+    totals: Totals
+    now_ms: int
+    version: str
+    leads: bool = True
+    """A worker that stands by shows no connector: the one that leads does."""
+    leader: str = ""
+    """The leader's worker id; empty when none is known."""
+    rebalancing: bool = False
+    classes: Mapping[str, str] = field(default_factory=dict)
+    """Connector → its ``connector.class``."""
+    verified_ms: Mapping[str, int] = field(default_factory=dict)
+    """Connector → when its archive was last verified, where that is known."""
+    jvm: JvmFacts | None = None
+    """``spark.beans.read_jvm()``; None: no word about the JVM."""
+
+
+def render(
+    statuses: Sequence[ConnectorStatus], progress: Mapping[str, Progress], facts: WorkerFacts
+) -> str:
+    """Return the page. May be called from any thread, while jobs go on writing ``progress``."""
+    page = Page()
+    run_here = statuses if facts.leads else ()
+    _put_worker(page, run_here, facts)
+    readings = facts.totals.look(run_here, progress, facts.now_ms)
+    for status in run_here:
+        name, reading, now = status.name, readings[status.name], progress.get(status.name)
+        connect.put_connector(page, status, facts.classes.get(name, ""))
+        connect.put_tasks(page, status, reading, now)
+        own.put_counts(page, name, reading)
+        if now is not None:
+            own.put_lag(page, name, now, facts.now_ms)
+        if name in facts.verified_ms:
+            page.put(own.LAST_VERIFY, facts.verified_ms[name] / 1000, name)
+    own.put_requests(page, facts.totals.all_requests())
+    _put_jvm(page, facts.jvm)
+    return page.text(ProcessCollector(registry=None))
+
+
+def _put_worker(page: Page, statuses: Sequence[ConnectorStatus], facts: WorkerFacts) -> None:
+    page.put(own.BUILD, 1, facts.version)
+    page.put(own.LEADER, int(facts.leads))
+    tasks = sum(len(status.tasks) for status in statuses)
+    for metric in (connect.CONNECTOR_COUNT, connect.ASSIGNED_CONNECTORS):
+        page.put(metric, len(statuses))
+    for metric in (connect.TASK_COUNT, connect.ASSIGNED_TASKS):
+        page.put(metric, tasks)
+    page.put(connect.REBALANCING, int(facts.rebalancing))
+    if facts.leader:
+        page.put(connect.LEADER_NAME, 1, facts.leader)
+
+
+def _put_jvm(page: Page, jvm: JvmFacts | None) -> None:
+    if jvm is None:
+        return
+    page.put(JVM_MEMORY, jvm.heap_bytes, "heap")
+    page.put(JVM_MEMORY, jvm.other_bytes, "nonheap")
+    page.put(JVM_THREADS, jvm.threads)
+    for name, (count, seconds) in sorted(jvm.collections.items()):
+        page.put_summary(JVM_GC, count, seconds, name)

@@ -1,0 +1,181 @@
+"""What connectors did over all their runs in this process: counters that never go back.
+
+A job's Progress begins at nought with every run. Here the runs of a connector are added up, and
+rates are taken from what was counted over the last minute, as Kafka's own metrics do it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+
+from kafkeep.connect.model import ConnectorStatus, Progress, RunState
+from kafkeep.store.timing import RequestTimes
+
+RATE_WINDOW_MS = 60_000
+_SAMPLE_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The numbers of a Progress that only grow."""
+
+    records: int = 0
+    bytes: int = 0
+    objects: int = 0
+    commits: int = 0
+    gaps: int = 0
+    skipped_offsets: int = 0
+    bad_records: int = 0
+
+    @classmethod
+    def of(cls, progress: Progress) -> Counts:
+        """Read them off."""
+        return cls(*(getattr(progress, one.name) for one in fields(cls)))
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+@dataclass(slots=True)
+class ConnectorRequests:
+    """Requests to S3 made for one connector."""
+
+    driver: RequestTimes = field(default_factory=RequestTimes)
+    """Its log: reads, commits, checkpoints."""
+    tasks: RequestTimes = field(default_factory=RequestTimes)
+    """Its data."""
+
+
+@dataclass(slots=True)
+class _Ledger:
+    """One connector: runs that ended, and the one at hand, whose Progress is read as it grows."""
+
+    ended: Counts = field(default_factory=Counts)
+    progress: Progress | None = None
+    failures: int = 0
+    last_commit_ms: int | None = None
+    samples: deque[tuple[int, Counts]] = field(default_factory=deque)
+    seconds_in: dict[RunState, float] = field(default_factory=dict)
+    last_seen: tuple[int, RunState] | None = None
+    requests: ConnectorRequests = field(default_factory=ConnectorRequests)
+
+    def counts(self) -> Counts:
+        return self.ended if self.progress is None else self.ended + Counts.of(self.progress)
+
+    def follow(self, progress: Progress | None) -> None:
+        if progress is self.progress:
+            return
+        self.note_commit()
+        self.ended = self.counts()
+        self.progress = progress
+
+    def note_commit(self) -> None:
+        if self.progress is not None and self.progress.last_commit_ms is not None:
+            self.last_commit_ms = self.progress.last_commit_ms
+
+    def note_state(self, now_ms: int, state: RunState) -> None:
+        """Add the time since the last look to the state that was seen then."""
+        if self.last_seen is not None:
+            before_ms, was = self.last_seen
+            spent = max(0, now_ms - before_ms) / 1000
+            self.seconds_in[was] = self.seconds_in.get(was, 0.0) + spent
+        self.last_seen = (now_ms, state)
+
+    def sample(self, now_ms: int) -> None:
+        """Remember the counts for rates; what left the window goes, but for its edge."""
+        if not self.samples or now_ms - self.samples[-1][0] >= _SAMPLE_MS:
+            self.samples.append((now_ms, self.counts()))
+        while len(self.samples) > 2 and self.samples[1][0] <= now_ms - RATE_WINDOW_MS:
+            self.samples.popleft()
+
+
+class Totals:
+    """The ledgers of one service's connectors. One for each service; any thread may call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ledgers: dict[str, _Ledger] = {}
+
+    def follow(self, name: str, progress: Progress) -> None:
+        """Begin to count a run; the one before it is added up as it ended."""
+        with self._lock:
+            self._ledger(name).follow(progress)
+
+    def failed(self, name: str) -> None:
+        """Count a run that ended in an error."""
+        with self._lock:
+            self._ledger(name).failures += 1
+
+    def requests(self, name: str) -> ConnectorRequests:
+        """Return where the requests of a connector are noted."""
+        with self._lock:
+            return self._ledger(name).requests
+
+    def all_requests(self) -> RequestTimes:
+        """Return the requests of all connectors there ever were, put together."""
+        with self._lock:
+            noted = [ledger.requests for ledger in self._ledgers.values()]
+        together = RequestTimes()
+        for one in noted:
+            together.add(one.driver)
+            together.add(one.tasks)
+        return together
+
+    def look(
+        self, statuses: Sequence[ConnectorStatus], progress: Mapping[str, Progress], now_ms: int
+    ) -> dict[str, Reading]:
+        """Take note of how things are, and return the numbers of each connector in ``statuses``."""
+        with self._lock:
+            for name, one in progress.items():
+                self._ledger(name).follow(one)
+            for name, ledger in self._ledgers.items():
+                if name not in progress:
+                    ledger.follow(None)
+            return {status.name: self._reading(status, now_ms) for status in statuses}
+
+    def _reading(self, status: ConnectorStatus, now_ms: int) -> Reading:
+        ledger = self._ledger(status.name)
+        ledger.note_commit()
+        ledger.note_state(now_ms, status.state)
+        ledger.sample(now_ms)
+        begin_ms, before = ledger.samples[0]
+        return Reading(
+            counts=ledger.counts(),
+            before=before,
+            over_s=(now_ms - begin_ms) / 1000,
+            failures=ledger.failures,
+            last_commit_ms=ledger.last_commit_ms,
+            seconds_in=dict(ledger.seconds_in),
+            requests=ledger.requests,
+        )
+
+    def _ledger(self, name: str) -> _Ledger:
+        return self._ledgers.setdefault(name, _Ledger())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One connector's numbers at one moment; ``before`` is what they were ``over_s`` ago."""
+
+    counts: Counts
+    before: Counts
+    over_s: float
+    failures: int
+    last_commit_ms: int | None
+    seconds_in: Mapping[RunState, float]
+    requests: ConnectorRequests
+
+    def rate(self, name: str) -> float:
+        """Return how much a count grew each second over the last minute; 0 at the first look."""
+        if self.over_s <= 0:
+            return 0.0
+        grown = getattr(self.counts, name) - getattr(self.before, name)
+        return float(grown) / self.over_s
+
+    def ratio(self, state: RunState) -> float:
+        """Return the part of the time seen so far that was spent in a state."""
+        total = sum(self.seconds_in.values())
+        return self.seconds_in.get(state, 0.0) / total if total else 0.0
