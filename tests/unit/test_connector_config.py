@@ -445,7 +445,6 @@ def test_a_format_alone_needs_no_file() -> None:
             [],
             "--segment-bytes is for --format segment",
         ),
-        ({}, ["consumer.override.auto.offset.reset=latest"], "oldest record"),
         ({}, ["connector.class=" + TBD["connector.class"]], "layout"),
     ],
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kafkeep.archive.commit import LogSpan
 from kafkeep.config.backup import BackupOptions
-from kafkeep.errors import UsageError
+from kafkeep.errors import PreflightError, UsageError
 from kafkeep.kafka.admin import Admin, OffsetSpec, TopicDescription
 from kafkeep.kafka.groups import group_offsets
 
@@ -47,6 +47,18 @@ class TopicLook:
     partitions: tuple[PartitionLook, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """What seldom changes or costs much to ask; who looks often believes it for a while."""
+
+    at_ms: int
+    topic_ids: Mapping[str, str]
+    """Topics it speaks of; of any other, or another one under the same name, it knows nothing."""
+    configs: Mapping[str, Mapping[str, str]]
+    groups: Mapping[str, Mapping[tuple[str, int], int]]
+    bytes_per_offset: Mapping[tuple[str, int], float]
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """What Kafka held at one moment.
@@ -58,6 +70,17 @@ class Look:
     topics: Mapping[str, TopicLook]
     groups: Mapping[str, Mapping[tuple[str, int], int]]
     skipped_groups: tuple[str, ...] = ()
+    details: Details | None = None
+    """What the next look may use again."""
+
+    @property
+    def stables(self) -> dict[tuple[str, int], int]:
+        """The last stable offset of every partition."""
+        return {
+            (name, number): partition.stable
+            for name, topic in self.topics.items()
+            for number, partition in enumerate(topic.partitions)
+        }
 
 
 def look_at_kafka(
@@ -68,47 +91,93 @@ def look_at_kafka(
     epochs: Mapping[tuple[str, int], int] | None = None,
     times: Mapping[tuple[str, int], int] | None = None,
     need_all: bool = False,
+    details: Details | None = None,
 ) -> Look:
     """Read topics, settings, group offsets, then offsets. Runs on the driver.
 
     ``epochs`` are the leader epochs of the last batches archived, where they are known; ``times``
-    asks partitions for their first record at or after a time. UsageError when ``need_all`` and a
-    listed topic is not there.
+    asks partitions for their first record at or after a time. ``details`` of an earlier look are
+    used again if they speak of the same topics. UsageError when ``need_all`` and a listed topic is
+    not there.
     """
     described = _choose_topics(admin, options, need_all)
-    configs = admin.topic_configs(list(described))
-    groups = group_offsets(admin, list(described))
+    ids = {name: topic.topic_id for name, topic in described.items()}
+    used = details if details is not None and details.topic_ids == ids else None
+    configs = used.configs if used else admin.topic_configs(list(described))
+    groups = used.groups if used else _groups(admin, options, list(described))
     partitions = [(t.name, p) for t in described.values() for p in range(t.partition_count)]
     starts = admin.offsets(partitions, OffsetSpec.EARLIEST)
     # Ends before stables: what a producer adds between the two is not held back by anybody.
     ends = admin.offsets(partitions, OffsetSpec.LATEST)
     stables = admin.offsets(partitions, OffsetSpec.LAST_STABLE)
-    sizes = admin.partition_sizes({t.name: range(t.partition_count) for t in described.values()})
+    spans = {
+        key: LogSpan(starts[key], max(starts[key], stables[key], ends[key])) for key in partitions
+    }
+    sizes = _sizes(admin, spans, used)
     epoch_ends = _epoch_ends(admin, epochs or {}, partitions)
-    asked = {key: at for key, at in (times or {}).items() if key in starts}
-    late = admin.offsets_for_times(asked)
-    topics = {}
-    for topic in described.values():
-        looks = []
-        for number in range(topic.partition_count):
-            key = (topic.name, number)
-            start = starts[key]
-            stable = max(start, stables[key])
-            span = LogSpan(start, max(stable, ends[key]))
-            looks.append(
+    late = admin.offsets_for_times({k: at for k, at in (times or {}).items() if k in starts})
+    topics = {
+        topic.name: TopicLook(
+            topic.name,
+            topic.topic_id,
+            topic.replication_factor,
+            configs[topic.name],
+            tuple(
                 PartitionLook(
-                    span,
-                    stable,
-                    _leader(topic, number),
+                    spans[key],
+                    max(starts[key], stables[key]),
+                    _leader(topic, key[1]),
                     sizes.get(key),
                     epoch_ends.get(key),
                     late.get(key),
                 )
-            )
-        topics[topic.name] = TopicLook(
-            topic.name, topic.topic_id, topic.replication_factor, configs[topic.name], tuple(looks)
+                for key in ((topic.name, number) for number in range(topic.partition_count))
+            ),
         )
-    return Look(now_ms, topics, groups)
+        for topic in described.values()
+    }
+    ratios = {
+        k: sizes[k] / (s.end - s.start)
+        for k, s in spans.items()
+        if sizes.get(k) and s.end > s.start
+    }
+    kept = used or Details(
+        at_ms=now_ms, topic_ids=ids, configs=configs, groups=groups, bytes_per_offset=ratios
+    )
+    return Look(now_ms, topics, groups, details=kept)
+
+
+def is_unchanged(admin: Admin, before: Look) -> bool:
+    """Tell, by one question to each leader, whether no partition has grown since ``before``.
+
+    Another topic under the same name is noticed by the next look at the latest.
+    """
+    stables = before.stables
+    try:
+        found = admin.offsets(list(stables), OffsetSpec.LAST_STABLE)
+    except PreflightError:  # a topic is gone
+        return False
+    return found == stables
+
+
+def _groups(
+    admin: Admin, options: BackupOptions, topics: list[str]
+) -> dict[str, dict[tuple[str, int], int]]:
+    """Read all groups' offsets, less those that only repeat what the log says itself."""
+    found = group_offsets(admin, topics)
+    return {group: offsets for group, offsets in found.items() if group != options.group}
+
+
+def _sizes(
+    admin: Admin, spans: Mapping[tuple[str, int], LogSpan], details: Details | None
+) -> dict[tuple[str, int], int]:
+    if details is not None:
+        ratios = details.bytes_per_offset
+        return {k: int(ratios[k] * (s.end - s.start)) for k, s in spans.items() if k in ratios}
+    partitions: dict[str, list[int]] = {}
+    for topic, number in spans:
+        partitions.setdefault(topic, []).append(number)
+    return admin.partition_sizes(partitions)
 
 
 def _epoch_ends(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from kafkeep.archive.commit import Changes, Gap, LogSpan, TopicInfo
@@ -35,6 +35,8 @@ class Known:
     positions: Mapping[PartitionId, int]
     latest: Mapping[str, TopicInfo]
     """Topic → its newest incarnation."""
+    folders: Mapping[str, int] = field(default_factory=dict)
+    """Topic → the highest number its folders bear, where that is not the incarnation's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,15 +69,20 @@ class CyclePlan:
     blocked: tuple[PartitionId, ...]
 
 
-def identify_topics(look: Look, latest: Mapping[str, TopicInfo]) -> dict[str, TopicInfo]:
-    """Tell each topic's incarnation: a topic id the log has not seen is a new one."""
+def identify_topics(
+    look: Look, latest: Mapping[str, TopicInfo], folders: Mapping[str, int] | None = None
+) -> dict[str, TopicInfo]:
+    """Tell each topic's incarnation: a topic id the log has not seen is a new one.
+
+    ``folders`` are those of ``Known``: a new incarnation's number is past all of them.
+    """
     found = {}
     for name, topic in look.topics.items():
         before = latest.get(name)
         if before is None:
             incarnation = 1
         elif before.topic_id != topic.topic_id or before.deleted:
-            incarnation = before.incarnation + 1
+            incarnation = max(before.incarnation, (folders or {}).get(name, 0)) + 1
         else:
             incarnation = before.incarnation
         found[name] = TopicInfo(
@@ -99,14 +106,17 @@ def plan_cycle(
     skip: frozenset[PartitionId] = frozenset(),
     sink: SinkTiming | None = None,
     tails: Mapping[PartitionId, Tail] | None = None,
+    starts: Mapping[PartitionId, int] | None = None,
 ) -> CyclePlan:
     """Decide what this cycle reads.
 
     ``until`` bounds a one-shot backup to the end offsets at its start; ``skip`` names partitions
-    whose earlier plan is still open; ``tails`` tells what a sink has read and left. Raises GapError
-    under ``--on-gap fail``, before any write.
+    whose earlier plan is still open; ``tails`` tells what a sink has read and left; ``starts`` says
+    where partitions begin that the log has not met. Raises GapError under ``--on-gap fail``, before
+    any write.
     """
-    infos = identify_topics(look, known.latest)
+    infos = identify_topics(look, known.latest, known.folders)
+    positions = {**(starts or {}), **known.positions}
     stretches: list[Stretch] = []
     gaps: list[Gap] = []
     begins: dict[PartitionId, int] = {}
@@ -121,7 +131,7 @@ def plan_cycle(
                 blocked.append(pid)
             if pid in skip:
                 continue
-            begin, gap = _begin(pid, partition, known.positions, look.at_ms)
+            begin, gap = _begin(pid, partition, positions, look.at_ms)
             if gap is not None:
                 gaps.append(gap)
             if known.positions.get(pid) != begin:

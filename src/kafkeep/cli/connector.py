@@ -107,10 +107,6 @@ def _refuse_what_backup_cannot(config: ConnectorConfig, flags: Mapping[str, Any]
             f"backup does not write the layout of {config.connector_class}",
             hint="Without connector.class it writes segments, which hold all there is to restore.",
         )
-    if config.auto_offset_reset != "earliest":
-        raise UsageError(
-            "consumer.override.auto.offset.reset: backup begins with the oldest record there is"
-        )
     if config.format == "segment":
         return
     for name, instead in _SEGMENT_FLAGS.items():
@@ -132,7 +128,7 @@ def _backup_options(config: ConnectorConfig, flags: Mapping[str, Any]) -> Backup
         "isolation_level": config.isolation_level,
     }
     options = build(BackupOptions, values)
-    options = replace(options, tasks_max=config.tasks_max)
+    options = replace(options, tasks_max=config.tasks_max, start_at=config.auto_offset_reset)
     if config.format == "segment":
         return options
     return replace(

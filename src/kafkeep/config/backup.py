@@ -93,6 +93,12 @@ class BackupOptions:
     """As a connector: what no rule has closed stays in Kafka, also at the end of a run."""
     tasks_max: int | None = None
     """Read with at most so many tasks at once."""
+    start_at: str = "earliest"
+    """Where topics begin that are there when a log first meets them: earliest or latest."""
+    group: str | None = None
+    """As a connector: a log that has met no topic begins at the offsets of this consumer group."""
+    details_ms: int = 0
+    """How long settings, sizes and group offsets are believed; 0: read at every look."""
 
     def __post_init__(self) -> None:
         if bool(self.topics) == bool(self.topics_regex):
