@@ -79,6 +79,10 @@ class SparkDoor:
             raise RuntimeError("the door is not open: use it in a with statement")
         return self._starting.result()
 
+    def is_alive(self) -> bool:
+        """Tell whether a JVM that this door started is still there; others are not ours to know."""
+        return self._jvm is None or self._jvm.process.poll() is None
+
     def __exit__(
         self,
         kind: type[BaseException] | None,

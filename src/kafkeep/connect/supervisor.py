@@ -1,0 +1,274 @@
+"""Runs connectors in threads: what runs is made to agree with what is wanted.
+
+One failure leaves the others alone, and is shown until somebody restarts the connector. A run that
+is replaced is waited for, so that two of one connector do not take the log from each other.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from functools import partial
+
+from kafkeep.connect.job import ConnectorJob, MakeJob, Surroundings
+from kafkeep.connect.model import (
+    Connector,
+    ConnectorStatus,
+    ConnectorType,
+    Progress,
+    RunState,
+    Target,
+    TaskStatus,
+)
+from kafkeep.connect.secret_logs import HideSecrets
+from kafkeep.connect.trace import format_trace
+from kafkeep.errors import TransientError
+
+REPLACED_SECONDS = 60.0
+"""How long a run waits for the one before it; then the log's epochs decide between them."""
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 10.0
+logger = logging.getLogger(__name__)
+
+
+class Phase(Enum):
+    """Where a run is."""
+
+    STARTING = auto()
+    RUNNING = auto()
+    PAUSED = auto()
+    DONE = auto()
+    """It ended by itself, as a source does that has read everything."""
+    CONNECTOR_FAILED = auto()
+    TASKS_FAILED = auto()
+
+
+FAILED = (Phase.CONNECTOR_FAILED, Phase.TASKS_FAILED)
+_SHOWN = {
+    Phase.STARTING: RunState.UNASSIGNED,
+    Phase.RUNNING: RunState.RUNNING,
+    Phase.DONE: RunState.RUNNING,
+    Phase.PAUSED: RunState.PAUSED,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One start of a connector. Its thread alone writes ``phase``, ``job`` and ``trace``."""
+
+    connector: Connector
+    before: Run | None = None
+    stop: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+    phase: Phase = Phase.STARTING
+    job: ConnectorJob | None = None
+    trace: str | None = None
+
+    def fits(self, connector: Connector) -> bool:
+        """Tell whether this run is what ``connector`` asks for."""
+        mine = self.connector
+        return (mine.generation, mine.target) == (connector.generation, connector.target)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Describe:
+    """What a plugin is: its kind, and the version that statuses tell."""
+
+    type: ConnectorType
+    version: str
+
+
+class Supervisor:
+    """All runs of one worker. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        *,
+        make_job: MakeJob,
+        surroundings: Surroundings,
+        resolve: Callable[[Mapping[str, str]], dict[str, str]],
+        describe: Callable[[Mapping[str, str]], Describe],
+        secrets: HideSecrets,
+        worker_id: str,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._make_job = make_job
+        self._surroundings = surroundings
+        self._resolve = resolve
+        self._describe = describe
+        self._secrets = secrets
+        self._worker_id = worker_id
+        self._on_change = on_change
+        self._lock = threading.Lock()
+        self._runs: dict[str, Run] = {}
+        self._ending: dict[str, Run] = {}
+        self._is_open = True
+
+    def reconcile(self, wanted: Iterable[Connector]) -> None:
+        """Start what is wanted and does not run, and stop what runs and is not wanted.
+
+        Never waits. A stopped connector has no run; a paused one has a run that does nothing.
+        """
+        running = {one.name: one for one in wanted if one.target is not Target.STOPPED}
+        with self._lock:
+            if not self._is_open:
+                return
+            for name in [name for name in self._runs if name not in running]:
+                self._end(name)
+                self._secrets.forget(name)
+            for name, connector in running.items():
+                run = self._runs.get(name)
+                if run is None or not run.fits(connector):
+                    self._start(connector)
+
+    def restart(self, connector: Connector) -> None:
+        """Start a connector anew, whatever it does now; nothing for a stopped one."""
+        with self._lock:
+            if self._is_open and connector.target is not Target.STOPPED:
+                self._start(connector)
+
+    def stop_all(self) -> None:
+        """Stop every run and forget them; does not wait."""
+        with self._lock:
+            for name in list(self._runs):
+                self._end(name)
+
+    def close(self, timeout_s: float) -> bool:
+        """Stop every run for good, and wait for them; False when some did not end in time."""
+        with self._lock:
+            self._is_open = False
+        self.stop_all()
+        deadline = time.monotonic() + timeout_s
+        for run in self._all_ending():
+            run.ended.wait(max(0.0, deadline - time.monotonic()))
+        return not self._all_ending()
+
+    def wait_ended(self, name: str, timeout_s: float) -> bool:
+        """Wait until nothing of a stopped connector runs any more; False when time is up."""
+        with self._lock:
+            run = self._runs.get(name) or self._ending.get(name)
+        return run is None or run.ended.wait(timeout_s)
+
+    def progress(self) -> dict[str, Progress]:
+        """Return what the jobs have done since they were started, by connector."""
+        with self._lock:
+            return {name: run.job.progress for name, run in self._runs.items() if run.job}
+
+    def status(self, connector: Connector) -> ConnectorStatus:
+        """Return what a connector does, by what it is told and how its run is."""
+        with self._lock:
+            run = self._runs.get(connector.name)
+        told = self._describe(connector.config)
+        status = ConnectorStatus(
+            name=connector.name,
+            type=told.type,
+            version=told.version,
+            state=RunState.UNASSIGNED,
+            worker_id=self._worker_id,
+        )
+        if connector.target is Target.STOPPED:
+            return replace(status, state=RunState.STOPPED)
+        return status if run is None else self._of_run(status, run, connector.target)
+
+    def _of_run(self, status: ConnectorStatus, run: Run, target: Target) -> ConnectorStatus:
+        phase, trace = run.phase, run.trace
+        if phase is Phase.CONNECTOR_FAILED:
+            return replace(status, state=RunState.FAILED, trace=trace)
+        if phase is Phase.TASKS_FAILED:
+            state, own = RunState.FAILED, _SHOWN[Phase.RUNNING]
+        else:
+            trace = None
+            state = own = RunState.PAUSED if target is Target.PAUSED else _SHOWN[phase]
+        count = run.job.task_count if run.job else 0
+        tasks = (
+            TaskStatus(id=number, state=state, worker_id=self._worker_id, trace=trace)
+            for number in range(count)
+        )
+        return replace(status, state=own, tasks=tuple(tasks))
+
+    def _start(self, connector: Connector) -> None:
+        before = self._runs.get(connector.name) or self._ending.get(connector.name)
+        if before is not None:
+            self._end(connector.name)
+        run = Run(connector, None if before is None or before.ended.is_set() else before)
+        if before is not None:
+            run.job = before.job  # so that its tasks stay in sight until it has its own
+        self._runs[connector.name] = run
+        name = f"connector-{connector.name}"
+        threading.Thread(target=self._run, args=(run,), name=name, daemon=True).start()
+
+    def _end(self, name: str) -> None:
+        run = self._runs.pop(name, None)
+        if run is not None:
+            run.stop.set()
+            if not run.ended.is_set():
+                self._ending[name] = run
+
+    def _all_ending(self) -> list[Run]:
+        with self._lock:
+            return [run for run in self._ending.values() if not run.ended.is_set()]
+
+    def _run(self, run: Run) -> None:
+        try:
+            if run.before is not None:
+                run.before.ended.wait(REPLACED_SECONDS)
+                run.before = None
+            self._work(run)
+        finally:
+            run.ended.set()
+            with self._lock:
+                if self._ending.get(run.connector.name) is run:
+                    del self._ending[run.connector.name]
+            self._on_change()
+
+    def _work(self, run: Run) -> None:
+        try:
+            job = self._made(run)
+        except Exception as error:
+            self._fail(run, Phase.CONNECTOR_FAILED, error)
+            return
+        if job is None:
+            return
+        run.job = job
+        if run.connector.target is Target.PAUSED:
+            run.phase = Phase.PAUSED
+            return
+        run.phase = Phase.RUNNING
+        self._on_change()
+        try:
+            job.run(run.stop)
+        except Exception as error:
+            phase = Phase.TASKS_FAILED if job.task_count else Phase.CONNECTOR_FAILED
+            self._fail(run, phase, error)
+        else:
+            run.phase = Phase.DONE
+
+    def _made(self, run: Run) -> ConnectorJob | None:
+        """Make the job, waiting out faults that pass; None when it is told to stop meanwhile."""
+        pause = _FIRST_PAUSE_S
+        name = run.connector.name
+        while not run.stop.is_set():
+            config = self._resolve(run.connector.config)
+            self._secrets.keep(name, run.connector.config, config)
+            own = replace(
+                self._surroundings, run_tasks=partial(self._surroundings.run_tasks, pool=name)
+            )
+            try:
+                return self._make_job(name, config, own)
+            except TransientError as error:
+                logger.warning("%s cannot start yet: %s; trying again", name, error.message)
+            run.stop.wait(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
+        return None
+
+    def _fail(self, run: Run, phase: Phase, error: Exception) -> None:
+        if run.stop.is_set():
+            logger.info("%s ended with: %s", run.connector.name, error)
+            return
+        run.trace = self._secrets.out_of(format_trace(error))
+        run.phase = phase
+        logger.warning("connector %s failed: %s", run.connector.name, error)

@@ -1,0 +1,40 @@
+"""Why a connector failed, as text for people: message, hint, and where it came from. Pure."""
+
+from __future__ import annotations
+
+import traceback
+
+from kafkeep.errors import KafkeepError
+
+LONGEST_TRACE = 8_000
+_LONGEST_CHAIN = 5
+
+
+def format_trace(error: BaseException) -> str:
+    """Return the error, its hint, its place in the code and its causes; no values of variables."""
+    lines: list[str] = []
+    seen: BaseException | None = error
+    for depth in range(_LONGEST_CHAIN):
+        if seen is None:
+            break
+        kind = f"{type(seen).__module__}.{type(seen).__qualname__}"
+        lines.append(("Caused by: " if depth else "") + f"{kind}: {_message(seen)}")
+        if isinstance(seen, KafkeepError) and seen.hint:
+            lines.append(seen.hint)
+        for frame in reversed(traceback.extract_tb(seen.__traceback__)):
+            lines.append(f"\tat {frame.name} ({_short(frame.filename)}:{frame.lineno})")
+        seen = seen.__cause__
+    return "\n".join(lines)[:LONGEST_TRACE]
+
+
+def _message(error: BaseException) -> str:
+    return error.message if isinstance(error, KafkeepError) else str(error)
+
+
+def _short(filename: str) -> str:
+    """Return the path from the package on: where it is installed is nobody's business."""
+    for package in ("/kafkeep/", "/site-packages/"):
+        _, found, rest = filename.rpartition(package)
+        if found:
+            return package.strip("/") + "/" + rest if package == "/kafkeep/" else rest
+    return filename.rpartition("/")[2]
