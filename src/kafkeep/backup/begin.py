@@ -20,7 +20,7 @@ def first_positions(
     An offset of the group counts unless it lies behind the partition's end: then it is of a topic
     that was there before, under the same name.
     """
-    infos = identify_topics(look, known.latest)
+    infos = identify_topics(look, known.latest, known.folders)
     return {
         PartitionId(name, infos[name].incarnation, number): at
         for name, topic in look.topics.items()

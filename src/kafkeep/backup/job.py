@@ -122,7 +122,8 @@ class BackupJob:
         A listed topic must be there at the start; one deleted meanwhile is no mistake of the user.
         """
         look = self._look(need_all=True)
-        infos = identify_topics(look, self.writer.known().latest)
+        known = self.writer.known()
+        infos = identify_topics(look, known.latest, known.folders)
         until = {
             PartitionId(name, infos[name].incarnation, number): partition.stable
             for name, topic in look.topics.items()

@@ -65,7 +65,8 @@ class Writer:
         latest: dict[str, TopicInfo] = {}
         for (name, _), info in sorted(self.state.topics.items()):
             latest[name] = info
-        return Known(self.state.positions, latest)
+        folders = {name: self.state.last_folder(name) for name in latest}
+        return Known(self.state.positions, latest, folders)
 
     def intend(
         self, plan: CyclePlan, left_over: tuple[PlannedRange, ...], note: str = ""
@@ -77,6 +78,7 @@ class Writer:
             tasks=self.cores * RANGES_PER_CORE,
             may_cut=self.sink is None or (self.sink.can_split and not self._keeps_tail()),
         )
+        weighed = [replace(w, planned=self.state.planned(w.planned)) for w in weighed]
         intent = Intent(
             ranges=tuple(w.planned for w in weighed),
             options=self._write_options(plan).to_json(),
@@ -200,7 +202,8 @@ class Writer:
         self, changes: Changes, look: Look, positions: dict[PartitionId, int]
     ) -> Changes:
         state = self.state
-        infos = {**identify_topics(look, self.known().latest)}
+        known = self.known()
+        infos = identify_topics(look, known.latest, known.folders)
         spans = {
             PartitionId(name, infos[name].incarnation, number): partition.span
             for name, topic in look.topics.items()
