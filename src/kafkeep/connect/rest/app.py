@@ -1,0 +1,165 @@
+"""The REST API as an ASGI app: finds the endpoint, asks the service in a thread, answers."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+from collections.abc import Mapping
+from functools import partial
+
+import anyio
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from kafkeep.connect.model import RestError
+from kafkeep.connect.rest.answers import (
+    error_answer,
+    json_answer,
+    plain_error,
+    unexpected_answer,
+)
+from kafkeep.connect.rest.body import read_body
+from kafkeep.connect.rest.call import Call, Endpoint
+from kafkeep.connect.rest.caller import Caller
+from kafkeep.connect.rest.endpoints import SERVICE_ENDPOINTS
+from kafkeep.connect.rest.gate import Gate, unauthorized
+from kafkeep.connect.rest.openapi import openapi_document
+from kafkeep.connect.rest.page import PAGE_POLICY, openapi_page
+from kafkeep.connect.rest.paths import allow_header, match, split_path
+from kafkeep.connect.rest.security import RestSecurity, Role
+from kafkeep.connect.service import Service
+from kafkeep.errors import KafkeepError
+
+log = logging.getLogger(__name__)
+
+_VERSION = importlib.metadata.version("kafkeep")
+_CALLS_AT_ONCE = 32
+_PROBES_AT_ONCE = 4
+"""Health has threads of its own: it must answer when every other call hangs."""
+
+
+def make_app(service: Service, security: RestSecurity) -> Starlette:
+    """Return the app. Routes put before its own stand behind the same gate."""
+    return Starlette(
+        routes=[Route("/{path:path}", _Dispatch(service, security))],
+        middleware=[Middleware(Gate, security=security)],
+        exception_handlers={HTTPException: _http_exception},
+    )
+
+
+async def _http_exception(_: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    return error_answer(plain_error(status))
+
+
+def _document(_: Service, __: Call) -> Response:
+    return json_answer(openapi_document(ENDPOINTS, _VERSION))
+
+
+def _page(_: Service, __: Call) -> Response:
+    page = openapi_page(ENDPOINTS, _VERSION)
+    return HTMLResponse(page, headers={"Content-Security-Policy": PAGE_POLICY})
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *SERVICE_ENDPOINTS,
+    Endpoint(
+        method="GET",
+        path="/openapi.json",
+        role=Role.READ,
+        run=_document,
+        help="The OpenAPI document.",
+        answers={200: "Document"},
+    ),
+    Endpoint(
+        method="GET",
+        path="/openapi",
+        role=Role.READ,
+        run=_page,
+        help="The same as a page to read.",
+        answers={200: "Text"},
+        media_type="text/html",
+    ),
+)
+
+
+class _Dispatch:
+    """Answers every path: an ASGI app, since Starlette's own routes decode a path too early."""
+
+    def __init__(self, service: Service, security: RestSecurity) -> None:
+        self._service = service
+        self._security = security
+        self._calls = anyio.CapacityLimiter(_CALLS_AT_ONCE)
+        self._probes = anyio.CapacityLimiter(_PROBES_AT_ONCE)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            response = await self._answer(request)
+        except ClientDisconnect:
+            return
+        if request.method not in ("GET", "HEAD"):
+            who = request.state.caller.name
+            log.info("%r %s: %d", who, _told(request), response.status_code)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        try:
+            endpoint, values = find(request.method, request.scope["raw_path"])
+            self._check_role(endpoint, request.state.caller)
+            body = await read_body(request, self._security.body_limit_bytes)
+            query = {name: request.query_params.getlist(name) for name in request.query_params}
+            call = Call(path=values, query=query, body=body)
+            limiter = self._probes if endpoint.role is None else self._calls
+            return await anyio.to_thread.run_sync(
+                partial(endpoint.run, self._service, call), limiter=limiter
+            )
+        except KafkeepError as error:
+            answer = error_answer(error)
+            if answer.status_code >= 500:
+                log.error("%s: %s", _told(request), error.message)
+            return answer
+        except ClientDisconnect:
+            raise
+        except Exception:
+            log.exception("%s failed", _told(request))
+            return unexpected_answer()
+
+    def _check_role(self, endpoint: Endpoint, caller: Caller) -> None:
+        if endpoint.role is None:
+            return
+        if caller.role is None:
+            raise unauthorized(self._security)
+        if caller.role < endpoint.role:
+            raise RestError(
+                403, f"This needs the role {endpoint.role.name.lower()}, which the caller lacks"
+            )
+
+
+def _told(request: Request) -> str:
+    """Return the call for a log: the path as it was sent, where no escape is a line's end yet."""
+    return f"{request.method} {request.scope['raw_path'].decode('ascii', 'backslashreplace')}"
+
+
+def find(method: str, raw_path: bytes) -> tuple[Endpoint, Mapping[str, str]]:
+    """Return a request's endpoint and what its path names; 404 and 405 as Connect words them."""
+    segments = split_path(raw_path)
+    wanted = "GET" if method == "HEAD" else method
+    here = [
+        (endpoint, values)
+        for endpoint in ENDPOINTS
+        if (values := match(endpoint.path, segments)) is not None
+    ]
+    for endpoint, values in here:
+        if endpoint.method == wanted:
+            return endpoint, values
+    if here:
+        allowed = allow_header(endpoint.method for endpoint, _ in here)
+        raise plain_error(405, {"Allow": allowed})
+    raise plain_error(404)

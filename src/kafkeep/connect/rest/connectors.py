@@ -1,0 +1,235 @@
+"""Calls about connectors: define, look, run, offsets. Statuses are those a real worker answered."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from kafkeep.connect.model import Connector, Json, RestError, Target
+from kafkeep.connect.rest.answers import empty_answer, json_answer
+from kafkeep.connect.rest.body import (
+    as_config,
+    invalid_config,
+    parse_config,
+    parse_creation,
+    parse_object,
+    without_nulls,
+)
+from kafkeep.connect.rest.call import Call, Run
+from kafkeep.connect.rest.paths import check_name
+from kafkeep.connect.rest.shapes import (
+    connector_json,
+    status_json,
+    task_status_json,
+    tasks_json,
+)
+from kafkeep.connect.service import Service
+
+
+def list_connectors(service: Service, call: Call) -> Response:
+    """List names, or with ``expand`` what was asked for of each; what is unknown adds nothing."""
+    wanted = call.query.get("expand")
+    if wanted is None:
+        return json_answer(service.names())
+    found: Json = {}
+    for name in service.names():
+        try:
+            found[name] = _expanded(service, name, wanted)
+        except RestError as error:
+            if error.status != 404:  # deleted while we looked
+                raise
+    return json_answer(found)
+
+
+def _expanded(service: Service, name: str, wanted: Any) -> Json:
+    parts: Json = {}
+    if "status" in wanted:
+        parts["status"] = status_json(service.status(name))
+    if "info" in wanted:
+        parts["info"] = _info(service, service.connector(name))
+    return parts
+
+
+def _info(service: Service, connector: Connector) -> Json:
+    name = connector.name
+    return connector_json(connector, service.type_of(name), len(service.task_configs(name)))
+
+
+def create(service: Service, call: Call) -> Response:
+    """Answer 201 with Location; tasks come later, so there are none yet."""
+    request = parse_creation(call.body)
+    name = _wanted_name(request.get("name"))
+    if request.get("config") is None:
+        raise RestError(400, "The body needs a config, which is an object of texts")
+    config = _with_name(name, as_config(request["config"]))
+    target = _initial_state(request.get("initial_state"))
+    if not name:
+        raise _no_name(config)
+    return _created(service, service.create(name, without_nulls(config), target))
+
+
+def _wanted_name(name: Any) -> str:
+    if name is None:
+        return ""
+    if not isinstance(name, str):
+        raise RestError(400, "A connector's name must be a text")
+    check_name(name)
+    return name.strip()
+
+
+def _no_name(config: dict[str, str | None]) -> RestError:
+    if "connector.class" not in config:
+        return RestError(400, "Connector config {name=} contains no connector type")
+    return invalid_config(['Missing required configuration "name" which has no default value.'])
+
+
+def _with_name(name: str, config: dict[str, str | None]) -> dict[str, str | None]:
+    """Return the configuration with its connector's name in it, which may not be another one."""
+    _check_same_name(name, config)
+    return {**config, "name": name}
+
+
+def _check_same_name(name: str, config: dict[str, str | None]) -> None:
+    inner = config.get("name")
+    if inner is not None and inner != name:
+        raise RestError(
+            400,
+            f"Connector name configuration ({inner}) doesn't match connector name "
+            f"in the URL ({name})",
+        )
+
+
+def _initial_state(value: Any) -> Target:
+    if value is None:
+        return Target.RUNNING
+    try:
+        return Target(str(value).upper())
+    except ValueError:
+        known = ", ".join(target.value for target in Target)
+        raise RestError(400, f"initial_state must be one of {known}, not {value!r}") from None
+
+
+def _created(service: Service, connector: Connector) -> Response:
+    place = f"/connectors/{quote(connector.name, safe='')}"
+    body = connector_json(connector, service.type_of(connector.name), 0)
+    return json_answer(body, 201, {"Location": place})
+
+
+def get(service: Service, call: Call) -> Response:
+    """Answer with the configuration and the tasks."""
+    return json_answer(_info(service, service.connector(call.name)))
+
+
+def get_config(service: Service, call: Call) -> Response:
+    """Answer with the configuration alone."""
+    return json_answer(dict(service.connector(call.name).config))
+
+
+def put_config(service: Service, call: Call) -> Response:
+    """Answer 201 for a new connector, 200 for a changed one."""
+    config = without_nulls(_with_name(call.name, parse_config(call.body)))
+    connector, is_new = service.put_config(call.name, config)
+    return _created(service, connector) if is_new else json_answer(_info(service, connector))
+
+
+def patch_config(service: Service, call: Call) -> Response:
+    """Change some keys; null takes one away."""
+    changes = parse_config(call.body)
+    _check_same_name(call.name, changes)
+    if "name" in changes and changes["name"] is None:
+        raise RestError(400, "A connector's name cannot be taken away")
+    return json_answer(_info(service, service.patch_config(call.name, changes)))
+
+
+def delete(service: Service, call: Call) -> Response:
+    """Forget it."""
+    service.delete(call.name)
+    return empty_answer(204)
+
+
+def status(service: Service, call: Call) -> Response:
+    """Say what the connector and its tasks are doing."""
+    return json_answer(status_json(service.status(call.name)))
+
+
+def set_target(target: Target, answer_status: int) -> Run:
+    """Return what answers pause, resume or stop; Strimzi's operator expects just these statuses."""
+
+    def run(service: Service, call: Call) -> Response:
+        service.set_target(call.name, target)
+        return empty_answer(answer_status)
+
+    return run
+
+
+def restart(service: Service, call: Call) -> Response:
+    """Answer 204 for the connector alone, 202 with its status when tasks or failures are meant."""
+    include_tasks = call.flag("includeTasks", default=False)
+    only_failed = call.flag("onlyFailed", default=False)
+    after = service.restart(call.name, include_tasks=include_tasks, only_failed=only_failed)
+    if include_tasks or only_failed:
+        return json_answer(status_json(after), 202)
+    return empty_answer(204)
+
+
+def tasks(service: Service, call: Call) -> Response:
+    """List each task with its configuration."""
+    return json_answer(tasks_json(call.name, service.task_configs(call.name)))
+
+
+def task_status(service: Service, call: Call) -> Response:
+    """Say what one task is doing."""
+    task = service.task_status(call.name, call.task)
+    return json_answer(task_status_json(task, service.status(call.name).version))
+
+
+def restart_task(service: Service, call: Call) -> Response:
+    """Restart one task."""
+    service.restart_task(call.name, call.task)
+    return empty_answer(204)
+
+
+def topics(service: Service, call: Call) -> Response:
+    """List the topics it has touched."""
+    return json_answer({call.name: {"topics": service.topics(call.name)}})
+
+
+def reset_topics(service: Service, call: Call) -> Response:
+    """Forget these."""
+    service.reset_topics(call.name)
+    return empty_answer(202)
+
+
+def offsets(service: Service, call: Call) -> Response:
+    """Say how far it is."""
+    return json_answer({"offsets": service.offsets(call.name)})
+
+
+def alter_offsets(service: Service, call: Call) -> Response:
+    """Move a stopped connector; ``"offset": null`` resets one partition."""
+    wanted = parse_object(call.body, ("offsets",)).get("offsets")
+    if wanted is None or wanted == []:
+        raise RestError(
+            400, "Partitions / offsets need to be provided for an alter offsets request"
+        )
+    if not isinstance(wanted, list):
+        raise RestError(400, "offsets must be a list of objects with partition and offset")
+    for item in wanted:
+        _check_offset(item)
+    return json_answer({"message": service.alter_offsets(call.name, wanted)})
+
+
+def _check_offset(item: Any) -> None:
+    if not isinstance(item, dict) or set(item) - {"partition", "offset"}:
+        raise RestError(400, "each of offsets must be an object with partition and offset alone")
+    if not isinstance(item.get("partition"), dict):
+        raise RestError(400, "the partition of an offset must be an object")
+    if not isinstance(item.get("offset"), dict | None):
+        raise RestError(400, "the offset of a partition must be an object, or null to reset it")
+
+
+def reset_offsets(service: Service, call: Call) -> Response:
+    """Move a stopped connector back to the beginning."""
+    return json_answer({"message": service.reset_offsets(call.name)})

@@ -1,0 +1,196 @@
+"""The table of endpoints: what there is, who may call it, and what comes back."""
+
+from __future__ import annotations
+
+from kafkeep.connect.model import Target
+from kafkeep.connect.rest import connectors as c
+from kafkeep.connect.rest import worker_calls as w
+from kafkeep.connect.rest.call import Endpoint, Query, Run
+from kafkeep.connect.rest.security import Role
+
+_ONE = "/connectors/{connector}"
+_PLUGIN = "/connector-plugins/{plugin}/config"
+
+
+def _get(path: str, run: Run, shape: str, text: str, query: tuple[Query, ...] = ()) -> Endpoint:
+    return Endpoint(
+        method="GET",
+        path=path,
+        role=Role.READ,
+        run=run,
+        help=text,
+        answers={200: shape},
+        query=query,
+    )
+
+
+def _operate(method: str, path: str, run: Run, status: int, text: str) -> Endpoint:
+    return Endpoint(
+        method=method,  # type: ignore[arg-type]
+        path=path,
+        role=Role.OPERATE,
+        run=run,
+        help=text,
+        answers={status: None},
+    )
+
+
+_LOOK = (
+    _get("/", w.root, "Worker", "Version, commit and the id of the Kafka cluster."),
+    _get(
+        "/connectors",
+        c.list_connectors,
+        "Connectors",
+        "Names of all connectors; with expand, an object of what was asked for, by name.",
+        (
+            Query(
+                name="expand",
+                help="Repeat it for several: status, info.",
+                type="array",
+                values=("status", "info"),
+            ),
+        ),
+    ),
+    _get(_ONE, c.get, "Connector", "A connector, its configuration (secrets masked), its tasks."),
+    _get(f"{_ONE}/config", c.get_config, "Config", "Its configuration alone."),
+    _get(f"{_ONE}/status", c.status, "Status", "Its state, and the state of each task."),
+    _get(f"{_ONE}/tasks", c.tasks, "Tasks", "Its tasks and their configurations."),
+    _get(f"{_ONE}/tasks/{{task}}/status", c.task_status, "TaskStatus", "One task's state."),
+    _get(f"{_ONE}/topics", c.topics, "Topics", "Topics it has read or written."),
+    _get(f"{_ONE}/offsets", c.offsets, "Offsets", "How far it is in each partition."),
+    _get(
+        "/connector-plugins",
+        w.plugins,
+        "Plugins",
+        "Connector classes known here.",
+        (Query(name="connectorsOnly", help="false: converters, transforms and others as well."),),
+    ),
+    _get(_PLUGIN, w.plugin_config, "KeyList", "The keys of a plugin, as forms are built from."),
+    _get("/admin/loggers", w.loggers, "Loggers", "Loggers with a level of their own."),
+    _get("/admin/loggers/{logger}", w.logger, "Logger", "One logger's level."),
+)
+
+_RUN = (
+    _operate("PUT", f"{_ONE}/pause", c.set_target(Target.PAUSED, 202), 202, "Pause it."),
+    _operate("PUT", f"{_ONE}/resume", c.set_target(Target.RUNNING, 202), 202, "Let it run."),
+    _operate("PUT", f"{_ONE}/stop", c.set_target(Target.STOPPED, 204), 204, "Stop it."),
+    Endpoint(
+        method="POST",
+        path=f"{_ONE}/restart",
+        role=Role.OPERATE,
+        run=c.restart,
+        help="Restart it; 204 for the connector alone, else 202 with its status.",
+        answers={204: None, 202: "Status"},
+        query=(
+            Query(name="includeTasks", help="Its tasks as well."),
+            Query(name="onlyFailed", help="Only what has failed."),
+        ),
+    ),
+    _operate("POST", f"{_ONE}/tasks/{{task}}/restart", c.restart_task, 204, "Restart a task."),
+    _operate("PUT", f"{_ONE}/topics/reset", c.reset_topics, 202, "Forget the topics it touched."),
+    Endpoint(
+        method="PUT",
+        path=f"{_PLUGIN}/validate",
+        role=Role.OPERATE,
+        run=w.validate,
+        help="Check a configuration: every key, with all errors at once.",
+        answers={200: "Validation"},
+        body="Config",
+    ),
+)
+
+_CHANGE = (
+    Endpoint(
+        method="POST",
+        path="/connectors",
+        role=Role.ADMIN,
+        run=c.create,
+        help="Define a connector. 409 when the name is taken.",
+        answers={201: "Connector"},
+        body="Creation",
+    ),
+    Endpoint(
+        method="PUT",
+        path=f"{_ONE}/config",
+        role=Role.ADMIN,
+        run=c.put_config,
+        help="Define a connector or change it.",
+        answers={200: "Connector", 201: "Connector"},
+        body="Config",
+    ),
+    Endpoint(
+        method="PATCH",
+        path=f"{_ONE}/config",
+        role=Role.ADMIN,
+        run=c.patch_config,
+        help="Change some keys; null takes one away.",
+        answers={200: "Connector"},
+        body="Config",
+    ),
+    Endpoint(
+        method="DELETE",
+        path=_ONE,
+        role=Role.ADMIN,
+        run=c.delete,
+        help="Delete it. What it archived stays, and goes on under the same name.",
+        answers={204: None},
+    ),
+    Endpoint(
+        method="PATCH",
+        path=f"{_ONE}/offsets",
+        role=Role.ADMIN,
+        run=c.alter_offsets,
+        help="Move a stopped connector.",
+        answers={200: "Message"},
+        body="NewOffsets",
+    ),
+    Endpoint(
+        method="DELETE",
+        path=f"{_ONE}/offsets",
+        role=Role.ADMIN,
+        run=c.reset_offsets,
+        help="Move a stopped connector back to the beginning.",
+        answers={200: "Message"},
+    ),
+    Endpoint(
+        method="PUT",
+        path="/admin/loggers/{logger}",
+        role=Role.ADMIN,
+        run=w.set_logger,
+        help="Set a logger and those under it; 204 without a body for the cluster.",
+        answers={200: "Names", 204: None},
+        body="Level",
+        query=(Query(name="scope", help="worker or cluster.", type="string"),),
+    ),
+)
+
+_WATCH = (
+    Endpoint(
+        method="GET",
+        path="/health",
+        role=None,
+        run=w.health,
+        help="Whether the worker works.",
+        answers={200: "Health", 503: "Health"},
+    ),
+    Endpoint(
+        method="GET",
+        path="/health/ready",
+        role=None,
+        run=w.ready,
+        help="Whether connectors can be run here or are run by another worker.",
+        answers={200: "Health", 503: "Health"},
+    ),
+    Endpoint(
+        method="GET",
+        path="/metrics",
+        role=Role.READ,
+        run=w.metrics,
+        help="Every metric, as Prometheus reads them.",
+        answers={200: "Text"},
+        media_type="text/plain",
+    ),
+)
+
+SERVICE_ENDPOINTS = (*_LOOK, *_RUN, *_CHANGE, *_WATCH)
+"""Everything that asks the service; the two pages about the API itself come on top (app.py)."""

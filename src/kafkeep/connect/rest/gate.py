@@ -1,0 +1,108 @@
+"""The gate before every route: where a call comes from, who makes it, and the headers of answers.
+
+Whatever is added to the app stands behind it, so no page or endpoint can go around the policy.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+import anyio.to_thread
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kafkeep.connect.model import RestError
+from kafkeep.connect.rest.answers import HttpError, error_answer
+from kafkeep.connect.rest.caller import Authenticator, Caller
+from kafkeep.connect.rest.security import RestSecurity
+
+log = logging.getLogger(__name__)
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_PASSWORDS_AT_ONCE = 2
+"""argon2 is slow on purpose; more at once would let guesses starve everything else."""
+
+
+class Gate:
+    """ASGI middleware; leaves the caller in ``scope["state"]["caller"]``."""
+
+    def __init__(self, app: ASGIApp, security: RestSecurity) -> None:
+        self._app = app
+        self._security = security
+        self._authenticator = Authenticator(security)
+        self._passwords = anyio.CapacityLimiter(_PASSWORDS_AT_ONCE)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a call through, or answer it here."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        guarded = _with_headers(send)
+        headers = Headers(scope=scope)
+        try:
+            self._check_place(scope["method"], headers)
+            caller = await self._caller(headers.get("authorization"))
+        except RestError as error:
+            await error_answer(error)(scope, receive, guarded)
+            return
+        scope.setdefault("state", {})["caller"] = caller
+        await self._app(scope, receive, guarded)
+
+    def _check_place(self, method: str, headers: Headers) -> None:
+        """Refuse a page of elsewhere, and a name that someone else's DNS points here."""
+        host = headers.get("host", "")
+        if not self._security.allows_host(host):
+            raise RestError(
+                403, f"This service is not called {host!r}; the worker's allowed hosts can name it"
+            )
+        origin = headers.get("origin")
+        if origin is not None and not self._security.allows_origin(origin, host):
+            raise RestError(403, f"Pages of {origin!r} may not call this service")
+        elsewhere = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+        if origin is None and elsewhere and method not in _SAFE_METHODS:
+            raise RestError(403, "Pages of other sites may not call this service")
+
+    async def _caller(self, header: str | None) -> Caller:
+        caller = self._authenticator.known(header)
+        if caller is None and header is not None:
+            caller = await anyio.to_thread.run_sync(
+                self._authenticator.check, header, limiter=self._passwords
+            )
+        if caller is None:
+            log.warning("a call to the REST API had wrong credentials")
+            raise unauthorized(self._security)
+        return caller
+
+
+def unauthorized(security: RestSecurity) -> HttpError:
+    """Return the 401 that says which credentials there are."""
+    schemes = ['Basic realm="kafkeep", charset="UTF-8"'] if security.basic_users else []
+    schemes += ['Bearer realm="kafkeep"'] if security.bearer_tokens else []
+    return HttpError(
+        401, "User cannot access the resource.", {"WWW-Authenticate": ", ".join(schemes)}
+    )
+
+
+def _with_headers(send: Send) -> Send:
+    """Return a ``send`` that adds the headers every answer has, unless it has its own."""
+
+    async def guarded(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return guarded

@@ -1,0 +1,140 @@
+"""The JSON schemas of what is sent and answered, as the OpenAPI document shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Schema = dict[str, Any]
+
+_STATES = ["UNASSIGNED", "RUNNING", "PAUSED", "STOPPED", "FAILED", "RESTARTING"]
+_TEXT: Schema = {"type": "string"}
+_NUMBER: Schema = {"type": "integer"}
+_TYPE: Schema = {"type": "string", "enum": ["sink", "source"]}
+
+
+def ref(name: str) -> Schema:
+    """Return a reference to a schema of the document."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _object(
+    properties: Schema, *, optional: tuple[str, ...] = (), more: bool | Schema = False
+) -> Schema:
+    """Return the schema of an object with these properties, all needed but the optional ones."""
+    needed = [name for name in properties if name not in optional]
+    schema: Schema = {"type": "object", "properties": properties, "additionalProperties": more}
+    return {**schema, "required": needed} if needed else schema
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _map(values: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": values}
+
+
+_STATE = {
+    "state": {"type": "string", "enum": _STATES},
+    "worker_id": _TEXT,
+    "version": _TEXT,
+    "trace": {"type": "string", "description": "Why it failed; only then."},
+}
+_KEY = _object(
+    {
+        "name": _TEXT,
+        "type": _TEXT,
+        "required": {"type": "boolean"},
+        "default_value": {"type": ["string", "null"]},
+        "importance": _TEXT,
+        "documentation": _TEXT,
+        "group": {"type": ["string", "null"]},
+        "width": _TEXT,
+        "display_name": _TEXT,
+        "dependents": _list(_TEXT),
+        "order": _NUMBER,
+    },
+    more=True,
+)
+_VALUE = _object(
+    {
+        "name": _TEXT,
+        "value": {"type": ["string", "null"]},
+        "recommended_values": _list({}),
+        "errors": _list(_TEXT),
+        "visible": {"type": "boolean"},
+    },
+    more=True,
+)
+_OFFSET = _object(
+    {"partition": {"type": "object"}, "offset": {"type": ["object", "null"]}},
+    optional=("offset",),
+)
+
+SCHEMAS: dict[str, Schema] = {
+    "Error": _object({"error_code": _NUMBER, "message": _TEXT}),
+    "Worker": _object({"version": _TEXT, "commit": _TEXT, "kafka_cluster_id": _TEXT}, more=True),
+    "Names": _list(_TEXT),
+    "Config": _map({"type": ["string", "number", "boolean", "null"]}),
+    "Creation": _object(
+        {
+            "name": {"type": "string", "minLength": 1, "pattern": "^[^/\\u0000-\\u001f\\u007f]+$"},
+            "config": ref("Config"),
+            "initial_state": {"type": "string", "enum": ["RUNNING", "PAUSED", "STOPPED"]},
+        },
+        optional=("initial_state",),
+    ),
+    "TaskId": _object({"connector": _TEXT, "task": _NUMBER}),
+    "Connector": _object(
+        {
+            "name": _TEXT,
+            "config": _map(_TEXT),
+            "tasks": _list(ref("TaskId")),
+            "type": _TYPE,
+        }
+    ),
+    "TaskStatus": _object({"id": _NUMBER, **_STATE}, optional=("trace",)),
+    "Status": _object(
+        {
+            "name": _TEXT,
+            "connector": _object(_STATE, optional=("trace",)),
+            "tasks": _list(ref("TaskStatus")),
+            "type": _TYPE,
+        }
+    ),
+    "Connectors": {
+        "anyOf": [
+            ref("Names"),
+            _map(
+                _object(
+                    {"status": ref("Status"), "info": ref("Connector")},
+                    optional=("status", "info"),
+                )
+            ),
+        ]
+    },
+    "Tasks": _list(_object({"id": ref("TaskId"), "config": _map(_TEXT)})),
+    "Topics": _map(_object({"topics": _list(_TEXT)})),
+    "Offsets": _object({"offsets": _list(_OFFSET)}),
+    "NewOffsets": _object({"offsets": {**_list(_OFFSET), "minItems": 1}}),
+    "Message": _object({"message": _TEXT}),
+    "Plugins": _list(
+        _object({"class": _TEXT, "type": _TEXT, "version": _TEXT}, optional=("version",), more=True)
+    ),
+    "Key": _KEY,
+    "KeyList": _list(ref("Key")),
+    "Validation": _object(
+        {
+            "name": _TEXT,
+            "error_count": _NUMBER,
+            "groups": _list(_TEXT),
+            "configs": _list(_object({"definition": ref("Key"), "value": _VALUE})),
+        }
+    ),
+    "Level": _object({"level": _TEXT}),
+    "Logger": _object({"level": {"type": ["string", "null"]}}, more=True),
+    "Loggers": _map(ref("Logger")),
+    "Health": _object({"status": _TEXT, "message": _TEXT}, more=True),
+    "Text": _TEXT,
+    "Document": {"type": "object"},
+}

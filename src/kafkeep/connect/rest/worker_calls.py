@@ -1,0 +1,113 @@
+"""Calls about the worker: what it is, its plugins, its loggers, its health and its metrics."""
+
+from __future__ import annotations
+
+import logging
+
+from starlette.responses import Response
+
+from kafkeep.connect.model import Json, RestError
+from kafkeep.connect.rest.answers import empty_answer, json_answer
+from kafkeep.connect.rest.body import parse_config, parse_object
+from kafkeep.connect.rest.call import Call
+from kafkeep.connect.service import Service
+from kafkeep.errors import KafkeepError
+
+log = logging.getLogger(__name__)
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_SUFFIX = "Connector"
+_MESSAGES = {
+    "healthy": "Worker has completed startup and is ready to handle requests.",
+    "starting": "Worker is still starting up.",
+    "unhealthy": "Worker was unable to handle this request and may be unable to handle other "
+    "requests.",
+}
+
+
+def root(service: Service, call: Call) -> Response:
+    """Say which version this is, and of which cluster."""
+    return json_answer(service.root())
+
+
+def plugins(service: Service, call: Call) -> Response:
+    """List connectors alone unless ``connectorsOnly=false``."""
+    only = call.flag("connectorsOnly", default=True)
+    return json_answer(service.plugins(connectors_only=only))
+
+
+def plugin_config(service: Service, call: Call) -> Response:
+    """List the keys of a plugin."""
+    return json_answer(service.plugin_config(call.path["plugin"]))
+
+
+def validate(service: Service, call: Call) -> Response:
+    """Say what is right and wrong with a configuration; 200 however wrong it is."""
+    plugin = call.path["plugin"]
+    config = parse_config(call.body)
+    inner = config.get("connector.class")
+    if inner is not None and not _bare(inner).endswith(_bare(plugin)):
+        raise RestError(
+            400, f"Included connector type {inner} does not match request type {plugin}"
+        )
+    return json_answer(service.validate(plugin, config))
+
+
+def _bare(plugin: str) -> str:
+    """Return a class without ``Connector`` at its end, which a short name may leave out."""
+    return plugin.removesuffix(_SUFFIX) or plugin
+
+
+def loggers(service: Service, call: Call) -> Response:
+    """List every logger that has a level of its own."""
+    return json_answer(service.loggers())
+
+
+def logger(service: Service, call: Call) -> Response:
+    """Say one logger's level."""
+    return json_answer(service.logger(call.path["logger"]))
+
+
+def set_logger(service: Service, call: Call) -> Response:
+    """List names that changed; with ``scope=cluster`` 204 without a body, as Strimzi expects."""
+    scope = (call.query.get("scope") or ["worker"])[0].lower()
+    if scope not in ("worker", "cluster"):
+        raise RestError(400, f"scope must be worker or cluster, not {scope!r}")
+    level = parse_object(call.body, ("level",)).get("level")
+    if level is None:
+        raise RestError(400, "Desired 'level' parameter was not specified in request.")
+    if not isinstance(level, str):
+        raise RestError(400, "The level must be a text")
+    changed = service.set_logger(call.path["logger"], level)
+    return empty_answer(204) if scope == "cluster" else json_answer(changed)
+
+
+def metrics(service: Service, call: Call) -> Response:
+    """Give every metric, as Prometheus reads them."""
+    return Response(service.metrics(), headers={"Content-Type": METRICS_TYPE})
+
+
+def health(service: Service, call: Call) -> Response:
+    """Answer 200 when the worker works, 503 when it starts or cannot answer."""
+    try:
+        told = service.health()
+    except KafkeepError as error:
+        log.warning("the worker cannot say how it is: %s", error.message)
+        told = {"status": "unhealthy"}
+    status = str(told.get("status"))
+    status = status if status in _MESSAGES else "healthy"
+    more = {key: value for key, value in told.items() if key not in ("status", "message")}
+    return json_answer(
+        {**_health(status, told.get("message")), **more}, 200 if status == "healthy" else 503
+    )
+
+
+def ready(service: Service, call: Call) -> Response:
+    """Answer 200 when connectors can be run, 503 until then."""
+    if service.is_ready():
+        return json_answer(_health("healthy"))
+    return json_answer(_health("starting"), 503)
+
+
+def _health(status: str, message: object = None) -> Json:
+    return {"status": status, "message": message or _MESSAGES[status]}
