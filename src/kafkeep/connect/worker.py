@@ -1,0 +1,246 @@
+"""The worker's file, variables and flags, read into what the service is to be.
+
+Like a connector's, every key is honoured, holds anyway, is refused with the reason, or is unknown
+and then named in a warning, as Connect does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from kafkeep.config.choose import did_you_mean
+from kafkeep.config.connector_keys import ROLES
+from kafkeep.config.converters import parse_role_class
+from kafkeep.config.group import ConfigErrors, parse_group
+from kafkeep.config.kafka import KafkaOptions
+from kafkeep.config.option import iter_options
+from kafkeep.config.properties import parse_properties
+from kafkeep.connect.providers import PREFIX as PROVIDERS
+from kafkeep.connect.providers import Providers
+from kafkeep.connect.rest.security import RestSecurity, require_safe_bind
+from kafkeep.connect.users import read_tokens, read_users
+from kafkeep.connect.worker_clients import CLIENTS, READ_DEFAULTS, ClientReader, is_client_key
+from kafkeep.connect.worker_keys import (
+    GROUPS,
+    GuardOptions,
+    RestOptions,
+    ServiceOptions,
+    TrackingOptions,
+)
+from kafkeep.connect.worker_standing import KEYS, worker_standing
+from kafkeep.errors import UsageError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+DECLARED = tuple(one.name for groups in GROUPS.values() for g in groups for one in iter_options(g))
+_SIGNS = {"___": "-", "__": "_", "_": "."}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """A worker as it was asked for; ``notes`` are for people."""
+
+    service: ServiceOptions
+    rest: RestOptions
+    security: RestSecurity
+    tracking: TrackingOptions
+    guard: GuardOptions
+    kafka: KafkaOptions
+    """The cluster, with the rights of ``admin.…`` keys on top of those without a prefix."""
+    consumer: KafkaOptions
+    producer: KafkaOptions
+    providers: Providers = field(repr=False)
+    defaults: Mapping[str, str] = field(repr=False)
+    """What holds for connectors without it; see ``fill_defaults``."""
+    spark: Mapping[str, str] = field(repr=False)
+    """``spark.…`` keys: settings of the session."""
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def load(
+        cls,
+        file: str | Path | None,
+        environ: Mapping[str, str],
+        flags: Mapping[str, str] | None = None,
+    ) -> WorkerOptions:
+        """Put flags (by key) over variables over the file; ConfigErrors tells all that is wrong."""
+        texts = {**_read(file), **from_environ(environ), **(flags or {})}
+        return _Reader(texts, environ).read()
+
+    @property
+    def state_address(self) -> str:
+        """Where the service keeps its state."""
+        return self.service.state_address
+
+
+def fill_defaults(config: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """Return a connector's configuration with the worker's defaults where it says nothing.
+
+    As in Connect, a converter named by the connector brings its own sub-keys and none of the
+    worker's. Converters go to connectors alone that write files of a format.
+    """
+    filled = dict(config)
+    for role in ROLES:
+        name = f"{role}.converter"
+        if name not in config and "format.class" in config:
+            own = {key: text for key, text in defaults.items() if _belongs(key, name)}
+            filled = {**own, **filled}
+    for key, text in defaults.items():
+        if key.startswith("consumer.override."):
+            filled.setdefault(key, text)
+    return filled
+
+
+def from_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the keys that variables set; ours win over Connect's.
+
+    ``CONNECT_REST_PORT`` is rest.port, as in Confluent's images: ``___`` stands for a hyphen and
+    ``__`` for an underscore. ``KAFKEEP_STATE`` is kafkeep.state, ``KAFKEEP_GROUP_ID`` group.id.
+    """
+    found: dict[str, str] = {}
+    for name, text in environ.items():
+        if name.startswith("CONNECT_") and text:
+            rest = name.removeprefix("CONNECT_").lower()
+            found[re.sub("_{1,3}", lambda match: _SIGNS[match[0]], rest)] = text
+    ours = {key: environ.get(variable(key), "") for key in DECLARED}
+    return {**found, **{key: text for key, text in ours.items() if text}}
+
+
+def variable(key: str) -> str:
+    """Return the name of our variable for a declared key."""
+    return "KAFKEEP_" + key.removeprefix("kafkeep.").upper().replace(".", "_")
+
+
+def _belongs(key: str, name: str) -> bool:
+    return key == name or key.startswith(f"{name}.")
+
+
+def _read(file: str | Path | None) -> dict[str, str]:
+    if file is None:
+        return {}
+    try:
+        return parse_properties(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file} is not UTF-8") from error
+    except UsageError as error:
+        raise UsageError(f"{file}: {error.message}", hint=error.hint) from error
+
+
+class _Reader:
+    def __init__(self, texts: Mapping[str, str], environ: Mapping[str, str]) -> None:
+        self._given = texts
+        self._environ = environ
+        self._texts: dict[str, str] = {}
+        self._wrong: dict[str, str] = {}
+        self._notes: list[str] = []
+
+    def read(self) -> WorkerOptions:
+        providers = self._try(Providers.from_worker, self._given, self._environ) or Providers()
+        plain = {k: v for k, v in self._given.items() if not _belongs(k, PROVIDERS)}
+        self._texts = self._try(providers.resolve, plain) or {}
+        service = self._try(parse_group, ServiceOptions, self._texts)
+        rest = self._try(parse_group, RestOptions, self._texts)
+        tracking = self._try(parse_group, TrackingOptions, self._texts)
+        guard = self._try(parse_group, GuardOptions, self._texts)
+        defaults = self._defaults()
+        self._check_others()
+        security = self._security(rest) if rest else None
+        reader = ClientReader(self._texts, self._wrong, self._notes)
+        clients = {name: reader.read(name) for name in CLIENTS}
+        if self._wrong or not (service and rest and tracking and guard and security):
+            raise ConfigErrors(self._wrong)
+        return WorkerOptions(
+            service=service,
+            rest=rest,
+            security=security,
+            tracking=tracking,
+            guard=guard,
+            kafka=clients["admin"],
+            consumer=clients["consumer"],
+            producer=clients["producer"],
+            providers=providers,
+            defaults=defaults,
+            spark={key: text for key, text in self._texts.items() if key.startswith("spark.")},
+            notes=tuple(dict.fromkeys(self._notes)),
+        )
+
+    def _try(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        try:
+            return read(*args, **kwargs)
+        except ConfigErrors as error:
+            for key, why in error.by_key.items():
+                self._wrong.setdefault(key, why)
+        return None
+
+    def _defaults(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for role in ROLES:
+            name = f"{role}.converter"
+            own = {key: text for key, text in self._texts.items() if _belongs(key, name)}
+            if name in own:
+                self._try(parse_role_class, role, own[name])
+                found |= own
+            elif own:
+                self._wrong |= dict.fromkeys(own, f"there is no {name}")
+        for key in READ_DEFAULTS:
+            if text := self._texts.get(f"consumer.{key}"):
+                found[f"consumer.override.{key}"] = text
+        return found
+
+    def _check_others(self) -> None:
+        for key, text in self._texts.items():
+            if _is_honoured(key):
+                continue
+            standing = worker_standing(key)
+            if standing is None:
+                known = [*DECLARED, *(one.name for one in KEYS)]
+                near = did_you_mean(key, known)
+                self._notes.append(f"there is no key {key}" + (f". {near}" if near else ""))
+                continue
+            try:
+                standing.check(text)
+            except UsageError as error:
+                self._wrong[key] = error.message
+
+    def _security(self, rest: RestOptions) -> RestSecurity | None:
+        users_key, tokens_key = "kafkeep.rest.users.file", "kafkeep.rest.tokens.file"
+        if rest.rest_extension_classes and not rest.kafkeep_rest_users_file:
+            self._wrong["rest.extension.classes"] = f"needs {users_key}"
+        if rest.listeners is not None:
+            for key in {"rest.host.name", "rest.port"} & self._texts.keys():
+                self._notes.append(f"{key} is not used, because listeners is set")
+        key = users_key
+        try:
+            users_file, tokens_file = rest.kafkeep_rest_users_file, rest.kafkeep_rest_tokens_file
+            users = read_users(users_file) if users_file else {}
+            key = tokens_key
+            tokens = read_tokens(tokens_file) if tokens_file else {}
+            key = users_key if users_file else tokens_key
+            security = RestSecurity(
+                basic_users=users,
+                bearer_tokens=tokens,
+                allowed_hosts=frozenset({rest.advertised_host, *rest.kafkeep_rest_hosts}),
+                body_limit_bytes=rest.kafkeep_rest_body_limit_bytes,
+                insecure=rest.kafkeep_rest_insecure,
+            )
+            key = "rest.host.name" if rest.listeners is None else "listeners"
+            require_safe_bind(rest.host, security)
+        except UsageError as error:
+            self._wrong[key] = " ".join(filter(None, [error.message + ".", error.hint]))
+            return None
+        return security
+
+
+def _is_honoured(key: str) -> bool:
+    if key in DECLARED or key.startswith("spark."):
+        return True
+    if key.startswith(tuple(f"{role}.converter" for role in ROLES)):
+        return True
+    return is_client_key(key)
