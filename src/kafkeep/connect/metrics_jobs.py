@@ -10,6 +10,7 @@ from typing import Any
 from kafkeep.connect.job import ConnectorJob, MakeJob, Surroundings
 from kafkeep.connect.metrics_totals import Totals
 from kafkeep.connect.model import ConnectorType, Progress
+from kafkeep.errors import TransientError
 from kafkeep.store.timing import recording, time_tasks
 
 
@@ -22,6 +23,8 @@ def measured(make_job: MakeJob, totals: Totals) -> MakeJob:
         try:
             with recording(requests.driver):
                 job = make_job(name, config, replace(surroundings, run_tasks=run_tasks))
+        except TransientError:
+            raise  # whoever makes it tries again
         except Exception:
             totals.failed(name)
             raise
@@ -49,7 +52,8 @@ class MeasuredJob:
             with recording(self._totals.requests(self._name).driver):
                 self._job.run(stop)
         except Exception:
-            self._totals.failed(self._name)
+            if not stop.is_set():
+                self._totals.failed(self._name)
             raise
 
     def __getattr__(self, name: str) -> Any:

@@ -16,6 +16,7 @@ from kafkeep.store.timing import RequestTimes
 
 RATE_WINDOW_MS = 60_000
 _SAMPLE_MS = 1_000
+_RUNS_READ = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,13 @@ class ConnectorRequests:
 
 @dataclass(slots=True)
 class _Ledger:
-    """One connector: runs that ended, and the one at hand, whose Progress is read as it grows."""
+    """One connector: the last few runs, read as they stand, and the sum of those before them.
+
+    A run that is being replaced may still write, and be looked at in turn with the new one.
+    """
 
     ended: Counts = field(default_factory=Counts)
-    progress: Progress | None = None
+    runs: list[Progress] = field(default_factory=list)
     failures: int = 0
     last_commit_ms: int | None = None
     samples: deque[tuple[int, Counts]] = field(default_factory=deque)
@@ -63,18 +67,19 @@ class _Ledger:
     requests: ConnectorRequests = field(default_factory=ConnectorRequests)
 
     def counts(self) -> Counts:
-        return self.ended if self.progress is None else self.ended + Counts.of(self.progress)
+        return sum((Counts.of(run) for run in self.runs), self.ended)
 
-    def follow(self, progress: Progress | None) -> None:
-        if progress is self.progress:
+    def follow(self, progress: Progress) -> None:
+        if any(run is progress for run in self.runs):
             return
-        self.note_commit()
-        self.ended = self.counts()
-        self.progress = progress
+        self.runs.append(progress)
+        if len(self.runs) > _RUNS_READ:
+            self.ended += Counts.of(self.runs.pop(0))
 
     def note_commit(self) -> None:
-        if self.progress is not None and self.progress.last_commit_ms is not None:
-            self.last_commit_ms = self.progress.last_commit_ms
+        made = [run.last_commit_ms for run in self.runs if run.last_commit_ms is not None]
+        if made:
+            self.last_commit_ms = max(made)
 
     def note_state(self, now_ms: int, state: RunState) -> None:
         """Add the time since the last look to the state that was seen then."""
@@ -100,7 +105,7 @@ class Totals:
         self._ledgers: dict[str, _Ledger] = {}
 
     def follow(self, name: str, progress: Progress) -> None:
-        """Begin to count a run; the one before it is added up as it ended."""
+        """Begin to count a run; following one twice counts it once."""
         with self._lock:
             self._ledger(name).follow(progress)
 
@@ -131,9 +136,6 @@ class Totals:
         with self._lock:
             for name, one in progress.items():
                 self._ledger(name).follow(one)
-            for name, ledger in self._ledgers.items():
-                if name not in progress:
-                    ledger.follow(None)
             return {status.name: self._reading(status, now_ms) for status in statuses}
 
     def _reading(self, status: ConnectorStatus, now_ms: int) -> Reading:
