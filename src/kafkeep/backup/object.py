@@ -15,7 +15,8 @@ from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import check_key
 from kafkeep.archive.store import ObjectInfo, ObjectStore
-from kafkeep.backup.window import Finished, Place
+from kafkeep.backup.window import Finished
+from kafkeep.config.name_template import NameFacts, format_name
 from kafkeep.config.sink import NamingOptions
 from kafkeep.config.tags import TagOptions
 from kafkeep.errors import KafkeepError, KeyExistsError
@@ -23,7 +24,7 @@ from kafkeep.failpoint import failpoint
 
 RECORDS = "kafkeep-records"
 VIEW = "kafkeep-view"
-ONE_REQUEST_BYTES = 32 << 20
+HELD_BYTES = 1 << 20
 MAX_NAMES = 100
 log = logging.getLogger(__name__)
 
@@ -41,15 +42,33 @@ class Origin:
 
 
 def object_key(
-    naming: NamingOptions,
-    source: PartitionId,
-    place: Place,
-    *,
-    first: int,
-    extension: str,
-    extra: int = 0,
+    naming: NamingOptions, source: PartitionId, done: Finished, *, extra: int = 0
 ) -> str:
-    """Return an object's name in Confluent's layout; ``extra`` zeros tell it from a foreign one."""
+    """Return an object's name in the layout asked for; ``extra`` zeros tell it from a foreign one.
+
+    No two objects of a partition have the same first or last offset, and every layout names one
+    of these with the topic and the partition.
+    """
+    if naming.name_template is None:
+        return _confluent_key(naming, source, done, extra)
+    facts = NameFacts(
+        topic=done.place.topic,
+        incarnation=source.incarnation,
+        partition=source.partition,
+        start_offset=done.first,
+        last_offset=int(done.offsets[-1]),
+        first_timestamp=done.min_timestamp,
+        last_timestamp=done.max_timestamp,
+        path=done.place.path,
+        extension=done.extension,
+    )
+    name = format_name(naming.name_template, facts, extra=extra)
+    folder = naming.topics_dir.strip("/")
+    return check_key(f"{folder}/{name}" if folder else name)
+
+
+def _confluent_key(naming: NamingOptions, source: PartitionId, done: Finished, extra: int) -> str:
+    place, first = done.place, done.first
     folder = place.topic
     if source.incarnation > 1:
         folder = f"{place.topic}~{source.incarnation}"
@@ -58,7 +77,8 @@ def object_key(
         [place.topic, str(source.partition), f"{first:0>{digits}d}" if digits else str(first)]
     )
     delim = naming.directory_delim
-    parts = [naming.topics_dir.strip("/"), folder, place.path.replace("/", delim), name + extension]
+    path = place.path.replace("/", delim)
+    parts = [naming.topics_dir.strip("/"), folder, path, name + done.extension]
     return check_key(delim.join(part for part in parts if part))
 
 
@@ -81,16 +101,9 @@ def store_object(
     tags = origin.tags.object_tags(
         start=done.first, end=int(done.offsets[-1]) + 1, records=len(done.offsets)
     )
-    source = origin.planned.partition_id
+    source = origin.planned.folder_id
     for extra in range(MAX_NAMES):
-        key = object_key(
-            origin.naming,
-            source,
-            done.place,
-            first=done.first,
-            extension=done.extension,
-            extra=extra,
-        )
+        key = object_key(origin.naming, source, done, extra=extra)
         failpoint("object.before")
         try:
             _create(store, key, done, metadata, tags)
@@ -115,7 +128,7 @@ def _create(
     metadata: Mapping[str, str],
     tags: Mapping[str, str] | None,
 ) -> None:
-    if done.body.size <= ONE_REQUEST_BYTES:
+    if done.body.size <= HELD_BYTES:
         store.put_new(key, b"".join(done.body), metadata, tags=tags)
         return
     writer = store.create(key, metadata)

@@ -13,12 +13,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from kafkeep.config.connector_file import ConnectorDocument, read_connector_file, to_texts
 from kafkeep.config.connector_keys import (
-    CONFLUENT,
     DECLARED,
     DEFAULT_CONVERTERS,
-    FAMILIES,
-    OURS,
-    PRESETS,
     ROLES,
     ConnectorOptions,
     is_secret,
@@ -28,6 +24,9 @@ from kafkeep.config.connector_keys import (
 )
 from kafkeep.config.consumer import ConsumerOptions
 from kafkeep.config.converters import ConverterClass, Role, parse_role_class, unknown_subkeys
+from kafkeep.config.families import CONFLUENT, OURS, find_family
+from kafkeep.config.families_chtbd import CompactOptions, compact_options
+from kafkeep.config.family import Family, Meaning
 from kafkeep.config.formats import FormatOptions
 from kafkeep.config.group import ConfigErrors, parse_group
 from kafkeep.config.s3 import S3Options
@@ -49,7 +48,8 @@ class ConnectorConfig:
 
     ``format`` is ``segment``, with an empty ``shape``, or what ``format.class`` means. ``shape``
     and ``secrets`` together are what ``SinkOptions.parse`` reads. ``kafka`` are client properties.
-    ``unknown`` keys were left out; ``notes`` are for people.
+    ``compact`` is set for one of ch.tbd's pair. ``unknown`` keys were left out; ``notes`` are for
+    people.
     """
 
     name: str
@@ -66,6 +66,8 @@ class ConnectorConfig:
     shape: Mapping[str, str]
     secrets: Mapping[str, str] = field(repr=False)
     kafka: Mapping[str, str] = field(repr=False)
+    retention_days: int | None = None
+    compact: CompactOptions | None = None
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -78,17 +80,19 @@ class ConnectorConfig:
         archive: str | None = None,
         strict: bool = True,
         environ: Mapping[str, str] | None = None,
+        defaults: Mapping[str, str] | None = None,
     ) -> ConnectorConfig:
         """Read a flat map; ConfigErrors has everything that is wrong, by key.
 
         ``archive`` is used in place of the bucket. With ``strict`` an unknown key is an error;
         without it is only named in ``unknown``. What S3 needs and is not set comes from
-        ``environ``.
+        ``environ``. ``defaults`` are keys of a worker's file: its converters are used for roles
+        that name none.
         """
         texts = to_texts(given)
         if name is not None:
             texts["name"] = name
-        return _Reader(texts, archive, strict, environ).read()
+        return _Reader(texts, archive, strict, environ, defaults or {}).read()
 
 
 class _Reader:
@@ -98,33 +102,41 @@ class _Reader:
         archive: str | None,
         strict: bool,
         environ: Mapping[str, str] | None,
+        defaults: Mapping[str, str],
     ) -> None:
-        self._texts = texts
+        self._given = texts
         self._archive = archive
         self._strict = strict
         self._environ = environ
+        self._defaults = defaults
         self._wrong: dict[str, str] = {}
 
     def read(self) -> ConnectorConfig:
+        self._family = self._find_family()
+        meaning = self._try(self._family.translate, self._given, self._given.get("name", ""))
+        self._meaning = meaning or Meaning()
+        self._texts = self._with_defaults(self._meaning.over(self._given))
         common = self._try(parse_group, ConnectorOptions, self._texts)
-        family = FAMILIES.get(self._texts.get("connector.class", OURS).strip(), "kafkeep")
+        compact = self._try(compact_options, self._given)
         s3 = self._try(parse_group, S3Options, self._texts)
         consumer = self._try(ConsumerOptions.parse, self._texts)
         self._check_standing()
-        unknown = self._unknown(family)
-        shape = self._shape(family, unknown)
-        sink = self._sink(family, shape)
+        unknown = self._unknown()
+        shape = self._shape(unknown)
+        sink = self._sink(shape) if meaning is not None else None
         self._check_topics()
-        if family == "confluent":
+        if self._family.name == "confluent":
             self._check_confluent(sink)
-        address = self._address(s3)
-        storage = self._storage(s3, "us-west-2" if family == "confluent" else None)
+        address = self._address(common, s3)
+        storage = self._storage(s3)
         if self._wrong or not (common and s3 and consumer and storage):
-            raise ConfigErrors(self._wrong)
+            called = self._meaning.called
+            raise ConfigErrors({called.get(key, key): why for key, why in self._wrong.items()})
         secrets = {key: text for key, text in shape.items() if is_secret(key, text)}
+        told = {key: value for key, value in vars(common).items() if key != "archive"}
         return ConnectorConfig(
-            **vars(common),
-            family=family,
+            **told,
+            family=self._family.name,
             archive=address,
             storage=storage,
             isolation_level=consumer.isolation_level,
@@ -133,9 +145,28 @@ class _Reader:
             shape={key: text for key, text in shape.items() if key not in secrets},
             secrets=secrets,
             kafka=consumer.kafka,
+            compact=compact,
             unknown=tuple(unknown),
-            notes=s3.notes(),
+            notes=(*s3.notes(), *self._meaning.notes),
         )
+
+    def _find_family(self) -> Family:
+        name = self._given.get("connector.class", OURS).strip()
+        try:
+            return find_family(name, "sink")
+        except UsageError:
+            return find_family(OURS)  # and ConnectorOptions says what is wrong with the name
+
+    def _with_defaults(self, texts: dict[str, str]) -> dict[str, str]:
+        """Put the worker's converters where none is named; segments need none."""
+        if "format.class" not in texts:
+            return texts
+        for role in ROLES:
+            name = f"{role}.converter"
+            if name not in texts and name in self._defaults:
+                below = {k: v for k, v in self._defaults.items() if k.startswith(f"{name}.")}
+                texts = {name: self._defaults[name], **below, **texts}
+        return texts
 
     def _try(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         try:
@@ -146,25 +177,27 @@ class _Reader:
         return None
 
     def _check_standing(self) -> None:
-        for key, text in self._texts.items():
-            found = standing_key(key) if key not in DECLARED else None
+        for key, text in self._given.items():
+            found = None
+            if key not in DECLARED and key not in self._family.keys:
+                found = self._family.says(key) or standing_key(key)
             try:
                 if found is not None:
                     found.check(text)
             except UsageError as error:
                 self._wrong[key] = error.message
 
-    def _unknown(self, family: str) -> dict[str, None]:
+    def _unknown(self) -> dict[str, None]:
         transforms = known_transform_keys(self._texts)
         strangers = {key for role in ROLES for key in self._strange_subkeys(role)}
         unknown: dict[str, None] = {}
-        for key in self._texts:
+        for key in self._given:
             below = key.startswith(tuple(f"{role}.converter." for role in ROLES))
-            known = key not in strangers if below else means_something(key, family)
+            known = key not in strangers if below else means_something(key, self._family)
             if not known and key not in transforms:
                 unknown[key] = None
                 if self._strict:
-                    self._wrong.setdefault(key, say_unknown(key, self._texts))
+                    self._wrong.setdefault(key, say_unknown(key, self._texts, self._family))
         return unknown
 
     def _strange_subkeys(self, role: Role) -> tuple[str, ...]:
@@ -173,10 +206,9 @@ class _Reader:
             return ()
         return unknown_subkeys(role, self._texts)
 
-    def _shape(self, family: str, unknown: Iterable[str]) -> dict[str, str]:
+    def _shape(self, unknown: Iterable[str]) -> dict[str, str]:
         apart = set(unknown)
         shape = {k: v for k, v in self._texts.items() if is_shape_key(k) and k not in apart}
-        shape = {**PRESETS.get(family, {}), **shape}
         kind = _format_name(shape.get("format.class", ""))
         if "value.converter" not in shape:
             shape = {**DEFAULT_CONVERTERS.get(kind, {}), **shape}
@@ -184,8 +216,8 @@ class _Reader:
             shape = {"format.bytearray.separator": "", **shape}
         return shape
 
-    def _sink(self, family: str, shape: Mapping[str, str]) -> SinkOptions | None:
-        if "format.class" not in shape and family != "confluent":
+    def _sink(self, shape: Mapping[str, str]) -> SinkOptions | None:
+        if "format.class" not in shape and self._family.name != "confluent":
             for key in shape:
                 self._wrong.setdefault(
                     key, "says how records are turned into files, but format.class is not set"
@@ -216,20 +248,24 @@ class _Reader:
         if writes and not sink.naming.store_kafka_keys:
             self._wrong["store.kafka.keys"] = "must be true to write records without a value"
 
-    def _address(self, s3: S3Options | None) -> str:
+    def _address(self, common: ConnectorOptions | None, s3: S3Options | None) -> str:
         if self._archive is not None:
             return str(ArchiveAddress.parse(self._archive))
+        if common is not None and common.archive is not None:
+            return common.archive
         bucket = s3.s3_bucket_name if s3 else None
         if s3 is not None and bucket is None:
             self._wrong["s3.bucket.name"] = "missing: it says where the archive is"
         try:
-            return str(ArchiveAddress.parse(f"s3://{bucket}")) if bucket else ""
+            place = f"s3://{bucket}/{self._meaning.prefix}"
+            return str(ArchiveAddress.parse(place)) if bucket else ""
         except UsageError as error:
             self._wrong["s3.bucket.name"] = error.message
             return ""
 
-    def _storage(self, s3: S3Options | None, region: str | None) -> StorageOptions | None:
+    def _storage(self, s3: S3Options | None) -> StorageOptions | None:
         try:
+            region = self._family.region
             return s3.to_storage(self._environ, default_region=region) if s3 else None
         except UsageError as error:
             self._wrong["store.url"] = error.message

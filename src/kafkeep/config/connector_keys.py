@@ -9,36 +9,21 @@ from kafkeep.archive.names import check_log_name, check_topic_name
 from kafkeep.config.choose import did_you_mean, names, positive, regex
 from kafkeep.config.consumer import PREFIX, is_secret_override, knows_override, near_override
 from kafkeep.config.converters import ConverterChoice, Role, is_secret_key
+from kafkeep.config.families import CONFLUENT, OURS, find_family, matches
+from kafkeep.config.family import Family
 from kafkeep.config.formats import FormatOptions
 from kafkeep.config.option import iter_options, option
 from kafkeep.config.partition import PartitionOptions
 from kafkeep.config.s3 import SECRETS, S3Options
 from kafkeep.config.sink import ErrorOptions, NamingOptions, NullOptions, RotateOptions
 from kafkeep.config.standing import STANDING, standing_key
+from kafkeep.config.storage import ArchiveAddress
 from kafkeep.config.tags import TagOptions
 from kafkeep.errors import UsageError
 
-CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
-OURS = "kafkeep.Backup"
-CH_TBD = "ch.tbd.kafka.backuprestore.backup.kafkaconnect."
 ROLES: tuple[Role, ...] = ("key", "value", "header")
-FAMILIES = {
-    CONFLUENT: "confluent",
-    "S3SinkConnector": "confluent",
-    "S3Sink": "confluent",
-    OURS: "kafkeep",
-    CH_TBD + "BackupSinkConnector": "ch.tbd",
-    CH_TBD + "compact.CompactBackupSinkConnector": "ch.tbd",
-}
-PRESETS: Mapping[str, Mapping[str, str]] = {
-    "ch.tbd": {
-        "format.class": "avro",
-        "store.envelope": "true",
-        "topics.dir": "",
-        "file.delim": "-",
-    }
-}
-EXTRAS: Mapping[str, tuple[str, ...]] = {"ch.tbd": ("compacted.log.backup.",)}
+ADDRESSES = ("s3.proxy.url", "store.url", "s3.endpoint", "aws.s3.endpoint")
+FAMILY_SECRETS = frozenset({"aws_secret_access_key", "connect.s3.aws.secret.key"})
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 DEFAULT_CONVERTERS: Mapping[str, Mapping[str, str]] = {
@@ -51,14 +36,13 @@ DEFAULT_CONVERTERS: Mapping[str, Mapping[str, str]] = {
 
 
 def _class(text: str) -> str:
-    name = text.strip()
-    if name not in FAMILIES:
-        if "Source" in name or "Restore" in name:
-            raise UsageError(f"{name} brings records back: that is kafkeep restore")
-        near = did_you_mean(name, FAMILIES)
-        known = f"there are {', '.join(one for one in FAMILIES if '.' in one)}"
-        raise UsageError(f"there is no connector {name}; {known}" + (f". {near}" if near else ""))
-    return name
+    find_family(text.strip(), "sink")
+    return matches(text)[0]
+
+
+def _days(text: str) -> int | None:
+    bare = text.strip()
+    return None if bare in ("", "-1") else positive("s3.retention.days")(bare)
 
 
 def _topics(text: str) -> tuple[str, ...]:
@@ -94,6 +78,13 @@ class ConnectorOptions:
         default="",
         parse=_class,
     )
+    archive: str | None = option(
+        "archive",
+        "Where the archive is: s3://bucket/prefix or a folder, in place of s3.bucket.name.",
+        default=None,
+        parse=lambda text: str(ArchiveAddress.parse(text.strip())),
+        metavar="ADDRESS",
+    )
     tasks_max: int | None = option(
         "tasks.max",
         "At most so many tasks read at once; without it, as many as there are cores. Objects are "
@@ -110,6 +101,14 @@ class ConnectorOptions:
         "Every topic whose whole name matches.",
         default=None,
         parse=lambda text: regex(text) if text else None,
+    )
+    retention_days: int | None = option(
+        "s3.retention.days",
+        "Let the store delete objects of these topics after so many days, by a lifecycle rule; -1 "
+        "keeps them for ever.",
+        default=None,
+        parse=_days,
+        metavar="DAYS",
     )
 
 
@@ -134,18 +133,24 @@ def is_shape_key(key: str) -> bool:
 
 def is_secret(key: str, text: str = "") -> bool:
     """Tell whether a key's value must not be shown; an address may have a password in it."""
-    in_address = "@" in text and (".converter." in key or key == "s3.proxy.url")
-    return key in SECRETS or is_secret_key(key) or is_secret_override(key) or in_address
+    in_address = "@" in text and (".converter." in key or key in ADDRESSES)
+    named = key in SECRETS or key in FAMILY_SECRETS or is_secret_key(key)
+    return named or is_secret_override(key) or is_secret_producer(key) or in_address
 
 
-def means_something(key: str, family: str) -> bool:
+def is_secret_producer(key: str) -> bool:
+    """Tell whether a key of a source's producer may carry a secret."""
+    return key.startswith(("producer.override.sasl.", "producer.override.ssl."))
+
+
+def means_something(key: str, family: Family) -> bool:
     """Tell whether a key is known, other than those below transforms and converters."""
-    if key in DECLARED or key.startswith(EXTRAS.get(family, ())):
+    if key in DECLARED or family.knows(key):
         return True
     return knows_override(key) if key.startswith(PREFIX) else standing_key(key) is not None
 
 
-def say_unknown(key: str, texts: Mapping[str, str]) -> str:
+def say_unknown(key: str, texts: Mapping[str, str], family: Family) -> str:
     """Return a sentence about a key that nobody knows."""
     for role in ROLES:
         if key.startswith(f"{role}.converter."):
@@ -154,12 +159,12 @@ def say_unknown(key: str, texts: Mapping[str, str]) -> str:
     if key.startswith(("transforms.", "predicates.")):
         kind = key.partition(".")[0]
         return f"{kind} does not name {key.split('.')[1]}"
-    near = near_override(key) if key.startswith(PREFIX) else _near(key)
+    near = near_override(key) if key.startswith(PREFIX) else _near(key, family)
     return "there is no such key" + (f". {near}" if near else "")
 
 
-def _near(key: str) -> str | None:
-    return did_you_mean(key, [*DECLARED, *STANDING])
+def _near(key: str, family: Family) -> str | None:
+    return did_you_mean(key, [*DECLARED, *STANDING, *sorted(family.keys)])
 
 
 _SHAPE = {one.name for group in SHAPE_GROUPS for one in iter_options(group)} | {

@@ -10,6 +10,7 @@ from kafkeep.config.choose import one_of, positive
 from kafkeep.config.converters import ConverterClass, ConverterOptions, parse_converter
 from kafkeep.config.formats import FormatKind, FormatOptions
 from kafkeep.config.group import ConfigErrors, parse_group
+from kafkeep.config.name_template import has_variable, parse_name_template
 from kafkeep.config.option import option
 from kafkeep.config.partition import PartitionOptions
 from kafkeep.config.tags import TagOptions
@@ -39,6 +40,13 @@ def _delimiter(text: str) -> str:
     if not text or "\\" in text or not text.isprintable() or not text.isascii():
         raise UsageError(f"{text!r} cannot stand in an object name")
     return text
+
+
+def _name_template(text: str) -> str | None:
+    if not text.strip():
+        return None
+    parse_name_template(text.strip())
+    return text.strip()
 
 
 def _tombstone_folder(text: str) -> str:
@@ -125,6 +133,25 @@ class NamingOptions:
     store_kafka_headers: bool = option(
         "store.kafka.headers", "Write headers to .headers objects beside the values.", default=False
     )
+    name_template: str | None = option(
+        "object.name.template",
+        "Names under topics.dir as a template, in place of Confluent's: {{topic}}, {{partition}}, "
+        "{{start_offset}} or {{last_offset}} (each but topic with :padding=true or a number of "
+        "digits), {{first_timestamp}}, {{last_timestamp}}, {{path}} (the partitioner's directory; "
+        "{{path:0}} its first part), {{extension}}.",
+        default=None,
+        parse=_name_template,
+        metavar="TEMPLATE",
+    )
+
+    def __post_init__(self) -> None:
+        template = self.name_template
+        if template is None or has_variable(template, "extension"):
+            return
+        if self.store_kafka_keys or self.store_kafka_headers:
+            raise ConfigErrors(
+                {"object.name.template": "needs {{extension}}, which tells keys from values"}
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,6 +267,8 @@ class SinkOptions:
                 )
         if self.format.store_envelope and self.value.kind is not ConverterClass.BYTES:
             wrong["store.envelope"] = "needs value.converter=ByteArrayConverter: it holds bytes"
+        if self.naming.name_template and self.nulls.tombstone_encoded_partition is not None:
+            wrong["tombstone.encoded.partition"] = "has no place in object.name.template"
         if self.has_envelope and self.transforms:
             wrong["transforms"] = "cannot change records that are stored whole, as bytes"
         if wrong:

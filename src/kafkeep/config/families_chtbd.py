@@ -1,0 +1,112 @@
+"""ch.tbd's Kafka Backup: a sink, its pair for compacted topics, and the source that restores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkeep.config.choose import one_of, positive
+from kafkeep.config.family import Family, Meaning
+from kafkeep.config.group import parse_group
+from kafkeep.config.option import option
+from kafkeep.config.standing import StandingKey, any_text
+from kafkeep.errors import UsageError
+
+PACKAGE = "ch.tbd.kafka.backuprestore."
+BACKUP = PACKAGE + "backup.kafkaconnect.BackupSinkConnector"
+COMPACT = PACKAGE + "backup.kafkaconnect.compact.CompactBackupSinkConnector"
+RESTORE = PACKAGE + "restore.kafkaconnect.RestoreSourceConnector"
+HOUR_MS = 3_600_000
+_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+_NAME = "{{partition}}/{{topic}}-{{partition}}-{{start_offset}}{{extension}}"
+
+
+def _hours(text: str) -> float:
+    try:
+        hours = float(text.strip().replace(",", "."))
+    except ValueError:
+        hours = 0.0
+    if not 0 < hours < 24 * 3650:
+        raise UsageError(f"{text!r} is not a number of hours above zero")
+    return hours
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactOptions:
+    """The pair of connectors that take turns at writing a fresh snapshot of a compacted topic."""
+
+    initial_status: str = option(
+        "compacted.log.backup.initial.status",
+        "CompactBackupSinkConnector: whether this one of the pair begins: ACTIVATE or PASSIVATE.",
+        parse=lambda text: one_of("status", "ACTIVATE", "PASSIVATE")(text.strip().upper()),
+    )
+    length_hours: float = option(
+        "compacted.log.backup.length.hours",
+        "CompactBackupSinkConnector: hours after which the pair change roles; decimals are "
+        "allowed.",
+        parse=_hours,
+        metavar="HOURS",
+    )
+    interval_offsets: int = option(
+        "compacted.log.backup.interval.offsets",
+        "CompactBackupSinkConnector: records after which the one that writes tells how far it is.",
+        default=10_000,
+        parse=positive("compacted.log.backup.interval.offsets"),
+        metavar="COUNT",
+    )
+
+    @property
+    def length_ms(self) -> int:
+        """How long a role lasts."""
+        return max(1, round(self.length_hours * HOUR_MS))
+
+
+_NO_TOPIC = "The pair speak through the service's state, not through a topic of their own."
+_STANDING = (
+    StandingKey(
+        "compacted.log.backup.path.configuration",
+        "string",
+        "",
+        f"{_NO_TOPIC} No file of client settings is read for it.",
+        any_text,
+    ),
+    StandingKey(
+        "compacted.log.backup.login.name.jaas.configuration", "string", "", _NO_TOPIC, any_text
+    ),
+)
+
+
+def compact_options(texts: Mapping[str, str]) -> CompactOptions | None:
+    """Return the keys of the pair when the class is theirs; ConfigErrors when one is wrong."""
+    is_pair = texts.get("connector.class", "").strip().endswith("CompactBackupSinkConnector")
+    return parse_group(CompactOptions, texts) if is_pair else None
+
+
+def _whole_records(folder: str) -> Meaning:
+    given = {
+        "format.class": "avro",
+        "store.envelope": "true",
+        "topics.dir": "",
+        "object.name.template": f"{{{{topic}}}}/{folder}{_NAME}",
+        "value.converter": _BYTES,
+    }
+    return Meaning(texts=given)
+
+
+def _backup(_texts: Mapping[str, str], _name: str) -> Meaning:
+    return _whole_records("")
+
+
+def _compact(_texts: Mapping[str, str], name: str) -> Meaning:
+    return _whole_records(f"{name.strip() or 'backup'}/")
+
+
+SINK = Family(name="ch.tbd", kind="sink", classes=(BACKUP,), translate=_backup)
+PAIR = Family(
+    name="ch.tbd",
+    kind="sink",
+    classes=(COMPACT,),
+    groups=(CompactOptions,),
+    standing=_STANDING,
+    translate=_compact,
+)

@@ -1,0 +1,72 @@
+"""What a family of connectors is: classes of one maker, their keys, and what these mean here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kafkeep.config.option import iter_options
+from kafkeep.config.standing import StandingKey
+
+ConnectorKind = Literal["sink", "source"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meaning:
+    """A configuration in kafkeep's own keys.
+
+    ``texts`` stand in for keys that are not given; ``called`` says which key of the maker's an
+    own key comes from, so that errors name what people wrote. ``notes`` are for people.
+    """
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    instead: Mapping[str, str | None] = field(default_factory=dict)
+    """Stand in also for keys that are given; None takes away a key and all below it."""
+    called: Mapping[str, str] = field(default_factory=dict)
+    prefix: str = ""
+    """Where in the bucket the archive begins."""
+    notes: tuple[str, ...] = ()
+
+    def over(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return a configuration in kafkeep's keys."""
+        gone = tuple(f"{key}." for key in self.instead)
+        kept = {k: v for k, v in given.items() if not k.startswith(gone)}
+        found = {**self.texts, **kept, **self.instead}
+        return {key: text for key, text in found.items() if text is not None}
+
+
+def _as_it_is(_texts: Mapping[str, str], _name: str) -> Meaning:
+    return Meaning()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Classes that are configured alike; the first name is the one to show.
+
+    ``groups`` declare keys beside those of every connector; ``translate`` turns a configuration
+    and the connector's name into its meaning, and raises ConfigErrors by the maker's keys.
+    """
+
+    name: str
+    kind: ConnectorKind
+    classes: tuple[str, ...]
+    groups: tuple[type, ...] = ()
+    standing: tuple[StandingKey, ...] = ()
+    below: tuple[str, ...] = ()
+    """Keys that begin like this belong to the family too."""
+    translate: Callable[[Mapping[str, str], str], Meaning] = _as_it_is
+    region: str | None = None
+
+    def knows(self, key: str) -> bool:
+        """Tell whether a key is one of the family's own."""
+        return key in self.keys or key.startswith(self.below) or self.says(key) is not None
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The names of its declared options."""
+        return frozenset(one.name for group in self.groups for one in iter_options(group))
+
+    def says(self, key: str) -> StandingKey | None:
+        """Return what is said of a key that needs no code."""
+        return next((one for one in self.standing if one.name == key), None)

@@ -1,0 +1,228 @@
+"""A configuration of a connector that brings records back; every error is told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ParamSpec, TypeVar
+
+from kafkeep.config.connector_file import to_texts
+from kafkeep.config.converters import ConverterClass, parse_role_class
+from kafkeep.config.families import find_family, matches
+from kafkeep.config.families_source import OUR_SOURCE
+from kafkeep.config.family import Meaning
+from kafkeep.config.group import ConfigErrors, parse_group
+from kafkeep.config.kafka import parse_servers
+from kafkeep.config.restore import RestoreOptions
+from kafkeep.config.s3 import S3Options
+from kafkeep.config.source_keys import (
+    PRODUCER,
+    RESTORE,
+    ROLES,
+    SourceOptions,
+    is_client_key,
+    knows_source_key,
+    restore_options,
+    say_unknown_source,
+    source_standing,
+)
+from kafkeep.config.storage import ArchiveAddress, StorageOptions
+from kafkeep.errors import UsageError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceConfig:
+    """A configuration that holds together.
+
+    ``restore`` says what comes back and into what, ``restore.topics`` under which names;
+    ``instance`` is the log to read, where one is named. ``poll_interval_ms`` is None when the
+    connector is done after one restore. ``kafka`` are client properties. ``unknown`` keys were
+    left out; ``notes`` are for people.
+    """
+
+    name: str
+    connector_class: str
+    family: str
+    tasks_max: int | None
+    archive: str
+    storage: StorageOptions
+    restore: RestoreOptions
+    poll_interval_ms: int | None
+    instance: str | None
+    converters: Mapping[str, ConverterClass]
+    """The classes named for ``key``, ``value`` and ``header``."""
+    kafka: Mapping[str, str] = field(repr=False)
+    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def renames(self) -> tuple[tuple[str, str], ...]:
+        """Archived and new names of the topics; none when all come back under their own."""
+        return self.restore.topics
+
+    @classmethod
+    def from_map(
+        cls,
+        given: Mapping[str, Any],
+        *,
+        name: str | None = None,
+        strict: bool = True,
+        environ: Mapping[str, str] | None = None,
+    ) -> SourceConfig:
+        """Read a flat map; ConfigErrors has everything that is wrong, by key.
+
+        With ``strict`` an unknown key is an error; without it is only named in ``unknown``. What
+        S3 needs and is not set comes from ``environ``.
+        """
+        texts = to_texts(given)
+        if name is not None:
+            texts["name"] = name
+        return _Reader(texts, strict, environ).read()
+
+    def check_converters(self, shape: Mapping[str, str]) -> None:
+        """Raise UsageError when a converter differs from the one the objects were written with.
+
+        ``shape`` is what the log says of a sink's objects, empty for segments. Records get the
+        bytes they had: another converter could not have its way.
+        """
+        for role, kind in self.converters.items():
+            written = shape.get(f"{role}.converter")
+            if written is None or kind in (ConverterClass.BYTES, ConverterClass.ALREADY_BYTES):
+                continue
+            if kind.value.rpartition(".")[2] != written.rpartition(".")[2]:
+                raise UsageError(
+                    f"{role}.converter is {kind.value}, but records were archived with {written}",
+                    hint="They come back as they were: name the same class, or none.",
+                )
+
+
+class _Reader:
+    def __init__(
+        self, texts: dict[str, str], strict: bool, environ: Mapping[str, str] | None
+    ) -> None:
+        self._given = texts
+        self._strict = strict
+        self._environ = environ
+        self._wrong: dict[str, str] = {}
+
+    def read(self) -> SourceConfig:
+        name = self._given.get("connector.class", OUR_SOURCE).strip()
+        try:
+            self._family = find_family(name, "source")
+        except UsageError as error:
+            raise ConfigErrors({"connector.class": error.message}) from error
+        meaning = self._try(self._family.translate, self._given, self._given.get("name", ""))
+        self._meaning = meaning or Meaning()
+        texts = self._meaning.over(self._given)
+        self._check_standing()
+        unknown = self._unknown()
+        options = self._try(parse_group, SourceOptions, texts)
+        s3 = self._try(parse_group, S3Options, texts)
+        restore = self._restore(texts, options)
+        archive = self._archive(options, s3)
+        storage = self._storage(s3)
+        converters, kafka = self._converters(), self._kafka()
+        if self._wrong or not (options and s3 and restore and storage):
+            called = self._meaning.called
+            raise ConfigErrors({called.get(key, key): why for key, why in self._wrong.items()})
+        return SourceConfig(
+            name=options.name,
+            connector_class=next(iter(matches(name)), name),
+            family=self._family.name,
+            tasks_max=options.tasks_max,
+            archive=archive,
+            storage=storage,
+            restore=restore,
+            poll_interval_ms=options.poll_interval_ms,
+            instance=options.restore_log,
+            converters=converters,
+            kafka=kafka,
+            unknown=unknown,
+            notes=(*s3.notes(), *self._meaning.notes),
+        )
+
+    def _try(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        try:
+            return read(*args, **kwargs)
+        except ConfigErrors as error:
+            for key, why in error.by_key.items():
+                self._wrong.setdefault(key, why)
+        return None
+
+    def _check_standing(self) -> None:
+        for key, text in self._given.items():
+            found = source_standing(key, self._family)
+            try:
+                if found is not None:
+                    found.check(text)
+            except UsageError as error:
+                self._wrong[key] = error.message
+
+    def _unknown(self) -> tuple[str, ...]:
+        unknown = tuple(key for key in self._given if not knows_source_key(key, self._family))
+        if self._strict:
+            for key in unknown:
+                self._wrong.setdefault(key, say_unknown_source(key, self._family))
+        return unknown
+
+    def _restore(
+        self, texts: Mapping[str, str], options: SourceOptions | None
+    ) -> RestoreOptions | None:
+        told = {
+            one.name: texts[RESTORE + one.name]
+            for one in restore_options()
+            if RESTORE + one.name in texts
+        }
+        try:
+            found = parse_group(RestoreOptions, told)
+        except ConfigErrors as error:
+            self._wrong |= {RESTORE + key: why for key, why in error.by_key.items()}
+            return None
+        except UsageError as error:
+            self._wrong["restore.commit"] = error.message
+            return None
+        if options is None:
+            return found
+        return replace(found, topics=options.topics, name=options.restore_log)
+
+    def _archive(self, options: SourceOptions | None, s3: S3Options | None) -> str:
+        if options is not None and options.archive is not None:
+            return options.archive
+        bucket = s3.s3_bucket_name if s3 else None
+        if bucket is None:
+            self._wrong.setdefault("s3.bucket.name", "missing: it says where the archive is")
+            return ""
+        try:
+            return str(ArchiveAddress.parse(f"s3://{bucket}/{self._meaning.prefix}"))
+        except UsageError as error:
+            self._wrong["s3.bucket.name"] = error.message
+            return ""
+
+    def _storage(self, s3: S3Options | None) -> StorageOptions | None:
+        try:
+            region = self._family.region
+            return s3.to_storage(self._environ, default_region=region) if s3 else None
+        except UsageError as error:
+            self._wrong["store.url"] = error.message
+            return None
+
+    def _converters(self) -> dict[str, ConverterClass]:
+        found: dict[str, ConverterClass] = {}
+        for role in ROLES:
+            text = self._given.get(f"{role}.converter")
+            if text is not None:
+                kind = self._try(parse_role_class, role, text)  # type: ignore[arg-type]
+                found |= {role: kind} if kind is not None else {}
+        return found
+
+    def _kafka(self) -> dict[str, str]:
+        found = {k.removeprefix(PRODUCER): v for k, v in self._given.items() if is_client_key(k)}
+        try:
+            if servers := found.get("bootstrap.servers"):
+                parse_servers(servers)
+        except UsageError as error:
+            self._wrong[PRODUCER + "bootstrap.servers"] = error.message
+        return found
