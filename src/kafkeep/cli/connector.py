@@ -102,10 +102,14 @@ def _put_flags(texts: dict[str, str], flags: Mapping[str, Any], asked: Asked) ->
 
 
 def _refuse_what_backup_cannot(config: ConnectorConfig, flags: Mapping[str, Any]) -> None:
-    if config.family == "ch.tbd":
+    if config.compact is not None:
         raise UsageError(
-            f"backup does not write the layout of {config.connector_class}",
-            hint="Without connector.class it writes segments, which hold all there is to restore.",
+            f"{config.connector_class} is one of a pair that take turns: kafkeep serve runs them"
+        )
+    if config.retention_days is not None:
+        raise UsageError(
+            "s3.retention.days: backup sets no lifecycle rule",
+            hint="kafkeep serve sets it when the connector is defined.",
         )
     if config.format == "segment":
         return

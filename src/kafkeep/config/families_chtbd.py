@@ -78,7 +78,8 @@ _STANDING = (
 
 def compact_options(texts: Mapping[str, str]) -> CompactOptions | None:
     """Return the keys of the pair when the class is theirs; ConfigErrors when one is wrong."""
-    is_pair = texts.get("connector.class", "").strip().endswith("CompactBackupSinkConnector")
+    last = texts.get("connector.class", "").strip().rpartition(".")[2]
+    is_pair = last.removesuffix("Connector") == "CompactBackupSink"
     return parse_group(CompactOptions, texts) if is_pair else None
 
 
