@@ -12,7 +12,7 @@ from kafkeep.connect import metrics_own as own
 from kafkeep.connect.metrics_page import Declared, Page
 from kafkeep.connect.metrics_totals import Totals
 from kafkeep.connect.model import ConnectorStatus, Progress
-from kafkeep.spark.beans import JvmFacts
+from kafkeep.spark.beans import JvmFacts, read_jvm
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -47,8 +47,8 @@ class WorkerFacts:
     """Connector → its ``connector.class``."""
     verified_ms: Mapping[str, int] = field(default_factory=dict)
     """Connector → when its archive was last verified, where that is known."""
-    jvm: JvmFacts | None = None
-    """``spark.beans.read_jvm()``; None: no word about the JVM."""
+    jvm: JvmFacts | None = field(default_factory=read_jvm)
+    """Spark's JVM; None while there is none."""
 
 
 def render(

@@ -36,6 +36,10 @@ class Counts:
         """Read them off."""
         return cls(*(getattr(progress, one.name) for one in fields(cls)))
 
+    def at_least(self, other: Counts) -> Counts:
+        """Return the larger of each number."""
+        return Counts(*(max(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)))
+
     def __add__(self, other: Counts) -> Counts:
         return Counts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
@@ -59,6 +63,7 @@ class _Ledger:
 
     ended: Counts = field(default_factory=Counts)
     runs: list[Progress] = field(default_factory=list)
+    shown: Counts = field(default_factory=Counts)
     failures: int = 0
     last_commit_ms: int | None = None
     samples: deque[tuple[int, Counts]] = field(default_factory=deque)
@@ -67,7 +72,10 @@ class _Ledger:
     requests: ConnectorRequests = field(default_factory=ConnectorRequests)
 
     def counts(self) -> Counts:
-        return sum((Counts.of(run) for run in self.runs), self.ended)
+        # A job that begins again inside its run may count again from nought: never shown.
+        now = sum((Counts.of(run) for run in self.runs), self.ended)
+        self.shown = now.at_least(self.shown)
+        return self.shown
 
     def follow(self, progress: Progress) -> None:
         if any(run is progress for run in self.runs):

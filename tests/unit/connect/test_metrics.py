@@ -121,6 +121,14 @@ def test_a_run_that_is_replaced_while_it_still_writes_is_counted_once() -> None:
     assert shown == sorted(shown)
 
 
+def test_a_count_that_falls_inside_a_run_is_not_shown_falling() -> None:
+    totals, progress = Totals(), Progress(bad_records=5)
+    for bad, shown in ((5, 5), (0, 5), (3, 5), (6, 6)):
+        progress.bad_records = bad
+        page = render([status()], {"orders": progress}, facts(totals))
+        assert value(page, "kafkeep_bad_records_total", connector="orders") == shown
+
+
 def test_a_connector_deleted_and_made_again_goes_on_counting() -> None:
     totals = Totals()
     render([status()], {"orders": Progress(records=5)}, facts(totals))
