@@ -14,7 +14,6 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from kafkeep.connect.model import RestError
@@ -45,12 +44,15 @@ _PROBES_AT_ONCE = 4
 
 
 def make_app(service: Service, security: RestSecurity) -> Starlette:
-    """Return the app. Routes put before its own stand behind the same gate."""
-    return Starlette(
-        routes=[Route("/{path:path}", _Dispatch(service, security))],
+    """Return the app. Routes that are added to it come first, and stand behind the same gate."""
+    app = Starlette(
         middleware=[Middleware(Gate, security=security)],
         exception_handlers={HTTPException: _http_exception},
     )
+    app.router.redirect_slashes = False
+    # Not a route: Starlette's patterns see a decoded path, and stop at a line's end in it.
+    app.router.default = _Dispatch(service, security)
+    return app
 
 
 async def _http_exception(_: Request, error: Exception) -> Response:
@@ -90,7 +92,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 
 
 class _Dispatch:
-    """Answers every path: an ASGI app, since Starlette's own routes decode a path too early."""
+    """Answers every path that is nobody else's."""
 
     def __init__(self, service: Service, security: RestSecurity) -> None:
         self._service = service
