@@ -13,7 +13,7 @@ import typer
 from typer.exceptions import TyperException
 
 from kafkeep import __version__
-from kafkeep.cli import backup, cat, demo, dev, doctor, du, info, ls, restore, verify
+from kafkeep.cli import backup, cat, demo, dev, doctor, du, info, ls, restore, serve, verify
 from kafkeep.errors import InterruptedRunError, KafkeepError, UsageError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app = typer.Typer(
 
 app.command("backup")(backup.backup_command)
 app.command("restore")(restore.restore_command)
+app.command("serve")(serve.serve_command)
 app.command("verify")(verify.verify_command)
 app.command("info")(info.info_command)
 app.command("ls")(ls.ls_command)

@@ -1,11 +1,11 @@
-"""Connectors and their statuses as JSON: what one worker tells another. Pure."""
+"""What workers tell each other, as JSON: connectors, statuses, documents of the state. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from kafkeep.archive.document import as_dict, as_int, as_list, as_str
+from kafkeep.archive.document import as_dict, as_int, as_list, as_str, parse_document
 from kafkeep.connect.model import (
     Connector,
     ConnectorStatus,
@@ -14,6 +14,22 @@ from kafkeep.connect.model import (
     Target,
     TaskStatus,
 )
+from kafkeep.errors import NewerFormatError
+
+STATE_VERSION = 1
+"""Of every document in the state store."""
+
+
+def parse_state_document(body: bytes, key: str) -> dict[str, Any]:
+    """Read a document of the state store; NewerFormatError or DamagedError, both naming ``key``."""
+    document = parse_document(body, key)
+    if document["version"] > STATE_VERSION:
+        raise NewerFormatError(
+            f"{key}: version {document['version']} of the service's state needs a newer kafkeep"
+            f" (this one reads up to version {STATE_VERSION})",
+            hint="Install the newest kafkeep on every worker of this state.",
+        )
+    return document
 
 
 def connector_to_json(connector: Connector) -> dict[str, Any]:

@@ -22,11 +22,12 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from kafkeep.archive.document import dump_document, parse_document, reading
+from kafkeep.archive.document import dump_document, reading
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.storage import ArchiveAddress, StorageOptions
+from kafkeep.connect.codec import STATE_VERSION, parse_state_document
 from kafkeep.connect.model import RestError
-from kafkeep.connect.state import STATE_VERSION, Change, State, apply
+from kafkeep.connect.state import Change, State, apply
 from kafkeep.errors import (
     KeyExistsError,
     KeyMissingError,
@@ -191,7 +192,7 @@ class Journal:
                 body = self._store.get(key)
             except KeyMissingError:
                 return state
-            document = parse_document(body, key)
+            document = parse_state_document(body, key)
             with reading(key):
                 change = Change.from_json(document)
             state = apply(state, change)
@@ -203,7 +204,7 @@ class Journal:
 
     def _load_snapshot(self, number: int) -> State:
         key = _snapshot_key(number)
-        document = parse_document(self._store.get(key), key)
+        document = parse_state_document(self._store.get(key), key)
         with reading(key):
             return State.from_json(document)
 

@@ -25,16 +25,19 @@ from kafkeep.archive.document import (
     as_list,
     as_str,
     dump_document,
-    parse_document,
     reading,
 )
 from kafkeep.archive.store import ObjectStore
 from kafkeep.clock import now_ms
-from kafkeep.connect.codec import status_from_json, status_to_json
+from kafkeep.connect.codec import (
+    STATE_VERSION,
+    parse_state_document,
+    status_from_json,
+    status_to_json,
+)
 from kafkeep.connect.model import ConnectorStatus
 from kafkeep.errors import KafkeepError, KeyExistsError, KeyMissingError, TransientError
 
-LEASE_VERSION = 1
 DEFAULT_TIMEOUT_S = 10.0
 BEATS_PER_TIMEOUT = 4
 _KEPT_BEATS = 3
@@ -57,7 +60,7 @@ class Beat:
     def to_json(self) -> dict[str, Any]:
         """Return the document of this beat."""
         return {
-            "version": LEASE_VERSION,
+            "version": STATE_VERSION,
             "number": self.number,
             "epoch": self.epoch,
             "worker_id": self.worker_id,
@@ -70,7 +73,7 @@ class Beat:
 
 def parse_beat(body: bytes, key: str) -> Beat:
     """Read a beat; DamagedError or NewerFormatError naming ``key``."""
-    document = parse_document(body, key)
+    document = parse_state_document(body, key)
     with reading(key):
         return Beat(
             number=as_int(document["number"]),

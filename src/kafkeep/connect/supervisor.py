@@ -89,7 +89,7 @@ class Supervisor:
         self,
         *,
         make_job: MakeJob,
-        surroundings: Surroundings,
+        surroundings: Callable[[Mapping[str, str]], Surroundings],
         resolve: Callable[[Mapping[str, str]], dict[str, str]],
         describe: Callable[[Mapping[str, str]], Describe],
         secrets: HideSecrets,
@@ -102,7 +102,7 @@ class Supervisor:
         self._describe = describe
         self._secrets = secrets
         self._worker_id = worker_id
-        self._on_change = on_change
+        self.on_change = on_change
         self._lock = threading.Lock()
         self._runs: dict[str, Run] = {}
         self._ending: dict[str, Run] = {}
@@ -223,7 +223,7 @@ class Supervisor:
             with self._lock:
                 if self._ending.get(run.connector.name) is run:
                     del self._ending[run.connector.name]
-            self._on_change()
+            self.on_change()
 
     def _work(self, run: Run) -> None:
         try:
@@ -238,7 +238,7 @@ class Supervisor:
             run.phase = Phase.PAUSED
             return
         run.phase = Phase.RUNNING
-        self._on_change()
+        self.on_change()
         try:
             job.run(run.stop)
         except Exception as error:
@@ -254,9 +254,8 @@ class Supervisor:
         while not run.stop.is_set():
             config = self._resolve(run.connector.config)
             self._secrets.keep(name, run.connector.config, config)
-            own = replace(
-                self._surroundings, run_tasks=partial(self._surroundings.run_tasks, pool=name)
-            )
+            shared = self._surroundings(config)
+            own = replace(shared, run_tasks=partial(shared.run_tasks, pool=name))
             try:
                 return self._make_job(name, config, own)
             except TransientError as error:

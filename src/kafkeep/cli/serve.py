@@ -1,0 +1,145 @@
+"""``kafkeep serve``."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkeep.cli.output import Output, OutputOption, print_json, say
+from kafkeep.cli.places import (
+    CommandConfigOption,
+    EndpointOption,
+    OptionalBootstrapOption,
+    ProfileOption,
+    RegionOption,
+    SparkConfOption,
+    storage_options,
+)
+from kafkeep.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafkeep.connect.serve import Ready
+
+
+def serve_command(
+    *,
+    config: Annotated[
+        str | None,
+        typer.Option("--config", metavar="FILE", help="A worker's file, as Connect has it."),
+    ] = None,
+    bootstrap_servers: OptionalBootstrapOption = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state", metavar="ADDRESS", help="Where connectors are kept: a folder or s3://…"
+        ),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="Address to listen on. [default: 127.0.0.1]"),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", min=0, max=65535, help="Port to listen on. [default: 8083]"),
+    ] = None,
+    group_id: Annotated[
+        str | None,
+        typer.Option("--group-id", help="Name of the service: workers with one share connectors."),
+    ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option("--insecure", help="Listen beyond this machine without any sign-on."),
+    ] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Any key of a worker's file; may be repeated."
+        ),
+    ] = None,
+    command_config: CommandConfigOption = None,
+    s3_endpoint: EndpointOption = None,
+    s3_region: RegionOption = None,
+    s3_profile: ProfileOption = None,
+    spark_conf: SparkConfOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Stand where a Kafka Connect worker stood: its REST API, with connectors that run.
+
+    Runs until SIGTERM or Ctrl-C, and exits 0 once its connectors have finished what they were at.
+    --s3-endpoint, --s3-region and --s3-profile are for --state; connectors bring their own.
+    """
+    from kafkeep.config.spark import SparkOptions  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.connect.serve import run_service  # noqa: PLC0415
+    from kafkeep.connect.worker import WorkerOptions  # noqa: PLC0415
+
+    flags = {
+        "bootstrap.servers": bootstrap_servers,
+        "kafkeep.state": state,
+        "rest.host.name": host,
+        "rest.port": None if port is None else str(port),
+        "group.id": group_id,
+        "kafkeep.rest.insecure": "true" if insecure else None,
+    }
+    given = {key: text for key, text in flags.items() if text is not None}
+    worker = WorkerOptions.load(
+        config, os.environ, {**_client_file(command_config), **_pairs(settings), **given}
+    )
+    for note in worker.notes:
+        say(f"warning: {note}")
+    spark = SparkOptions.load([f"{k}={v}" for k, v in worker.spark.items()] + (spark_conf or []))
+    _log_more()
+    ended = run_service(
+        worker,
+        storage=storage_options(s3_endpoint, s3_region, s3_profile),
+        spark=spark,
+        on_ready=_say_ready if output is Output.TABLE else _print_ready,
+    )
+    if not ended:
+        say("warning: some connectors did not finish in time; what they were at is done again")
+
+
+def _client_file(path: str | None) -> dict[str, str]:
+    """Read client settings of Kafka's own tools; they are the worker's without a prefix."""
+    if path is None:
+        return {}
+    from kafkeep.config.kafka import KafkaOptions  # noqa: PLC0415
+
+    return dict(KafkaOptions.load("unused:9092", path).properties)
+
+
+def _pairs(settings: list[str] | None) -> dict[str, str]:
+    pairs = {}
+    for one in settings or ():
+        key, equals, text = one.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--set {one!r} is not KEY=VALUE")
+        pairs[key.strip()] = text
+    return pairs
+
+
+def _log_more() -> None:
+    """Tell what a service does and when; the level can be changed over REST."""
+    ours = logging.getLogger("kafkeep")
+    if ours.level == logging.NOTSET:
+        ours.setLevel(logging.INFO)
+    for handler in ours.handlers:
+        handler.setLevel(logging.NOTSET)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+
+
+def _say_ready(ready: Ready) -> None:
+    say(f"kafkeep listens on {ready.url} and keeps its state in {ready.state}")
+
+
+def _print_ready(ready: Ready) -> None:
+    print_json(
+        {
+            "message_type": "ready",
+            "url": ready.url,
+            "worker_id": ready.worker_id,
+            "state": ready.state,
+        }
+    )

@@ -1,0 +1,174 @@
+"""Whether a configuration may become a connector: plugins, providers and validation together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kafkeep.config.group import ConfigErrors
+from kafkeep.connect.model import Connector, ConnectorType, Json, RestError
+from kafkeep.connect.providers import Providers
+from kafkeep.connect.rest.body import invalid_config
+from kafkeep.connect.secrets import hide, mask, unmask
+from kafkeep.connect.supervisor import Describe
+from kafkeep.errors import UsageError
+
+CLASS = "connector.class"
+
+
+class Plugin(Protocol):
+    """What is asked of a plugin here."""
+
+    @property
+    def class_name(self) -> str:
+        """Its Java class, or our own name for it."""
+
+    @property
+    def type(self) -> str:
+        """What it is: sink, source, or a converter, transformation and so on."""
+
+    @property
+    def version(self) -> str:
+        """What statuses tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definitions:
+    """Checks configurations as one worker sees them."""
+
+    providers: Providers
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    guard: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda _config: {}
+    """Returns what a resolved configuration may not ask for, by key."""
+
+    def checked(
+        self, name: str, config: Mapping[str, str], stored: Mapping[str, str] | None
+    ) -> dict[str, str]:
+        """Return the configuration to keep: masks filled from ``stored``, references as they are.
+
+        RestError 400 with everything that is wrong with it, worded as Connect does.
+        """
+        sent = {**config, "name": name}
+        try:
+            whole = unmask(sent, stored or {})
+            self._plugin(whole)
+            resolved = self.resolve(whole)
+        except ConfigErrors as error:
+            raise invalid_config(
+                [f"Invalid value for configuration {key}: {why}" for key, why in _told(error)]
+            ) from error
+        errors = _errors_of(self._validate(whole[CLASS], resolved))
+        if errors:
+            raise invalid_config([hide(one, [whole, resolved]) for one in errors])
+        return whole
+
+    def validate(self, plugin: str, config: Mapping[str, str | None]) -> Json:
+        """Say what is right and wrong, key by key; secrets and resolved references do not show.
+
+        A mask, as a form sends it back, is no error: it stands for a value that is kept.
+        """
+        given = {key: text for key, text in config.items() if text is not None}
+        found = _find(plugin)
+        if found is None:
+            raise _no_such_class(plugin)
+        problems: dict[str, str] = {}
+        resolved = dict(given)
+        for key, text in given.items():
+            try:
+                resolved |= self.providers.resolve({key: text})
+            except ConfigErrors as error:
+                problems |= error.by_key
+        problems = {**self.guard(resolved), **problems}
+        answer = self._validate(found.class_name, {CLASS: found.class_name, **resolved})
+        return _shown(answer, given, resolved, problems)
+
+    def describe(self, config: Mapping[str, str]) -> Describe:
+        """Return kind and version; never fails, for what is stored may be of a newer kafkeep."""
+        found = _find(config.get(CLASS, ""))
+        if found is None:
+            return Describe(type="sink", version="unknown")
+        kind: ConnectorType = "source" if found.type == "source" else "sink"
+        return Describe(type=kind, version=found.version)
+
+    def resolve(self, config: Mapping[str, str]) -> dict[str, str]:
+        """Fill in every reference and look at the result: what a job is given. ConfigErrors."""
+        resolved = self.providers.resolve(config)
+        if refused := self.guard(resolved):
+            raise ConfigErrors(refused)
+        return resolved
+
+    def _plugin(self, config: Mapping[str, str]) -> None:
+        name = config.get(CLASS, "").strip()
+        if not name:
+            shown = ", ".join(f"{key}={text}" for key, text in mask(config).items())
+            raise RestError(400, f"Connector config {{{shown}}} contains no connector type")
+        found = _find(name)
+        if found is None or found.type not in ("sink", "source"):
+            raise _no_such_class(name)
+
+    def _validate(self, plugin: str, config: Mapping[str, str]) -> Json:
+        from kafkeep.connect.validate import validate  # noqa: PLC0415 - large, and rarely needed
+
+        return validate(plugin, config, self.defaults)
+
+
+def masked(connector: Connector) -> Connector:
+    """Return a connector as it may be shown."""
+    return Connector(
+        name=connector.name,
+        config=mask(connector.config),
+        target=connector.target,
+        generation=connector.generation,
+    )
+
+
+def _find(name: str) -> Plugin | None:
+    from kafkeep.connect.plugins import find_plugin  # noqa: PLC0415
+
+    try:
+        return find_plugin(name)
+    except (RestError, UsageError):
+        return None
+
+
+def _no_such_class(name: str) -> RestError:
+    from kafkeep.connect.plugins import list_plugins  # noqa: PLC0415
+
+    known = ", ".join(
+        f"PluginDesc{{name='{one['class']}', version='{one['version']}', type={one['type']}}}"
+        for one in list_plugins(True)
+    )
+    return RestError(
+        400,
+        "Failed to find any class that implements Connector and which name matches "
+        f"{name}, available connectors are: {known}",
+    )
+
+
+def _told(error: ConfigErrors) -> list[tuple[str, str]]:
+    return list(error.by_key.items())
+
+
+def _errors_of(answer: Json) -> list[str]:
+    return [text for one in answer["configs"] for text in one["value"]["errors"]]
+
+
+def _shown(
+    answer: Json,
+    given: Mapping[str, str],
+    resolved: Mapping[str, str],
+    problems: Mapping[str, str],
+) -> Json:
+    """Return the answer with values as they were sent, masked, and with the providers' errors."""
+    shown, configs = mask(given), []
+    for one in answer["configs"]:
+        value: dict[str, Any] = dict(one["value"])
+        key = value["name"]
+        if key in shown:
+            value["value"] = shown[key]
+        errors = [problems[key]] if key in problems else value["errors"]
+        value["errors"] = [hide(text, [given, resolved]) for text in errors]
+        configs.append({**one, "value": value})
+    count = sum(1 for one in configs if one["value"]["errors"])
+    return {**answer, "configs": configs, "error_count": count}

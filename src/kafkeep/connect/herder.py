@@ -1,0 +1,297 @@
+"""The service: what the REST API asks, answered from the journal, the lease and what runs here.
+
+A worker that leads answers from its own jobs. Another one answers from the journal and the leader's
+last beat, and sends everything that changes something to the leader.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import urllib3
+
+from kafkeep import __version__
+from kafkeep.connect.definitions import CLASS, Definitions, masked
+from kafkeep.connect.duty import Duty
+from kafkeep.connect.forward import NO_LEADER, RemoteOperations
+from kafkeep.connect.job import Surroundings
+from kafkeep.connect.loggers import Loggers
+from kafkeep.connect.metrics_totals import Totals
+from kafkeep.connect.model import (
+    Connector,
+    ConnectorStatus,
+    ConnectorType,
+    Json,
+    RestError,
+    RunState,
+    Target,
+    TaskStatus,
+)
+from kafkeep.connect.operations import LocalOperations, Operations
+from kafkeep.connect.worker_keys import TrackingOptions
+from kafkeep.errors import KafkeepError, UsageError
+
+CONNECT_VERSION = "4.1.0"
+"""The version of Connect whose REST API this is: clients look at it to know what they may ask."""
+_LOOK_AGAIN_S = 0.5
+
+
+class Herder:
+    """``Service`` over journal, lease and supervisor. Safe to use from any thread."""
+
+    def __init__(
+        self,
+        *,
+        duty: Duty,
+        definitions: Definitions,
+        surroundings: Callable[[Mapping[str, str]], Surroundings],
+        tracking: TrackingOptions,
+        totals: Totals,
+        token: str,
+        cluster_id: Callable[[], str],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._duty = duty
+        self._definitions = definitions
+        self._surroundings = surroundings
+        self._tracking = tracking
+        self._totals = totals
+        self._token = token
+        self._cluster_id = cluster_id
+        self._now_ms = now_ms
+        self._local = LocalOperations(duty, definitions, surroundings)
+        self._pool = urllib3.PoolManager(maxsize=8)
+        self._loggers = Loggers(now_ms)
+        self._looked_at = -_LOOK_AGAIN_S
+        self._looking = threading.Lock()
+
+    def local_operations(self) -> Operations:
+        """Return the operations of this worker; 409 when it does not lead."""
+        if not self._duty.leads():
+            raise RestError(409, NO_LEADER)
+        return self._local
+
+    def _operations(self) -> Operations:
+        if self._duty.leads():
+            return self._local
+        leader = self._duty.lease.leader()
+        if leader is None or self._duty.lease.holds():
+            raise RestError(409, NO_LEADER)
+        return RemoteOperations(self._pool, leader.url, self._token, self._look_again)
+
+    def _look_again(self) -> None:
+        """Let what is asked next see what was changed just now."""
+        self._looked_at = -_LOOK_AGAIN_S
+
+    def _connectors(self) -> Mapping[str, Connector]:
+        if not self._duty.leads():
+            self._look()
+        return self._duty.journal.state.connectors
+
+    def _look(self) -> None:
+        """Read what the leader did, if that was not done just now."""
+        with self._looking:
+            if time.monotonic() - self._looked_at > _LOOK_AGAIN_S:
+                self._duty.lease.look()
+                self._duty.journal.refresh()
+                self._looked_at = time.monotonic()
+
+    def _found(self, name: str, otherwise: str = "Connector {name} not found") -> Connector:
+        connector = self._connectors().get(name)
+        if connector is None:
+            raise RestError(404, otherwise.format(name=name))
+        return connector
+
+    def root(self) -> Json:
+        """Return version, commit and kafka_cluster_id."""
+        return {
+            "version": f"{CONNECT_VERSION}-kafkeep-{__version__}",
+            "commit": "unknown",
+            "kafka_cluster_id": self._cluster_id(),
+        }
+
+    def names(self) -> list[str]:
+        """Return the names of all connectors."""
+        return sorted(self._connectors())
+
+    def connector(self, name: str) -> Connector:
+        """Return a connector with its configuration masked."""
+        return masked(self._found(name))
+
+    def type_of(self, name: str) -> ConnectorType:
+        """Tell whether it is a sink or a source."""
+        return self._definitions.describe(self._found(name).config).type
+
+    def status(self, name: str) -> ConnectorStatus:
+        """Return what it is doing."""
+        return self._status(self._found(name, "No status found for connector {name}"))
+
+    def _status(self, connector: Connector) -> ConnectorStatus:
+        status = self._duty.supervisor.status(connector)
+        if self._duty.leads() or connector.target is Target.STOPPED:
+            return status
+        leader = self._duty.lease.leader()
+        told = leader.statuses if leader is not None else ()
+        return next((one for one in told if one.name == connector.name), status)
+
+    def task_configs(self, name: str) -> list[Mapping[str, str]]:
+        """Return the configuration of each task, masked; all tasks have the same."""
+        connector = self._found(name)
+        config = masked(connector).config
+        task_class = config.get(CLASS, "").removesuffix("Connector") + "Task"
+        count = len(self._status(connector).tasks)
+        return [{**config, "task.class": task_class} for _ in range(count)]
+
+    def task_status(self, name: str, task: int) -> TaskStatus:
+        """Return one task's status."""
+        connector = self._connectors().get(name)
+        tasks = self._status(connector).tasks if connector is not None else ()
+        if task >= len(tasks):
+            raise RestError(404, f"No status found for task {name}-{task}")
+        return tasks[task]
+
+    def create(self, name: str, config: Mapping[str, str], initial: Target) -> Connector:
+        """Define a connector."""
+        return self._operations().create(name, config, initial)
+
+    def put_config(self, name: str, config: Mapping[str, str]) -> tuple[Connector, bool]:
+        """Define or change it."""
+        return self._operations().put_config(name, config)
+
+    def patch_config(self, name: str, changes: Mapping[str, str | None]) -> Connector:
+        """Change some keys."""
+        return self._operations().patch_config(name, changes)
+
+    def delete(self, name: str) -> None:
+        """Forget it."""
+        self._operations().delete(name)
+
+    def set_target(self, name: str, target: Target) -> None:
+        """Pause, resume or stop it."""
+        self._operations().set_target(name, target)
+
+    def restart(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStatus:
+        """Restart it, with its tasks or without, or only what failed."""
+        return self._operations().restart(
+            name, include_tasks=include_tasks, only_failed=only_failed
+        )
+
+    def restart_task(self, name: str, task: int) -> None:
+        """Restart one task."""
+        self._operations().restart_task(name, task)
+
+    def topics(self, name: str) -> list[str]:
+        """Return the topics it has read or written since it was made or they were reset."""
+        self._check_tracking(self._tracking.topic_tracking_enable, "Topic tracking is disabled.")
+        self._found(name)
+        known = set(self._duty.journal.state.topics.get(name, ()))
+        progress = self._duty.supervisor.progress().get(name) if self._duty.leads() else None
+        return sorted(known | set(progress.topics if progress is not None else ()))
+
+    def reset_topics(self, name: str) -> None:
+        """Forget these."""
+        self._check_tracking(self._tracking.topic_tracking_enable, "Topic tracking is disabled.")
+        allowed = self._tracking.topic_tracking_allow_reset
+        self._check_tracking(allowed, "Topic tracking reset is disabled.")
+        self._operations().reset_topics(name)
+
+    def _check_tracking(self, allowed: bool, otherwise: str) -> None:
+        if not allowed:
+            raise RestError(403, otherwise)
+
+    def offsets(self, name: str) -> list[Json]:
+        """Return what it has an offset of; any worker can read that."""
+        from kafkeep.connect.jobs_offsets import read_offsets  # noqa: PLC0415 - rarely needed
+
+        config = self._definitions.resolve(self._found(name).config)
+        return list(read_offsets(name, config, self._surroundings(config)))
+
+    def alter_offsets(self, name: str, offsets: Sequence[Json]) -> str:
+        """Move a stopped connector."""
+        return self._operations().alter_offsets(name, offsets)
+
+    def reset_offsets(self, name: str) -> str:
+        """Move a stopped connector back to the beginning."""
+        return self._operations().reset_offsets(name)
+
+    def plugins(self, *, connectors_only: bool) -> list[Json]:
+        """Return class, type and version of each."""
+        from kafkeep.connect.plugins import list_plugins  # noqa: PLC0415
+
+        return list_plugins(connectors_only)
+
+    def plugin_config(self, plugin: str) -> list[Json]:
+        """Return the definitions of a plugin's keys."""
+        from kafkeep.connect.plugins import definitions, find_plugin  # noqa: PLC0415
+
+        try:
+            found = find_plugin(plugin)
+        except UsageError:
+            found = None
+        if found is None:
+            raise RestError(404, f"Unknown plugin {plugin}.")
+        return definitions(found)
+
+    def validate(self, plugin: str, config: Mapping[str, str | None]) -> Json:
+        """Say what is right and wrong with a configuration."""
+        return self._definitions.validate(plugin, config)
+
+    def loggers(self) -> Json:
+        """Return the level of each logger that was set."""
+        return self._loggers.all()
+
+    def logger(self, name: str) -> Json:
+        """Return one logger's level."""
+        return self._loggers.one(name)
+
+    def set_logger(self, name: str, level: str) -> list[str]:
+        """Set a logger and those under it, on this worker."""
+        return self._loggers.set(name, level)
+
+    def metrics(self) -> str:
+        """Return all metrics as text."""
+        from kafkeep.connect.metrics import WorkerFacts, render  # noqa: PLC0415
+
+        connectors = dict(self._duty.journal.state.connectors)
+        leader = self._duty.lease.leader()
+        facts = WorkerFacts(
+            totals=self._totals,
+            now_ms=self._now_ms(),
+            version=__version__,
+            leads=self._duty.leads(),
+            leader=leader.worker_id if leader is not None else "",
+            rebalancing=leader is None,
+            classes={name: one.config.get(CLASS, "") for name, one in connectors.items()},
+        )
+        statuses = [self._status(connectors[name]) for name in sorted(connectors)]
+        return render(statuses, self._duty.supervisor.progress(), facts)
+
+    def health(self) -> Json:
+        """Say how this worker is: whether it leads or knows who does, and which connectors fail."""
+        leader = self._duty.lease.leader()
+        connectors = dict(self._duty.journal.state.connectors)
+        statuses = [self._status(one) for one in connectors.values()]
+        failed = sorted(one.name for one in statuses if _has_failed(one))
+        return {
+            "status": "healthy" if leader is not None else "starting",
+            "leader": leader.worker_id if leader is not None else None,
+            "is_leader": self._duty.leads(),
+            "connectors": len(connectors),
+            "failed": failed,
+        }
+
+    def is_ready(self) -> bool:
+        """Tell whether connectors can be run or are run by another worker."""
+        if self._duty.leads():
+            return True
+        try:
+            self._look()
+        except KafkeepError:
+            return False
+        return self._duty.lease.leader() is not None and not self._duty.lease.holds()
+
+
+def _has_failed(status: ConnectorStatus) -> bool:
+    return RunState.FAILED in (status.state, *(task.state for task in status.tasks))

@@ -1,0 +1,71 @@
+"""Connect's ``/admin/loggers`` over Python's logging: Java's names of levels, our loggers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from kafkeep.connect.model import Json, RestError
+
+ROOT = "root"
+LEVELS = {
+    "OFF": logging.CRITICAL + 10,
+    "FATAL": logging.CRITICAL,
+    "ERROR": logging.ERROR,
+    "WARN": logging.WARNING,
+    "INFO": logging.INFO,
+    "DEBUG": logging.DEBUG,
+    "TRACE": logging.DEBUG - 5,
+}
+_OURS = "kafkeep"
+
+
+class Loggers:
+    """Levels of this worker's loggers, and when each was last set."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self._set_at: dict[str, int] = {}
+
+    def all(self) -> Json:
+        """Return the root, our own loggers' common parent, and those with a level of their own."""
+        known = {ROOT, _OURS, *self._set_at}
+        for name, found in logging.Logger.manager.loggerDict.items():
+            if isinstance(found, logging.Logger) and found.level != logging.NOTSET:
+                known.add(name)
+        return {name: self.one(name) for name in sorted(known)}
+
+    def one(self, name: str) -> Json:
+        """Return one logger's level; 404 when nobody has named it."""
+        if name != ROOT and name not in logging.Logger.manager.loggerDict:
+            raise RestError(404, f"Logger {name} not found.")
+        level = _of(name).getEffectiveLevel()
+        return {"level": _level_name(level), "last_modified": self._set_at.get(name)}
+
+    def set(self, name: str, level: str) -> list[str]:
+        """Set a logger and those under it; 404 for a level there is not, as in Connect."""
+        number = LEVELS.get(level.strip().upper())
+        if number is None:
+            raise RestError(404, f"invalid log level '{level}'.")
+        with self._lock:
+            below = [
+                other
+                for other, found in logging.Logger.manager.loggerDict.items()
+                if isinstance(found, logging.Logger)
+                and (name == ROOT or other.startswith(f"{name}."))
+            ]
+            changed = sorted({name, *below})
+            for one in changed:
+                _of(one).setLevel(number)
+                self._set_at[one] = self._now_ms()
+        return changed
+
+
+def _of(name: str) -> logging.Logger:
+    return logging.getLogger() if name == ROOT else logging.getLogger(name)
+
+
+def _level_name(number: int) -> str:
+    return min(LEVELS, key=lambda name: abs(LEVELS[name] - number))

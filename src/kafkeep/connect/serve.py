@@ -1,0 +1,262 @@
+"""Open everything a service needs, run it until it is told to stop, close it in order."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import uvicorn
+
+from kafkeep.clock import now_ms
+from kafkeep.config.spark import SparkOptions
+from kafkeep.config.storage import StorageOptions
+from kafkeep.connect.definitions import Definitions
+from kafkeep.connect.duty import Duty
+from kafkeep.connect.forward import shared_token
+from kafkeep.connect.forward_door import ForwardDoor
+from kafkeep.connect.guard import check_connector
+from kafkeep.connect.herder import Herder
+from kafkeep.connect.job import ConnectorJob, Surroundings
+from kafkeep.connect.journal import Journal, open_state
+from kafkeep.connect.lease import BEATS_PER_TIMEOUT, Lease
+from kafkeep.connect.metrics_jobs import measured
+from kafkeep.connect.metrics_totals import Totals
+from kafkeep.connect.model import ConnectorStatus
+from kafkeep.connect.rest.app import make_app
+from kafkeep.connect.secret_logs import HideSecrets
+from kafkeep.connect.shared_spark import SharedSpark
+from kafkeep.connect.supervisor import Supervisor
+from kafkeep.connect.worker import WorkerOptions
+from kafkeep.errors import EnvironmentFault
+from kafkeep.kafka.admin import Admin
+from kafkeep.kafka.wire import Wire
+
+STOP_SECONDS = 25.0
+"""How long jobs may take to finish what they are at: less than Kubernetes waits before it kills."""
+_START_SECONDS = 30.0
+_CLUSTER_TIMEOUT_MS = 5_000
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """What is told when the service answers."""
+
+    url: str
+    worker_id: str
+    state: str
+
+
+def run_service(
+    worker: WorkerOptions,
+    *,
+    storage: StorageOptions | None = None,
+    spark: SparkOptions | None = None,
+    on_ready: Callable[[Ready], None] = lambda _ready: None,
+    stop: threading.Event | None = None,
+) -> bool:
+    """Run the service until SIGTERM, SIGINT or ``stop``; what is at hand is finished first.
+
+    Returns False when some job did not end in time. A second signal ends it at once. ``storage``
+    is how the state's store is reached; connectors bring their own.
+    """
+    stop = stop or threading.Event()
+    with ExitStack() as closing:
+        listener = closing.enter_context(_bind(worker.rest.host, worker.rest.port))
+        service = _Parts.open(worker, listener.getsockname()[1], storage, spark)
+        closing.callback(service.spark.close)
+        closing.callback(service.secrets.install())
+        server = _Server(service, worker, listener)
+        _handle_signals(stop)
+        server.start()
+        closing.callback(server.close)
+        service.duty.start()
+        on_ready(service.ready)
+        while not stop.wait(0.5):
+            server.check()
+        logger.info("stopping: connectors finish what they are at")
+        return service.duty.close(STOP_SECONDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """The service put together."""
+
+    ready: Ready
+    duty: Duty
+    herder: Herder
+    spark: SharedSpark
+    secrets: HideSecrets = field(repr=False)
+    token: str = field(repr=False)
+
+    @classmethod
+    def open(
+        cls,
+        worker: WorkerOptions,
+        port: int,
+        storage: StorageOptions | None,
+        spark_options: SparkOptions | None,
+    ) -> _Parts:
+        storage = storage if storage is not None else StorageOptions.from_env()
+        store = open_state(worker.state_address, storage)
+        journal = Journal.open(store)
+        token = shared_token(store)
+        spark = SharedSpark(spark_options or SparkOptions.load())
+        definitions = Definitions(
+            providers=worker.providers,
+            defaults=worker.defaults,
+            guard=lambda config: check_connector(config, worker),
+        )
+        surroundings = _surroundings_of(worker, spark, definitions)
+        secrets, totals = HideSecrets(), Totals()
+        worker_id, url = worker.rest.worker_id(port), worker.rest.url(port)
+        supervisor = Supervisor(
+            make_job=measured(_make_job, totals),
+            surroundings=surroundings,
+            resolve=definitions.resolve,
+            describe=definitions.describe,
+            secrets=secrets,
+            worker_id=worker_id,
+        )
+
+        def statuses() -> list[ConnectorStatus]:
+            return [supervisor.status(one) for one in journal.state.connectors.values()]
+
+        timeout_s = worker.service.kafkeep_lease_timeout_ms / 1000
+        quick = replace(storage, retry_deadline_ms=int(timeout_s * 1000 / BEATS_PER_TIMEOUT))
+        lease = Lease(
+            open_state(worker.state_address, quick),
+            worker_id=worker_id,
+            url=url,
+            timeout_s=timeout_s,
+            statuses=statuses,
+        )
+        duty = Duty(journal, lease, supervisor)
+        supervisor.on_change = duty.beat_soon
+        herder = Herder(
+            duty=duty,
+            definitions=definitions,
+            surroundings=surroundings,
+            tracking=worker.tracking,
+            totals=totals,
+            token=token,
+            cluster_id=_ClusterId(worker),
+            now_ms=now_ms,
+        )
+        return cls(
+            ready=Ready(url=url, worker_id=worker_id, state=store.describe()),
+            duty=duty,
+            herder=herder,
+            spark=spark,
+            secrets=secrets,
+            token=token,
+        )
+
+
+def _surroundings_of(
+    worker: WorkerOptions, spark: SharedSpark, definitions: Definitions
+) -> Callable[[Mapping[str, str]], Surroundings]:
+    """Return what jobs share: sinks read with the worker's consumer, sources write as producer."""
+
+    def surroundings(config: Mapping[str, str]) -> Surroundings:
+        is_source = definitions.describe(config).type == "source"
+        return Surroundings(
+            kafka=worker.producer if is_source else worker.consumer,
+            run_tasks=spark.run_tasks,
+            cores=spark.cores,
+            state_address=worker.state_address,
+            defaults=worker.defaults,
+        )
+
+    return surroundings
+
+
+def _make_job(name: str, config: Mapping[str, str], surroundings: Surroundings) -> ConnectorJob:
+    from kafkeep.connect.jobs import make_job  # noqa: PLC0415 - idle services need none of it
+
+    return make_job(name, config, surroundings)
+
+
+class _ClusterId:
+    """Asks Kafka once which cluster it is; a cluster that is away is asked again next time."""
+
+    def __init__(self, worker: WorkerOptions) -> None:
+        self._kafka = worker.kafka
+        self._lock = threading.Lock()
+        self._known = ""
+
+    def __call__(self) -> str:
+        with self._lock:
+            if not self._known:
+                with Wire(self._kafka) as wire:
+                    self._known = Admin(wire, timeout_ms=_CLUSTER_TIMEOUT_MS).cluster_id()
+            return self._known
+
+
+class _Server:
+    """uvicorn in a thread of its own, so that signals are ours and it answers until the end."""
+
+    def __init__(self, parts: _Parts, worker: WorkerOptions, listener: socket.socket) -> None:
+        app = make_app(parts.herder, worker.security)
+        config = uvicorn.Config(
+            ForwardDoor(app, parts.herder.local_operations, parts.token),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=5,
+        )
+        self._server = uvicorn.Server(config)
+        run = partial(self._server.run, sockets=[listener])
+        self._thread = threading.Thread(target=run, name="rest", daemon=True)
+
+    def start(self) -> None:
+        """Return when requests are answered."""
+        self._thread.start()
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._server.started:
+            self.check()
+            if time.monotonic() > deadline:
+                raise EnvironmentFault("the REST API did not start")
+            time.sleep(0.01)
+
+    def check(self) -> None:
+        """Raise when it has died."""
+        if not self._thread.is_alive():
+            raise EnvironmentFault("the REST API has ended by itself")
+
+    def close(self) -> None:
+        """Answer what was asked, then end."""
+        self._server.should_exit = True
+        self._thread.join(10.0)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=512)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise EnvironmentFault(
+            f"cannot listen on {host}:{port}: {why}",
+            hint="Choose another with --host and --port, or stop what listens there.",
+        ) from error
+
+
+def _handle_signals(stop: threading.Event) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def handle(number: int, _frame: object) -> None:
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handle)
