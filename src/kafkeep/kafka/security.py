@@ -7,19 +7,12 @@ from typing import Any
 
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.errors import UsageError
-from kafkeep.kafka.jaas import LoginModule, parse_jaas
+from kafkeep.kafka.jaas import LOGIN_MODULES, LoginModule, parse_jaas
 from kafkeep.kafka.keystores import tls_context
 from kafkeep.kafka.oauth import TokenProvider
 from kafkeep.kafka.properties import check_properties
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_LOGIN_MODULES = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
-    "AWS_MSK_IAM": "software.amazon.msk.auth.iam.IAMLoginModule",
-}
 
 
 def property_notes(options: KafkaOptions) -> list[str]:
@@ -61,20 +54,20 @@ def _milliseconds(properties: Mapping[str, str], key: str, default: int) -> int:
 
 def _sasl(properties: Mapping[str, str], protocol: str) -> dict[str, Any]:
     mechanism = properties.get("sasl.mechanism", "GSSAPI").strip().upper()
-    if mechanism not in _LOGIN_MODULES:
+    if mechanism not in LOGIN_MODULES:
         unset = "" if "sasl.mechanism" in properties else ", Kafka's default,"
         raise UsageError(
             f"sasl.mechanism {mechanism}{unset} is not supported",
-            hint=f"Use one of {', '.join(_LOGIN_MODULES)}.",
+            hint=f"Use one of {', '.join(LOGIN_MODULES)}.",
         )
     text = properties.get("sasl.jaas.config")
     if not text:
         raise UsageError(f"sasl.mechanism {mechanism} needs sasl.jaas.config")
     module = parse_jaas(text)
-    if module.name != _LOGIN_MODULES[mechanism]:
+    if module.name != LOGIN_MODULES[mechanism]:
         raise UsageError(
             f"login module {module.name} cannot be honoured with sasl.mechanism {mechanism}",
-            hint=f"It must be {_LOGIN_MODULES[mechanism]}.",
+            hint=f"It must be {LOGIN_MODULES[mechanism]}.",
         )
     return {"sasl_mechanism": mechanism, **_login(mechanism, module, properties, protocol)}
 

@@ -1,0 +1,139 @@
+"""What connectors that come over the REST API may not ask for: rights, addresses and files.
+
+Whoever may define a connector is not therefore to read the machine's files, to run code on it or
+to send requests in its name. Values that are references are looked at once they are filled in, so
+this is called twice: when a configuration is sent, and when a job starts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from kafkeep.config.kafka import parse_servers
+from kafkeep.config.storage import ArchiveAddress
+from kafkeep.connect.outbound import host_problem, url_problem
+from kafkeep.connect.secrets import REFERENCE
+from kafkeep.connect.worker import WorkerOptions
+from kafkeep.connect.worker_keys import GuardOptions
+from kafkeep.errors import UsageError
+from kafkeep.kafka.jaas import LOGIN_MODULES, parse_jaas
+from kafkeep.kafka.properties import check_properties
+
+OVERRIDE = re.compile(r"(consumer|producer|admin)\.override\.(.+)")
+PRINCIPAL_KEYS = ("sasl.jaas.config", "sasl.mechanism", "security.protocol")
+_CODE = ("plugin.library.paths", "interceptor.classes", "metric.reporters")
+"""Properties that name code to run, besides those of _RIGHTS that cannot be honoured."""
+_RIGHTS = ("security.", "sasl.", "ssl.")
+_URL_KEY = re.compile(r"(.*\.)?(urls?|uri|endpoint)", re.IGNORECASE)
+_FILE_KEY = re.compile(r".*ssl\..*\.location", re.IGNORECASE)
+_ARCHIVE_KEY = re.compile(r"(.*\.)?archive")
+
+
+def check_connector(config: Mapping[str, str], worker: WorkerOptions) -> dict[str, str]:
+    """Return what a connector may not ask for, by key; empty when all is well."""
+    wrong: dict[str, str] = {}
+    for key, text in config.items():
+        problem = _problem(key, text.strip(), worker)
+        if problem is not None:
+            wrong[key] = problem
+    return wrong
+
+
+def _problem(key: str, text: str, worker: WorkerOptions) -> str | None:
+    guard = worker.guard
+    if override := OVERRIDE.fullmatch(key):
+        refused = _policy_problem(override[2], guard) or _code_problem(override[2], text)
+        if refused is not None:
+            return refused
+    if override and key.endswith("jaas.config"):
+        return None if not text or REFERENCE.match(text) else _jaas_problem(text)
+    if not text or REFERENCE.search(text):
+        return None
+    checks: tuple[tuple[bool, Callable[[], str | None]], ...] = (
+        (bool(override) and key.endswith("bootstrap.servers"), lambda: _servers(text, worker)),
+        (_FILE_KEY.fullmatch(key) is not None, lambda: _file_problem(text, worker)),
+        (_URL_KEY.fullmatch(key) is not None, lambda: _url_problems(text, guard)),
+        (_is_archive(key, text), lambda: _archive_problem(text, guard)),
+    )
+    return next((check() for applies, check in checks if applies), None)
+
+
+def _policy_problem(name: str, guard: GuardOptions) -> str | None:
+    if guard.policy == "All" or (guard.policy == "Principal" and name in PRINCIPAL_KEYS):
+        return None
+    return (
+        f"The '{guard.policy}' policy does not allow '{name}' to be overridden in the connector "
+        f"configuration."
+    )
+
+
+def _code_problem(name: str, text: str) -> str | None:
+    if name.startswith(_RIGHTS):
+        try:
+            check_properties({"security.protocol": "SASL_SSL", name: text})
+        except UsageError as error:
+            return f"refused: {error.message}"
+    return "refused: it names code to run" if text and name in _CODE else None
+
+
+def _jaas_problem(text: str) -> str | None:
+    try:
+        module = parse_jaas(text)
+    except UsageError as error:
+        return error.message
+    if module.name in LOGIN_MODULES.values():
+        return None
+    known = ", ".join(dict.fromkeys(LOGIN_MODULES.values()))
+    return f"login module {module.name} is refused; there are {known}"
+
+
+def _servers(text: str, worker: WorkerOptions) -> str | None:
+    own = worker.kafka.servers + worker.consumer.servers + worker.producer.servers
+    try:
+        others = [host for host, port in parse_servers(text) if (host, port) not in own]
+    except UsageError as error:
+        return error.message
+    problems = (host_problem(host, worker.guard.kafkeep_outbound_hosts) for host in others)
+    return next((problem for problem in problems if problem), None)
+
+
+def _url_problems(text: str, guard: GuardOptions) -> str | None:
+    urls = [one.strip() for one in text.split(",") if one.strip()]
+    problems = (url_problem(one, guard.kafkeep_outbound_hosts) for one in urls)
+    return next((problem for problem in problems if problem), None)
+
+
+def _file_problem(text: str, worker: WorkerOptions) -> str | None:
+    """Allow the worker's own key stores, and what lies in an allowed folder."""
+    clients = (worker.kafka, worker.consumer, worker.producer)
+    if text in {value for client in clients for value in client.properties.values()}:
+        return None
+    return _folder_problem(text, worker.guard)
+
+
+def _is_archive(key: str, text: str) -> bool:
+    return _ARCHIVE_KEY.fullmatch(key) is not None or text.lower().startswith("file:")
+
+
+def _archive_problem(text: str, guard: GuardOptions) -> str | None:
+    try:
+        address = ArchiveAddress.parse(text)
+    except UsageError as error:
+        return error.message
+    return _folder_problem(address.path, guard) if address.kind == "file" else None
+
+
+def _folder_problem(path: str, guard: GuardOptions) -> str | None:
+    key = "kafkeep.allowed.folders"
+    folders = guard.kafkeep_allowed_folders
+    if not folders:
+        return f"names a folder of this machine, and the worker's file allows none: {key}=…"
+    plain, real = Path(os.path.normpath(path)), Path(path).resolve()
+    if not any(plain.is_relative_to(os.path.normpath(folder)) for folder in folders):
+        return f"is not under {key}"
+    if not any(real.is_relative_to(Path(folder).resolve()) for folder in folders):
+        return f"leads out of {key}"
+    return None
