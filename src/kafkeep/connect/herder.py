@@ -50,7 +50,7 @@ class Herder:
         tracking: TrackingOptions,
         totals: Totals,
         token: str,
-        cluster_id: Callable[[], str],
+        cluster_id: Callable[[], str | None],
         now_ms: Callable[[], int],
     ) -> None:
         self._duty = duty

@@ -34,14 +34,14 @@ from kafkeep.connect.secret_logs import HideSecrets
 from kafkeep.connect.shared_spark import SharedSpark
 from kafkeep.connect.supervisor import Supervisor
 from kafkeep.connect.worker import WorkerOptions
-from kafkeep.errors import EnvironmentFault
+from kafkeep.errors import EnvironmentFault, KafkeepError
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
 
 STOP_SECONDS = 25.0
 """How long jobs may take to finish what they are at: less than Kubernetes waits before it kills."""
 _START_SECONDS = 30.0
-_CLUSTER_TIMEOUT_MS = 5_000
+_CLUSTER_SECONDS = 3.0
 logger = logging.getLogger(__name__)
 
 
@@ -185,19 +185,30 @@ def _make_job(name: str, config: Mapping[str, str], surroundings: Surroundings) 
 
 
 class _ClusterId:
-    """Asks Kafka once which cluster it is; a cluster that is away is asked again next time."""
+    """Asks Kafka once which cluster it is, in the background; None while Kafka does not answer."""
 
     def __init__(self, worker: WorkerOptions) -> None:
         self._kafka = worker.kafka
-        self._lock = threading.Lock()
-        self._known = ""
+        self._known: str | None = None
+        self._asking = threading.Lock()
+        self._asked = threading.Event()
 
-    def __call__(self) -> str:
-        with self._lock:
-            if not self._known:
-                with Wire(self._kafka) as wire:
-                    self._known = Admin(wire, timeout_ms=_CLUSTER_TIMEOUT_MS).cluster_id()
-            return self._known
+    def __call__(self) -> str | None:
+        if self._known is None and self._asking.acquire(blocking=False):
+            self._asked.clear()
+            threading.Thread(target=self._ask, name="cluster", daemon=True).start()
+        self._asked.wait(_CLUSTER_SECONDS)
+        return self._known
+
+    def _ask(self) -> None:
+        try:
+            with Wire(self._kafka) as wire:
+                self._known = Admin(wire).cluster_id()
+        except KafkeepError as error:
+            logger.warning("the cluster's id is not known yet: %s", error.message)
+        finally:
+            self._asked.set()
+            self._asking.release()
 
 
 class _Server:

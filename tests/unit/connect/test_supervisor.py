@@ -1,0 +1,179 @@
+"""Connectors in threads: what runs agrees with what is wanted, and failures stay where they are."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+
+from kafkeep.config.kafka import KafkaOptions
+from kafkeep.connect.job import ConnectorJob, Surroundings
+from kafkeep.connect.model import Connector, ConnectorType, Progress, RunState, Target
+from kafkeep.connect.secret_logs import HideSecrets
+from kafkeep.connect.supervisor import Describe, Supervisor
+from kafkeep.errors import KafkeepError, TransientError, UsageError
+
+SURROUNDINGS = Surroundings(
+    kafka=KafkaOptions("localhost:9092"), run_tasks=lambda *_: [], cores=2, state_address="memory:x"
+)
+
+
+class Job:
+    """Does what its configuration says, and counts how many of its name run at once."""
+
+    type: ConnectorType = "sink"
+    running: dict[str, int]
+    most: dict[str, int]
+
+    def __init__(self, name: str, config: Mapping[str, str]) -> None:
+        self.name, self.config = name, config
+        self.task_count = int(config.get("tasks.max", "1"))
+        self.progress = Progress()
+
+    def run(self, stop: threading.Event) -> None:
+        Job.running[self.name] = Job.running.get(self.name, 0) + 1
+        Job.most[self.name] = max(Job.most.get(self.name, 0), Job.running[self.name])
+        try:
+            if "fails" in self.config:
+                raise KafkeepError(
+                    f"no way with {self.config['aws.secret.access.key']}", hint="Do."
+                )
+            if "ends" not in self.config:
+                stop.wait()
+                time.sleep(float(self.config.get("slow", "0")))
+        finally:
+            Job.running[self.name] -= 1
+
+
+def make(name: str, config: Mapping[str, str], _: Surroundings) -> ConnectorJob:
+    if "wrong" in config:
+        raise UsageError("that is wrong")
+    return Job(name, config)
+
+
+@pytest.fixture
+def supervisor() -> Iterator[Supervisor]:
+    Job.running, Job.most = {}, {}
+    made = Supervisor(
+        make_job=make,
+        surroundings=lambda _: SURROUNDINGS,
+        resolve=dict,
+        describe=lambda _: Describe(type="sink", version="7"),
+        secrets=HideSecrets(),
+        worker_id="me:1",
+    )
+    yield made
+    assert made.close(5)
+
+
+def connector(
+    name: str, target: Target = Target.RUNNING, generation: int = 1, **config: str
+) -> Connector:
+    return Connector(name=name, config=config, target=target, generation=generation)
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def states(supervisor: Supervisor, one: Connector) -> tuple[RunState, list[RunState]]:
+    status = supervisor.status(one)
+    return status.state, [task.state for task in status.tasks]
+
+
+def test_a_failed_task_is_shown_with_its_trace_and_leaves_the_others_running(
+    supervisor: Supervisor,
+) -> None:
+    bad = connector("bad", **{"fails": "1", "tasks.max": "2", "aws.secret.access.key": "hunter22"})
+    good = connector("good")
+    supervisor.reconcile([bad, good])
+    wait_for(lambda: states(supervisor, bad)[1] == [RunState.FAILED] * 2)
+    wait_for(lambda: states(supervisor, good) == (RunState.RUNNING, [RunState.RUNNING]))
+    status = supervisor.status(bad)
+    assert status.state is RunState.RUNNING
+    trace = status.tasks[0].trace
+    assert trace is not None
+    assert trace.startswith("kafkeep.errors.KafkeepError: no way with ******\nDo.\n\tat run (")
+    assert "hunter22" not in trace
+    supervisor.reconcile([bad, good])
+    assert states(supervisor, bad)[1] == [RunState.FAILED] * 2  # nobody restarts it by itself
+
+
+def test_a_connector_that_cannot_begin_has_failed_without_tasks(supervisor: Supervisor) -> None:
+    one = connector("one", wrong="1")
+    supervisor.reconcile([one])
+    wait_for(lambda: supervisor.status(one).state is RunState.FAILED)
+    assert supervisor.status(one).tasks == ()
+    assert "that is wrong" in (supervisor.status(one).trace or "")
+
+
+def test_pause_keeps_tasks_and_stop_has_none(supervisor: Supervisor) -> None:
+    for target, shown in (
+        (Target.RUNNING, (RunState.RUNNING, [RunState.RUNNING] * 3)),
+        (Target.PAUSED, (RunState.PAUSED, [RunState.PAUSED] * 3)),
+        (Target.STOPPED, (RunState.STOPPED, [])),
+        (Target.PAUSED, (RunState.PAUSED, [RunState.PAUSED] * 3)),
+        (Target.RUNNING, (RunState.RUNNING, [RunState.RUNNING] * 3)),
+    ):
+        one = connector("one", target, **{"tasks.max": "3"})
+        supervisor.reconcile([one])
+        wait_for(lambda one=one, shown=shown: states(supervisor, one) == shown)  # type: ignore[misc]
+        running = 1 if target is Target.RUNNING else 0
+        wait_for(lambda running=running: Job.running.get("one", 0) == running)  # type: ignore[misc]
+
+
+def test_a_new_run_waits_for_the_one_before_it(supervisor: Supervisor) -> None:
+    for generation in range(1, 5):
+        one = connector("one", generation=generation, slow="0.05")
+        supervisor.reconcile([one])
+        wait_for(lambda: Job.running.get("one", 0) == 1)
+    supervisor.reconcile([])
+    supervisor.reconcile([connector("one", generation=9)])
+    wait_for(lambda: Job.running.get("one", 0) == 1)
+    assert Job.most["one"] == 1
+
+
+def test_a_restart_runs_a_failed_connector_again(supervisor: Supervisor) -> None:
+    one = connector("one", fails="1", **{"aws.secret.access.key": "x"})
+    supervisor.reconcile([one])
+    wait_for(lambda: states(supervisor, one)[1] == [RunState.FAILED])
+    del one.config["fails"]  # type: ignore[attr-defined]
+    supervisor.restart(one)
+    wait_for(lambda: states(supervisor, one) == (RunState.RUNNING, [RunState.RUNNING]))
+
+
+def test_a_source_that_is_done_stays_running(supervisor: Supervisor) -> None:
+    one = connector("one", ends="1")
+    supervisor.reconcile([one])
+    wait_for(lambda: states(supervisor, one) == (RunState.RUNNING, [RunState.RUNNING]))
+    assert supervisor.wait_ended("one", 5)
+
+
+def test_a_fault_that_passes_is_waited_out_while_it_begins(supervisor: Supervisor) -> None:
+    faults = {"one": 1}
+
+    def make_later(name: str, config: Mapping[str, str], _: Surroundings) -> ConnectorJob:
+        if faults[name]:
+            faults[name] -= 1
+            raise TransientError("not yet")
+        return Job(name, config)
+
+    supervisor._make_job = make_later
+    one = connector("one")
+    supervisor.reconcile([one])
+    wait_for(lambda: states(supervisor, one) == (RunState.RUNNING, [RunState.RUNNING]))
+    assert faults == {"one": 0}
+
+
+def test_wait_ended_waits_for_a_slow_job(supervisor: Supervisor) -> None:
+    supervisor.reconcile([connector("one", slow="0.2")])
+    wait_for(lambda: Job.running.get("one", 0) == 1)
+    supervisor.reconcile([connector("one", Target.STOPPED)])
+    assert not supervisor.wait_ended("one", 0.01)
+    assert supervisor.wait_ended("one", 5)
+    assert Job.running["one"] == 0
