@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from kafkeep.config.group import ConfigErrors
 from kafkeep.connect.model import Connector, ConnectorType, Json, RestError
+from kafkeep.connect.plugins import Plugin, find_plugin
 from kafkeep.connect.providers import Providers
 from kafkeep.connect.rest.body import invalid_config
 from kafkeep.connect.secrets import hide, mask, unmask
@@ -15,22 +16,6 @@ from kafkeep.connect.supervisor import Describe
 from kafkeep.errors import UsageError
 
 CLASS = "connector.class"
-
-
-class Plugin(Protocol):
-    """What is asked of a plugin here."""
-
-    @property
-    def class_name(self) -> str:
-        """Its Java class, or our own name for it."""
-
-    @property
-    def type(self) -> str:
-        """What it is: sink, source, or a converter, transformation and so on."""
-
-    @property
-    def version(self) -> str:
-        """What statuses tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +55,6 @@ class Definitions:
         """
         given = {key: text for key, text in config.items() if text is not None}
         found = _find(plugin)
-        if found is None:
-            raise _no_such_class(plugin)
         problems: dict[str, str] = {}
         resolved = dict(given)
         for key, text in given.items():
@@ -85,8 +68,9 @@ class Definitions:
 
     def describe(self, config: Mapping[str, str]) -> Describe:
         """Return kind and version; never fails, for what is stored may be of a newer kafkeep."""
-        found = _find(config.get(CLASS, ""))
-        if found is None:
+        try:
+            found = _find(config.get(CLASS, ""))
+        except RestError:
             return Describe(type="sink", version="unknown")
         kind: ConnectorType = "source" if found.type == "source" else "sink"
         return Describe(type=kind, version=found.version)
@@ -103,9 +87,7 @@ class Definitions:
         if not name:
             shown = ", ".join(f"{key}={text}" for key, text in mask(config).items())
             raise RestError(400, f"Connector config {{{shown}}} contains no connector type")
-        found = _find(name)
-        if found is None or found.type not in ("sink", "source"):
-            raise _no_such_class(name)
+        _find(name)
 
     def _validate(self, plugin: str, config: Mapping[str, str]) -> Json:
         from kafkeep.connect.validate import validate  # noqa: PLC0415 - large, and rarely needed
@@ -123,27 +105,11 @@ def masked(connector: Connector) -> Connector:
     )
 
 
-def _find(name: str) -> Plugin | None:
-    from kafkeep.connect.plugins import find_plugin  # noqa: PLC0415
-
+def _find(name: str) -> Plugin:
     try:
         return find_plugin(name)
-    except (RestError, UsageError):
-        return None
-
-
-def _no_such_class(name: str) -> RestError:
-    from kafkeep.connect.plugins import list_plugins  # noqa: PLC0415
-
-    known = ", ".join(
-        f"PluginDesc{{name='{one['class']}', version='{one['version']}', type={one['type']}}}"
-        for one in list_plugins(True)
-    )
-    return RestError(
-        400,
-        "Failed to find any class that implements Connector and which name matches "
-        f"{name}, available connectors are: {known}",
-    )
+    except UsageError as error:
+        raise RestError(400, error.message) from error
 
 
 def _told(error: ConfigErrors) -> list[tuple[str, str]]:

@@ -30,6 +30,7 @@ from kafkeep.connect.model import (
     TaskStatus,
 )
 from kafkeep.connect.operations import LocalOperations, Operations
+from kafkeep.connect.plugins import definitions, find_any_plugin, list_plugins
 from kafkeep.connect.worker_keys import TrackingOptions
 from kafkeep.errors import KafkeepError, UsageError
 
@@ -218,21 +219,14 @@ class Herder:
 
     def plugins(self, *, connectors_only: bool) -> list[Json]:
         """Return class, type and version of each."""
-        from kafkeep.connect.plugins import list_plugins  # noqa: PLC0415
-
         return list_plugins(connectors_only)
 
     def plugin_config(self, plugin: str) -> list[Json]:
         """Return the definitions of a plugin's keys."""
-        from kafkeep.connect.plugins import definitions, find_plugin  # noqa: PLC0415
-
         try:
-            found = find_plugin(plugin)
-        except UsageError:
-            found = None
-        if found is None:
-            raise RestError(404, f"Unknown plugin {plugin}.")
-        return definitions(found)
+            return definitions(find_any_plugin(plugin))
+        except UsageError as error:
+            raise RestError(404, error.message) from error
 
     def validate(self, plugin: str, config: Mapping[str, str | None]) -> Json:
         """Say what is right and wrong with a configuration."""
