@@ -1,0 +1,177 @@
+"""What ``/metrics`` says, beside what Kafka and S3 say when other clients ask them."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import boto3
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from cluster import Cluster, until
+from kafkeep.clock import now_ms
+from kafkeep.config.kafka import KafkaOptions
+from kafkeep.connect.job import Surroundings
+from kafkeep.connect.jobs import make_job
+from kafkeep.connect.metrics import WorkerFacts, render
+from kafkeep.connect.metrics_jobs import measured
+from kafkeep.connect.metrics_totals import Totals
+from kafkeep.connect.model import ConnectorStatus, RunState, TaskStatus
+from kafkeep.dev import DevStatus
+from kafkeep.spark.session import start_session
+from kafkeep.spark.tasks import run_tasks
+
+pytestmark = pytest.mark.integration
+
+
+class Page:
+    """A page of metrics, as Prometheus understands it."""
+
+    def __init__(self, text: str) -> None:
+        self.samples = [
+            sample for family in text_string_to_metric_families(text) for sample in family.samples
+        ]
+
+    def total(self, name: str, **labels: str) -> float:
+        """Return the sum over the series that have these labels; fails when there is none."""
+        found = [
+            sample.value
+            for sample in self.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        ]
+        assert found, f"no {name}{labels}"
+        return sum(found)
+
+    def has(self, name: str) -> bool:
+        """Tell whether there is any series of that name."""
+        return any(sample.name == name for sample in self.samples)
+
+
+def sink(services: DevStatus, topic: str, prefix: str, **more: str) -> dict[str, str]:
+    """Return a connector's configuration as people have it."""
+    return {
+        "connector.class": "io.confluent.connect.s3.S3SinkConnector",
+        "tasks.max": "2",
+        "topics": topic,
+        "topics.dir": f"{prefix}/topics",
+        "s3.bucket.name": services.s3.bucket,
+        "s3.region": services.s3.region,
+        "store.url": services.s3.endpoint,
+        "aws.access.key.id": services.s3.access_key,
+        "aws.secret.access.key": services.s3.secret_key,
+        "s3.path.style.access.enabled": "true",
+        "flush.size": "10",
+        "storage.class": "io.confluent.connect.s3.storage.S3Storage",
+        "format.class": "io.confluent.connect.s3.format.json.JsonFormat",
+        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "false",
+        **more,
+    }
+
+
+def stored(services: DevStatus, prefix: str) -> list[str]:
+    """Return the keys under a prefix that lie in the bucket."""
+    client = boto3.client(
+        "s3",
+        endpoint_url=services.s3.endpoint,
+        aws_access_key_id=services.s3.access_key,
+        aws_secret_access_key=services.s3.secret_key,
+        region_name=services.s3.region,
+    )
+    found = client.list_objects_v2(Bucket=services.s3.bucket, Prefix=prefix)
+    return [row["Key"] for row in found.get("Contents", [])]
+
+
+def fill(cluster: Cluster, topic: str, count: int) -> None:
+    cluster.produce(topic, ({"value": b'{"n": %d}' % number} for number in range(count)))
+
+
+class Worker:
+    """Real jobs of connectors and a page over them: a worker without its REST API."""
+
+    def __init__(self, services: DevStatus, state: str) -> None:
+        self.totals = Totals()
+        session = start_session()
+        self._surroundings = Surroundings(
+            kafka=KafkaOptions(services.bootstrap_servers),
+            run_tasks=lambda *given, **named: run_tasks(session, *given, **named),
+            cores=2,
+            state_address=state,
+        )
+        self._make = measured(make_job, self.totals)
+
+    @contextmanager
+    def running(self, name: str, config: dict[str, str]) -> Iterator[Callable[[], Page]]:
+        job = self._make(name, config, self._surroundings)
+        stop = threading.Event()
+        thread = threading.Thread(target=job.run, args=(stop,), daemon=True)
+        thread.start()
+
+        def page() -> Page:
+            task = TaskStatus(id=0, state=RunState.RUNNING, worker_id="w")
+            status = ConnectorStatus(
+                name=name,
+                type=job.type,
+                version="1",
+                state=RunState.RUNNING,
+                worker_id="w",
+                tasks=(task,),
+            )
+            facts = WorkerFacts(totals=self.totals, now_ms=now_ms(), version="0")
+            return Page(render([status], {name: job.progress}, facts))
+
+        try:
+            yield page
+        finally:
+            stop.set()
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+@pytest.mark.usefixtures("spark")
+def test_counts_of_real_runs_agree_with_kafka_and_the_bucket_over_a_restart(
+    services: DevStatus, cluster: Cluster, topic_name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    topic = cluster.create(topic_name)
+    prefix, name = uuid.uuid4().hex[:12], f"c-{topic_name}"
+    worker = Worker(services, str(tmp_path_factory.mktemp("state")))
+    config = sink(services, topic, prefix)
+    fill(cluster, topic, 25)
+    began = time.time()
+    with worker.running(name, config) as page:
+        until(lambda: page().total("kafkeep_records_total", connector=name) == 20, "20 records")
+        until(lambda: page().total("kafkeep_lag_records", connector=name) == 5, "5 wait")
+        time.sleep(1.1)
+        first = page()
+        assert first.total("kafkeep_lag_seconds", topic=topic) >= 1
+        assert first.total("kafkeep_last_commit_timestamp_seconds") >= int(began)
+        assert first.total("kafkeep_objects_total") == 2
+        # The rate needs two looks at least a second apart, the second of them after records came.
+        fill(cluster, topic, 5)
+        until(lambda: page().total("kafkeep_lag_records", connector=name) == 0, "nothing waits")
+        assert page().total("kafka_connect_sink_task_sink_record_send_rate") > 0
+        assert page().total("kafkeep_lag_seconds", topic=topic) == 0
+    fill(cluster, topic, 10)
+    with worker.running(name, config) as page:
+        assert page().total("kafkeep_records_total") >= 30
+        until(lambda: page().total("kafkeep_records_total") == 40, "40 records")
+        last = page()
+    objects = [key for key in stored(services, f"{prefix}/topics/") if key.endswith(".json")]
+    assert last.total("kafkeep_objects_total") == len(objects) == 4
+    assert last.total("kafka_connect_sink_task_sink_record_send_total", connector=name) == 40
+    assert last.total("kafkeep_bytes_total") > 40 * len('{"n": 0}')
+    # Objects of data are put by tasks, those of the log by the driver: both were timed.
+    requests = worker.totals.requests(name)
+    assert requests.tasks.snapshot()["PutObject"].count >= len(objects)
+    log = stored(services, f"_kafkeep/{name}/log/")
+    assert requests.driver.snapshot()["PutObject"].count >= len(log) > 0
+    puts = last.total("kafkeep_s3_request_seconds_count", operation="PutObject")
+    assert puts >= len(objects) + len(log)
+    seconds = last.total("kafkeep_s3_request_seconds_sum", operation="PutObject")
+    assert 0 < seconds < time.time() - began
+    assert last.total("jvm_threads_current") > 5
