@@ -26,6 +26,7 @@ from kafkeep.archive.log import CommitLog
 from kafkeep.archive.reader import ArchiveView, check_log, iter_commits, load_view
 from kafkeep.archive.state import State
 from kafkeep.archive.store import ObjectInfo
+from kafkeep.care.offsets import move_positions
 from kafkeep.errors import (
     FencedError,
     KeyExistsError,
@@ -132,7 +133,8 @@ class Writer:
                 if start <= low < high:
                     offsets = OffsetRange(low, high)
                     topic_id = f"id-{pid.folder}"
-                    ranges.append(PlannedRange(partition_id=pid, topic_id=topic_id, range=offsets))
+                    planned = PlannedRange(partition_id=pid, topic_id=topic_id, range=offsets)
+                    ranges.append(state.planned(planned))
         topics = tuple(
             TopicInfo(topic=t, incarnation=i, topic_id=f"id-{t}-{i}", partitions=2,
                       replication_factor=1, configs={})
@@ -165,7 +167,7 @@ class Writer:
         body = json.dumps(records).encode()
         plan = plan_digest(NAME, planned, intent.options)
         mine = object_metadata(writer=NAME, planned=planned, start=start, plan=plan, end=end)
-        key = data_key(pid, start, ".json")
+        key = data_key(planned.folder_id, start, ".json")
         while records:
             try:
                 self.store.put_new(key, body, mine)
@@ -187,7 +189,7 @@ class Writer:
             key=key, partition_id=pid, topic_id=planned.topic_id, range=OffsetRange(start, end),
             records=len(json.loads(body)), min_timestamp=0, max_timestamp=0, size_bytes=len(body),
             raw_bytes=len(body), format="json", codec="none",
-            sha256=hashlib.sha256(body).hexdigest(),
+            sha256=hashlib.sha256(body).hexdigest(), runs=_runs(json.loads(body)),
         )  # fmt: skip
 
     def commit(self) -> None:
@@ -266,7 +268,8 @@ class LogMachine(RuleBasedStateMachine):
         pid = data.draw(st.sampled_from(sorted(self.kafka)))
         position = view.positions.get(pid, 0) if view else 0
         metadata = data.draw(st.sampled_from([{}, {"kafkeep-writer": "other"}]))
-        key = data_key(pid, position + data.draw(st.sampled_from([0, 5])), ".json")
+        folder = data.draw(st.sampled_from([pid, pid._replace(incarnation=pid.incarnation + 1)]))
+        key = data_key(folder, position + data.draw(st.sampled_from([0, 5])), ".json")
         if key not in self.store.objects:
             self.store.land(key, b"[]", metadata)
 
@@ -331,6 +334,27 @@ class LogMachine(RuleBasedStateMachine):
             self.nothing_is_lost_or_twice()
             writer.log.checkpoint_if_due()
 
+    @rule(data=st.data(), faults=fault_lists, count=st.integers(1, 3))
+    def positions_are_moved(self, data: st.DataObject, faults: list[str], count: int) -> None:
+        """Back, past what is there, or to none at all; writers at work are fenced by it."""
+        moves = {}
+        view = self.view()
+        places = sorted({(pid.topic, pid.partition) for pid in self.kafka})
+        for topic, partition in data.draw(st.permutations(places))[:count]:
+            latest = view.state.latest_incarnation(topic) if view else None
+            end = self.kafka[PartitionId(topic, latest.incarnation if latest else 1, partition)].end
+            moves[topic, partition] = data.draw(st.none() | st.integers(0, end))
+        self.opened += 1
+        writer = f"w{self.opened}"
+
+        def step() -> None:
+            move_positions(
+                self.store, NAME, moves, writer=writer, now_ms=self.now_ms, sleep=lambda _: None
+            )
+            event("moved")
+
+        self.try_step(None, step, faults)
+
     @rule(data=st.data())
     def crash(self, data: st.DataObject) -> None:
         if self.writers:
@@ -374,7 +398,11 @@ class LogMachine(RuleBasedStateMachine):
             return
         content = self.seen[view.commit] = _content(view)
         # Seen first with the intent that names it, before anything of it is archived.
-        self.begins = {**view.positions, **self.begins}
+        self.begins = {
+            pid: min(position, self.begins.get(pid, position))
+            for pid, position in view.positions.items()
+        }
+        assert {e.partition_id for e in content[1]} <= set(view.positions)
         for pid, position in view.positions.items():
             pieces = [(e.range, e) for e in content[1] if e.partition_id == pid]
             pieces += [(g.range, None) for g in content[2] if g.partition_id == pid]
@@ -390,7 +418,8 @@ class LogMachine(RuleBasedStateMachine):
             if entry is not None:
                 body = self.store.get(entry.key)
                 assert hashlib.sha256(body).hexdigest() == entry.sha256
-                assert json.loads(body) == self.kafka[pid].records(offsets)
+                assert json.loads(body) == self.kafka[pid].records(entry.stored.range)
+                assert entry.records == len(self.kafka[pid].records(offsets))
         assert not self.kafka[pid].records(OffsetRange(reached, position)), "lost"
 
     @invariant()
@@ -428,13 +457,34 @@ class LogMachine(RuleBasedStateMachine):
         for pid, partition in self.kafka.items():
             assert view.positions.get(pid, partition.end) == partition.end
         self.nothing_is_lost_or_twice()
-        assert all(found.finding is None for found in iter_commits(self.store, NAME))
+        self.check_history()
         event(f"commits: {view.commits // 10 * 10}+")
         event(f"entries: {len(view.entries()) // 10 * 10}+")
         assert not any(finding.fatal for finding in check_log(self.store, NAME))
         for zombie in self.writers:
             with pytest.raises(FencedError):
                 zombie.log.append(Changes(note="still here"))
+
+    def check_history(self) -> None:
+        """A position moves back only where it is retired; no name serves two generations."""
+        before: Mapping[PartitionId, int] = {}
+        owners: dict[str, int] = {}
+        for found in iter_commits(self.store, NAME):
+            assert found.finding is None
+            assert found.commit is not None
+            assert found.state is not None
+            for pid, position in before.items():
+                if found.state.positions.get(pid, -1) < position:
+                    assert pid in found.commit.changes.retired
+            before = found.state.positions
+            for entry in found.commit.changes.entries:
+                if not entry.is_cut:
+                    assert owners.setdefault(entry.key, entry.generation) == entry.generation
+
+
+def _runs(offsets: list[int]) -> tuple[OffsetRange, ...]:
+    edges = [0, *(i for i, (a, b) in enumerate(pairwise(offsets), 1) if b != a + 1), len(offsets)]
+    return tuple(OffsetRange(offsets[i], offsets[j - 1] + 1) for i, j in pairwise(edges) if i < j)
 
 
 def _content(view: ArchiveView) -> Content:

@@ -58,6 +58,8 @@ def plan_digest(log_name: str, planned_range: PlannedRange, options: Mapping[str
         "end": planned_range.range.end,
         "options": dict(options),
     }
+    if planned_range.generation:
+        document["generation"] = planned_range.generation
     return hashlib.sha256(dump_document(document)).hexdigest()
 
 

@@ -14,12 +14,16 @@ from kafkeep.archive.chain import decode, iter_bytes
 from kafkeep.archive.codec import (
     digest_of,
     gap_to_json,
+    generations_from_json,
+    generations_to_json,
     groups_from_json,
     groups_to_json,
     intent_from_json,
     intent_to_json,
     partition_map_from_json,
     partition_map_to_json,
+    retired_from_json,
+    retired_to_json,
     spans_from_json,
     spans_to_json,
     topic_from_json,
@@ -27,6 +31,7 @@ from kafkeep.archive.codec import (
 )
 from kafkeep.archive.commit import Commit
 from kafkeep.archive.document import (
+    FIRST_VERSION,
     FORMAT_VERSION,
     as_int,
     as_list,
@@ -73,7 +78,7 @@ def encode_root(checkpoint: Checkpoint) -> bytes:
     """Return the bytes of a root; it carries a checksum over itself."""
     state = checkpoint.state
     document: dict[str, Any] = {
-        "version": FORMAT_VERSION,
+        "version": FORMAT_VERSION if state.retired else FIRST_VERSION,
         "log": state.name,
         "commit": state.commit,
         "digest": state.digest,
@@ -88,6 +93,9 @@ def encode_root(checkpoint: Checkpoint) -> bytes:
         "intent": intent_to_json(state.intent),
         "tables": [table_to_json(table) for table in checkpoint.tables],
     }
+    if state.retired:
+        document["retired"] = retired_to_json(state.retired)
+        document["generations"] = generations_to_json(state.generations)
     return pack({**document, "checksum": digest_of(dump_document(document))})
 
 
@@ -236,4 +244,6 @@ def _state_from_json(document: Mapping[str, Any]) -> State:
         spans=spans_from_json(document["spans"]),
         groups=groups_from_json(document["groups"]),
         intent=intent_from_json(document["intent"]),
+        retired=retired_from_json(document.get("retired", {})),
+        generations=generations_from_json(document.get("generations", {})),
     )

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from kafkeep.archive.commit import (
-    FORMAT_VERSION,
     Changes,
     Commit,
     Gap,
@@ -17,6 +16,8 @@ from kafkeep.archive.commit import (
     TopicInfo,
 )
 from kafkeep.archive.document import (
+    FIRST_VERSION,
+    FORMAT_VERSION,
     as_dict,
     as_int,
     as_list,
@@ -27,6 +28,7 @@ from kafkeep.archive.document import (
 )
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.names import check_topic_name, parse_folder
+from kafkeep.archive.retire import Retirement, Retirements
 from kafkeep.errors import DamagedError
 
 T = TypeVar("T")
@@ -41,7 +43,7 @@ def encode_commit(commit: Commit) -> bytes:
     """Return the bytes of a commit; equal commits give equal bytes."""
     return dump_document(
         {
-            "version": FORMAT_VERSION,
+            "version": version_of(commit.changes),
             "log": commit.log,
             "number": commit.number,
             "previous": commit.previous,
@@ -51,6 +53,11 @@ def encode_commit(commit: Commit) -> bytes:
             **changes_to_json(commit.changes),
         }
     )
+
+
+def version_of(changes: Changes) -> int:
+    """Return the lowest format version whose readers understand a commit of ``changes``."""
+    return FORMAT_VERSION if changes.retired else FIRST_VERSION
 
 
 def decode_commit(body: bytes, key: str, *, log: str, number: int) -> Commit:
@@ -76,6 +83,7 @@ def changes_to_json(changes: Changes) -> dict[str, Any]:
     document: dict[str, Any] = {
         "entries": [entry.to_json() for entry in changes.entries],
         "positions": partition_map_to_json(changes.positions),
+        "retired": partition_map_to_json(changes.retired),
         "gaps": [gap_to_json(gap) for gap in changes.gaps],
         "topics": [topic_to_json(topic) for topic in changes.topics],
         "leader_epochs": partition_map_to_json(changes.leader_epochs),
@@ -93,6 +101,7 @@ def changes_from_json(document: Mapping[str, Any]) -> Changes:
     return Changes(
         entries=tuple(map(Entry.from_json, as_list(document.get("entries", [])))),
         positions=partition_map_from_json(document.get("positions", {}), as_int),
+        retired=partition_map_from_json(document.get("retired", {}), as_int),
         gaps=tuple(map(gap_from_json, as_list(document.get("gaps", [])))),
         topics=tuple(map(topic_from_json, as_list(document.get("topics", [])))),
         leader_epochs=partition_map_from_json(document.get("leader_epochs", {}), as_int),
@@ -148,7 +157,7 @@ def groups_from_json(document: Any) -> dict[str, dict[PartitionId, int]]:
 def gap_to_json(gap: Gap) -> dict[str, Any]:
     """Return the document form of a gap."""
     return {
-        **_range_to_json(gap.partition_id, gap.range),
+        **_range_to_json(gap.partition_id, gap.range, gap.generation),
         "reason": gap.reason,
         "at_ms": gap.at_ms,
     }
@@ -157,7 +166,13 @@ def gap_to_json(gap: Gap) -> dict[str, Any]:
 def gap_from_json(document: Mapping[str, Any]) -> Gap:
     """Rebuild a gap."""
     partition_id, offsets = _range_from_json(document)
-    return Gap(partition_id, offsets, as_str(document["reason"]), as_int(document["at_ms"]))
+    return Gap(
+        partition_id,
+        offsets,
+        as_str(document["reason"]),
+        as_int(document["at_ms"]),
+        as_int(document.get("generation", 0)),
+    )
 
 
 def topic_to_json(topic: TopicInfo) -> dict[str, Any]:
@@ -193,7 +208,7 @@ def intent_to_json(intent: Intent | None) -> dict[str, Any] | None:
         return None
     return {
         "ranges": [
-            {**_range_to_json(r.partition_id, r.range), "topic_id": r.topic_id}
+            {**_range_to_json(r.partition_id, r.range, r.generation), "topic_id": r.topic_id}
             for r in intent.ranges
         ],
         "options": dict(intent.options),
@@ -216,18 +231,48 @@ def _planned(documents: list[Any]) -> Iterable[PlannedRange]:
     for document in documents:
         partition_id, offsets = _range_from_json(document)
         topic_id = as_str(document["topic_id"])
-        yield PlannedRange(partition_id=partition_id, topic_id=topic_id, range=offsets)
+        generation = as_int(document.get("generation", 0))
+        yield PlannedRange(
+            partition_id=partition_id, topic_id=topic_id, range=offsets, generation=generation
+        )
 
 
-def _range_to_json(partition_id: PartitionId, offsets: OffsetRange) -> dict[str, Any]:
+def retired_to_json(retired: Mapping[PartitionId, Retirements]) -> dict[str, dict[str, Any]]:
+    """Return folder → partition → [[generation, offset], …]."""
+    return partition_map_to_json({pid: list(map(list, steps)) for pid, steps in retired.items()})
+
+
+def retired_from_json(document: Any) -> dict[PartitionId, Retirements]:
+    """Rebuild what was retired."""
+
+    def steps(pairs: Any) -> Retirements:
+        return tuple(Retirement(*map(as_int, as_list(pair))) for pair in as_list(pairs))
+
+    return partition_map_from_json(document, steps)
+
+
+def generations_to_json(generations: Mapping[tuple[str, int], int]) -> dict[str, int]:
+    """Return folder → generation, the folder being that of the incarnation."""
+    return {PartitionId(*key, 0).folder: number for key, number in generations.items()}
+
+
+def generations_from_json(document: Any) -> dict[tuple[str, int], int]:
+    """Rebuild the topics' generations."""
+    return {parse_folder(folder): as_int(n) for folder, n in as_dict(document).items()}
+
+
+def _range_to_json(
+    partition_id: PartitionId, offsets: OffsetRange, generation: int
+) -> dict[str, Any]:
     topic, incarnation, partition = partition_id
-    return {
+    document: dict[str, Any] = {
         "topic": topic,
         "incarnation": incarnation,
         "partition": partition,
         "start": offsets.start,
         "end": offsets.end,
     }
+    return {**document, "generation": generation} if generation else document
 
 
 def _range_from_json(document: Mapping[str, Any]) -> tuple[PartitionId, OffsetRange]:

@@ -29,6 +29,7 @@ class Gap:
     range: OffsetRange
     reason: str
     at_ms: int
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,17 @@ class PlannedRange:
     partition_id: PartitionId
     topic_id: str
     range: OffsetRange
+    generation: int = 0
+    """As ``State.generation`` says."""
+
+    @property
+    def folder_id(self) -> PartitionId:
+        """The partition under the number of its folder: for names of objects, and nothing else.
+
+        No name there was taken before the topic was moved back.
+        """
+        topic, incarnation, partition = self.partition_id
+        return PartitionId(topic, self.generation or incarnation, partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +93,15 @@ class Changes:
 
     entries: tuple[Entry, ...] = ()
     positions: Mapping[PartitionId, int] = field(default_factory=dict)
-    """Archived up to here (exclusive); never moves back."""
+    """Archived up to here (exclusive); moves back only where ``retired`` says so."""
+    retired: Mapping[PartitionId, int] = field(default_factory=dict)
+    """From this offset on, what was committed before no longer counts. The new position is in
+    ``positions``; without one the partition begins anew, as if it had never been archived."""
     gaps: tuple[Gap, ...] = ()
     topics: tuple[TopicInfo, ...] = ()
     leader_epochs: Mapping[PartitionId, int] = field(default_factory=dict)
-    """Leader epoch of the last batch before the position: shows a log that was cut back."""
+    """Leader epoch of the last batch before the position: shows a log that was cut back. -1
+    forgets it."""
     spans: Mapping[PartitionId, LogSpan] = field(default_factory=dict)
     groups: Mapping[str, Mapping[PartitionId, int]] = field(default_factory=dict)
     """Group → partition → committed offset; a group named here replaces what was known of it,

@@ -15,7 +15,10 @@ import zstandard
 
 from kafkeep.errors import DamagedError, NewerFormatError
 
-FORMAT_VERSION = 1
+FIRST_VERSION = 1
+FORMAT_VERSION = 2
+"""The newest there is. A document bears the lowest version that tells all of it, so that an older
+kafkeep reads what it can read rightly, and refuses the rest."""
 MAX_DOCUMENT_BYTES = 512 * 1024 * 1024
 _LEVEL = 3
 

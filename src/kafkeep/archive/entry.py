@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -104,6 +104,29 @@ class Entry:
     """Why it ends where it ends, for people."""
     converter: str = ""
     """How its rows became what they are, by the short name of Connect's converter."""
+    generation: int = 0
+    """Counts the times its topic was moved back before; 0 for never. See archive/retire.py."""
+    whole_end: int = 0
+    """Of an object that counts in part: where it ends; 0 when all of it counts."""
+    whole_records: int = 0
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether its object holds more than it answers for, since the topic was moved back."""
+        return self.whole_end > 0
+
+    @property
+    def stored(self) -> Entry:
+        """The entry of the whole object: who decodes it reads by this one, then drops the rest."""
+        if not self.is_cut:
+            return self
+        return replace(
+            self,
+            range=OffsetRange(self.range.start, self.whole_end),
+            records=self.whole_records,
+            whole_end=0,
+            whole_records=0,
+        )
 
     @property
     def holes(self) -> int:
@@ -178,7 +201,15 @@ class Entry:
         )
 
 
-_EXTRAS: Mapping[str, Any] = {"view": "value", "parts": 1, "closed_by": "", "converter": ""}
+_EXTRAS: Mapping[str, Any] = {
+    "view": "value",
+    "parts": 1,
+    "closed_by": "",
+    "converter": "",
+    "generation": 0,
+    "whole_end": 0,
+    "whole_records": 0,
+}
 
 
 def _extras(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -76,7 +76,10 @@ def padded_again(key: str) -> str:
 
 
 def parse_data_key(key: str) -> DataName:
-    """Take apart a key made by data_key, with any padding; ValueError when it is another's."""
+    """Take apart a key made by data_key, with any padding; ValueError when it is another's.
+
+    The number of a folder is an incarnation or a generation: the entry alone tells which.
+    """
     parts = check_key(key).split("/")
     match = _FILE.fullmatch(parts[-1])
     if len(parts) != 4 or parts[0] != "topics" or match is None:

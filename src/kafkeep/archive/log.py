@@ -17,7 +17,7 @@ from kafkeep.archive.codec import digest_of, encode_commit
 from kafkeep.archive.commit import Changes, Commit
 from kafkeep.archive.head import Head, load_head
 from kafkeep.archive.keys import check_log_name, log_key
-from kafkeep.archive.state import State, apply, check_changes
+from kafkeep.archive.state import State, apply, check_changes, stamped
 from kafkeep.archive.store import ObjectStore
 from kafkeep.errors import (
     DamagedError,
@@ -99,6 +99,7 @@ class CommitLog:
         """
         if self._stopped_by is not None:
             raise self._stopped_by
+        changes = stamped(self._state, changes)
         check_changes(self._state, changes)
         commit = self._next(changes, self._state.epoch, self._state.writer)
         kind = "intent" if changes.intent and not changes.closes_intent else "commit"

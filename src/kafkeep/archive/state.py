@@ -7,8 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from kafkeep.archive.commit import Changes, Commit, Intent, LogSpan, TopicInfo
-from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.commit import (
+    Changes,
+    Commit,
+    Gap,
+    Intent,
+    LogSpan,
+    PlannedRange,
+    TopicInfo,
+)
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.archive.retire import Retirements, is_retired, with_retirement
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -33,6 +42,9 @@ class State:
     groups: Mapping[str, Mapping[PartitionId, int]] = field(default_factory=dict)
     intent: Intent | None = None
     """What was planned and not yet finished; it must be finished before anything else."""
+    retired: Mapping[PartitionId, Retirements] = field(default_factory=dict)
+    generations: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """By topic and incarnation, of those that were ever moved back."""
 
     @property
     def commits(self) -> int:
@@ -44,12 +56,38 @@ class State:
         found = [info for (name, _), info in self.topics.items() if name == topic]
         return max(found, key=lambda info: info.incarnation, default=None)
 
+    def generation(self, partition_id: PartitionId) -> int:
+        """Return what entries, gaps and planned ranges of a partition must bear now."""
+        return self.generations.get(partition_id[:2], 0)
+
+    def planned(self, planned: PlannedRange) -> PlannedRange:
+        """Return a range as an intent must name it."""
+        return replace(planned, generation=self.generation(planned.partition_id))
+
+    def last_folder(self, topic: str) -> int:
+        """Return the highest number a folder of that topic bears; the next incarnation is past it.
+
+        Counts incarnations and generations, so that none of their folders is another's.
+        """
+        numbers = [number for name, number in self.topics if name == topic]
+        numbers += [pid.incarnation for pid in self.positions if pid.topic == topic]
+        numbers += [number for (name, _), number in self.generations.items() if name == topic]
+        return max(numbers, default=0)
+
+    def last_folders(self) -> dict[str, int]:
+        """Return the same of the topics that were ever moved back: of others it goes by itself."""
+        return {topic: self.last_folder(topic) for topic, _ in self.generations}
+
+    def counts(self, partition_id: PartitionId, generation: int, end: int) -> bool:
+        """Whether what was committed under a generation, up to ``end``, was not retired since."""
+        return not is_retired(self.retired.get(partition_id, ()), generation, end)
+
 
 def apply(state: State, commit: Commit, digest: str) -> State:
     """Return the state after ``commit``, whose bytes have ``digest``.
 
-    ValueError when the commit cannot follow: it does not chain, an epoch or a position moves
-    back, ranges overlap, or an intent would be lost.
+    ValueError when the commit cannot follow: it does not chain, an epoch moves back, or a
+    position without being retired, ranges overlap, or an intent would be lost.
     """
     _check_chain(state, commit)
     changes = commit.changes
@@ -61,27 +99,74 @@ def apply(state: State, commit: Commit, digest: str) -> State:
         epoch=commit.epoch,
         writer=commit.writer,
         at_ms=commit.at_ms,
-        positions=_merged(state.positions, changes.positions),
+        positions=_merged(_without(state.positions, changes.retired), changes.positions),
         topics=_merged(state.topics, {(t.topic, t.incarnation): t for t in changes.topics}),
-        leader_epochs=_merged(state.leader_epochs, changes.leader_epochs),
+        leader_epochs=_merged_epochs(state, changes),
         spans=_merged(state.spans, changes.spans),
-        groups=_merged_groups(state.groups, changes.groups),
+        groups=_merged_groups(_bounded_groups(state, changes), changes.groups),
         intent=_next_intent(state, changes),
+        retired=_next_retired(state, changes),
+        generations=_next_generations(state, changes),
     )
 
 
 def check_changes(state: State, changes: Changes) -> None:
     """Raise ValueError when ``changes`` cannot be the next step after ``state``."""
     for partition_id, position in changes.positions.items():
-        before = state.positions.get(partition_id, 0)
+        before = _reached(state, changes, partition_id)
         if position < before:
             raise ValueError(f"{partition_id}: position moves back from {before} to {position}")
+    _check_retired(state, changes)
+    _check_generations(state, changes)
     for partition_id, ranges in _claimed(changes).items():
         _check_tiling(state, changes, partition_id, sorted(ranges))
     if changes.closes_intent and state.intent is None:
         raise ValueError("there is no open intent to close")
     if changes.intent and state.intent and not changes.closes_intent:
         raise ValueError("an intent is open: it must be finished before the next")
+
+
+def stamped(state: State, changes: Changes) -> Changes:
+    """Return ``changes`` with their entries and gaps under the generation they are committed in.
+
+    Planned ranges are not touched: they named their folder when they were planned.
+    """
+    generations = _next_generations(state, changes)
+    if not generations:
+        return changes
+    entries = [
+        replace(e, generation=generations.get(e.partition_id[:2], 0)) for e in changes.entries
+    ]
+    gaps = [replace(g, generation=generations.get(g.partition_id[:2], 0)) for g in changes.gaps]
+    return replace(changes, entries=tuple(entries), gaps=tuple(gaps))
+
+
+def _reached(state: State, changes: Changes, partition_id: PartitionId) -> int:
+    """Return up to where what counts goes, before the commit adds to it."""
+    if partition_id in changes.retired:
+        return changes.retired[partition_id]
+    return state.positions.get(partition_id, 0)
+
+
+def _check_retired(state: State, changes: Changes) -> None:
+    for partition_id, offset in changes.retired.items():
+        position = state.positions.get(partition_id)
+        if position is None or not 0 <= offset <= position:
+            raise ValueError(f"{partition_id}: {offset} cannot be retired from {position} back")
+        if offset and partition_id not in changes.positions:
+            raise ValueError(f"{partition_id}: retired from {offset} on without a new position")
+    if changes.retired and state.intent and not changes.closes_intent:
+        raise ValueError("an intent is open: it must be closed by what moves its topics back")
+
+
+def _check_generations(state: State, changes: Changes) -> None:
+    """Refuse what bears another generation than the one it is committed in."""
+    generations = _next_generations(state, changes)
+    told: list[Entry | Gap | PlannedRange] = [*changes.entries, *changes.gaps]
+    for item in (*told, *(changes.intent.ranges if changes.intent else ())):
+        wanted = generations.get(item.partition_id[:2], 0)
+        if item.generation != wanted:
+            raise ValueError(f"{item.partition_id}: generation {item.generation}, not {wanted}")
 
 
 def _check_chain(state: State, commit: Commit) -> None:
@@ -120,7 +205,7 @@ def _claimed(changes: Changes) -> dict[PartitionId, list[OffsetRange]]:
 def _check_tiling(
     state: State, changes: Changes, partition_id: PartitionId, ranges: list[OffsetRange]
 ) -> None:
-    before = reached = state.positions.get(partition_id, 0)
+    before = reached = _reached(state, changes, partition_id)
     for offsets in ranges:
         if offsets.start < reached or len(offsets) == 0:
             raise ValueError(
@@ -137,6 +222,48 @@ def _next_intent(state: State, changes: Changes) -> Intent | None:
     if changes.intent is not None:
         return changes.intent
     return None if changes.closes_intent else state.intent
+
+
+def _next_generations(state: State, changes: Changes) -> Mapping[tuple[str, int], int]:
+    topics = sorted({partition_id[:2] for partition_id in changes.retired})
+    generations = dict(state.generations) if topics else state.generations
+    for topic, incarnation in topics:
+        generations = {**generations, (topic, incarnation): state.last_folder(topic) + 1}
+    return generations
+
+
+def _next_retired(state: State, changes: Changes) -> Mapping[PartitionId, Retirements]:
+    generations = _next_generations(state, changes)
+    added = {
+        pid: with_retirement(state.retired.get(pid, ()), generations[pid[:2]], offset)
+        for pid, offset in changes.retired.items()
+    }
+    return _merged(state.retired, added)
+
+
+def _merged_epochs(state: State, changes: Changes) -> Mapping[PartitionId, int]:
+    merged = _merged(_without(state.leader_epochs, changes.retired), changes.leader_epochs)
+    if -1 in changes.leader_epochs.values():
+        return {pid: epoch for pid, epoch in merged.items() if epoch >= 0}
+    return merged
+
+
+def _bounded_groups(state: State, changes: Changes) -> Mapping[str, Mapping[PartitionId, int]]:
+    """Keep every group's offset inside what is archived, also where that has become less."""
+    if not changes.retired:
+        return state.groups
+    bounded = {}
+    for group, offsets in state.groups.items():
+        kept = {pid: at for pid, at in offsets.items() if pid not in changes.retired}
+        for pid in offsets.keys() & changes.retired.keys() & changes.positions.keys():
+            kept[pid] = min(offsets[pid], changes.positions[pid])
+        if kept:
+            bounded[group] = kept
+    return bounded
+
+
+def _without(before: Mapping[K, V], gone: Mapping[K, int]) -> Mapping[K, V]:
+    return {key: value for key, value in before.items() if key not in gone} if gone else before
 
 
 def _merged(before: Mapping[K, V], added: Mapping[K, V]) -> Mapping[K, V]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from kafkeep.archive.codec import digest_of
 from kafkeep.archive.document import (
-    FORMAT_VERSION,
+    FIRST_VERSION,
     as_int,
     as_list,
     as_str,
@@ -80,7 +80,7 @@ def write_table(
     """
     rows = sorted_rows(rows)
     document = {
-        "version": FORMAT_VERSION,
+        "version": FIRST_VERSION,
         "log": name,
         "first": first,
         "last": last,

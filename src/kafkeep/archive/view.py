@@ -82,27 +82,40 @@ class ArchiveView:
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """What was never archived, sorted by partition and offset."""
+        """What was never archived, sorted by partition and offset; without what was retired."""
         found = [gap for step in self._head.tail for gap in step.changes.gaps]
         for table in self._head.base.tables:
             if table.gaps:
                 rows = self._load(table)
                 with reading(table.key):
                     found.extend(map(gap_from_json, rows.gaps))
-        return tuple(sorted(found, key=lambda gap: (gap.partition_id, gap.range)))
+        kept = [g for g in found if self.state.counts(g.partition_id, g.generation, g.range.end)]
+        return tuple(sorted(kept, key=lambda gap: (gap.partition_id, gap.range)))
 
     def entries(self, topic: str | None = None, incarnation: int | None = None) -> list[Entry]:
         """Return the entries, of one topic or one incarnation of it if asked.
 
-        Sorted by topic, incarnation, partition, start. Tables without that topic are not read.
+        Those that were retired are left out. Sorted by topic, incarnation, partition, start.
+        Tables without that topic are not read.
         """
         found = [
             entry
             for entry in self._iter_entries(topic)
             if topic in (None, entry.partition_id.topic)
             and incarnation in (None, entry.partition_id.incarnation)
+            and self.state.counts(entry.partition_id, entry.generation, entry.range.end)
         ]
         return sorted(found, key=lambda entry: (entry.partition_id, entry.range.start))
+
+    def retired(self, topic: str | None = None) -> list[Entry]:
+        """Return the entries that no longer count; what is in one that does is left out."""
+        everything = [e for e in self._iter_entries(topic) if topic in (None, e.partition_id.topic)]
+        counted = {
+            entry.key
+            for entry in everything
+            if self.state.counts(entry.partition_id, entry.generation, entry.range.end)
+        }
+        return [entry for entry in everything if entry.key not in counted]
 
     def _iter_entries(self, topic: str | None) -> Iterator[Entry]:
         for table in self._head.base.tables:

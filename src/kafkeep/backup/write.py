@@ -156,10 +156,9 @@ class RangeWriter:
     def _open(self, batches: Batches) -> Entry | None:
         """Begin an object, or return the entry of one that is already there."""
         assert self._start is not None
-        pid = self._planned.partition_id
         mine = self._metadata(self._start)
         for extra in range(100):
-            key = data_key(pid, self._start, EXTENSION, pad=10 + extra)
+            key = data_key(self._planned.folder_id, self._start, EXTENSION, pad=10 + extra)
             try:
                 there = self._store.head(key)
             except KeyMissingError:

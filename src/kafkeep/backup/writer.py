@@ -65,8 +65,7 @@ class Writer:
         latest: dict[str, TopicInfo] = {}
         for (name, _), info in sorted(self.state.topics.items()):
             latest[name] = info
-        folders = {name: self.state.last_folder(name) for name in latest}
-        return Known(self.state.positions, latest, folders)
+        return Known(self.state.positions, latest, self.state.last_folders())
 
     def intend(
         self, plan: CyclePlan, left_over: tuple[PlannedRange, ...], note: str = ""

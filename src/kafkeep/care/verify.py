@@ -101,7 +101,8 @@ def verify(
     for result in checked:
         findings.extend(result.findings)
     if topics is None and len(views) == len(names) and set(names) == set(list_logs(store)):
-        findings.extend(_iter_orphans(listed, {entry.key for _, entry in work}))
+        retired = {entry.key for view in views for entry in view.retired()}
+        findings.extend(_iter_orphans(listed, {entry.key for _, entry in work} | retired))
     order = list(Severity)
     return VerifyReport(
         archive=store.describe(),
@@ -185,7 +186,7 @@ def _check_objects(
         log, entry = work[number]
         size = listed.get(entry.key)
         told = options.get(log, NO_OPTIONS)
-        return number, check_object(store, log, entry, size, deep=deep, options=told)
+        return number, check_object(store, log, entry.stored, size, deep=deep, options=told)
 
     results: dict[int, CheckedObject] = {}
     waiting = iter(range(len(work)))

@@ -63,6 +63,11 @@ def iter_window(
     other, by the offset in their names; their records have the offset ``UNKNOWN``.
     """
     chosen = window.files() if files is None else files
+    if any(file.main.is_cut for file in chosen):
+        stored = [file.stored for file in chosen]
+        for batch in iter_window(store, window, options=options, files=stored):
+            yield inside(batch, window.range)
+        return
     memory = max(LEAST_MEMORY_BYTES, MEMORY_BYTES // max(1, len(chosen)))
     read = partial(iter_file, store, options=options, memory_bytes=memory)
     known = [file for file in chosen if file.knows_offsets]

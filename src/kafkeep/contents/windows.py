@@ -40,6 +40,12 @@ class StoredFile:
         return tuple(e for e in (self.main, self.keys, self.headers) if e is not None)
 
     @property
+    def stored(self) -> StoredFile:
+        """The file as it lies in the store, also what of it no longer counts."""
+        objects = (e and e.stored for e in (self.main, self.keys, self.headers))
+        return StoredFile(*objects)  # type: ignore[arg-type]
+
+    @property
     def whole(self) -> bool:
         """Whether each row of it is a whole Kafka record."""
         return self.main.converter == ENVELOPE
