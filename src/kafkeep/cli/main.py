@@ -13,7 +13,21 @@ import typer
 from typer.exceptions import TyperException
 
 from kafkeep import __version__
-from kafkeep.cli import backup, cat, demo, dev, doctor, du, info, ls, restore, serve, verify
+from kafkeep.cli import (
+    backup,
+    cat,
+    demo,
+    dev,
+    doctor,
+    du,
+    info,
+    ls,
+    register,
+    restore,
+    serve,
+    user,
+    verify,
+)
 from kafkeep.errors import InterruptedRunError, KafkeepError, UsageError
 
 app = typer.Typer(
@@ -27,6 +41,8 @@ app = typer.Typer(
 app.command("backup")(backup.backup_command)
 app.command("restore")(restore.restore_command)
 app.command("serve")(serve.serve_command)
+app.command("register")(register.register_command)
+app.command("user")(user.user_command)
 app.command("verify")(verify.verify_command)
 app.command("info")(info.info_command)
 app.command("ls")(ls.ls_command)

@@ -69,7 +69,7 @@ class WorkerOptions:
         flags: Mapping[str, str] | None = None,
     ) -> WorkerOptions:
         """Put flags (by key) over variables over the file; ConfigErrors tells all that is wrong."""
-        texts = {**_read(file), **from_environ(environ), **(flags or {})}
+        texts = _over(_over(_read(file), from_environ(environ)), flags or {})
         return _Reader(texts, environ).read()
 
     @property
@@ -114,6 +114,19 @@ def from_environ(environ: Mapping[str, str]) -> dict[str, str]:
 def variable(key: str) -> str:
     """Return the name of our variable for a declared key."""
     return "KAFKEEP_" + key.removeprefix("kafkeep.").upper().replace(".", "_")
+
+
+def _over(lower: Mapping[str, str], upper: Mapping[str, str]) -> dict[str, str]:
+    """Put settings over others; a port or host on top changes that part of listeners below."""
+    texts = {**lower, **upper}
+    parts = upper.keys() & {"rest.host.name", "rest.port"}
+    if "listeners" in lower and "listeners" not in upper and parts:
+        try:
+            listening = parse_group(RestOptions, {"listeners": texts.pop("listeners")})
+        except ConfigErrors:
+            return {**lower, **upper}  # told of when all is read
+        texts = {"rest.host.name": listening.host, "rest.port": str(listening.port), **texts}
+    return texts
 
 
 def _belongs(key: str, name: str) -> bool:

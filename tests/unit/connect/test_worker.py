@@ -131,6 +131,15 @@ def test_listeners_say_where_the_api_is(listener: str, bound: tuple[str, int]) -
     assert (rest.host, rest.port) == bound
 
 
+def test_a_port_on_top_changes_that_part_of_the_files_listeners(tmp_path: Path) -> None:
+    file = tmp_path / "worker.properties"
+    file.write_text("bootstrap.servers=kafka:9092\nlisteners=http://localhost:8083\n")
+    rest = WorkerOptions.load(file, {}, {"rest.port": "9000"}).rest
+    assert (rest.host, rest.port) == ("localhost", 9000)
+    rest = WorkerOptions.load(file, {"CONNECT_REST_HOST_NAME": "127.0.0.2"}).rest
+    assert (rest.host, rest.port) == ("127.0.0.2", 8083)
+
+
 @pytest.mark.parametrize(
     "listener",
     [
