@@ -52,12 +52,11 @@ Run = Callable[[Service, Call], Response]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A parameter of a query: its JSON schema's type, and its values when only some are known."""
+    """A parameter of a query, and its JSON schema's type."""
 
     name: str
     help: str
     type: Literal["boolean", "string", "array"] = "boolean"
-    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

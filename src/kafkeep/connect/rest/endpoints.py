@@ -45,9 +45,8 @@ _LOOK = (
         (
             Query(
                 name="expand",
-                help="Repeat it for several: status, info.",
+                help="status or info; repeat it for both. Others add nothing.",
                 type="array",
-                values=("status", "info"),
             ),
         ),
     ),

@@ -75,9 +75,7 @@ def _place(name: str) -> dict[str, Any]:
 def _query(query: Query) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": query.type}
     if query.type == "array":
-        schema["items"] = {"type": "string", "enum": list(query.values)}
-    elif query.values:
-        schema["enum"] = list(query.values)
+        schema["items"] = {"type": "string"}
     return {"name": query.name, "in": "query", "description": query.help, "schema": schema}
 
 

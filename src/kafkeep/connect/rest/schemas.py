@@ -7,6 +7,7 @@ from typing import Any
 Schema = dict[str, Any]
 
 _STATES = ["UNASSIGNED", "RUNNING", "PAUSED", "STOPPED", "FAILED", "RESTARTING"]
+_SCALARS = ["string", "number", "boolean", "null"]
 _TEXT: Schema = {"type": "string"}
 _NUMBER: Schema = {"type": "integer"}
 _TYPE: Schema = {"type": "string", "enum": ["sink", "source"]}
@@ -67,7 +68,10 @@ _VALUE = _object(
     more=True,
 )
 _OFFSET = _object(
-    {"partition": {"type": "object"}, "offset": {"type": ["object", "null"]}},
+    {
+        "partition": _map({"type": _SCALARS}),
+        "offset": {"type": ["object", "null"], "additionalProperties": {"type": _SCALARS}},
+    },
     optional=("offset",),
 )
 
@@ -75,7 +79,7 @@ SCHEMAS: dict[str, Schema] = {
     "Error": _object({"error_code": _NUMBER, "message": _TEXT}),
     "Worker": _object({"version": _TEXT, "commit": _TEXT, "kafka_cluster_id": _TEXT}, more=True),
     "Names": _list(_TEXT),
-    "Config": _map({"type": ["string", "number", "boolean", "null"]}),
+    "Config": _map({"type": _SCALARS}),
     "Creation": _object(
         {
             "name": {"type": "string", "minLength": 1, "pattern": "^[^/\\u0000-\\u001f\\u007f]+$"},
