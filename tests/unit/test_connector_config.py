@@ -445,7 +445,8 @@ def test_a_format_alone_needs_no_file() -> None:
             [],
             "--segment-bytes is for --format segment",
         ),
-        ({}, ["connector.class=" + TBD["connector.class"]], "layout"),
+        ({}, [f"{key}={text}" for key, text in COMPACT.items()], "kafkeep serve runs them"),
+        ({}, ["s3.retention.days=3"], "backup sets no lifecycle rule"),
     ],
 )
 def test_what_backup_cannot_do_is_refused(

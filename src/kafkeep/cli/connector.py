@@ -132,7 +132,10 @@ def _backup_options(config: ConnectorConfig, flags: Mapping[str, Any]) -> Backup
         "isolation_level": config.isolation_level,
     }
     options = build(BackupOptions, values)
-    options = replace(options, tasks_max=config.tasks_max, start_at=config.auto_offset_reset)
+    extra = {name: value for name, value in config.extra.items() if flags.get(name) is None}
+    options = replace(
+        options, tasks_max=config.tasks_max, start_at=config.auto_offset_reset, **extra
+    )
     if config.format == "segment":
         return options
     return replace(

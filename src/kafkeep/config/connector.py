@@ -28,7 +28,7 @@ from kafkeep.config.families import CONFLUENT, OURS, find_family
 from kafkeep.config.families_chtbd import CompactOptions, compact_options
 from kafkeep.config.family import Family, Meaning
 from kafkeep.config.formats import FormatOptions
-from kafkeep.config.group import ConfigErrors, parse_group
+from kafkeep.config.group import ConfigErrors, parse_group, parse_option
 from kafkeep.config.s3 import S3Options
 from kafkeep.config.sink import SinkOptions
 from kafkeep.config.standing import standing_key
@@ -67,6 +67,8 @@ class ConnectorConfig:
     secrets: Mapping[str, str] = field(repr=False)
     kafka: Mapping[str, str] = field(repr=False)
     retention_days: int | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Options of a backup that kafkeep.Backup sets, by field."""
     compact: CompactOptions | None = None
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -118,6 +120,7 @@ class _Reader:
         self._texts = self._with_defaults(self._meaning.over(self._given))
         common = self._try(parse_group, ConnectorOptions, self._texts)
         compact = self._try(compact_options, self._given)
+        extra = self._extra()
         s3 = self._try(parse_group, S3Options, self._texts)
         consumer = self._try(ConsumerOptions.parse, self._texts)
         self._check_standing()
@@ -145,6 +148,7 @@ class _Reader:
             shape={key: text for key, text in shape.items() if key not in secrets},
             secrets=secrets,
             kafka=consumer.kafka,
+            extra=extra,
             compact=compact,
             unknown=tuple(unknown),
             notes=(*s3.notes(), *self._meaning.notes),
@@ -156,6 +160,19 @@ class _Reader:
             return find_family(name, "sink")
         except UsageError:
             return find_family(OURS)  # and ConnectorOptions says what is wrong with the name
+
+    def _extra(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for one in self._family.extra:
+            if one.name not in self._given:
+                continue
+            if one.name.startswith("segment.") and "format.class" in self._texts:
+                self._wrong[one.name] = "is for segments, but format.class is set"
+            try:
+                found[one.field] = parse_option(one, self._given[one.name])
+            except UsageError as error:
+                self._wrong[one.name] = error.message
+        return found
 
     def _with_defaults(self, texts: dict[str, str]) -> dict[str, str]:
         """Put the worker's converters where none is named; segments need none."""
@@ -193,6 +210,7 @@ class _Reader:
         unknown: dict[str, None] = {}
         for key in self._given:
             below = key.startswith(tuple(f"{role}.converter." for role in ROLES))
+            below = below and standing_key(key) is None
             known = key not in strangers if below else means_something(key, self._family)
             if not known and key not in transforms:
                 unknown[key] = None
@@ -207,11 +225,13 @@ class _Reader:
         return unknown_subkeys(role, self._texts)
 
     def _shape(self, unknown: Iterable[str]) -> dict[str, str]:
-        apart = set(unknown)
+        apart = {*unknown, *(key for key in self._texts if standing_key(key) is not None)}
         shape = {k: v for k, v in self._texts.items() if is_shape_key(k) and k not in apart}
         kind = _format_name(shape.get("format.class", ""))
         if "value.converter" not in shape:
             shape = {**DEFAULT_CONVERTERS.get(kind, {}), **shape}
+        if kind == "avro" and self._family.name == "kafkeep":
+            shape = {"avro.codec": "deflate", **shape}
         if kind == "bytes" and _has_sinetstream_objects(shape):
             shape = {"format.bytearray.separator": "", **shape}
         return shape

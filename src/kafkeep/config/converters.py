@@ -51,7 +51,7 @@ class ConverterClass(StrEnum):
 _ANY_PACKAGE = (ConverterClass.SINETSTREAM, ConverterClass.ALREADY_BYTES)
 """Found by their last name alone: they were moved between packages."""
 
-_HEADER_CLASSES = (
+HEADER_CLASSES = (
     ConverterClass.SIMPLE_HEADER,
     ConverterClass.STRING,
     ConverterClass.BYTES,
@@ -187,8 +187,8 @@ def parse_role_class(role: Role, name: str) -> ConverterClass:
         kind = parse_class(name)
     except UsageError as error:
         raise ConfigErrors({f"{role}.converter": error.message}, hint=error.hint) from error
-    if role == "header" and kind not in _HEADER_CLASSES:
-        known = ", ".join(one.value for one in _HEADER_CLASSES)
+    if role == "header" and kind not in HEADER_CLASSES:
+        known = ", ".join(one.value for one in HEADER_CLASSES)
         raise ConfigErrors(
             {"header.converter": f"{kind.value} is not for headers"}, hint=f"Known are: {known}."
         )

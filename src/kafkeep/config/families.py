@@ -11,15 +11,19 @@ from kafkeep.config import (
     families_source,
     families_spredfast,
 )
+from kafkeep.config.backup import BackupOptions
 from kafkeep.config.choose import did_you_mean
 from kafkeep.config.family import ConnectorKind, Family
+from kafkeep.config.option import iter_options
 from kafkeep.errors import UsageError
 
 CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
 OURS = "kafkeep.Backup"
+_OWN_KEYS = ("interval", "on.gap", "segment.bytes", "segment.age", "cycle.bytes", "cycle.time")
+_EXTRA = tuple(one for one in iter_options(BackupOptions) if one.name in _OWN_KEYS)
 FAMILIES: tuple[Family, ...] = (
     Family(name="confluent", kind="sink", classes=(CONFLUENT,), region="us-west-2"),
-    Family(name="kafkeep", kind="sink", classes=(OURS,)),
+    Family(name="kafkeep", kind="sink", classes=(OURS,), extra=_EXTRA),
     families_spredfast.SINK,
     families_chtbd.SINK,
     families_chtbd.PAIR,

@@ -277,6 +277,7 @@ SINK = Family(
     classes=CLASSES,
     groups=(AivenOptions,),
     standing=_STANDING,
+    renamed={**PLAIN, **OLD_NAMES},
     translate=_translate,
     region="us-east-1",
 )

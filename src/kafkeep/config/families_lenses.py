@@ -266,5 +266,6 @@ SINK = Family(
     classes=CLASSES,
     groups=(LensesOptions,),
     standing=_STANDING,
+    renamed=PLAIN,
     translate=_translate,
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kafkeep.config.option import iter_options
+from kafkeep.config.option import Option, iter_options
 from kafkeep.config.standing import StandingKey
 
 ConnectorKind = Literal["sink", "source"]
@@ -53,6 +53,10 @@ class Family:
     classes: tuple[str, ...]
     groups: tuple[type, ...] = ()
     standing: tuple[StandingKey, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Keys that mean the same as others, under names of the maker's."""
+    extra: tuple[Option, ...] = ()
+    """Options of a backup that the class has too, under the same names."""
     below: tuple[str, ...] = ()
     """Keys that begin like this belong to the family too."""
     translate: Callable[[Mapping[str, str], str], Meaning] = _as_it_is
@@ -64,8 +68,9 @@ class Family:
 
     @property
     def keys(self) -> frozenset[str]:
-        """The names of its declared options."""
-        return frozenset(one.name for group in self.groups for one in iter_options(group))
+        """The names of its options."""
+        declared = [one.name for group in self.groups for one in iter_options(group)]
+        return frozenset([*declared, *self.renamed, *(one.name for one in self.extra)])
 
     def says(self, key: str) -> StandingKey | None:
         """Return what is said of a key that needs no code."""

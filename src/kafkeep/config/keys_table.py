@@ -13,14 +13,26 @@ from dataclasses import MISSING, dataclass
 from enum import Enum
 from typing import Any
 
+from kafkeep.config.backup import BackupOptions
 from kafkeep.config.connector_keys import ConnectorOptions
 from kafkeep.config.consumer import PREFIX, ReadOptions, iter_standing_overrides
 from kafkeep.config.converters import ConverterChoice, ConverterClass, settings_group
+from kafkeep.config.families import FAMILIES
+from kafkeep.config.family import Family
 from kafkeep.config.formats import FormatOptions
 from kafkeep.config.option import Option, iter_options
 from kafkeep.config.partition import PartitionOptions
+from kafkeep.config.restore import RestoreOptions
 from kafkeep.config.s3 import S3Options
 from kafkeep.config.sink import ErrorOptions, NamingOptions, NullOptions, RotateOptions
+from kafkeep.config.source_keys import (
+    PRODUCER,
+    RESTORE,
+    ROLES,
+    SourceOptions,
+    iter_source_standing,
+    restore_options,
+)
 from kafkeep.config.standing import StandingKey, Verdict, iter_standing
 from kafkeep.config.tags import TagOptions
 from kafkeep.config.transforms import PREDICATES, SIDED, WHOLE
@@ -32,6 +44,9 @@ Every key of Kafka Connect's S3 sink, and what becomes of it here: **honoured**;
 what the key asks for holds anyway, and a value for which it does not is refused; **refused**: with
 the reason. Keys that are not in these tables are unknown: `kafkeep backup` ends with exit code 2
 and the nearest name, the REST API names them in its log, as Connect does.
+
+Connectors of other makers have the keys of their own tables besides; kafkeep's keys hold with their
+classes too, and win over what theirs mean. Their objects bear the names their documents say.
 
 Where there is no default, the key is not set. Values of JSON configurations may be texts, numbers
 or booleans. This page is made from the declarations in the code.
@@ -83,10 +98,48 @@ def iter_rows() -> Iterator[Row]:
         yield from rows
 
 
+def family_rows(family: Family) -> list[Row]:
+    """Return the keys that only connectors of one family have."""
+    rows = [row for group in family.groups for row in group_rows(group)]
+    extra = {one.name for one in family.extra}
+    rows += [row for row in group_rows(BackupOptions) if row.key in extra]
+    rows += [_standing_row(key) for key in family.standing]
+    return rows + [_plain(key, "string", f"As {o}.") for key, o in family.renamed.items()]
+
+
+def iter_source_rows() -> Iterator[Row]:
+    """Yield the keys of every connector that brings records back."""
+    yield from group_rows(SourceOptions)
+    restored = {one.name for one in restore_options()}
+    for row in group_rows(RestoreOptions):
+        if row.key in restored:
+            yield dataclasses.replace(row, key=RESTORE + row.key)
+    yield from group_rows(S3Options)
+    converter = "Records get the bytes they had: the sink's class, or ByteArrayConverter."
+    for role in ROLES:
+        yield _plain(f"{role}.converter", "string", converter)
+    for name in ("bootstrap.servers", "client.id", "security.protocol", "sasl.…", "ssl.…"):
+        yield _plain(PRODUCER + name, "string", "Kafka's address and the client's rights.")
+    yield from map(_standing_row, iter_source_standing())
+
+
+def _family_sections() -> Iterator[tuple[str, list[Row]]]:
+    for family, heading in _FAMILIES.items():
+        same = [one for one in FAMILIES if (one.name, one.kind) == family]
+        rows = {row.key: row for one in same for row in family_rows(one)}
+        if any("targetTopic." in one.below for one in same):
+            sentence = "Spredfast's source: the name a topic comes back under."
+            rows["targetTopic."] = _plain("targetTopic.<topic>", "string", sentence)
+        yield heading, list(rows.values())
+    shared = {row.key: row for row in iter_source_rows()}
+    s3 = {one.name for one in iter_options(S3Options)}
+    yield "Every source, beside S3's keys", [row for key, row in shared.items() if key not in s3]
+
+
 def format_page() -> str:
     """Return the whole page."""
     parts = [_INTRO]
-    for heading, rows in iter_sections():
+    for heading, rows in [*iter_sections(), *_family_sections()]:
         lines = ["| key | type | default | | |", "|---|---|---|---|---|", *map(_format_row, rows)]
         parts.append(f"## {heading}\n\n" + "\n".join(lines) + "\n")
     return "\n".join(parts)
@@ -188,5 +241,15 @@ _GROUPS: Mapping[str, tuple[type, ...]] = {
     "Errors": (ErrorOptions,),
 }
 
+_FAMILIES: Mapping[tuple[str, str], str] = {
+    ("kafkeep", "sink"): "kafkeep.Backup",
+    ("spredfast", "sink"): "Spredfast's sink",
+    ("ch.tbd", "sink"): "ch.tbd's pair for compacted topics",
+    ("aiven", "sink"): "Aiven's sink",
+    ("lenses", "sink"): "Lenses' sink",
+    ("confluent", "source"): "Confluent's source",
+    ("spredfast", "source"): "Spredfast's source",
+    ("ch.tbd", "source"): "ch.tbd's source",
+}
 if __name__ == "__main__":
     sys.stdout.write(format_page())

@@ -9,10 +9,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.metadata import version
 
 from kafkeep.errors import UsageError
 
 _NUMBER = re.compile(r"-?[0-9]+")
+_VERSION = version("kafkeep")
 _STORAGE = "io.confluent.connect.s3.storage.S3Storage"
 
 
@@ -168,6 +170,16 @@ _KEYS = (
         "",
         "As in Connect, a connector's consumer group is connect-<name>, whatever stands here.",
         any_text,
+    ),
+    *(
+        StandingKey(
+            f"{what}.plugin.version",
+            "string",
+            _VERSION,
+            f"There is one version of every class, kafkeep's: {_VERSION}.",
+            only(_VERSION),
+        )
+        for what in ("connector", "key.converter", "value.converter", "header.converter")
     ),
     StandingKey("confluent.license", "string", "", "kafkeep needs no license.", any_text),
 )

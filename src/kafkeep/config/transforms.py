@@ -187,7 +187,7 @@ def _parse_type(text: str) -> tuple[str, str | None]:
     """Return kind and side of a class name, with its package or without."""
     name = text.strip()
     kind, dollar, side = name.rpartition(".")[2].partition("$")
-    if name not in (short := f"{kind}{dollar}{side}", _package(kind) + short):
+    if name not in (short := f"{kind}{dollar}{side}", transform_package(kind) + short):
         kind = name
     if kind in SIDED and side not in SIDES:
         raise UsageError(f"{kind} is for keys or values: write {kind}$Key or {kind}$Value")
@@ -199,7 +199,8 @@ def _parse_type(text: str) -> tuple[str, str | None]:
     raise _unknown("transform", name.removeprefix(PACKAGE), known)
 
 
-def _package(kind: str) -> str:
+def transform_package(kind: str) -> str:
+    """Return the package of a transform's class, with its dot."""
     return SINETSTREAM_PACKAGE if kind in _SINETSTREAM else PACKAGE
 
 

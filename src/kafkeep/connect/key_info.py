@@ -1,0 +1,130 @@
+"""What is known of a plugin's keys, as Connect's ConfigKeyInfo; made from the declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+from importlib.metadata import version
+
+from kafkeep.config.converters import ConverterClass, settings_group
+from kafkeep.config.families import CLASSES, CONFLUENT
+from kafkeep.config.formats import CLASS_NAMES, FormatKind
+from kafkeep.config.keys_table import Row, family_rows, group_rows, iter_rows, iter_source_rows
+from kafkeep.config.standing import Verdict
+from kafkeep.config.transforms import PREDICATES, SIDED, WHOLE
+from kafkeep.connect.forms import COMMON, DEPENDENTS, NOT_IN_SOURCES, S3_SINK, Look
+from kafkeep.connect.model import Json
+
+VERSION = version("kafkeep")
+PARTITIONERS = "io.confluent.connect.storage.partitioner."
+FORMATS = {kind: name for name, kind in CLASS_NAMES.items()}
+_REQUIRED = ("name", "connector.class")
+_CONFLUENT = (*_REQUIRED, "format.class", "flush.size", "s3.bucket.name", "storage.class")
+_BEGINNINGS = ("consumer.override.", "producer.override.", "transforms.", "predicates.", "….")
+_DEFAULTS = {
+    "keys.format.class": FORMATS[FormatKind.AVRO],
+    "headers.format.class": FORMATS[FormatKind.AVRO],
+    "partitioner.class": PARTITIONERS + "DefaultPartitioner",
+    "rotate.interval.ms": "-1",
+    "rotate.schedule.interval.ms": "-1",
+    "s3.region": "us-west-2",
+    "connector.plugin.version": VERSION,
+    "key.converter.plugin.version": VERSION,
+    "value.converter.plugin.version": VERSION,
+    "header.converter.plugin.version": VERSION,
+}
+"""Defaults as Connect writes them."""
+OWN_GROUP = "kafkeep"
+
+
+def plugin_definitions(class_name: str, kind: str) -> list[Json]:
+    """Return the definitions of a plugin's keys; a connector's own first, then everybody's."""
+    if kind in ("sink", "source"):
+        return [dict(one) for one in _connector(class_name)]
+    return [_plain(row, order) for order, row in enumerate(_parts_rows(class_name), 1)]
+
+
+@cache
+def _connector(class_name: str) -> tuple[Json, ...]:
+    family = CLASSES[class_name]
+    rows = {row.key: row for row in _rows(class_name) if _is_one_key(row)}
+    looks: dict[str, Look] = {}
+    if family.kind == "sink":
+        looks |= S3_SINK if family.name in ("confluent", "kafkeep", "ch.tbd") else {}
+        looks |= COMMON
+    else:
+        looks |= {name: look for name, look in COMMON.items() if name not in NOT_IN_SOURCES}
+    own = [row for key, row in rows.items() if key not in looks]
+    own = [row if family.knows(row.key) else _optional(row) for row in own]
+    if family.name in ("aiven", "lenses", "spredfast"):
+        own = [row for row in own if family.knows(row.key)] + [
+            row for row in own if not family.knows(row.key)
+        ]
+    required = _CONFLUENT if class_name == CONFLUENT else _REQUIRED
+    first = [_defined(name, look, rows.get(name), required) for name, look in looks.items()]
+    return (*first, *(_plain(row, order, required) for order, row in enumerate(own, 1)))
+
+
+def _optional(row: Row) -> Row:
+    """Return a key of kafkeep's that a maker's own keys stand in for."""
+    return replace(row, default="") if row.default == "required" else row
+
+
+def _rows(class_name: str) -> list[Row]:
+    family = CLASSES[class_name]
+    if family.kind == "source":
+        return [*family_rows(family), *iter_source_rows()]
+    return [*family_rows(family), *iter_rows()]
+
+
+def _is_one_key(row: Row) -> bool:
+    has_name = not row.key.startswith(_BEGINNINGS) and "…" not in row.key and "<" not in row.key
+    return has_name and row.verdict is not Verdict.REFUSED
+
+
+def _parts_rows(class_name: str) -> Iterable[Row]:
+    last = class_name.rpartition(".")[2]
+    kind = last.partition("$")[0]
+    for groups in (SIDED, WHOLE, PREDICATES):
+        if kind in groups:
+            return group_rows(groups[kind])
+    return group_rows(settings_group(ConverterClass(class_name)))
+
+
+def _defined(name: str, look: Look, row: Row | None, required: Iterable[str]) -> Json:
+    needed = name in required
+    return {
+        "name": name,
+        "type": look.type,
+        "required": needed,
+        "default_value": None if needed else _default(name, look.type, row),
+        "importance": look.importance,
+        "documentation": row.sentence if row else f"The version of the class; there is {VERSION}.",
+        "group": look.group,
+        "width": look.width,
+        "display_name": display_name(name),
+        "dependents": list(DEPENDENTS.get(name, ())),
+        "order": look.order,
+    }
+
+
+def _plain(row: Row, order: int, required: Iterable[str] = ()) -> Json:
+    look = Look(row.type.upper(), "MEDIUM", "MEDIUM", order, OWN_GROUP)
+    needed = (*required, row.key) if row.default == "required" else required
+    return _defined(row.key, look, row, needed)
+
+
+def _default(name: str, kind: str, row: Row | None) -> str | None:
+    if kind == "PASSWORD":
+        return "[hidden]"
+    if name in _DEFAULTS:
+        return _DEFAULTS[name]
+    found = row.default if row else ""
+    return found or ("" if kind in ("LIST", "STRING") else None)
+
+
+def display_name(name: str) -> str:
+    """Return a key as a label: ``Flush Size``."""
+    words = name.replace("_", ".").split(".")
+    return " ".join(word.upper() if word in ("s3", "aws", "id") else word.title() for word in words)

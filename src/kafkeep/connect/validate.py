@@ -1,0 +1,180 @@
+"""What is right and wrong with a configuration, key by key, in Connect's shape and words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from kafkeep.config.connector import ConnectorConfig, is_secret
+from kafkeep.config.families import CLASSES, CONFLUENT, matches
+from kafkeep.config.group import ConfigErrors
+from kafkeep.config.source import SourceConfig
+from kafkeep.connect.choices import is_visible, recommended
+from kafkeep.connect.forms import COMMON, DEPENDENTS, S3_SINK
+from kafkeep.connect.key_info import OWN_GROUP, display_name, plugin_definitions
+from kafkeep.connect.model import Json, RestError
+from kafkeep.connect.plugins import find_plugin
+from kafkeep.errors import UsageError
+
+CLASS = "connector.class"
+HIDDEN = "[hidden]"
+_TOPICS = "Must configure one of topics or topics.regex"
+_NUMBERS = ("INT", "LONG", "SHORT")
+_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
+
+
+def validate(
+    plugin_name: str,
+    config: Mapping[str, str | None],
+    defaults: Mapping[str, str] | None = None,
+) -> Json:
+    """Return every key with its definition, value and errors; secrets are hidden.
+
+    RestError 400 when the class does not exist or is not the one asked for.
+    """
+    given = {key: text for key, text in config.items() if text is not None}
+    named = given.get(CLASS, "").strip()
+    if not named:
+        shown = ", ".join(f"{key}={_shown(key, text)}" for key, text in given.items())
+        raise RestError(400, f"Connector config {{{shown}}} contains no connector type")
+    if not _same(plugin_name, named):
+        raise RestError(
+            400, f"Included connector type {named} does not match request type {plugin_name}"
+        )
+    try:
+        plugin = find_plugin(named)
+    except UsageError as error:
+        raise RestError(400, error.message) from error
+    errors = config_errors(given, defaults)
+    definitions = _in_order(plugin_definitions(plugin.class_name, plugin.type), errors)
+    configs = [_one(one, given, defaults or {}, errors) for one in definitions]
+    groups = dict.fromkeys(one["definition"]["group"] for one in configs)
+    return {
+        "name": plugin.class_name,
+        "error_count": sum(1 for one in configs if one["value"]["errors"]),
+        "groups": list(groups),
+        "configs": configs,
+    }
+
+
+def config_errors(
+    config: Mapping[str, str | None], defaults: Mapping[str, str] | None = None
+) -> dict[str, list[str]]:
+    """Return what is wrong with a configuration, by key, in Connect's words; unknown keys are not.
+
+    The class must be known: ``find_plugin`` tells. Values are resolved ones; secrets do not show.
+    """
+    given = {key: text for key, text in config.items() if text is not None}
+    found = matches(given.get(CLASS, ""))
+    kind = CLASSES[found[0]].kind if found else "sink"
+    wrong: dict[str, str] = {}
+    try:
+        if kind == "source":
+            SourceConfig.from_map(given, strict=False)
+        else:
+            ConnectorConfig.from_map(given, strict=False, defaults=defaults)
+    except ConfigErrors as error:
+        wrong |= error.by_key
+    except UsageError as error:
+        wrong[CLASS] = error.message
+    for key in ("name", *(("storage.class",) if found == (CONFLUENT,) else ())):
+        if not given.get(key, "").strip():
+            wrong.setdefault(key, "missing")
+    if wrong.get("topics", "").startswith("missing"):
+        wrong["topics.regex"] = wrong["topics"]
+    return {key: [_sentence(key, why, given)] for key, why in wrong.items()}
+
+
+def _same(asked: str, named: str) -> bool:
+    """Tell whether the class in the configuration is the one in the path, short names allowed."""
+    full = matches(named)
+    names = [named, *full]
+    return any(_bare(name).endswith(_bare(asked)) for name in names)
+
+
+def _bare(name: str) -> str:
+    return name.strip().removesuffix("Connector")
+
+
+def _sentence(key: str, why: str, given: Mapping[str, str]) -> str:
+    if why.startswith("missing"):
+        if key in ("topics", "topics.regex"):
+            return _TOPICS
+        return f'Missing required configuration "{key}" which has no default value.'
+    text = _shown(key, given.get(key, ""))
+    if _type_of(key) in _NUMBERS and not _WHOLE.fullmatch(given.get(key, "0")):
+        return f"Invalid value {text} for configuration {key}: Not a number of type {_type_of(key)}"
+    if key == "tasks.max":
+        return f"Invalid value {text} for configuration {key}: Value must be at least 1"
+    return f"Invalid value {text} for configuration {key}: {_capital(why)}"
+
+
+def _type_of(key: str) -> str:
+    look = COMMON.get(key) or S3_SINK.get(key)
+    return look.type if look is not None else ""
+
+
+def _capital(why: str) -> str:
+    return why[:1].upper() + why[1:]
+
+
+def _shown(key: str, text: str) -> str:
+    return HIDDEN if text and is_secret(key, text) else text
+
+
+def _in_order(definitions: list[Json], errors: Mapping[str, list[str]]) -> list[Json]:
+    """Return everybody's keys first, as Connect does, and a row for each error without one."""
+    common = [one for one in definitions if one["name"] in COMMON]
+    own = [one for one in definitions if one["name"] not in COMMON]
+    known = {one["name"] for one in definitions}
+    extra = [_nameless(key) for key in errors if key not in known]
+    return [*common, *own, *extra]
+
+
+def _nameless(key: str) -> Json:
+    return {
+        "name": key,
+        "type": "STRING",
+        "required": False,
+        "default_value": None,
+        "importance": "MEDIUM",
+        "documentation": "",
+        "group": OWN_GROUP,
+        "width": "MEDIUM",
+        "display_name": display_name(key),
+        "dependents": list(DEPENDENTS.get(key, ())),
+        "order": -1,
+    }
+
+
+def _one(
+    definition: Json,
+    given: Mapping[str, str],
+    defaults: Mapping[str, str],
+    errors: Mapping[str, list[str]],
+) -> Json:
+    key = definition["name"]
+    worker = defaults.get(key) if key.endswith(".converter") else None
+    shown = {**definition, "default_value": worker or definition["default_value"]}
+    return {
+        "definition": shown,
+        "value": {
+            "name": key,
+            "value": _value(shown, given),
+            "recommended_values": recommended(key),
+            "errors": errors.get(key, []),
+            "visible": is_visible(key, given),
+        },
+    }
+
+
+def _value(definition: Json, given: Mapping[str, str]) -> str | None:
+    key, kind = definition["name"], definition["type"]
+    if kind == "PASSWORD":
+        return HIDDEN
+    text = given.get(key)
+    if text is None:
+        return definition["default_value"]  # type: ignore[no-any-return]
+    if kind in _NUMBERS and not _WHOLE.fullmatch(text):
+        return None
+    return _shown(key, text)
