@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import boto3
+import httpx
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from cluster import Cluster, until
@@ -24,8 +29,13 @@ from kafkeep.connect.model import ConnectorStatus, RunState, TaskStatus
 from kafkeep.dev import DevStatus
 from kafkeep.spark.session import start_session
 from kafkeep.spark.tasks import run_tasks
+from promql import selectors, strimzi_names
+from runs import Driver
 
 pytestmark = pytest.mark.integration
+ROOT = Path(__file__).parents[2]
+UNKNOWN_YET = {"kafkeep_last_verify_timestamp_seconds"}
+"""Absent until something tells the service of a verify."""
 
 
 class Page:
@@ -175,3 +185,79 @@ def test_counts_of_real_runs_agree_with_kafka_and_the_bucket_over_a_restart(
     seconds = last.total("kafkeep_s3_request_seconds_sum", operation="PutObject")
     assert 0 < seconds < time.time() - began
     assert last.total("jvm_threads_current") > 5
+
+
+def asked_for() -> set[str]:
+    """Return the series that our board, our alerts and Strimzi's ask for."""
+    board = json.loads((ROOT / "deploy/grafana/kafkeep.json").read_text())
+    rules = yaml.safe_load((ROOT / "deploy/alerts/kafkeep.yaml").read_text())
+    queries = [t["expr"] for panel in board["panels"] for t in panel.get("targets", [])]
+    queries += [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    return {name for query in queries for name in selectors(query)} | set(strimzi_names())
+
+
+@contextmanager
+def service(services: DevStatus, folder: Path) -> Iterator[httpx.Client]:
+    """Run ``kafkeep serve`` as a process of its own."""
+    driver = Driver(
+        *(folder, "serve", "--bootstrap-servers", services.bootstrap_servers),
+        *("--state", folder / "state", "--port", 0, "--output", "json"),
+        env=services.s3.environment,
+    )
+    try:
+        until(lambda: "ready" in driver.stdout.read_text(), "the service is ready", seconds=60)
+        ready = json.loads(driver.stdout.read_text().splitlines()[0])
+        with httpx.Client(base_url=ready["url"], timeout=30) as client:
+            yield client
+        driver.signal(signal.SIGTERM)
+        driver.wait(60).expect(0)
+    finally:
+        driver.kill()
+
+
+def test_everything_that_boards_and_alerts_ask_for_is_there_live(
+    services: DevStatus, cluster: Cluster, topic_name: str, tmp_path: Path
+) -> None:
+    topic = cluster.create(topic_name)
+    fill(cluster, topic, 30)
+    name, back = f"c-{topic}", f"r-{topic}"
+    with service(services, tmp_path) as client:
+
+        def page() -> Page:
+            answer = client.get("/metrics").raise_for_status()
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            return Page(answer.text)
+
+        def value(metric: str, **labels: str) -> float:
+            now = page()
+            return now.total(metric, **labels) if now.has(metric) else -1
+
+        until(lambda: value("kafkeep_leader") == 1, "it leads")
+        config = sink(services, topic, uuid.uuid4().hex[:12])
+        client.put(f"/connectors/{name}/config", json=config).raise_for_status()
+        until(
+            lambda: value("kafkeep_records_total", connector=name) == 30, "30 records", seconds=60
+        )
+        source = {
+            **{
+                key: text
+                for key, text in config.items()
+                if key.startswith(("s3.", "aws.", "store"))
+            },
+            "connector.class": "kafkeep.Restore",
+            "restore.log": name,
+            "topics": f"{topic}:{topic}-back",
+        }
+        client.put(f"/connectors/{back}/config", json=source).raise_for_status()
+        wrong = {**config, "s3.bucket.name": "no-such-bucket"}
+        client.put(f"/connectors/wrong-{topic}/config", json=wrong).raise_for_status()
+        until(lambda: value("kafkeep_records_total", connector=back) == 30, "30 back", seconds=60)
+        failed = "kafka_connect_worker_connector_failed_task_count"
+        until(lambda: value(failed, connector=f"wrong-{topic}") > 0, "one has failed")
+        live = page()
+    absent = {one for one in asked_for() if not live.has(one)}
+    assert absent == UNKNOWN_YET
+    assert live.total("kafkeep_connector_failures_total", connector=f"wrong-{topic}") == 1
+    assert live.total("kafka_connect_worker_connector_count") == 3
+    assert live.total("kafka_connect_connector_status", status="running", connector=name) == 1
+    assert live.total("kafka_consumer_incoming_byte_total", clientid=f"connector-consumer-{name}-0")
