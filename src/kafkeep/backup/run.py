@@ -5,23 +5,40 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from kafkeep.archive.commit import Commit
+from kafkeep.archive.keys import log_prefix
 from kafkeep.archive.log import CommitLog
-from kafkeep.archive.reader import list_logs
+from kafkeep.archive.store import ObjectStore
 from kafkeep.backup.job import BackupJob
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.clock import now_ms, writer_id
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.places import Places
 from kafkeep.config.spark import SparkOptions
-from kafkeep.errors import PreflightError
+from kafkeep.errors import PreflightError, UsageError
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
 from kafkeep.spark.door import SparkDoor
+from kafkeep.spark.early import SINK_PRELOAD
 from kafkeep.store.open import open_store
 from kafkeep.store.probe import probe_conditional_create
+
+
+def check_store(store: ObjectStore, name: str) -> None:
+    """Try, before a log is begun, that the store keeps two writers apart; PreflightError if not."""
+    try:
+        prefix = log_prefix(name)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    begun = next(iter(store.list(prefix)), None) is not None
+    if not begun and not probe_conditional_create(store):
+        raise PreflightError(
+            f"{store.describe()} lets two writers create the same object",
+            hint="kafkeep needs a store that honours If-None-Match on PUT.",
+        )
 
 
 def run_backup(
@@ -38,15 +55,13 @@ def run_backup(
     Spark starts while Kafka and the archive are looked at. Nothing is written before both
     answered. ``stop`` ends a run cleanly after the cycle at hand.
     """
+    if options.sink is not None and not set(SINK_PRELOAD) <= set(spark.preload):
+        spark = replace(spark, preload=(*spark.preload, *SINK_PRELOAD))
     with SparkDoor(spark) as door, Wire(places.kafka) as wire:
         admin = Admin(wire)
         admin.cluster_id()
         store = open_store(places.archive, places.storage, create=True)
-        if options.name not in list_logs(store) and not probe_conditional_create(store):
-            raise PreflightError(
-                f"{store.describe()} lets two writers create the same object",
-                hint="kafkeep needs a store that honours If-None-Match on PUT.",
-            )
+        check_store(store, options.name)
         spark_now = door.session()
         started = time.monotonic()
         job = BackupJob(

@@ -32,6 +32,8 @@ from kafkeep.kafka.records import iter_decode
 from kafkeep.kafka.wire import Wire
 
 LAST_OFFSET = 2**63 - 1
+PIECE_BYTES = 4 << 20
+"""Records decoded at a time: few enough that what is made of them stays in the cores' caches."""
 SKIP_AFTER = 10_000
 """So many records left out in a row, and none kept: the position moves on without an object."""
 
@@ -100,7 +102,7 @@ class SinkWriter:
             self.position = chunk.gap.end
         if chunk.batches is not None:
             wanted = OffsetRange(self.position, LAST_OFFSET)
-            for raw in iter_decode(chunk.batches, wanted):
+            for raw in iter_decode(chunk.batches, wanted, max_bytes=PIECE_BYTES):
                 self._take(raw)
         return iter(())
 
@@ -345,7 +347,7 @@ class SinkWriters:
         self._sink = SinkOptions.parse({**shape.options, **secrets})
         self._at_ms = at_ms
         self._name = name
-        self._memory = Memory()
+        self._memory = Memory(wait_one=uploads.wait_one)
 
     def open(self, planned: PlannedRange) -> SinkWriter:
         """Return the writer of one range."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.store import ObjectStore
-from kafkeep.backup.fetch import Chunk, RangeReader, iter_chunks
+from kafkeep.backup.fetch import REQUEST_BYTES, Chunk, RangeReader, iter_chunks
 from kafkeep.backup.shape import SinkShape
 from kafkeep.backup.upload import Uploads
 from kafkeep.backup.write import RangeWriter, WriteOptions
@@ -155,15 +155,18 @@ def archive_bundle(bundle: Bundle) -> Iterator[tuple[str, dict[str, Any]]]:
     with Uploads() as uploads:
         works = _works(bundle, store, uploads)
         try:
-            readers = [work.reader for work in works.values()]
-            for reader, chunk in iter_chunks(wire, readers, deadline=deadline):
-                work = works[id(reader)]
-                yield from _rows(work, work.take(chunk))
-                if not reader.is_open:
-                    yield from _rows(work, work.end())
-            for work in works.values():
-                if work.reader.is_open:
-                    yield from _rows(work, work.end())
+            for turn in _turns(list(works.values())):
+                if time.monotonic() > deadline and _has_closed(works.values()):
+                    break  # what was not begun stays intended
+                readers = [work.reader for work in turn]
+                for reader, chunk in iter_chunks(wire, readers, deadline=deadline):
+                    work = works[id(reader)]
+                    yield from _rows(work, work.take(chunk))
+                    if not reader.is_open:
+                        yield from _rows(work, work.end())
+                for work in turn:
+                    if work.reader.is_open:
+                        yield from _rows(work, work.end())
             uploads.wait()
             for work in works.values():
                 yield from _rows(work, work.writer.done())
@@ -173,6 +176,29 @@ def archive_bundle(bundle: Bundle) -> Iterator[tuple[str, dict[str, Any]]]:
         finally:
             for work in works.values():
                 work.writer.abort()
+
+
+def _turns(works: list[_Work]) -> Iterator[list[_Work]]:
+    """Say which ranges are read side by side.
+
+    Segments all are. A sink's files are held until their range ends: it reads one range after the
+    other, small ones together, so that one is stored while the next is read.
+    """
+    if all(isinstance(work.writer, RangeWriter) for work in works):
+        yield works
+        return
+    turn: list[_Work] = []
+    for work in works:
+        if turn and sum(w.reader.est_bytes for w in (*turn, work)) > REQUEST_BYTES:
+            yield turn
+            turn = []
+        turn.append(work)
+    yield turn
+
+
+def _has_closed(works: Iterable[_Work]) -> bool:
+    """Whether a task of a sink has something to show already."""
+    return any(not isinstance(w.writer, RangeWriter) and w.writer.closed for w in works)
 
 
 def _rows(work: _Work, entries: Iterator[Entry]) -> Iterator[tuple[str, dict[str, Any]]]:

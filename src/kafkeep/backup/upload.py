@@ -37,10 +37,17 @@ class Uploads:
     def add(self, finish: Callable[[], None]) -> None:
         """Run ``finish`` soon; blocks while enough are under way."""
         while len(self._pending) >= AT_ONCE:
-            self._pending.popleft().result()
+            self.wait_one()
         self._pending.append(self._threads.submit(finish))
+
+    def wait_one(self) -> bool:
+        """Return when one more is stored; False when none was under way."""
+        if not self._pending:
+            return False
+        self._pending.popleft().result()
+        return True
 
     def wait(self) -> None:
         """Return when everything is stored."""
-        while self._pending:
-            self._pending.popleft().result()
+        while self.wait_one():
+            pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +21,7 @@ from kafkeep.formats.envelope import to_envelope
 from kafkeep.formats.format import Encoder, Format
 from kafkeep.formats.open import open_format
 
-MEMORY_BYTES = 64 << 20
+MEMORY_BYTES = 96 << 20
 """What the files of one task may hold in memory before they go to disk."""
 MAX_RUNS = 1000
 TOMBSTONES = "tombstones"
@@ -182,11 +182,15 @@ class _File:
 class Memory:
     """What the files of all partitions of a task hold: when it is much, the largest go to disk.
 
-    Files that are being stored count too, but stay as they are: others are reading them.
+    Files that are being stored count too, but stay as they are: others are reading them. They are
+    waited for first, with ``wait_one``, which tells whether there was any.
     """
 
-    def __init__(self, limit_bytes: int = MEMORY_BYTES) -> None:
+    def __init__(
+        self, limit_bytes: int = MEMORY_BYTES, wait_one: Callable[[], bool] = lambda: False
+    ) -> None:
         self._limit = limit_bytes
+        self._wait_one = wait_one
         self._windows: set[WindowFiles] = set()
 
     def join(self, window: WindowFiles) -> None:
@@ -204,6 +208,8 @@ class Memory:
 
     def save(self) -> None:
         """Move complete bytes to disk, the largest first; where that is not enough, all bytes."""
+        while self.held_bytes > self._limit and self._wait_one():
+            pass
         if self.held_bytes <= self._limit:
             return
         for free in (WindowFiles.to_disk, WindowFiles.flush):

@@ -26,6 +26,7 @@ from kafkeep.cli.places import (
 from kafkeep.cli.progress import task_progress
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.units import format_size
+from kafkeep.spark.early import SINK_PRELOAD
 
 
 @with_options(BackupOptions, "flags", built=False)
@@ -60,7 +61,7 @@ def backup_command(
     )
     chosen = choose_backup(flags, asked)
     options = chosen.options
-    spark = start_spark(spark_conf)
+    spark = start_spark(spark_conf, preload=() if options.sink is None else SINK_PRELOAD)
     from kafkeep.backup.run import run_backup  # noqa: PLC0415
     from kafkeep.config.places import Places  # noqa: PLC0415 - imports while the JVM starts
 

@@ -99,9 +99,11 @@ def kafka_options(
     return options
 
 
-def start_spark(conf: list[str] | None, *, now: bool = True) -> SparkOptions:
+def start_spark(
+    conf: list[str] | None, *, now: bool = True, preload: tuple[str, ...] = ()
+) -> SparkOptions:
     """Load Spark's settings and, unless it will not be needed, start its JVM at once."""
-    options = SparkOptions.load(conf or ())
+    options = SparkOptions.load(conf or (), preload=preload)
     if now:
         launch_early(options)
     return options

@@ -31,7 +31,7 @@ from kafkeep.formats.parquet_read import iter_columns
 from kafkeep.formats.parquet_schema import AVRO_SCHEMA, JSON_COLUMNS, WRAPPERS, Layout, wrap
 from kafkeep.kernel import Int64s
 
-GROUP_BYTES = 32 << 20
+GROUP_BYTES = 16 << 20
 """A row group ends after the row that makes it this large, as Avro would count it."""
 JSON_GROUP_BYTES = 8 << 20
 """The same for JSON without a schema: its values take ten times their size in Python."""

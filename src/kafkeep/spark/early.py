@@ -18,6 +18,8 @@ PRELOAD = (
     "kafkeep.store.s3:load_models",
 )
 """What local Python workers import and call once, before they fork."""
+SINK_PRELOAD = ("kafkeep.backup.warm:compile_sink_kernels",)
+"""The same for sinks: their formats, converters and kernels take most of a second."""
 
 _launched: list[tuple[SparkOptions, Jvm]] = []
 

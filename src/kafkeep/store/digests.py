@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import zlib
+
+from isal import isal_zlib
 
 
 class Digests:
@@ -16,7 +17,7 @@ class Digests:
 
     def update(self, data: memoryview) -> None:
         """Add bytes."""
-        self._crc = zlib.crc32(data, self._crc)
+        self._crc = isal_zlib.crc32(data, self._crc)
         if self._md5 is not None:
             self._md5.update(data)
 

@@ -1,12 +1,11 @@
-"""An object of S3 being written: in memory, then on disk or in parts."""
+"""An object of S3 being written: in memory, then in parts."""
 
 from __future__ import annotations
 
-import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import KafkeepError, KeyExistsError, KeyMissingError, TransientError
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 
 UPLOAD_MARK = "kafkeep-upload"
 PART_BYTES = 16 * 1024 * 1024
-_READ_BYTES = 1024 * 1024
-_IN_MEMORY = 32 * 1024 * 1024
+_SENT_BYTES = 1024 * 1024
 
 
 class S3Writer:
@@ -45,8 +43,7 @@ class S3Writer:
         self._mark = uuid.uuid4().hex
         self._metadata = {**metadata, UPLOAD_MARK: self._mark}
         self._multipart_from = multipart_from
-        # SpooledTemporaryFile moves to disk by itself: memory stays bounded.
-        self._spool: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
+        self._pieces: list[bytes] = []
         self._digests = Digests(md5=options.send_digest)
         self._size = 0
         self._parts: PartsUpload | None = None
@@ -56,15 +53,15 @@ class S3Writer:
         self._finished = False
 
     def write(self, data: bytes | memoryview) -> None:
-        """Add bytes."""
+        """Add bytes; those that cannot change are kept as they are, not copied."""
         view = memoryview(data).cast("B")
         self._size += len(view)
         if self._parts is None and self._size > self._multipart_from:
             self._begin_parts()
         if self._parts is not None:
             self._parts.add(view)
-        else:
-            self._spool.write(view)
+        elif view:
+            self._pieces.append(data if isinstance(data, bytes) else bytes(view))
             self._digests.update(view)
 
     def finish(
@@ -94,14 +91,14 @@ class S3Writer:
                     self.abort()
                 raise
         self._visible = True
-        self._spool.close()
+        self._pieces.clear()
 
     def abort(self) -> None:
         """Forget what was written; an upload in parts is ended at the store."""
         if self._finished:
             return
         self._finished = True
-        self._spool.close()
+        self._pieces.clear()
         if self._parts is not None and not self._visible:
             self._parts.abort()
 
@@ -109,8 +106,7 @@ class S3Writer:
         if self._parts is not None:
             self._parts.complete()
             return
-        self._spool.seek(0)
-        body: Any = self._spool.read() if self._size <= _IN_MEMORY else LargeReads(self._spool)
+        body = self._pieces[0] if len(self._pieces) == 1 else Joined(self._pieces)
         self._store.put_body(self._key, body, metadata, self._digests, tags)
 
     def _is_ours(self, error: KafkeepError) -> bool:
@@ -126,29 +122,40 @@ class S3Writer:
 
     def _begin_parts(self) -> None:
         self._parts = PartsUpload(self._store, self._key, self._metadata, self._options)
-        self._spool.seek(0)
-        while chunk := self._spool.read(PART_BYTES):
-            self._parts.add(memoryview(chunk))
-        self._spool.close()
+        for piece in self._pieces:
+            self._parts.add(memoryview(piece))
+        self._pieces.clear()
 
 
-class LargeReads:
-    """A file for http.client, which asks for 16 KiB at a time and takes what it is given."""
+class Joined:
+    """Pieces as one file for http.client, which asks for little and takes what it is given."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self._pieces = pieces
+        self._size = sum(map(len, pieces))
+        self._next = 0
+
+    def __len__(self) -> int:
+        return self._size
 
     def read(self, size: int = -1) -> bytes:
-        """Return at least ``size`` bytes where there are so many, and up to 1 MiB."""
-        return self._file.read(max(size, _READ_BYTES) if size >= 0 else size)
+        """Return the next pieces, about 1 MiB; all that are left when no size was asked for."""
+        first, wanted = self._next, 0
+        while self._next < len(self._pieces) and (wanted < _SENT_BYTES or size < 0):
+            wanted += len(self._pieces[self._next])
+            self._next += 1
+        return b"".join(self._pieces[first : self._next])
 
     def seek(self, position: int, whence: int = 0) -> int:
-        """Move in the file."""
-        return self._file.seek(position, whence)
+        """Go to the beginning or to the end: nobody asks for anything else."""
+        if position or whence == 1:
+            raise OSError("only the beginning and the end can be gone to")
+        self._next = len(self._pieces) if whence else 0
+        return self.tell()
 
     def tell(self) -> int:
         """Tell where in the file it is."""
-        return self._file.tell()
+        return sum(map(len, self._pieces[: self._next]))
 
 
 class PartsUpload:
