@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,13 @@ def measured(make_job: MakeJob, totals: Totals) -> MakeJob:
 
     def make(name: str, config: Mapping[str, str], surroundings: Surroundings) -> ConnectorJob:
         requests = totals.requests(name)
-        run_tasks = time_tasks(surroundings.run_tasks, requests.tasks)
+        run_timed = time_tasks(surroundings.run_tasks, requests.tasks)
+
+        def run_tasks(bundles: Sequence[Any], *given: Any, **named: Any) -> Any:
+            if bundles:
+                totals.ran_spark(name)
+            return run_timed(bundles, *given, **named)
+
         try:
             with recording(requests.driver):
                 job = make_job(name, config, replace(surroundings, run_tasks=run_tasks))

@@ -57,6 +57,12 @@ FAILURES = Declared(
     "Runs of a connector that ended in an error.",
     _CONNECTOR,
 )
+SPARK_JOBS = Declared(
+    "kafkeep_spark_jobs_total",
+    "counter",
+    "Spark jobs run for the connector; none while there is nothing to do.",
+    _CONNECTOR,
+)
 LAST_COMMIT = Declared(
     "kafkeep_last_commit_timestamp_seconds",
     "gauge",
@@ -73,7 +79,7 @@ S3_SECONDS = Declared(
     "kafkeep_s3_request_seconds",
     "histogram",
     "Time until S3's answer began, each attempt for itself, on the driver and in Spark's tasks; "
-    "requests of a task's attempt that failed are missing.",
+    "requests of a task's attempt that failed, and those for the service's own state, are missing.",
     ("operation",),
 )
 S3_ERRORS = Declared(
@@ -97,6 +103,7 @@ OWN = (
     OFFSETS_SKIPPED,
     BAD_RECORDS,
     FAILURES,
+    SPARK_JOBS,
     LAST_COMMIT,
     LAST_VERIFY,
     S3_SECONDS,
@@ -115,6 +122,7 @@ def put_counts(page: Page, name: str, reading: Reading) -> None:
     page.put(OFFSETS_SKIPPED, counts.skipped_offsets, name)
     page.put(BAD_RECORDS, counts.bad_records, name)
     page.put(FAILURES, reading.failures, name)
+    page.put(SPARK_JOBS, reading.spark_jobs, name)
     if reading.last_commit_ms is not None:
         page.put(LAST_COMMIT, reading.last_commit_ms / 1000, name)
 

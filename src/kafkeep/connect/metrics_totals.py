@@ -65,6 +65,7 @@ class _Ledger:
     runs: list[Progress] = field(default_factory=list)
     shown: Counts = field(default_factory=Counts)
     failures: int = 0
+    spark_jobs: int = 0
     last_commit_ms: int | None = None
     samples: deque[tuple[int, Counts]] = field(default_factory=deque)
     seconds_in: dict[RunState, float] = field(default_factory=dict)
@@ -122,6 +123,11 @@ class Totals:
         with self._lock:
             self._ledger(name).failures += 1
 
+    def ran_spark(self, name: str) -> None:
+        """Count a Spark job."""
+        with self._lock:
+            self._ledger(name).spark_jobs += 1
+
     def requests(self, name: str) -> ConnectorRequests:
         """Return where the requests of a connector are noted."""
         with self._lock:
@@ -157,6 +163,7 @@ class Totals:
             before=before,
             over_s=(now_ms - begin_ms) / 1000,
             failures=ledger.failures,
+            spark_jobs=ledger.spark_jobs,
             last_commit_ms=ledger.last_commit_ms,
             seconds_in=dict(ledger.seconds_in),
             requests=ledger.requests,
@@ -174,6 +181,7 @@ class Reading:
     before: Counts
     over_s: float
     failures: int
+    spark_jobs: int
     last_commit_ms: int | None
     seconds_in: Mapping[RunState, float]
     requests: ConnectorRequests

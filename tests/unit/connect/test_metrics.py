@@ -347,6 +347,7 @@ class Job:
         times.note("PutObject", 0.02)
         rows = self.surroundings.run_tasks(["a"], _task, label="backup")
         assert [row.kind for row in rows] == ["range"]
+        assert self.surroundings.run_tasks([], _task, label="backup") == []  # no job of Spark's
         self.progress.records += 10
         if self.fails:
             raise KafkeepError("broken")
@@ -406,6 +407,8 @@ def test_measured_jobs_count_runs_failures_and_requests_of_driver_and_tasks() ->
     assert value(page, "kafkeep_records_total", connector="orders") == 30
     assert value(page, "kafkeep_connector_failures_total", connector="orders") == 1
     assert value(page, "kafkeep_connector_failures_total", connector="wrong") == 1
+    assert value(page, "kafkeep_spark_jobs_total", connector="orders") == 3
+    assert value(page, "kafkeep_spark_jobs_total", connector="wrong") == 0
     assert value(page, "kafkeep_s3_request_seconds_count", operation="PutObject") == 6
     assert value(page, "kafkeep_s3_request_seconds_bucket", operation="PutObject", le="0.025") == 3
     assert value(page, "kafkeep_s3_request_seconds_sum", operation="UploadPart") == pytest.approx(
