@@ -78,7 +78,7 @@ def restore_command(
     if output is Output.JSON:
         print_json(summary.to_json())
     else:
-        print_pairs(_pairs(summary))
+        print_pairs(_pairs(summary, options))
     raise typer.Exit(summary.exit_code)
 
 
@@ -89,15 +89,16 @@ def _show_plan(preflight: Any, output: Output) -> None:
         return
     say(f"would restore from log {plan.log}, commit {plan.commit}; nothing is written now")
     print_table(
-        ("topic", "into", "partitions", "objects", "records", "bytes"),
+        ("topic", "into", "partitions", "objects", "records", "bytes", "to read"),
         [
             (
                 t.source.topic,
                 t.target,
                 len(t.partitions),
                 len(t.entries),
-                t.records,
+                f"up to {t.records:,}" if any(p.cut for p in t.partitions) else t.records,
                 format_size(t.raw_bytes),
+                format_size(t.read_bytes),
             )
             for t in plan.topics
         ],
@@ -116,6 +117,7 @@ def plan_json(preflight: Any) -> dict[str, Any]:
         "commit": plan.commit,
         "records": plan.records,
         "bytes": plan.raw_bytes,
+        "read_bytes": plan.read_bytes,
         "lost": sorted(preflight.lost),
         "topics": [
             {
@@ -126,6 +128,7 @@ def plan_json(preflight: Any) -> dict[str, Any]:
                 "objects": len(t.entries),
                 "records": t.records,
                 "bytes": t.raw_bytes,
+                "read_bytes": t.read_bytes,
             }
             for t in plan.topics
         ],
@@ -133,13 +136,14 @@ def plan_json(preflight: Any) -> dict[str, Any]:
     }
 
 
-def _pairs(summary: Any) -> dict[str, Any]:
+def _pairs(summary: Any, options: RestoreOptions) -> dict[str, Any]:
     rate = summary.records / summary.seconds if summary.seconds else 0
     return {
         "topics": ", ".join(f"{name} ({count:,})" for name, count in summary.topics.items()),
         "records": summary.records,
         "already there": summary.already_there,
         "sent": format_size(summary.bytes),
+        **({"filled": summary.filled, "holes": summary.holes} if options.exact_offsets else {}),
         "commit": summary.commit,
         "time": f"{summary.seconds:.1f} s ({rate:,.0f} records/s), "
         f"start {summary.start_seconds:.1f} s",

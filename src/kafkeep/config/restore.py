@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kafkeep.config.choose import positive
+from kafkeep.config.choose import names, one_of, positive, regex
 from kafkeep.config.option import option
+from kafkeep.config.selection import (
+    OffsetPick,
+    parse_incarnations,
+    parse_offset_picks,
+    parse_partitions,
+)
 from kafkeep.config.units import parse_size, parse_time
 from kafkeep.errors import UsageError
 
@@ -35,6 +41,43 @@ class RestoreOptions:
         parse=parse_renames,
         metavar="NAMES",
     )
+    topics_regex: str | None = option(
+        "topics.regex",
+        "Topics to restore, by a regular expression that matches the whole name.",
+        default=None,
+        parse=regex,
+        metavar="REGEX",
+    )
+    partitions: tuple[int, ...] = option(
+        "partitions",
+        "Restore these partitions alone, as 0,3-5; the others stay empty.",
+        default=(),
+        parse=parse_partitions,
+        metavar="NUMBERS",
+    )
+    offsets: tuple[OffsetPick, ...] = option(
+        "offsets",
+        "Restore these offsets alone: TOPIC:PARTITION:START-END, several with commas; END is the "
+        "first offset left out.",
+        default=(),
+        parse=parse_offset_picks,
+        metavar="RANGES",
+    )
+    from_ms: int | None = option(
+        "from", "Restore records from this record time on.", default=None, parse=parse_time,
+        metavar="TIME",
+    )  # fmt: skip
+    until_ms: int | None = option(
+        "until", "Restore records before this record time.", default=None, parse=parse_time,
+        metavar="TIME",
+    )  # fmt: skip
+    incarnations: tuple[tuple[str, int], ...] = option(
+        "incarnation",
+        "Of a topic that was re-created, restore this one: TOPIC:NUMBER. Default: the newest.",
+        default=(),
+        parse=parse_incarnations,
+        metavar="PAIRS",
+    )
     name: str | None = option(
         "name", "The log to restore from, where the archive has several.", default=None, parse=str
     )
@@ -47,6 +90,26 @@ class RestoreOptions:
         default=None,
         parse=parse_time,
         metavar="TIME",
+    )
+    exact_offsets: bool = option(
+        "exact.offsets", "Put every record at the offset it had.", default=False
+    )
+    fill_holes: str = option(
+        "fill.holes",
+        "With --exact-offsets, what stands where the source had no record: transactions leaves "
+        "nothing that consumers see, 7 ms for each offset; tombstones under a key of kafkeep's "
+        "own are fast, and consumers see them; auto is transactions, refused when it would take "
+        "more than 10 minutes.",
+        default="auto",
+        parse=one_of("fill-holes", "auto", "transactions", "tombstones"),
+        metavar="HOW",
+    )
+    groups: tuple[str, ...] = option(
+        "groups",
+        "Consumer groups whose offsets are restored too: all, or their names.",
+        default=(),
+        parse=names,
+        metavar="NAMES",
     )
     replication_factor: int | None = option(
         "replication.factor",
@@ -94,3 +157,30 @@ class RestoreOptions:
     def __post_init__(self) -> None:
         if self.commit is not None and self.at_ms is not None:
             raise UsageError("commit and at cannot both be given")
+        if self.topics and self.topics_regex is not None:
+            raise UsageError("topics and topics-regex cannot both be given")
+        if None not in (self.from_ms, self.until_ms) and self.from_ms >= self.until_ms:  # type: ignore[operator]
+            raise UsageError("from and until leave no time between them")
+        if self.exact_offsets and self.into_non_empty:
+            raise UsageError("exact-offsets needs an empty topic: into-non-empty cannot be given")
+        if self.fill_holes != "auto" and not self.exact_offsets:
+            raise UsageError("fill-holes is for exact-offsets, which is not given")
+
+    @property
+    def cuts_times(self) -> bool:
+        """Whether the time of a record decides on it."""
+        return self.from_ms is not None or self.until_ms is not None
+
+    def selection(self) -> dict[str, object]:
+        """Return what was picked, for the name of the restore; empty when nothing was."""
+        picked = {
+            "topics_regex": self.topics_regex,
+            "partitions": self.partitions,
+            "offsets": [(p.topic, p.partition, p.range.start, p.range.end) for p in self.offsets],
+            "from": self.from_ms,
+            "until": self.until_ms,
+            "incarnations": self.incarnations,
+            "exact": self.exact_offsets,
+            "holes": self.fill_holes if self.fill_holes == "tombstones" else None,
+        }
+        return {key: value for key, value in picked.items() if value not in (None, (), [], False)}

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import orjson
 
 from kafkeep.archive.commit import TopicInfo
-from kafkeep.archive.entry import Entry
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.names import check_topic_name
 from kafkeep.archive.reader import ArchiveView
 from kafkeep.config.choose import did_you_mean
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.windows import with_companions
 from kafkeep.errors import UsageError
+from kafkeep.restore.pick import ALL_TIMES, Piece, Times, pick_pieces, whole_pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +26,66 @@ class PartitionPlan:
 
     partition: int
     entries: tuple[Entry, ...]
+    """The objects that are read, whole or in part."""
+    ranges: tuple[OffsetRange, ...] | None = None
+    """Offsets that were picked; None is all of them."""
+    times: Times = ALL_TIMES
+    end: int = 0
+    """Where the log ended in Kafka when it was archived; 0 when that does not matter."""
+    pieces: tuple[Piece, ...] = ()
+    """What is read of the objects, when something was picked."""
+
+    @property
+    def cut(self) -> bool:
+        """Whether some of the archived records are not wanted."""
+        return self.ranges is not None or self.times != ALL_TIMES
 
     @property
     def records(self) -> int:
-        """Records archived for it, each counted once."""
+        """Records archived for it, each counted once; at most so many when it is cut."""
+        if self.cut:
+            return sum(piece.records for piece in self.pieces)
         return sum(entry.own_records for entry in self.entries)
 
     @property
     def raw_bytes(self) -> int:
-        """Bytes of their record batches."""
-        return sum(entry.raw_bytes for entry in self.entries)
+        """Bytes of their record batches; an estimate when it is cut."""
+        total = sum(entry.raw_bytes for entry in self.entries)
+        stored = sum(entry.size_bytes for entry in self.entries)
+        return total * self.read_bytes // stored if self.cut and stored else total
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes that are read from the store."""
+        if self.cut:
+            return sum(piece.stored_bytes for piece in self.pieces)
+        return sum(entry.size_bytes for entry in self.entries)
+
+    def all_pieces(self) -> tuple[Piece, ...]:
+        """Return what is read as pieces, also when nothing was picked."""
+        return self.pieces if self.cut else whole_pieces(self.entries)
+
+    def without(self, keys: frozenset[str]) -> PartitionPlan:
+        """Leave out the entries whose objects are missing or damaged."""
+        kept = [entry for entry in self.entries if entry.key not in keys]
+        return plan_partition(self.partition, kept, self.ranges, self.times, self.end)
+
+
+def plan_partition(
+    partition: int,
+    entries: Iterable[Entry],
+    ranges: tuple[OffsetRange, ...] | None = None,
+    times: Times = ALL_TIMES,
+    end: int = 0,
+) -> PartitionPlan:
+    """Plan one partition: which of its entries are read, and what of them."""
+    ordered = tuple(sorted(entries, key=lambda entry: entry.range))
+    if ranges is None and times == ALL_TIMES:
+        return PartitionPlan(partition, ordered, end=end)
+    pieces = pick_pieces(ordered, ranges, times)
+    read = {entry.key for piece in pieces for entry in piece.window.entries}
+    wanted = tuple(entry for entry in ordered if entry.key in read)
+    return PartitionPlan(partition, wanted, ranges, times, end, pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +107,11 @@ class TopicPlan:
         return sum(partition.raw_bytes for partition in self.partitions)
 
     @property
+    def read_bytes(self) -> int:
+        """Bytes that are read from the store."""
+        return sum(partition.read_bytes for partition in self.partitions)
+
+    @property
     def entries(self) -> list[Entry]:
         """Every entry of the topic."""
         return [entry for partition in self.partitions for entry in partition.entries]
@@ -67,16 +125,28 @@ class RestorePlan:
     log: str
     commit: int
     topics: tuple[TopicPlan, ...]
+    exact: bool = False
+    """Whether every record goes to the offset it had."""
 
     @property
     def records(self) -> int:
-        """Records to write."""
+        """Records to write; at most so many when something was picked."""
         return sum(topic.records for topic in self.topics)
 
     @property
     def raw_bytes(self) -> int:
         """Bytes of their record batches."""
         return sum(topic.raw_bytes for topic in self.topics)
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes that are read from the store."""
+        return sum(topic.read_bytes for topic in self.topics)
+
+    @property
+    def cut(self) -> bool:
+        """Whether some of the archived records are not wanted."""
+        return any(partition.cut for topic in self.topics for partition in topic.partitions)
 
     def with_companions(self, keys: frozenset[str]) -> frozenset[str]:
         """Return objects that are lost, and those that are of no use without them."""
@@ -96,14 +166,11 @@ class RestorePlan:
             TopicPlan(
                 topic.source,
                 topic.target,
-                tuple(
-                    PartitionPlan(p.partition, tuple(e for e in p.entries if e.key not in keys))
-                    for p in topic.partitions
-                ),
+                tuple(partition.without(keys) for partition in topic.partitions),
             )
             for topic in self.topics
         )
-        return RestorePlan(self.id, self.log, self.commit, topics)
+        return replace(self, topics=topics)
 
 
 def restore_id(archive: str, log: str, options: RestoreOptions, cluster_id: str) -> str:
@@ -117,27 +184,65 @@ def restore_id(archive: str, log: str, options: RestoreOptions, cluster_id: str)
         "aborted": options.restore_aborted,
         "missing": options.allow_missing,
         "cluster": cluster_id,
+        **options.selection(),
     }
     body = orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(body).hexdigest()[:32]
 
 
 def plan_restore(view: ArchiveView, options: RestoreOptions, *, id: str) -> RestorePlan:
-    """Choose topics (the newest incarnation of each) and their entries."""
-    newest: dict[str, TopicInfo] = {}
-    for (name, _), info in sorted(view.topics.items()):
-        newest[name] = info
-    chosen = options.topics or tuple((name, name) for name in sorted(newest))
+    """Choose topics, each in its newest incarnation or the one asked for, and their entries."""
+    known = {name for name, _ in view.topics}
     topics = []
-    for source, target in chosen:
-        if source not in newest:
+    for source, target in _chosen(known, options):
+        if source not in known:
             raise UsageError(
                 f"topic {source} is not in the archive",
-                hint=did_you_mean(source, newest) or f"It holds: {', '.join(sorted(newest))}.",
+                hint=did_you_mean(source, known) or f"It holds: {', '.join(sorted(known))}.",
             )
         _check_target(target)
-        topics.append(_plan_topic(view, newest[source], target))
-    return RestorePlan(id, view.name, view.commit, tuple(topics))
+        info = _incarnation(view, source, dict(options.incarnations).get(source))
+        topics.append(_plan_topic(view, info, target, options))
+    _check_picks(topics, options)
+    return RestorePlan(id, view.name, view.commit, tuple(topics), options.exact_offsets)
+
+
+def _chosen(known: Collection[str], options: RestoreOptions) -> Sequence[tuple[str, str]]:
+    if options.topics_regex is None:
+        return options.topics or [(name, name) for name in sorted(known)]
+    pattern = re.compile(options.topics_regex)
+    found = [(name, name) for name in sorted(known) if pattern.fullmatch(name)]
+    if not found:
+        raise UsageError(
+            f"no topic matches {options.topics_regex}",
+            hint=f"The archive holds: {', '.join(sorted(known))}.",
+        )
+    return found
+
+
+def _incarnation(view: ArchiveView, topic: str, wanted: int | None) -> TopicInfo:
+    found = {number: info for (name, number), info in view.topics.items() if name == topic}
+    number = max(found) if wanted is None else wanted
+    if number not in found:
+        there = ", ".join(str(n) for n in sorted(found))
+        raise UsageError(
+            f"topic {topic} has no incarnation {number} in the archive", hint=f"It has: {there}."
+        )
+    return found[number]
+
+
+def _check_picks(topics: Sequence[TopicPlan], options: RestoreOptions) -> None:
+    """Refuse what picks nothing at all: it is a slip, and would restore less than was meant."""
+    counts = {topic.source.topic: len(topic.partitions) for topic in topics}
+    for name in {name for name, _ in options.incarnations} | {p.topic for p in options.offsets}:
+        if name not in counts:
+            raise UsageError(f"topic {name} is not among those to restore")
+    for pick in options.offsets:
+        if pick.partition >= counts[pick.topic]:
+            raise UsageError(f"topic {pick.topic} has no partition {pick.partition}")
+    for number in options.partitions:
+        if number >= max(counts.values(), default=0):
+            raise UsageError(f"no topic to restore has a partition {number}")
 
 
 def _check_target(name: str) -> None:
@@ -150,12 +255,28 @@ def _check_target(name: str) -> None:
         ) from error
 
 
-def _plan_topic(view: ArchiveView, info: TopicInfo, target: str) -> TopicPlan:
+def _plan_topic(
+    view: ArchiveView, info: TopicInfo, target: str, options: RestoreOptions
+) -> TopicPlan:
     by_partition: dict[int, list[Entry]] = {number: [] for number in range(info.partitions)}
     for entry in view.entries(info.topic, info.incarnation):
         by_partition.setdefault(entry.partition_id.partition, []).append(entry)
-    partitions = tuple(
-        PartitionPlan(number, tuple(sorted(entries, key=lambda entry: entry.range)))
-        for number, entries in sorted(by_partition.items())
-    )
-    return TopicPlan(info, target, partitions)
+    times = Times(options.from_ms, options.until_ms)
+    partitions = []
+    for number, entries in sorted(by_partition.items()):
+        ranges = _picked(info.topic, number, options)
+        pid = PartitionId(info.topic, info.incarnation, number)
+        span = view.spans.get(pid)
+        end = max(view.positions.get(pid, 0), span.end if span else 0)
+        partitions.append(plan_partition(number, entries, ranges, times, end))
+    return TopicPlan(info, target, tuple(partitions))
+
+
+def _picked(topic: str, partition: int, options: RestoreOptions) -> tuple[OffsetRange, ...] | None:
+    """Return the offsets that were picked of a partition; None for all, empty for none."""
+    if options.partitions and partition not in options.partitions:
+        return ()
+    mine = [pick for pick in options.offsets if pick.topic == topic]
+    if not mine:
+        return None
+    return tuple(pick.range for pick in mine if pick.partition == partition)

@@ -120,9 +120,9 @@ def _check_existing(
             "Delete it, or restore into another topic with --topics a:new-a.",
         )
     if document is not None and known is not None and known.topic_id == there.topic_id:
-        return _check_ours(topic, target, document, known)
+        return _check_ours(topic, target, document, known, exact=options.exact_offsets)
     if target.is_empty(topic.target):
-        return Check(Verdict.PASS, topic.target, "exists and is empty")
+        return _check_empty(topic, target, options)
     if options.into_non_empty:
         return Check(Verdict.WARN, topic.target, "holds records: appends to them")
     return Check(
@@ -133,14 +133,32 @@ def _check_existing(
     )
 
 
+def _check_empty(topic: TopicPlan, target: TargetLook, options: RestoreOptions) -> Check:
+    ends = [target.ends[topic.target, number] for number in range(len(topic.partitions))]
+    if options.exact_offsets and any(ends):
+        return Check(
+            Verdict.FAIL,
+            topic.target,
+            f"it is empty, but its next offset is {max(ends)}: old offsets are used up",
+            "Delete it, or restore into another topic with --topics a:new-a.",
+        )
+    return Check(Verdict.PASS, topic.target, "exists and is empty")
+
+
 def _check_ours(
-    topic: TopicPlan, target: TargetLook, document: RestoreDocument, known: Target
+    topic: TopicPlan,
+    target: TargetLook,
+    document: RestoreDocument,
+    known: Target,
+    *,
+    exact: bool,
 ) -> Check:
     if document.phase is Phase.DONE:
         return Check(Verdict.PASS, topic.target, "restored already: nothing to do")
     for number, place in enumerate(known.partitions):
         start, end = target.starts[topic.target, number], target.ends[topic.target, number]
-        if start > place.base or end < place.base:
+        moved = start > place.base and not exact  # the tasks look at those
+        if moved or end < place.base:
             return Check(
                 Verdict.FAIL,
                 topic.target,

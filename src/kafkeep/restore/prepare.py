@@ -121,5 +121,7 @@ def _make_ready(
             configs=settings,
         )
         bases = [0] * len(topic.partitions)
+    if options.exact_offsets:  # shows that deleting is allowed before there is anything to delete
+        admin.delete_records({(topic.target, number): 0 for number in range(len(bases))})
     places = tuple(TargetPartition(base, *admin.init_producer_id()) for base in bases)
     return replace(aim, topic_id=made.topic_id, partitions=places)

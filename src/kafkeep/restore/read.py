@@ -28,8 +28,10 @@ def iter_ready(
     skip_records: int = 0,
     restore_aborted: bool = False,
     options: ReadOptions = NO_OPTIONS,
-) -> Iterator[ReadyBatch]:
+) -> Generator[ReadyBatch, None, int]:
     """Yield the partition's records, less the first ``skip_records``, as batches for Produce.
+
+    Returns how many records are still to be skipped.
 
     Every stored batch's CRC is checked before it is used, and the SHA-256 of every other object.
     DamagedError names the object. The order is the same each time.
@@ -44,6 +46,7 @@ def iter_ready(
             run, skip_records = _skip_entries(whole, skip_records, restore_aborted)
             if run:
                 skip_records = yield from _iter_run(store, run, skip_records, restore_aborted)
+    return skip_records
 
 
 def _iter_sink(
@@ -101,6 +104,9 @@ def _iter_run(
             if len(batches) and batches.base_offsets[0] < covered.start:
                 outside = OffsetRange(0, covered.start)
                 found -= decode(batches.select(slice(0, 1)), range=outside).num_rows
+            if len(batches) and batches.last_offsets[-1] >= covered.end:  # of a cut entry
+                outside = OffsetRange(covered.end, int(batches.last_offsets[-1]) + 1)
+                found -= decode(batches.select(slice(-1, None)), range=outside).num_rows
             yield batches
 
     yield from regroup(
@@ -116,14 +122,14 @@ def _iter_run(
 
 
 def _runs(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    """Split entries where offsets are missing between them.
+    """Split entries where offsets are missing between them, and after one that was cut.
 
     Inside a run every batch lies in the entries' ranges; only a run's first batch can begin
-    before it, and is cut there.
+    before it and is cut there, and its last one can end after it.
     """
     run: list[Entry] = []
     for entry in entries:
-        if run and run[-1].range.end != entry.range.start:
+        if run and (run[-1].range.end != entry.range.start or run[-1].is_cut):
             yield run
             run = []
         run.append(entry)

@@ -124,6 +124,10 @@ class Sender:
         self.bytes += size
         self._met = True
         self._progress_at = time.monotonic()
+        self.settle()
+
+    def settle(self) -> None:
+        """Note that it is over when every batch is there."""
         if self.in_flight == 0 and self._next is None and self.troubled is None:
             self.done = True
 
@@ -160,8 +164,12 @@ def send_all(
     end_offsets: Callable[[list[tuple[str, int]]], dict[tuple[str, int], int]],
     topic_ids: dict[str, str],
     pace: Callable[[int], None],
+    between: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Send until every sender is done; ``pace`` is told the bytes of each request and may wait."""
+    """Send until every sender is done; ``pace`` is told the bytes of each request and may wait.
+
+    ``between`` does what is no sending and tells whether it did anything.
+    """
     requests: deque[_Request] = deque()
     turn = deque(senders)
     while True:
@@ -169,8 +177,8 @@ def send_all(
             requests.append(request)
         if requests:
             _finish(requests.popleft())
-        recovered = _recover(senders, end_offsets)
-        if not requests and not recovered and not any(s.can_send() for s in senders):
+        moved = _recover(senders, end_offsets) or between()
+        if not requests and not moved and not any(s.can_send() for s in senders):
             return
 
 

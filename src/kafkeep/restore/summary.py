@@ -27,6 +27,10 @@ class RestoreSummary:
     """Offsets that were never archived, in the topics restored."""
     missing: list[str] = field(default_factory=list)
     """What of the records their objects do not hold."""
+    filled: int = 0
+    """Offsets filled where no record is: before the first one, or with tombstones."""
+    holes: int = 0
+    """Offsets that empty transactions took."""
     id: str = ""
     seconds: float = 0.0
     start_seconds: float = 0.0
@@ -47,6 +51,8 @@ class RestoreSummary:
             "commit": self.commit,
             "topics": self.topics,
             "already_there": self.already_there,
+            "filled": self.filled,
+            "holes": self.holes,
             "gaps": self.gaps,
             "lost": self.lost,
             "missing": self.missing,

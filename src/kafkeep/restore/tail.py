@@ -33,18 +33,32 @@ def check_tail(
     ready = next(expected, None)
     if ready is None:
         raise _not_ours(topic, partition, f"it holds more than the archive, up to {last_offset}")
+    there = record_at(wire, topic, partition, topic_id=topic_id, offset=last_offset)
+    ours = decode(scan_batches(ready.body), range=OffsetRange(0, 1))
+    if there != _row(ours):
+        raise _not_ours(topic, partition, f"its record at offset {last_offset} is another")
+
+
+def check_hole(wire: Wire, topic: str, partition: int, *, topic_id: str, offset: int) -> None:
+    """PreflightError when a consumer finds a record where there is to be none."""
+    if record_at(wire, topic, partition, topic_id=topic_id, offset=offset):
+        raise _not_ours(topic, partition, f"it has a record at offset {offset}")
+
+
+def record_at(
+    wire: Wire, topic: str, partition: int, *, topic_id: str, offset: int
+) -> list[dict[str, object]]:
+    """Return what consumers see at an offset: one record, or none."""
     wanted = FetchWanted(
-        topic=topic, topic_id=topic_id, partition=partition, offset=last_offset, max_bytes=1 << 20
+        topic=topic, topic_id=topic_id, partition=partition, offset=offset, max_bytes=1 << 20
     )
     answer = wire.fetch([wanted], max_bytes=1 << 20, isolation=Isolation.READ_UNCOMMITTED).result()[
         0
     ]
     if answer.error is not None:
         raise answer.error.exception()
-    there = decode(scan_batches(answer.records), range=OffsetRange(last_offset, last_offset + 1))
-    ours = decode(scan_batches(ready.body), range=OffsetRange(0, 1))
-    if _row(there) != _row(ours):
-        raise _not_ours(topic, partition, f"its record at offset {last_offset} is another")
+    found = scan_batches(answer.records)
+    return _row(decode(found.select(~found.is_control), range=OffsetRange(offset, offset + 1)))
 
 
 def _row(records: pa.RecordBatch) -> list[dict[str, object]]:

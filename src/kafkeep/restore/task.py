@@ -9,15 +9,19 @@ from functools import partial
 from typing import Any
 
 from kafkeep.archive.entry import Entry
+from kafkeep.archive.store import ObjectStore
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.storage import StorageOptions
 from kafkeep.contents.options import ReadOptions
 from kafkeep.errors import PreflightError
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin import Admin, OffsetSpec
+from kafkeep.kafka.rewrite import ReadyBatch
 from kafkeep.kafka.wire import wire_for
 from kafkeep.restore.document import TargetPartition
+from kafkeep.restore.pick import ALL_TIMES, Piece, Times
 from kafkeep.restore.read import iter_ready
+from kafkeep.restore.read_pieces import iter_pieces
 from kafkeep.restore.send import Sender, send_all
 from kafkeep.restore.tail import check_tail
 from kafkeep.store.open import open_store
@@ -33,6 +37,19 @@ class TargetWork:
     place: TargetPartition
     entries: tuple[Entry, ...]
     est_bytes: int
+    pieces: tuple[Piece, ...] | None = None
+    """What is read of the entries, when something was picked."""
+    times: Times = ALL_TIMES
+    end: int = 0
+    """With exact offsets, where it ends at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExactWay:
+    """How holes are filled: by transactions under this id, by tombstones, or there are none."""
+
+    transactional_id: str | None
+    tombstones: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +64,8 @@ class RestoreBundle:
     rate_bytes: float | None
     reading: ReadOptions = field(default_factory=ReadOptions)
     """How the log's objects were made."""
+    exact: ExactWay | None = None
+    """Given when every record goes to the offset it had."""
 
 
 def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -62,7 +81,7 @@ def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]
     ends = admin.offsets([(w.topic, w.partition) for w in bundle.work], OffsetSpec.LATEST)
     senders = []
     for work in bundle.work:
-        read = partial(_read, store, work.entries, bundle)
+        read = partial(_read, store, work, bundle)
         sender = Sender(work.topic, work.partition, work.place, read)
         written = ends[sender.key] - work.place.base
         if written < 0:
@@ -82,9 +101,9 @@ def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]
     send_all(
         wire,
         senders,
-        end_offsets=partial(_end_offsets, admin),
+        end_offsets=partial(end_offsets, admin),
         topic_ids={w.topic: w.topic_id for w in bundle.work},
-        pace=_pace(bundle.rate_bytes),
+        pace=pace_for(bundle.rate_bytes),
     )
     for sender in senders:
         yield (
@@ -100,22 +119,32 @@ def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]
 
 
 def _read(
-    store: Any, entries: tuple[Entry, ...], bundle: RestoreBundle, skip: int
-) -> Iterator[Any]:
-    return iter_ready(
+    store: ObjectStore, work: TargetWork, bundle: RestoreBundle, skip: int
+) -> Iterator[ReadyBatch]:
+    if work.pieces is None:
+        return iter_ready(
+            store,
+            work.entries,
+            skip_records=skip,
+            restore_aborted=bundle.restore_aborted,
+            options=bundle.reading,
+        )
+    return iter_pieces(
         store,
-        entries,
+        work.pieces,
+        work.times,
         skip_records=skip,
         restore_aborted=bundle.restore_aborted,
         options=bundle.reading,
     )
 
 
-def _end_offsets(admin: Admin, keys: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+def end_offsets(admin: Admin, keys: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """Return where partitions end."""
     return admin.offsets(keys, OffsetSpec.LATEST)
 
 
-def _pace(rate_bytes: float | None) -> Callable[[int], None]:
+def pace_for(rate_bytes: float | None) -> Callable[[int], None]:
     """Return what waits so that no more than ``rate_bytes`` go out in a second, on average."""
     if rate_bytes is None:
         return lambda _size: failpoint("request.before")
