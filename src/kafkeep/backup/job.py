@@ -27,6 +27,9 @@ LOOK_MS = 5_000
 """Between two looks of one who looks often, a glance at the ends will do."""
 DUE_DETAILS_MS = 5_000
 """What is about to be committed goes with settings and group offsets no older than this."""
+PATIENCE_MS = 60_000
+"""Answers that may pass, and would not if they were meant, are taken for final after this."""
+LONGEST_PAUSE_S = 15.0
 logger = logging.getLogger(__name__)
 
 
@@ -52,6 +55,7 @@ class BackupJob:
     _seen: Look | None = field(init=False, default=None)
     """The last look, if nothing was done since."""
     _details: Details | None = field(init=False, default=None)
+    _refused_at: int | None = field(init=False, default=None)
     _met_all: bool = field(init=False, default=False)
     """Whether topics that were there at the start have been met."""
 
@@ -142,25 +146,40 @@ class BackupJob:
 
     def _follow(self) -> None:
         """Cycle until stopped; what fails for now is tried again, from what the log says."""
-        failed = False
+        unsure, failures = False, 0
         while not self.stop.is_set():
+            busy = False
             try:
-                if failed:
+                if unsure:
                     self._begin()
-                    failed = False
-                busy = not self._is_quiet() and self._cycle(self._look_again(), None)
+                    unsure = False
+                look = None if self._is_quiet() else self._look_patiently()
+                unsure = True  # of the log, should anything fail from here on
+                busy = look is not None and self._cycle(look, None)
+                unsure, failures = False, 0
             except TransientError as error:
-                failed, busy = True, False
+                failures += 1
                 logger.warning("%s; trying again", error.message)
             if not busy:
-                self.stop.wait(self.options.interval_ms / 1000)
+                self.stop.wait(self._pause(failures))
 
-    def _look_again(self) -> Look:
-        """Look; a topic that vanishes while it is asked about is not there the next time."""
+    def _pause(self, failures: int) -> float:
+        """Return the seconds until the next look: longer when one after the other fails."""
+        pause = self.options.interval_ms / 1000
+        longer = pause * (1 << min(10, max(0, failures - 1)))
+        return min(max(pause, LONGEST_PAUSE_S), longer)
+
+    def _look_patiently(self) -> Look:
+        """Look; a topic that comes or goes while it is asked about makes answers that pass."""
         try:
-            return self._look()
-        except PreflightError:
-            return self._look()
+            look = self._look()
+        except PreflightError as error:
+            self._refused_at = self._refused_at or self.now_ms()
+            if self.now_ms() - self._refused_at > PATIENCE_MS:
+                raise
+            raise TransientError(error.message) from error
+        self._refused_at = None
+        return look
 
     def _is_quiet(self) -> bool:
         """Tell whether there is nothing to do, with as little effort as that takes.

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from kafka.protocol.admin import ListGroupsRequest
-from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.admin import DeleteGroupsRequest, ListGroupsRequest
+from kafka.protocol.consumer import (
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+)
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from kafkeep.errors import KafkeepError, PreflightError, TransientError
@@ -24,6 +28,9 @@ _FIRST_VERSION_WITH_MANY_GROUPS = 8
 _LAST_VERSION_WITH_NAMES = 9
 _GROUPS_PER_REQUEST = 200
 _GROUP_NOT_FOUND = 69
+_NO_EPOCH = -1
+"""A leader epoch of another cluster would make consumers call the log cut back."""
+_IDLE_STATES = frozenset({"", "empty", "dead", "unknown"})
 _ACTIVE = frozenset({22, 25, 27, 68, 110, 113})
 """The group has members of its own, so that offsets from outside are refused."""
 
@@ -39,6 +46,19 @@ class GroupOffsets:
 def list_groups(admin: Admin) -> list[str]:
     """Return the ids of all groups that may hold committed offsets, active or not."""
     return admin.wire.call(_Groups(admin.routes).all_ids)
+
+
+def active_groups(admin: Admin, groups: Collection[str]) -> list[str]:
+    """Return which of these groups have members; brokers before 2.6 tell of none."""
+    listed = admin.wire.call(_Groups(admin.routes).listed)
+    wanted = set(groups)
+    return sorted(
+        {
+            group.group_id
+            for group in listed
+            if group.group_id in wanted and (group.group_state or "").lower() not in _IDLE_STATES
+        }
+    )
 
 
 def load_group_offsets(
@@ -75,6 +95,20 @@ def commit_offsets(admin: Admin, group: str, offsets: Mapping[TopicPartition, in
         admin.wire.call(_Groups(admin.routes).commit, group, offsets)
 
 
+def delete_group(admin: Admin, group: str) -> None:
+    """Delete a group with its offsets; one that is not there is no error.
+
+    PreflightError when it has active members.
+    """
+    admin.wire.call(_Groups(admin.routes).delete, group)
+
+
+def delete_offsets(admin: Admin, group: str, partitions: Collection[TopicPartition]) -> None:
+    """Forget what a group has committed on partitions; it is no error when that is nothing."""
+    if partitions:
+        admin.wire.call(_Groups(admin.routes).delete, group, partitions)
+
+
 class _Groups:
     """Coroutines that ask group coordinators."""
 
@@ -83,13 +117,17 @@ class _Groups:
         self._link = routes.link
 
     async def all_ids(self) -> list[str]:
+        listed = await self.listed()
+        return sorted({g.group_id for g in listed if g.group_type.lower() != "share"})
+
+    async def listed(self) -> list[Any]:
+        """Return every group as its coordinator lists it."""
         deadline, pause = self._routes.deadline(), 0.1
         while True:
             answers = await self._routes.each_broker(ListGroupsRequest)
             failure = _first_failure(answers)
             if failure is None:
-                listed = [group for answer in answers for group in answer.groups]
-                return sorted({g.group_id for g in listed if g.group_type.lower() != "share"})
+                return [group for answer in answers for group in answer.groups]
             if is_final(failure) or time.monotonic() + pause > deadline:
                 raise failure
             await self._link.net.sleep(pause)
@@ -172,10 +210,17 @@ class _Groups:
 
     async def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit as a client that is no member, which only an empty group takes."""
+        await self._change(group, lambda: self._commit_request(group, offsets))
+
+    async def delete(self, group: str, partitions: Collection[TopicPartition]) -> None:
+        """Delete offsets, which a group takes for topics it does not consume."""
+        await self._change(group, lambda: _delete_request(group, partitions))
+
+    async def _change(self, group: str, make: Callable[[], Any]) -> None:
         deadline, pause = self._routes.deadline(), 0.1
         await self._link.connect()
         while True:
-            failure = await self._try_commit(group, offsets, deadline)
+            failure = await self._try_change(group, make, deadline)
             if failure is None:
                 return
             if is_final(failure) or time.monotonic() + pause > deadline:
@@ -183,29 +228,24 @@ class _Groups:
             await self._link.net.sleep(pause)
             pause = min(1.0, pause * 2)
 
-    async def _try_commit(
-        self, group: str, offsets: Mapping[TopicPartition, int], deadline: float
+    async def _try_change(
+        self, group: str, make: Callable[[], Any], deadline: float
     ) -> KafkeepError | None:
         many = self._version(FindCoordinatorRequest) >= _FIRST_VERSION_WITH_MANY_KEYS
         try:
             [(_, code, node)] = await self._find([group], many)
             if code:
                 return refusal(code, f"group {group}")
-            request = self._commit_request(group, offsets)
-            answer = await self._link.send(request, node, deadline=deadline)
+            answer = await self._link.send(make(), node, deadline=deadline)
         except TransientError as error:
             return error
+        if code := getattr(answer, "error_code", 0):
+            return None if code == _GROUP_NOT_FOUND else _group_failure(group, code, group)
         for topic in answer.topics:
             for part in topic.partitions:
-                if part.error_code in _ACTIVE:
-                    return PreflightError(
-                        f"group {group} is active: Kafka refused its offsets (code "
-                        f"{part.error_code})",
-                        hint="Stop the consumers of the group, then run the same command again.",
-                    )
                 if part.error_code:
                     where = format_partition((topic.name, part.partition_index))
-                    return refusal(part.error_code, f"group {group} on {where}")
+                    return _group_failure(group, part.error_code, f"{group} on {where}")
         return None
 
     def _commit_request(self, group: str, offsets: Mapping[TopicPartition, int]) -> Any:
@@ -214,7 +254,10 @@ class _Groups:
         for (topic, partition), offset in offsets.items():
             grouped[topic].append(
                 kind.OffsetCommitRequestPartition(
-                    partition_index=partition, committed_offset=offset, committed_metadata=""
+                    partition_index=partition,
+                    committed_offset=offset,
+                    committed_leader_epoch=_NO_EPOCH,
+                    committed_metadata="",
                 )
             )
         return OffsetCommitRequest(
@@ -224,6 +267,33 @@ class _Groups:
             member_id="",
             topics=[kind(name=name, partitions=parts) for name, parts in grouped.items()],
         )
+
+
+def _active(group: str, code: int) -> PreflightError:
+    return PreflightError(
+        f"group {group} is active: Kafka refused its offsets (code {code})",
+        hint="Stop the consumers of the group, then run the same command again.",
+    )
+
+
+def _delete_request(group: str, partitions: Collection[TopicPartition]) -> Any:
+    kind = OffsetDeleteRequest.OffsetDeleteRequestTopic
+    grouped: dict[str, list[Any]] = defaultdict(list)
+    for topic, partition in partitions:
+        grouped[topic].append(kind.OffsetDeleteRequestPartition(partition_index=partition))
+    return OffsetDeleteRequest(
+        group_id=group,
+        topics=[kind(name=name, partitions=parts) for name, parts in grouped.items()],
+    )
+
+
+def _group_failure(group: str, code: int, what: str) -> KafkeepError:
+    if code in _ACTIVE:
+        return PreflightError(
+            f"group {group} is active: Kafka refused its offsets (code {code})",
+            hint="Stop the consumers of the group, then run the same command again.",
+        )
+    return refusal(code, f"group {what}")
 
 
 def _take_group(name: str, group: Any, found: GroupOffsets) -> None:

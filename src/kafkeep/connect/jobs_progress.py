@@ -1,0 +1,66 @@
+"""What a sink's job tells of itself, from its looks and commits.
+
+Others read while one thread writes: a map or set is replaced by a new one, never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafkeep.archive.commit import Commit
+from kafkeep.backup.look import Look
+from kafkeep.connect.model import Progress
+
+TopicPartition = tuple[str, int]
+
+
+class SinkProgress:
+    """Keeps one ``Progress`` up to date."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self._ends: Mapping[TopicPartition, int] = {}
+
+    def saw(self, look: Look, positions: Mapping[TopicPartition, int]) -> None:
+        """Note how far Kafka is ahead of ``positions``."""
+        self._ends = look.stables
+        self._measure(positions, look.at_ms, frozenset())
+
+    def committed(self, commit: Commit, positions: Mapping[TopicPartition, int]) -> None:
+        """Count one commit of the log, which now stands at ``positions``."""
+        changes, progress = commit.changes, self.progress
+        if changes.intent is not None and not changes.closes_intent:
+            moved: frozenset[TopicPartition] = frozenset()
+        else:
+            progress.commits += 1
+            progress.last_commit_ms = commit.at_ms
+            moved = frozenset((p.topic, p.partition) for p in changes.positions)
+        for entry in changes.entries:
+            progress.records += entry.own_records
+            progress.bytes += entry.raw_bytes
+        progress.objects += len(changes.entries)
+        progress.gaps += len(changes.gaps)
+        progress.skipped_offsets += sum(len(gap.range) for gap in changes.gaps)
+        read = {entry.partition_id.topic for entry in changes.entries}
+        if read - progress.topics:
+            progress.topics = progress.topics | read
+        self._measure(positions, commit.at_ms, moved)
+
+    def _measure(
+        self,
+        positions: Mapping[TopicPartition, int],
+        at_ms: int,
+        moved: frozenset[TopicPartition],
+    ) -> None:
+        """Set positions and lag; what is left after a partition moved waits since then."""
+        lag = {
+            key: max(0, end - positions[key]) for key, end in self._ends.items() if key in positions
+        }
+        before = self.progress.lag_since_ms
+        self.progress.positions = dict(positions)
+        self.progress.lag_records = lag
+        self.progress.lag_since_ms = {
+            key: at_ms if key in moved else before.get(key, at_ms)
+            for key, behind in lag.items()
+            if behind
+        }

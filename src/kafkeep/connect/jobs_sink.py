@@ -1,0 +1,169 @@
+"""A sink connector's run: a backup that follows, in the worker's session, and tells its group."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from kafkeep.archive.commit import Commit
+from kafkeep.archive.log import CommitLog
+from kafkeep.archive.store import ObjectStore
+from kafkeep.backup.job import BackupJob
+from kafkeep.backup.look import Look
+from kafkeep.backup.plan import CyclePlan
+from kafkeep.backup.run import check_store
+from kafkeep.backup.summary import BackupSummary
+from kafkeep.clock import now_ms, writer_id
+from kafkeep.config.backup import BackupOptions
+from kafkeep.config.connector import ConnectorConfig
+from kafkeep.config.group import ConfigErrors, parse_option
+from kafkeep.config.kafka import KafkaOptions
+from kafkeep.config.option import iter_options
+from kafkeep.config.places import Places
+from kafkeep.connect.groups import ConnectorGroup, group_of, positions_now
+from kafkeep.connect.job import Surroundings
+from kafkeep.connect.jobs_progress import SinkProgress
+from kafkeep.connect.jobs_wait import run_patiently
+from kafkeep.connect.model import ConnectorType, Progress
+from kafkeep.errors import UsageError
+from kafkeep.kafka.admin import Admin
+from kafkeep.kafka.wire import Wire
+from kafkeep.store.open import open_store
+
+LOOK_EVERY_MS = 1_000
+DETAILS_MS = 30_000
+CYCLE_MS = 10_000
+"""A connector that is to stop has about so long to wait for its tasks."""
+GROUP_TIMEOUT_MS = 5_000
+OWN_KEYS = (
+    "interval",
+    "on.gap",
+    "segment.bytes",
+    "segment.age",
+    "cycle.bytes",
+    "cycle.time",
+)
+"""Options of ``kafkeep backup`` that kafkeep.Backup has too, under the same names."""
+logger = logging.getLogger(__name__)
+
+
+def kafka_of(worker: KafkaOptions, overrides: Mapping[str, str]) -> KafkaOptions:
+    """Return the worker's client with what a connector sets differently."""
+    rest = {key: text for key, text in overrides.items() if key != "bootstrap.servers"}
+    servers = overrides.get("bootstrap.servers", worker.bootstrap_servers)
+    return KafkaOptions(servers, {**worker.properties, **rest})
+
+
+def sink_options(config: ConnectorConfig, own: Mapping[str, str]) -> BackupOptions:
+    """Return the backup that a connector means; ``own`` are keys of OWN_KEYS."""
+    values: dict[str, Any] = {"interval_ms": LOOK_EVERY_MS, "cycle_ms": CYCLE_MS}
+    wrong: dict[str, str] = {}
+    for one in iter_options(BackupOptions):
+        if one.name in own:
+            try:
+                values[one.field] = parse_option(one, own[one.name])
+            except UsageError as error:
+                wrong[one.name] = error.message
+    if wrong:
+        raise ConfigErrors(wrong)
+    options = BackupOptions(
+        topics=config.topics,
+        topics_regex=config.topics_regex,
+        name=config.name,
+        format=config.format,
+        isolation_level=config.isolation_level,
+        follow=True,
+        tasks_max=config.tasks_max,
+        start_at=config.auto_offset_reset,
+        group=group_of(config.name),
+        details_ms=DETAILS_MS,
+        **values,
+    )
+    if config.format == "segment":
+        return options
+    return replace(
+        options,
+        sink=dict(config.shape),
+        sink_secrets=dict(config.secrets),
+        keeps_tail=config.family != "kafkeep",
+    )
+
+
+class SinkJob:
+    """One run of a sink; see ``ConnectorJob``."""
+
+    type: ConnectorType = "sink"
+
+    def __init__(self, options: BackupOptions, places: Places, surroundings: Surroundings) -> None:
+        self.options = options
+        self._places = places
+        self._surroundings = surroundings
+        self.task_count = options.tasks_max or 1
+        self.progress = Progress()
+
+    def run(self, stop: threading.Event) -> None:
+        """Archive until stopped; brokers and stores that are away are waited for."""
+        run_patiently(self.options.name, partial(self._run, stop), stop)
+
+    def _run(self, stop: threading.Event) -> None:
+        options, places = self.options, self._places
+        with Wire(places.kafka) as wire:
+            admin = Admin(wire)
+            store = open_store(places.archive, places.storage, create=True)
+            check_store(store, options.name)
+            _Run(self, admin, store, stop).job.run()
+
+    def limit_tasks(self, partitions: int) -> None:
+        """Show no more tasks than there are partitions."""
+        self.task_count = max(1, min(self.options.tasks_max or 1, partitions))
+
+    def backup(
+        self, admin: Admin, store: ObjectStore, stop: threading.Event, **watchers: Any
+    ) -> BackupJob:
+        """Make the backup that does the work."""
+        name = self.options.name
+        return BackupJob(
+            options=self.options,
+            places=self._places,
+            admin=admin,
+            open_log=partial(CommitLog.open, store, name, writer=writer_id(), now_ms=now_ms),
+            run_tasks=partial(self._surroundings.run_tasks, pool=name),
+            cores=self._surroundings.cores,
+            now_ms=now_ms,
+            stop=stop,
+            **watchers,
+        )
+
+
+class _Run:
+    """The backup of one run, watched: group and progress are told what it does."""
+
+    def __init__(
+        self, sink: SinkJob, admin: Admin, store: ObjectStore, stop: threading.Event
+    ) -> None:
+        self._sink = sink
+        self._progress = SinkProgress(sink.progress)
+        quick = Admin(admin.wire, timeout_ms=GROUP_TIMEOUT_MS)
+        self._group = ConnectorGroup(quick, sink.options.name)
+        self._there: frozenset[str] = frozenset()
+        self.job = sink.backup(admin, store, stop, on_look=self._saw, on_commit=self._committed)
+
+    def _saw(self, look: Look, _plan: CyclePlan) -> None:
+        self._there = frozenset(look.topics)
+        self._sink.limit_tasks(sum(len(topic.partitions) for topic in look.topics.values()))
+        positions = positions_now(self.job.log.state)
+        self._progress.saw(look, positions)
+        self._tell(positions)
+
+    def _committed(self, commit: Commit, summary: BackupSummary) -> None:
+        positions = positions_now(self.job.log.state)
+        self._progress.committed(commit, positions)
+        self._sink.progress.bad_records = summary.bad
+        self._tell(positions)
+
+    def _tell(self, positions: Mapping[tuple[str, int], int]) -> None:
+        self._group.tell({key: at for key, at in positions.items() if key[0] in self._there})

@@ -1,0 +1,26 @@
+"""Faults that pass are waited out: whatever a connector does is begun again after them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from kafkeep.errors import TransientError
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 15.0
+logger = logging.getLogger(__name__)
+
+
+def run_patiently(name: str, work: Callable[[], None], stop: threading.Event) -> None:
+    """Call ``work`` until it ends, again after each TransientError; a stop ends it too."""
+    pause = FIRST_PAUSE_S
+    while not stop.is_set():
+        try:
+            work()
+            return
+        except TransientError as error:
+            logger.warning("connector %s: %s; trying again", name, error.message)
+        stop.wait(pause)
+        pause = min(LONGEST_PAUSE_S, 2 * pause)

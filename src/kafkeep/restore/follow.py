@@ -1,0 +1,207 @@
+"""A restore that goes on: what an archive gains is appended to its topics, round by round.
+
+Every round is a restore of its own, of offsets that were written down before it began, with the
+document that makes it resumable. So a round that was cut off is finished, one that is done is not
+done again, and each record is written once. On the driver.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from kafkeep.archive.entry import PartitionId
+from kafkeep.archive.keys import log_key
+from kafkeep.archive.reader import ArchiveView, list_logs, load_view
+from kafkeep.archive.store import ObjectStore
+from kafkeep.config.places import Places
+from kafkeep.config.restore import RestoreOptions
+from kafkeep.errors import KeyMissingError, NoSuchArchiveError
+from kafkeep.failpoint import failpoint
+from kafkeep.kafka.admin import Admin
+from kafkeep.restore.followed import (
+    Followed,
+    load_followed,
+    picks_of,
+    plan_round,
+    save_followed,
+    sweep_followed,
+)
+from kafkeep.restore.job import RestoreJob, RunTasks
+from kafkeep.restore.source import choose_log
+from kafkeep.restore.summary import RestoreSummary
+
+ROUND_BYTES = 1 << 30
+SWEEP_EVERY = 500
+KEPT_MS = 86_400_000
+"""Documents of rounds are kept for a day: a worker that slept may still look for them."""
+logger = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True)
+class Follower:
+    """One restore that follows a log. Everything that does I/O is given to it."""
+
+    options: RestoreOptions
+    """With a commit, a time or a selection of its own there is one round."""
+    places: Places
+    admin: Admin
+    store: ObjectStore
+    state: ObjectStore
+    """Where its document lies."""
+    open_round: Callable[[int], ObjectStore]
+    """Opens the place for the documents of a round."""
+    run_tasks: RunTasks
+    cores: int
+    now_ms: Callable[[], int]
+    on_round: Callable[[RestoreSummary], None] = lambda _summary: None
+    most_bytes: int = ROUND_BYTES
+    followed: Followed = field(init=False)
+    view: ArchiveView | None = field(init=False, default=None)
+    """The archive as it was last looked at."""
+    _warned: frozenset[str] = field(init=False, default=frozenset())
+
+    def begin(self) -> None:
+        """Read how far it has come; NoSuchArchiveError where there is no log of ours."""
+        found = load_followed(self.state)
+        if found is None:
+            if not list_logs(self.store):
+                raise NoSuchArchiveError(
+                    f"{self.store.describe()} has no log of kafkeep's, and a source restores what "
+                    "such a log names",
+                    hint="Check bucket and prefix; objects of other connectors are not read yet.",
+                )
+            found = Followed(log=choose_log(self.store, self.options), revision=-1)
+        self.followed = found
+        self._sweep()
+
+    def step(self) -> bool:
+        """Restore one round; tell whether there was one."""
+        if self.followed.round is None and not self._open():
+            return False
+        self._restore()
+        failpoint("follow.written")
+        self.followed = self.followed.finish()
+        save_followed(self.state, self.followed)
+        failpoint("follow.finished")
+        if self.followed.rounds % SWEEP_EVERY == 0:
+            self._sweep()
+        return True
+
+    @property
+    def is_one_shot(self) -> bool:
+        """Whether what is to be restored was fixed by the options."""
+        options = self.options
+        fixed = options.commit is not None or options.at_ms is not None or options.groups
+        return bool(fixed or options.partitions or options.offsets or self._picks_records())
+
+    def _picks_records(self) -> bool:
+        options = self.options
+        return options.cuts_times or options.exact_offsets or bool(options.incarnations)
+
+    def targets(self) -> dict[str, str]:
+        """Return archived topics and the names they are restored under, of the last view."""
+        known = sorted({name for name, _ in self.view.topics}) if self.view else []
+        if self.options.topics:
+            return {source: target for source, target in self.options.topics if source in known}
+        pattern = re.compile(self.options.topics_regex or ".*")
+        return {name: name for name in known if pattern.fullmatch(name)}
+
+    def _open(self) -> bool:
+        """Write down what the next round restores, if there is anything."""
+        if not self._has_news():
+            return False
+        options, followed = self.options, self.followed
+        view = load_view(self.store, followed.log, commit=options.commit, at_ms=options.at_ms)
+        self.view = view
+        targets = self.targets()
+        self._warn_missing(targets)
+        most = 2**62 if self.is_one_shot else self.most_bytes
+        ends = plan_round(view, targets, followed.positions, most_bytes=most)
+        if not ends or (self.is_one_shot and followed.rounds):
+            self.followed = followed.reached(view.commit)
+            return False
+        self.followed = followed.begin(view.commit, ends)
+        failpoint("follow.planned")
+        save_followed(self.state, self.followed)
+        failpoint("follow.opened")
+        return True
+
+    def _has_news(self) -> bool:
+        """Look for the commit after the last: one request when there is none."""
+        last = self.followed.commit
+        if last < 0:
+            return True
+        if self.options.commit is not None or self.options.at_ms is not None:
+            return False
+        try:
+            self.store.head(log_key(self.followed.log, last + 1))
+        except KeyMissingError:
+            return False
+        return True
+
+    def _restore(self) -> None:
+        opened = self.followed.round
+        assert opened is not None
+        view = self.view
+        if view is None or view.commit != opened.commit:
+            view = self.view = load_view(self.store, self.followed.log, commit=opened.commit)
+        targets = self.targets()
+        options = replace(self.options, name=self.followed.log, commit=opened.commit, at_ms=None)
+        if not self.is_one_shot:
+            options = self._options_of_round(options, opened.ends, targets)
+            self._grow(view, opened.ends, targets)
+        job = RestoreJob(
+            options=options,
+            places=self.places,
+            admin=self.admin,
+            store=self.store,
+            documents=self.open_round(opened.number),
+            cores=self.cores,
+            now_ms=self.now_ms,
+        )
+        self.on_round(job.run(job.preflight(), self.run_tasks))
+
+    def _options_of_round(
+        self,
+        options: RestoreOptions,
+        ends: Mapping[PartitionId, int],
+        targets: Mapping[str, str],
+    ) -> RestoreOptions:
+        met = {pid.topic for pid in self.followed.positions}
+        topics = sorted({pid.topic for pid in ends})
+        return replace(
+            options,
+            topics=tuple((topic, targets[topic]) for topic in topics),
+            topics_regex=None,
+            offsets=picks_of(self.followed.positions, ends),
+            into_non_empty=options.into_non_empty or all(topic in met for topic in topics),
+        )
+
+    def _grow(
+        self, view: ArchiveView, topics: Collection[PartitionId], targets: Mapping[str, str]
+    ) -> None:
+        """Give a target the partitions its source has got since it was first restored."""
+        met = {pid.topic for pid in self.followed.positions}
+        for source in sorted({pid.topic for pid in topics} & met):
+            info = view.state.latest_incarnation(source)
+            there = self.admin.topics([targets[source]]).get(targets[source])
+            if info is not None and there is not None and there.partition_count < info.partitions:
+                self.admin.create_partitions(targets[source], info.partitions)
+
+    def _warn_missing(self, targets: Mapping[str, str]) -> None:
+        missing = frozenset(source for source, _ in self.options.topics) - targets.keys()
+        if missing - self._warned:
+            logger.warning("not in the archive yet: %s; waiting", ", ".join(sorted(missing)))
+        self._warned = missing
+
+    def _sweep(self) -> None:
+        before = self.now_ms() - KEPT_MS
+        sweep_followed(self.state, self.followed, before_ms=before)
+        for number in range(max(1, self.followed.rounds - 2 * SWEEP_EVERY), self.followed.rounds):
+            documents = self.open_round(number)
+            for info in list(documents.list("")):
+                if info.modified_ms < before:
+                    documents.delete(info.key)
