@@ -130,24 +130,20 @@ class _Reader:
         self._check_topics()
         if self._family.name == "confluent":
             self._check_confluent(sink)
-        address = self._address(common, s3)
+        address = self._address(common, s3, complains=meaning is not None)
         storage = self._storage(s3)
         if self._wrong or not (common and s3 and consumer and storage):
-            called = self._meaning.called
-            raise ConfigErrors({called.get(key, key): why for key, why in self._wrong.items()})
+            raise ConfigErrors(self._meaning.in_their_words(self._wrong, self._given))
         secrets = {key: text for key, text in shape.items() if is_secret(key, text)}
-        told = {key: value for key, value in vars(common).items() if key != "archive"}
         return ConnectorConfig(
-            **told,
+            **{key: value for key, value in vars(common).items() if key != "archive"},
+            **vars(consumer),
             family=self._family.name,
             archive=address,
             storage=storage,
-            isolation_level=consumer.isolation_level,
-            auto_offset_reset=consumer.auto_offset_reset,
             format="segment" if sink is None else sink.format.format_class.value,
             shape={key: text for key, text in shape.items() if key not in secrets},
             secrets=secrets,
-            kafka=consumer.kafka,
             extra=extra,
             compact=compact,
             unknown=tuple(unknown),
@@ -268,13 +264,15 @@ class _Reader:
         if writes and not sink.naming.store_kafka_keys:
             self._wrong["store.kafka.keys"] = "must be true to write records without a value"
 
-    def _address(self, common: ConnectorOptions | None, s3: S3Options | None) -> str:
+    def _address(
+        self, common: ConnectorOptions | None, s3: S3Options | None, *, complains: bool
+    ) -> str:
         if self._archive is not None:
             return str(ArchiveAddress.parse(self._archive))
         if common is not None and common.archive is not None:
             return common.archive
         bucket = s3.s3_bucket_name if s3 else None
-        if s3 is not None and bucket is None:
+        if s3 is not None and bucket is None and complains:
             self._wrong["s3.bucket.name"] = "missing: it says where the archive is"
         try:
             place = f"s3://{bucket}/{self._meaning.prefix}"

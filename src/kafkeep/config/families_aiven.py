@@ -19,6 +19,7 @@ CLASSES = (
 )
 DEFAULT_TEMPLATE = "{{topic}}-{{partition}}-{{start_offset}}"
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+_ENVELOPE, _OFFSET = "kafkeepEnvelope", "kafkeepOffset"
 _SMT = "org.apache.kafka.connect.transforms."
 _ENDS = {"gzip": ".gz", "snappy": ".snappy", "zstd": ".zst", "none": ""}
 _UNITS = {"yyyy": "YYYY", "YYYY": "YYYY", "MM": "MM", "dd": "dd", "HH": "HH"}
@@ -226,16 +227,16 @@ def _rows(options: AivenOptions, given: Mapping[str, str]) -> dict[str, str]:
     alone = options.format_output_fields == ("value",)
     if alone and not options.format_output_envelope:
         return found
-    steps = [step for step in given.get("transforms", "").split(",") if step.strip()] + ["envelope"]
+    steps = [step for step in given.get("transforms", "").split(",") if step.strip()] + [_ENVELOPE]
     found |= {
-        "transforms.envelope.type": _SMT + "HoistField$Value",
-        "transforms.envelope.field": "value",
+        f"transforms.{_ENVELOPE}.type": _SMT + "HoistField$Value",
+        f"transforms.{_ENVELOPE}.field": "value",
     }
     if "offset" in options.format_output_fields:
-        steps.append("offset")
+        steps.append(_OFFSET)
         found |= {
-            "transforms.offset.type": _SMT + "InsertField$Value",
-            "transforms.offset.offset.field": "offset",
+            f"transforms.{_OFFSET}.type": _SMT + "InsertField$Value",
+            f"transforms.{_OFFSET}.offset.field": "offset",
         }
     return {**found, "transforms": ",".join(steps)}
 

@@ -22,7 +22,8 @@ class Meaning:
 
     texts: Mapping[str, str] = field(default_factory=dict)
     instead: Mapping[str, str | None] = field(default_factory=dict)
-    """Stand in also for keys that are given; None takes away a key and all below it."""
+    """Stand in also for keys that are given; None takes a key away. What is told to a converter
+    goes with it."""
     called: Mapping[str, str] = field(default_factory=dict)
     prefix: str = ""
     """Where in the bucket the archive begins."""
@@ -30,10 +31,16 @@ class Meaning:
 
     def over(self, given: Mapping[str, str]) -> dict[str, str]:
         """Return a configuration in kafkeep's keys."""
-        gone = tuple(f"{key}." for key in self.instead)
+        gone = tuple(f"{key}." for key in self.instead if key.endswith(".converter"))
         kept = {k: v for k, v in given.items() if not k.startswith(gone)}
         found = {**self.texts, **kept, **self.instead}
         return {key: text for key, text in found.items() if text is not None}
+
+    def in_their_words(self, wrong: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+        """Return errors by the keys people wrote."""
+        return {
+            key if key in given else self.called.get(key, key): why for key, why in wrong.items()
+        }
 
 
 def _as_it_is(_texts: Mapping[str, str], _name: str) -> Meaning:

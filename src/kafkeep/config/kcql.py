@@ -61,9 +61,10 @@ def _clauses(rest: str) -> dict[str, Any]:
     marks = list(_CLAUSES.finditer(rest))
     if (rest[: marks[0].start()] if marks else rest).strip():
         raise UsageError(f"{rest.split(maxsplit=1)[0]} is not known in KCQL here")
-    for mark, following in zip(marks, [*marks[1:], None], strict=True):
+    ends = [*(mark.start() for mark in marks[1:]), len(rest)]
+    for mark, end in zip(marks, ends, strict=False):
         word = mark[1].upper()
-        body = rest[mark.end() : following.start() if following else len(rest)].strip()
+        body = rest[mark.end() : end].strip()
         if word == "STOREAS":
             found["store_as"] = _bare(body).upper()
         elif word == "PARTITIONBY":

@@ -122,12 +122,11 @@ class _Reader:
         options = self._try(parse_group, SourceOptions, texts)
         s3 = self._try(parse_group, S3Options, texts)
         restore = self._restore(texts, options)
-        archive = self._archive(options, s3)
+        archive = self._archive(options, s3, complains=meaning is not None)
         storage = self._storage(s3)
         converters, kafka = self._converters(), self._kafka()
         if self._wrong or not (options and s3 and restore and storage):
-            called = self._meaning.called
-            raise ConfigErrors({called.get(key, key): why for key, why in self._wrong.items()})
+            raise ConfigErrors(self._meaning.in_their_words(self._wrong, self._given))
         return SourceConfig(
             name=options.name,
             connector_class=next(iter(matches(name)), name),
@@ -188,12 +187,15 @@ class _Reader:
             return found
         return replace(found, topics=options.topics, name=options.restore_log)
 
-    def _archive(self, options: SourceOptions | None, s3: S3Options | None) -> str:
+    def _archive(
+        self, options: SourceOptions | None, s3: S3Options | None, *, complains: bool
+    ) -> str:
         if options is not None and options.archive is not None:
             return options.archive
         bucket = s3.s3_bucket_name if s3 else None
         if bucket is None:
-            self._wrong.setdefault("s3.bucket.name", "missing: it says where the archive is")
+            if complains and s3 is not None:
+                self._wrong["s3.bucket.name"] = "missing: it says where the archive is"
             return ""
         try:
             return str(ArchiveAddress.parse(f"s3://{bucket}/{self._meaning.prefix}"))

@@ -1,0 +1,163 @@
+"""Validation against what a real Connect worker answered, and for the classes it has not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkeep.connect.model import RestError
+from kafkeep.connect.validate import config_errors, validate
+
+GOLDEN = json.loads(
+    (Path(__file__).parents[2] / "golden" / "rest" / "validate.json").read_text(encoding="utf-8")
+)
+CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
+SOURCE = "io.confluent.connect.s3.source.S3SourceConnector"
+SECRET = "a-secret-of-mine"
+
+
+def filled(body: dict[str, str]) -> dict[str, str]:
+    """Put values where the recording has names of values."""
+    places = {
+        "${ENDPOINT}": "http://store:9000",
+        "${BUCKET}": "some-bucket",
+        "${ACCESS_KEY}": "someone",
+        "${SECRET_KEY}": SECRET,
+    }
+    return {key: places.get(text, text) for key, text in body.items()}
+
+
+def errors_of(answer: dict[str, Any]) -> dict[str, list[str]]:
+    return {
+        one["value"]["name"]: one["value"]["errors"]
+        for one in answer["configs"]
+        if one["value"]["errors"]
+    }
+
+
+def test_a_good_configuration_has_no_errors_and_shows_its_values() -> None:
+    case = GOLDEN["good"]
+    body = filled(case["body"])
+    answer = validate(case["plugin"], body)
+    assert (answer["name"], answer["error_count"]) == (case["name"], 0)
+    values = {one["value"]["name"]: one["value"] for one in answer["configs"]}
+    for name, value, _errors, visible in case["values"]:
+        if name in case["body"]:
+            shown = "[hidden]" if value == "[hidden]" else body[name]
+            assert values.get(name, {}).get("value") == shown or "converter." in name
+        if name in values:
+            assert values[name]["visible"] == visible, name
+
+
+def test_all_errors_come_at_once_with_the_keys_and_words_of_the_real_one() -> None:
+    case = GOLDEN["bad"]
+    answer = validate(case["plugin"], case["body"])
+    theirs = {name: errors for name, _value, errors, _visible in case["values"] if errors}
+    assert errors_of(answer) == theirs
+    assert answer["error_count"] == case["error_count"]
+    assert [group for group in answer["groups"] if group != "kafkeep"] == case["groups"]
+    values = {one["value"]["name"]: one["value"]["value"] for one in answer["configs"]}
+    assert (values["flush.size"], values["tasks.max"]) == (None, "0")
+
+
+def test_keys_come_in_the_order_of_the_real_one() -> None:
+    theirs = [name for name, *_rest in GOLDEN["bad"]["values"]]
+    answer = validate(CONFLUENT, GOLDEN["bad"]["body"])
+    ours = [one["definition"]["name"] for one in answer["configs"]]
+    assert ours[: len(theirs)] == theirs
+
+
+@pytest.mark.parametrize("case", GOLDEN["refused"])
+def test_a_definition_is_refused_for_the_same_keys_in_the_same_words(case: dict[str, Any]) -> None:
+    body = filled(case["body"]["config"]) | {"name": case["body"]["name"]}
+    said = [text for texts in config_errors(body).values() for text in texts]
+    assert said == case["message"].splitlines()[1:-1]
+
+
+def test_secrets_show_nowhere() -> None:
+    body = filled(GOLDEN["good"]["body"]) | {
+        "s3.sse.customer.key": SECRET,
+        "consumer.override.sasl.jaas.config": SECRET,
+        "consumer.override.security.protocol": "NONSENSE",
+        "s3.proxy.url": f"http://me:{SECRET}@proxy",
+    }
+    answer = validate(CONFLUENT, body)
+    assert answer["error_count"] > 0
+    assert SECRET not in json.dumps(answer)
+    assert SECRET not in json.dumps(config_errors(body))
+
+
+def test_the_class_must_be_there_and_be_the_one_in_the_path() -> None:
+    for plugin, body, said in [
+        (CONFLUENT, {"name": "x"}, "Connector config {name=x} contains no connector type"),
+        (
+            "S3SourceConnector",
+            {"connector.class": CONFLUENT},
+            f"Included connector type {CONFLUENT} does not match request type S3SourceConnector",
+        ),
+        ("no.Such", {"connector.class": "no.Such"}, "Failed to find any class"),
+    ]:
+        with pytest.raises(RestError) as caught:
+            validate(plugin, body)
+        assert caught.value.status == 400
+        assert caught.value.message.startswith(said)
+
+
+def test_unknown_keys_are_no_errors() -> None:
+    body = filled(GOLDEN["good"]["body"]) | {"no.such.key": "1"}
+    assert config_errors(body) == {}
+
+
+def test_the_workers_converter_is_the_default_and_is_used() -> None:
+    body = {
+        key: text for key, text in filled(GOLDEN["good"]["body"]).items() if "value.c" not in key
+    }
+    worker = {"value.converter": "org.apache.kafka.connect.json.NoConverter"}
+    assert "value.converter" in config_errors(body, worker)
+    worker = {"value.converter": "org.apache.kafka.connect.storage.StringConverter"}
+    assert config_errors(body, worker) == {}
+    answer = validate(CONFLUENT, body, worker)
+    values = {one["value"]["name"]: one["value"]["value"] for one in answer["configs"]}
+    assert values["value.converter"] == worker["value.converter"]
+
+
+@pytest.mark.parametrize(
+    ("config", "keys"),
+    [
+        ({"connector.class": SOURCE, "mode": "GENERIC"}, {"mode"}),
+        (
+            {
+                "connector.class": SOURCE,
+                "s3.bucket.name": "b-b",
+                "topic.regex.list": "a:.*",
+                "transforms": "x",
+                "s3.poll.interval.ms": "soon",
+            },
+            {"topic.regex.list", "transforms", "s3.poll.interval.ms"},
+        ),
+        ({"connector.class": "kafkeep.Restore", "topics": "a:b,c:b"}, {"s3.bucket.name", "topics"}),
+        (
+            {
+                "connector.class": "io.aiven.kafka.connect.s3.AivenKafkaConnectS3SinkConnector",
+                "topics": "a",
+                "format.output.type": "json",
+            },
+            {"format.output.type"},
+        ),
+        (
+            {
+                "connector.class": "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector",
+                "topics": "a",
+                "connect.s3.kcql": "INSERT INTO b SELECT a FROM a",
+            },
+            {"connect.s3.kcql"},
+        ),
+    ],
+)
+def test_other_classes_name_their_own_keys(config: dict[str, str], keys: set[str]) -> None:
+    found = config_errors({**config, "name": "x"})
+    assert set(found) == keys
+    assert set(errors_of(validate(config["connector.class"], {**config, "name": "x"}))) == keys
