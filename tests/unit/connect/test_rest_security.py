@@ -173,6 +173,18 @@ def test_answers_carry_the_headers_of_safety_and_none_of_cors(api: httpx.Client)
     assert api.options("/connectors", auth=ANN).status_code == 405
 
 
+def test_health_is_for_everyone_but_its_details_are_not(api: httpx.Client) -> None:
+    assert list(api.get("/health").json()) == ["status", "message"]
+    assert "connectors" in api.get("/health", auth=ROB).json()
+
+
+def test_an_allowed_loopback_name_does_not_let_in_pages_of_other_ports() -> None:
+    security = RestSecurity(allowed_hosts=frozenset({"localhost", "ui.example.com"}))
+    assert not security.allows_origin("http://localhost:3000", "localhost:8083")
+    assert security.allows_origin("http://localhost:8083", "localhost:8083")
+    assert security.allows_origin("https://UI.example.com", "localhost:8083")
+
+
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "::1", "[::1]"])
 def test_loopback_may_be_bound_by_anyone(host: str) -> None:
     require_safe_bind(host, RestSecurity())

@@ -117,7 +117,7 @@ class _Dispatch:
             self._check_role(endpoint, request.state.caller)
             body = await read_body(request, self._security.body_limit_bytes)
             query = {name: request.query_params.getlist(name) for name in request.query_params}
-            call = Call(path=values, query=query, body=body)
+            call = Call(path=values, query=query, body=body, role=request.state.caller.role)
             limiter = self._probes if endpoint.role is None else self._calls
             return await anyio.to_thread.run_sync(
                 partial(endpoint.run, self._service, call), limiter=limiter

@@ -21,6 +21,8 @@ class Call:
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
     body: bytes = field(default=b"", repr=False)
+    role: Role | None = None
+    """The caller's; None for one who did not say who they are."""
 
     @property
     def name(self) -> str:

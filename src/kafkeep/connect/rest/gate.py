@@ -65,7 +65,7 @@ class Gate:
         host = headers.get("host", "")
         if not self._security.allows_host(host):
             raise RestError(
-                403, f"This service is not called {host!r}; the worker's allowed hosts can name it"
+                403, f"This service is not called {host!r}; kafkeep.rest.hosts can say it is"
             )
         origin = headers.get("origin")
         if origin is not None and not self._security.allows_origin(origin, host):

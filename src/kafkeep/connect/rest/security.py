@@ -87,6 +87,10 @@ class RestSecurity:
         """Tell whether callers must say who they are."""
         return bool(self.basic_users or self.bearer_tokens)
 
+    @property
+    def _names(self) -> set[str]:
+        return {_without_port(allowed) for allowed in self.allowed_hosts}
+
     def allows_host(self, host: str) -> bool:
         """Tell whether ``host``, as the Host header has it, is a name of this service.
 
@@ -99,7 +103,7 @@ class RestSecurity:
             ANY_HOST in self.allowed_hosts
             or _is_address(name)
             or is_loopback(name)
-            or name in {allowed.lower() for allowed in self.allowed_hosts}
+            or name in self._names
         )
 
     def allows_origin(self, origin: str, host: str) -> bool:
@@ -107,12 +111,13 @@ class RestSecurity:
 
         Another port of this machine is another application, so loopback alone is not enough.
         """
-        netloc = urlsplit(origin).netloc
+        netloc = urlsplit(origin).netloc.lower()
         if not netloc:
             return False
-        return netloc.lower() == host.lower() or _without_port(netloc) in {
-            allowed.lower() for allowed in self.allowed_hosts
-        }
+        if netloc == host.strip().lower():
+            return True
+        name = _without_port(netloc)
+        return name in self._names and not is_loopback(name)
 
 
 def require_safe_bind(host: str, security: RestSecurity) -> None:
