@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -106,7 +106,7 @@ def delete_group(admin: Admin, group: str) -> None:
 def delete_offsets(admin: Admin, group: str, partitions: Collection[TopicPartition]) -> None:
     """Forget what a group has committed on partitions; it is no error when that is nothing."""
     if partitions:
-        admin.wire.call(_Groups(admin.routes).delete, group, partitions)
+        admin.wire.call(_Groups(admin.routes).forget, group, partitions)
 
 
 class _Groups:
@@ -212,9 +212,13 @@ class _Groups:
         """Commit as a client that is no member, which only an empty group takes."""
         await self._change(group, lambda: self._commit_request(group, offsets))
 
-    async def delete(self, group: str, partitions: Collection[TopicPartition]) -> None:
+    async def forget(self, group: str, partitions: Collection[TopicPartition]) -> None:
         """Delete offsets, which a group takes for topics it does not consume."""
-        await self._change(group, lambda: _delete_request(group, partitions))
+        await self._change(group, lambda: _forget_request(group, partitions))
+
+    async def delete(self, group: str) -> None:
+        """Delete a group that has no members."""
+        await self._change(group, lambda: DeleteGroupsRequest(groups_names=[group]))
 
     async def _change(self, group: str, make: Callable[[], Any]) -> None:
         deadline, pause = self._routes.deadline(), 0.1
@@ -239,13 +243,14 @@ class _Groups:
             answer = await self._link.send(make(), node, deadline=deadline)
         except TransientError as error:
             return error
-        if code := getattr(answer, "error_code", 0):
-            return None if code == _GROUP_NOT_FOUND else _group_failure(group, code, group)
-        for topic in answer.topics:
-            for part in topic.partitions:
-                if part.error_code:
-                    where = format_partition((topic.name, part.partition_index))
-                    return _group_failure(group, part.error_code, f"{group} on {where}")
+        for code, what in _outcomes(group, answer):
+            if code in _ACTIVE:
+                return PreflightError(
+                    f"group {group} is active: Kafka refused its offsets (code {code})",
+                    hint="Stop the consumers of the group, then run the same command again.",
+                )
+            if code and code != _GROUP_NOT_FOUND:
+                return refusal(code, what)
         return None
 
     def _commit_request(self, group: str, offsets: Mapping[TopicPartition, int]) -> Any:
@@ -269,14 +274,7 @@ class _Groups:
         )
 
 
-def _active(group: str, code: int) -> PreflightError:
-    return PreflightError(
-        f"group {group} is active: Kafka refused its offsets (code {code})",
-        hint="Stop the consumers of the group, then run the same command again.",
-    )
-
-
-def _delete_request(group: str, partitions: Collection[TopicPartition]) -> Any:
+def _forget_request(group: str, partitions: Collection[TopicPartition]) -> Any:
     kind = OffsetDeleteRequest.OffsetDeleteRequestTopic
     grouped: dict[str, list[Any]] = defaultdict(list)
     for topic, partition in partitions:
@@ -287,13 +285,15 @@ def _delete_request(group: str, partitions: Collection[TopicPartition]) -> Any:
     )
 
 
-def _group_failure(group: str, code: int, what: str) -> KafkeepError:
-    if code in _ACTIVE:
-        return PreflightError(
-            f"group {group} is active: Kafka refused its offsets (code {code})",
-            hint="Stop the consumers of the group, then run the same command again.",
-        )
-    return refusal(code, f"group {what}")
+def _outcomes(group: str, answer: Any) -> Iterator[tuple[int, str]]:
+    """Yield the codes of an answer to a change, and what each is about."""
+    yield getattr(answer, "error_code", 0), f"group {group}"
+    for result in getattr(answer, "results", ()):
+        yield result.error_code, f"group {result.group_id}"
+    for topic in getattr(answer, "topics", ()):
+        for part in topic.partitions:
+            where = format_partition((topic.name, part.partition_index))
+            yield part.error_code, f"group {group} on {where}"
 
 
 def _take_group(name: str, group: Any, found: GroupOffsets) -> None:
