@@ -13,6 +13,7 @@ from kafkeep.connect.providers import Providers
 from kafkeep.connect.rest.body import invalid_config
 from kafkeep.connect.secrets import hide, mask, unmask
 from kafkeep.connect.supervisor import Describe
+from kafkeep.connect.validate import HIDDEN, validate
 from kafkeep.errors import UsageError
 
 CLASS = "connector.class"
@@ -90,8 +91,6 @@ class Definitions:
         _find(name)
 
     def _validate(self, plugin: str, config: Mapping[str, str]) -> Json:
-        from kafkeep.connect.validate import validate  # noqa: PLC0415 - large, and rarely needed
-
         return validate(plugin, config, self.defaults)
 
 
@@ -131,7 +130,7 @@ def _shown(
     for one in answer["configs"]:
         value: dict[str, Any] = dict(one["value"])
         key = value["name"]
-        if key in shown:
+        if key in shown and value["value"] != HIDDEN:
             value["value"] = shown[key]
         errors = [problems[key]] if key in problems else value["errors"]
         value["errors"] = [hide(text, [given, resolved]) for text in errors]
