@@ -3,11 +3,13 @@
 What is stored here must be readable for ever, so what is there is never made again::
 
     python tests/golden/make.py tests/golden/1
+    python tests/golden/make.py tests/golden/2
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from kafkeep.archive.commit import Changes, Gap, Intent, LogSpan, PlannedRange, TopicInfo
@@ -95,7 +97,34 @@ def changed(key: str, old: bytes, new: bytes) -> MemoryStore:
     return store
 
 
+def make_moved() -> MemoryStore:
+    """Offsets moved back into an object, to the beginning, and on: version 2."""
+    store = make()
+    clock = iter(range(1_733_230_000_000, 2_000_000_000_000, 1000))
+    log = CommitLog.open(
+        store, "backup", writer="host-3-ghi", now_ms=lambda: next(clock), checkpoint_every=2
+    )
+    whole = entry(ORDERS, 32, 39, 6)
+    cut = replace(whole, range=OffsetRange(32, 35), records=3, whole_end=39, whole_records=6)
+    log.append(Changes(entries=(cut,), positions={ORDERS: 35}, retired={ORDERS: 32}))
+    planned = PlannedRange(partition_id=ORDERS, topic_id="id-1", range=OffsetRange(35, 50))
+    intent = Intent(ranges=(log.state.planned(planned),), options={}, at_ms=7)
+    log.append(Changes(intent=intent))
+    log.checkpoint_if_due()
+    again = replace(entry(ORDERS, 35, 50, 15), key=data_key(intent.ranges[0].folder_id, 35, ".x"))
+    log.append(Changes(entries=(again,), positions={ORDERS: 50}, closes_intent=True))
+    log.append(Changes(retired={ORDERS_2: 0}))
+    log.append(
+        Changes(gaps=(Gap(ORDERS, OffsetRange(50, 60), "by request", 9),), positions={ORDERS: 60})
+    )
+    log.checkpoint_if_due()
+    return store
+
+
 def main(folder: Path) -> None:
+    if folder.name == "2":
+        save(make_moved(), folder / "whole")
+        return
     save(make(), folder / "whole")
     last, middle = log_key("backup", 12), log_key("backup", 5)
     save(changed(last, b'"version":1', b'"version":999'), folder / "future")

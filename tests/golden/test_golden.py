@@ -56,6 +56,26 @@ def test_a_stored_archive_can_be_gone_on_with() -> None:
     assert (log.state.commit, log.state.epoch) == (13, 3)
 
 
+def test_a_stored_archive_whose_offsets_were_moved_says_what_it_said() -> None:
+    store = load("2/whole")
+    assert check_log(store, "backup") == []
+    view = load_view(store, "backup")
+    assert view.positions[ORDERS] == 60
+    assert ORDERS_2 not in view.positions
+    entries = view.entries("orders")
+    assert [e.range for e in entries] == [
+        OffsetRange(2, 9), OffsetRange(12, 19), OffsetRange(22, 29), OffsetRange(32, 35),
+        OffsetRange(35, 50),
+    ]  # fmt: skip
+    assert entries[3].stored.range == OffsetRange(32, 39)
+    assert entries[4].key == "topics/orders~3/partition=0/orders+0+0000000035.x"
+    assert [g.range.start for g in view.gaps] == [0, 10, 20, 30, 50]
+    old = load_view(store, "backup", commit=12)
+    assert [e.range.start for e in old.entries("orders", 1)] == [2, 12, 22, 32, 42]
+    log = CommitLog.open(store, "backup", writer="w", now_ms=lambda: 0)
+    assert log.state.generations == {("orders", 1): 3, ("orders", 2): 4}
+
+
 def test_an_archive_of_the_future_is_refused_by_its_version() -> None:
     with pytest.raises(NewerFormatError, match="version 999 needs a newer kafkeep"):
         load_view(load("1/future"), "backup")

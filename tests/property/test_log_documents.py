@@ -12,6 +12,7 @@ from kafkeep.archive.codec import decode_commit, encode_commit
 from kafkeep.archive.commit import Changes, Commit, Gap, Intent, LogSpan, PlannedRange, TopicInfo
 from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange, PartitionId
 from kafkeep.archive.keys import check_key, data_key, padded_again, parse_data_key
+from kafkeep.archive.retire import Retirement
 from kafkeep.archive.state import State
 
 TOPIC_LETTERS = string.ascii_letters + string.digits + "._-"
@@ -34,7 +35,8 @@ def entries(draw: st.DrawFn) -> Entry:
         sha256=draw(texts),
         index=tuple(draw(st.lists(st.builds(IndexPoint, offsets, offsets, offsets, times, times),
                                   max_size=2))),
-        aborted=tuple(draw(st.lists(ranges, max_size=2))),
+        aborted=tuple(draw(st.lists(ranges, max_size=2))), generation=draw(offsets),
+        whole_end=draw(offsets), whole_records=draw(offsets),
     )  # fmt: skip
 
 
@@ -42,7 +44,9 @@ def tuples_of(strategy: st.SearchStrategy) -> st.SearchStrategy:
     return st.lists(strategy, max_size=2).map(tuple)
 
 
-planned = st.builds(PlannedRange, partition_id=partition_ids, topic_id=texts, range=ranges)
+planned = st.builds(
+    PlannedRange, partition_id=partition_ids, topic_id=texts, range=ranges, generation=offsets
+)
 intents = st.builds(Intent, ranges=tuples_of(planned), options=small_json, at_ms=times)
 positions = st.dictionaries(partition_ids, offsets, max_size=3)
 spans = st.dictionaries(partition_ids, st.builds(LogSpan, offsets, offsets), max_size=2)
@@ -54,20 +58,24 @@ topic_infos = st.builds(
 )  # fmt: skip
 changes = st.builds(
     Changes, entries=tuples_of(entries()), positions=positions,
-    gaps=tuples_of(st.builds(Gap, partition_ids, ranges, texts, times)),
-    topics=tuples_of(topic_infos), spans=spans, groups=groups, intent=st.none() | intents,
-    closes_intent=st.booleans(), note=texts,
+    gaps=tuples_of(st.builds(Gap, partition_ids, ranges, texts, times, offsets)),
+    retired=positions, topics=tuples_of(topic_infos), spans=spans, groups=groups,
+    intent=st.none() | intents, closes_intent=st.booleans(), note=texts,
 )  # fmt: skip
 commits = st.builds(
     Commit, log=st.just("backup"), number=offsets, previous=texts, epoch=offsets, writer=texts,
     at_ms=times, changes=changes,
 )  # fmt: skip
+steps = st.lists(st.builds(Retirement, offsets, offsets), min_size=1, max_size=2).map(tuple)
+retirements = st.dictionaries(partition_ids, steps, min_size=1, max_size=2)
+generations = st.dictionaries(st.tuples(topics, st.integers(1, 9)), offsets, max_size=2)
 states = st.builds(
     State, name=st.just("backup"), commit=offsets, digest=texts, epoch=offsets, writer=texts,
     at_ms=times, positions=positions, spans=spans, groups=groups, intent=st.none() | intents,
     topics=st.lists(topic_infos, max_size=2).map(
         lambda infos: {(t.topic, t.incarnation): t for t in infos}
     ),
+    retired=retirements, generations=generations,
 )  # fmt: skip
 
 
