@@ -20,6 +20,7 @@ from kafkeep.cli import (
     dev,
     doctor,
     du,
+    groups,
     info,
     ls,
     register,
@@ -50,6 +51,7 @@ app.command("du")(du.du_command)
 app.command("cat")(cat.cat_command)
 app.command("doctor")(doctor.doctor_command)
 app.command("demo")(demo.demo_command)
+app.add_typer(groups.app, name="groups")
 app.add_typer(dev.app, name="dev")
 
 

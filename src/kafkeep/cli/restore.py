@@ -68,7 +68,7 @@ def restore_command(
         say(f"hint: set it with: {held.command}")
     for key in summary.lost:
         say(f"warning: left out: {key}")
-    for sentence in summary.missing:
+    for sentence in (*summary.missing, *summary.groups_left_out):
         say(f"warning: {sentence}")
     for gap in summary.gaps:
         say(
@@ -103,8 +103,18 @@ def _show_plan(preflight: Any, output: Output) -> None:
             for t in plan.topics
         ],
     )
+    show_moves(preflight.groups.moves)
     for check in preflight.checks:
         say(f"{check.verdict.value}: {check.subject}: {check.what}")
+
+
+def show_moves(moves: Any) -> None:
+    """Print where groups go."""
+    if moves:
+        print_table(
+            ("group", "topic", "partition", "archived", "offset", ""),
+            [(m.group, m.topic, m.partition, m.archived, m.offset, m.note) for m in moves],
+        )
 
 
 def plan_json(preflight: Any) -> dict[str, Any]:
@@ -132,6 +142,7 @@ def plan_json(preflight: Any) -> dict[str, Any]:
             }
             for t in plan.topics
         ],
+        "groups": [move.to_json() for move in preflight.groups.moves],
         "preflight": [check.to_json() for check in preflight.checks],
     }
 
@@ -144,6 +155,7 @@ def _pairs(summary: Any, options: RestoreOptions) -> dict[str, Any]:
         "already there": summary.already_there,
         "sent": format_size(summary.bytes),
         **({"filled": summary.filled, "holes": summary.holes} if options.exact_offsets else {}),
+        **({"groups": ", ".join(summary.groups)} if summary.groups else {}),
         "commit": summary.commit,
         "time": f"{summary.seconds:.1f} s ({rate:,.0f} records/s), "
         f"start {summary.start_seconds:.1f} s",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafkeep.archive.reader import ArchiveView, load_view
 from kafkeep.archive.store import ObjectStore
@@ -19,6 +19,8 @@ from kafkeep.kafka.exact import Transactions
 from kafkeep.restore.document import Phase, RestoreDocument, load_document, save_document
 from kafkeep.restore.exact_plan import check_exact, lanes, needs_transactions, transactional_id
 from kafkeep.restore.exact_task import restore_exactly
+from kafkeep.restore.group_job import GroupJob
+from kafkeep.restore.groups import ALL, Archived, GroupPlan, choose_groups
 from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_restore, restore_id
 from kafkeep.restore.preflight import (
     check_contents,
@@ -51,6 +53,10 @@ class Preflight:
     lost: frozenset[str]
     reading: ReadOptions = NO_OPTIONS
     """How the log's objects were made."""
+    archived_groups: Archived = field(default_factory=dict)
+    """Every group of the commit, with its offsets."""
+    groups: GroupPlan = field(default_factory=GroupPlan)
+    """Where the groups asked for go, as far as it can be told yet."""
 
 
 @dataclass(kw_only=True)
@@ -71,12 +77,8 @@ class RestoreJob:
 
     def preflight(self) -> Preflight:
         """Plan, and look at archive and target; writes nothing."""
-        log = choose_log(self.store, self.options)
-        cluster = self.admin.cluster_id()
-        id = restore_id(self.store.describe(), log, self.options, cluster)
-        document = load_document(self.documents, id)
-        view = self._view(log, document)
-        plan = plan_restore(view, self.options, id=id)
+        found = self.plan_only()
+        plan = found.plan
         checks, lost = check_objects(plan, self.store)
         if self.options.allow_missing:
             lost = plan.with_companions(lost | damaged_objects(self.store, plan, lost))
@@ -87,14 +89,46 @@ class RestoreJob:
                 hint=checks[0].hint,
             )
         target = look_at_target(self.admin, plan)
-        checks += check_targets(plan, target, self.options, document)
+        checks += check_targets(plan, target, self.options, found.document)
         if plan.exact:
             checks += check_exact(plan, self.options)
-        reading = read_options(self.store, view, plan)
-        losses = check_contents(plan, reading)
-        self.summary.gaps = gaps_of(view, plan)
+        losses = check_contents(plan, found.reading)
         self.summary.missing = [f"{check.subject}: {check.what}" for check in losses]
-        return Preflight(plan, (*checks, *losses), document, lost, reading)
+        found = replace(found, plan=plan, checks=(*checks, *losses), lost=lost)
+        return self._with_groups(found) if self.options.groups else found
+
+    def plan_only(self) -> Preflight:
+        """Plan by what the log says alone, with the restore's document if there is one."""
+        log = choose_log(self.store, self.options)
+        cluster = self.admin.cluster_id()
+        id = restore_id(self.store.describe(), log, self.options, cluster)
+        document = load_document(self.documents, id)
+        view = self._view(log, document)
+        plan = plan_restore(view, self.options, id=id)
+        self.summary.gaps = gaps_of(view, plan)
+        reading = read_options(self.store, view, plan)
+        return Preflight(plan, (), document, frozenset(), reading, view.state.groups)
+
+    def group_job(self, preflight: Preflight) -> GroupJob:
+        """Return what moves the groups asked for."""
+        wanted = self.options.groups or ALL
+        return GroupJob(
+            plan=preflight.plan,
+            chosen=choose_groups(preflight.archived_groups, preflight.plan, wanted),
+            options=self.options,
+            reading=preflight.reading,
+            admin=self.admin,
+            store=self.store,
+            documents=self.documents,
+            now_ms=self.now_ms,
+        )
+
+    def _with_groups(self, found: Preflight) -> Preflight:
+        job = self.group_job(found)
+        if found.document and found.document.phase is Phase.DONE and job.has_moved():
+            return found
+        moves = job.plan_moves(found.document)
+        return replace(found, checks=(*found.checks, *job.checks(moves)), groups=moves)
 
     def run(self, preflight: Preflight, run_tasks: RunTasks) -> RestoreSummary:
         """Write everything; resumes when an earlier run of the same restore was cut off."""
@@ -116,7 +150,9 @@ class RestoreJob:
         work = work_of(plan, document)
         self.summary.already_there = self._grown(work)
         if document.phase is Phase.DONE:
-            return self.summary  # complete: what happened to the topics since is not ours
+            # Complete: what happened to the topics since is not ours.
+            self._move_groups(preflight, document)
+            return self.summary
         bundles = bundles_of(
             work, plan, self.options, self.places, cores=self.cores, reading=preflight.reading
         )
@@ -126,7 +162,13 @@ class RestoreJob:
             rows = run_tasks(bundles, task, label="restore")
         self._count(rows, plan)
         failpoint("restore.written")
-        self._settle(plan, document)
+        self._put_settings_back(plan, document)
+        failpoint("restore.settled")
+        self._move_groups(preflight, document)
+        save_document(
+            self.documents,
+            document.next(Phase.DONE, at_ms=self.now_ms(), targets=document.targets),
+        )
         return self.summary
 
     def _view(self, log: str, document: RestoreDocument | None) -> ArchiveView:
@@ -170,8 +212,20 @@ class RestoreJob:
             there = 0 if plan.cut else plan.records - self.summary.records
             self.summary.already_there = max(0, there)
 
-    def _settle(self, plan: RestorePlan, document: RestoreDocument) -> None:
-        """Put settings back, less what would delete the records at once; then it is done."""
+    def _move_groups(self, preflight: Preflight, document: RestoreDocument) -> None:
+        """Put the groups where they stood, once: what they did since then is theirs."""
+        if not self.options.groups:
+            return
+        job = self.group_job(preflight)
+        if document.phase is Phase.DONE and job.has_moved():
+            return
+        moves = job.plan_moves(document)
+        job.apply(moves)
+        self.summary.groups = {group: len(moves.of(group)) for group in moves.groups}
+        self.summary.groups_left_out = list(moves.left_out)
+
+    def _put_settings_back(self, plan: RestorePlan, document: RestoreDocument) -> None:
+        """Put settings back, less what would delete the records at once."""
         for topic in plan.topics:
             target = document.target(topic.target)
             assert target is not None
@@ -186,10 +240,6 @@ class RestoreJob:
             )
             self.admin.alter_topic_configs(topic.target, set=final.set, delete=final.delete)
             self.summary.held_back.extend(final.held_back)
-        failpoint("restore.settled")
-        if document.phase is not Phase.DONE:
-            done = document.next(Phase.DONE, at_ms=self.now_ms(), targets=document.targets)
-            save_document(self.documents, done)
 
 
 def _oldest(topic: TopicPlan, options: RestoreOptions) -> int | None:

@@ -31,6 +31,9 @@ class RestoreSummary:
     """Offsets filled where no record is: before the first one, or with tombstones."""
     holes: int = 0
     """Offsets that empty transactions took."""
+    groups: dict[str, int] = field(default_factory=dict)
+    """Consumer group → partitions whose offset was set."""
+    groups_left_out: list[str] = field(default_factory=list)
     id: str = ""
     seconds: float = 0.0
     start_seconds: float = 0.0
@@ -38,7 +41,8 @@ class RestoreSummary:
     @property
     def exit_code(self) -> int:
         """3 when something is not as it was, else 0."""
-        return 3 if self.held_back or self.lost or self.gaps or self.missing else 0
+        lacks = self.held_back or self.lost or self.gaps or self.missing or self.groups_left_out
+        return 3 if lacks else 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``--output json`` ends with."""
@@ -53,6 +57,8 @@ class RestoreSummary:
             "already_there": self.already_there,
             "filled": self.filled,
             "holes": self.holes,
+            "groups": self.groups,
+            "groups_left_out": self.groups_left_out,
             "gaps": self.gaps,
             "lost": self.lost,
             "missing": self.missing,

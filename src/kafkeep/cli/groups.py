@@ -1,0 +1,179 @@
+"""``kafkeep groups``: the consumer groups of an archive, and where they go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kafkeep.cli.flags import with_options
+from kafkeep.cli.output import Output, OutputOption, print_json, print_table, say
+from kafkeep.cli.places import (
+    ArchiveOption,
+    BootstrapOption,
+    CommandConfigOption,
+    EndpointOption,
+    ProfileOption,
+    RegionOption,
+    kafka_options,
+    storage_options,
+)
+from kafkeep.cli.reading import NameOption, open_archive
+from kafkeep.cli.restore import show_moves
+from kafkeep.config.restore import RestoreOptions
+
+if TYPE_CHECKING:
+    from kafkeep.config.places import Places
+
+app = typer.Typer(help="Consumer groups of an archive: see, plan, move, put back.")
+
+CommitOption = Annotated[
+    int | None, typer.Option("--commit", metavar="N", help="As of this commit.")
+]
+AtOption = Annotated[
+    str | None,
+    typer.Option("--at", metavar="TIME", help="As of the last commit made by this time."),
+]
+
+
+@app.command("show")
+def show_command(
+    *,
+    archive: ArchiveOption,
+    name: NameOption = None,
+    commit: CommitOption = None,
+    at: AtOption = None,
+    s3_endpoint: EndpointOption = None,
+    s3_region: RegionOption = None,
+    s3_profile: ProfileOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show where every group stood when the archive was made. Exits 0, or 10 without an archive."""
+    from kafkeep.archive.reader import load_view  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.config.units import parse_time  # noqa: PLC0415
+    from kafkeep.restore.source import choose_log  # noqa: PLC0415
+
+    store = open_archive(archive, s3_endpoint, s3_region, s3_profile)
+    chosen = RestoreOptions(name=name, commit=commit)
+    at_ms = parse_time(at) if at is not None else None
+    view = load_view(store, choose_log(store, chosen), commit=commit, at_ms=at_ms)
+    rows = [
+        (group, pid.topic, pid.incarnation, pid.partition, offset, view.positions.get(pid, 0))
+        for group, offsets in sorted(view.groups.items())
+        for pid, offset in sorted(offsets.items())
+    ]
+    names = ("group", "topic", "incarnation", "partition", "offset", "archived_to")
+    if output is Output.JSON:
+        found = [dict(zip(names, row, strict=True)) for row in rows]
+        print_json({"log": view.name, "commit": view.commit, "groups": found})
+        return
+    print_table((*names[:-1], "archived up to"), rows)
+
+
+@app.command("plan")
+@with_options(RestoreOptions)
+def plan_command(
+    *,
+    bootstrap_servers: BootstrapOption,
+    archive: ArchiveOption,
+    command_config: CommandConfigOption = None,
+    s3_endpoint: EndpointOption = None,
+    s3_region: RegionOption = None,
+    s3_profile: ProfileOption = None,
+    output: OutputOption = Output.TABLE,
+    options: RestoreOptions,
+) -> None:
+    """Show where groups would be put; give the options that the restore was given.
+
+    Exits 0, or 14 when the topics are not those of the archive or of that restore.
+    """
+    from kafkeep.restore.group_run import move_groups  # noqa: PLC0415 - keeps --help fast
+
+    places = _places(
+        bootstrap_servers, archive, command_config, (s3_endpoint, s3_region, s3_profile)
+    )
+    _show(move_groups(options, places, dry_run=True), output)
+
+
+@app.command("apply")
+@with_options(RestoreOptions)
+def apply_command(
+    *,
+    bootstrap_servers: BootstrapOption,
+    archive: ArchiveOption,
+    command_config: CommandConfigOption = None,
+    s3_endpoint: EndpointOption = None,
+    s3_region: RegionOption = None,
+    s3_profile: ProfileOption = None,
+    output: OutputOption = Output.TABLE,
+    options: RestoreOptions,
+) -> None:
+    """Put groups where they stood; what stood there before is kept for rollback.
+
+    Exits 0, or 14 when a group is active or the topics are not known; then nothing was changed.
+    """
+    from kafkeep.restore.group_run import move_groups  # noqa: PLC0415 - keeps --help fast
+
+    places = _places(
+        bootstrap_servers, archive, command_config, (s3_endpoint, s3_region, s3_profile)
+    )
+    _show(move_groups(options, places, dry_run=options.dry_run), output)
+
+
+@app.command("rollback")
+@with_options(RestoreOptions)
+def rollback_command(
+    *,
+    bootstrap_servers: BootstrapOption,
+    archive: ArchiveOption,
+    command_config: CommandConfigOption = None,
+    s3_endpoint: EndpointOption = None,
+    s3_region: RegionOption = None,
+    s3_profile: ProfileOption = None,
+    output: OutputOption = Output.TABLE,
+    options: RestoreOptions,
+) -> None:
+    """Put groups back where they were before a restore, or apply, moved them.
+
+    Exits 0, or 14 when a group is active or nothing was moved.
+    """
+    from kafkeep.restore.group_run import put_groups_back  # noqa: PLC0415 - keeps --help fast
+
+    places = _places(
+        bootstrap_servers, archive, command_config, (s3_endpoint, s3_region, s3_profile)
+    )
+    rows = [
+        (group, topic, partition, offset)
+        for group, offsets in sorted(put_groups_back(options, places).items())
+        for (topic, partition), offset in sorted(offsets.items())
+    ]
+    names = ("group", "topic", "partition", "offset")
+    if output is Output.JSON:
+        print_json({"groups": [dict(zip(names, row, strict=True)) for row in rows]})
+        return
+    print_table(names, [(*row[:3], "none" if row[3] is None else row[3]) for row in rows])
+
+
+def _places(
+    bootstrap_servers: str,
+    archive: str,
+    command_config: Any,
+    s3: tuple[str | None, str | None, str | None],
+) -> Places:
+    from kafkeep.config.places import Places  # noqa: PLC0415 - keeps --help fast
+
+    return Places(
+        kafka=kafka_options(bootstrap_servers, command_config),
+        archive=archive,
+        storage=storage_options(*s3),
+    )
+
+
+def _show(moves: Any, output: Output) -> None:
+    for sentence in moves.left_out:
+        say(f"warning: {sentence}")
+    if output is Output.JSON:
+        found = [move.to_json() for move in moves.moves]
+        print_json({"groups": found, "left_out": list(moves.left_out)})
+    else:
+        show_moves(moves.moves)

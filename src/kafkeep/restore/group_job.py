@@ -1,0 +1,152 @@
+"""Move consumer groups to where they stood: plan, apply, put back. On the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kafkeep.archive.store import ObjectStore
+from kafkeep.check import Check, Verdict
+from kafkeep.config.restore import RestoreOptions
+from kafkeep.contents.options import ReadOptions
+from kafkeep.errors import PreflightError
+from kafkeep.failpoint import failpoint
+from kafkeep.kafka.admin import Admin, OffsetSpec
+from kafkeep.kafka.groups import active_groups, commit_offsets, delete_offsets, load_group_offsets
+from kafkeep.restore.document import RestoreDocument
+from kafkeep.restore.exact_plan import filling
+from kafkeep.restore.group_state import GroupChange, load_history, save_change
+from kafkeep.restore.groups import (
+    Archived,
+    GroupPlan,
+    Place,
+    plan_groups,
+    restored_partitions,
+    wanted_offsets,
+)
+from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
+from kafkeep.restore.translate import count_records_before
+
+
+@dataclass(kw_only=True)
+class GroupJob:
+    """The groups of one restore. Everything that does I/O is given to it."""
+
+    plan: RestorePlan
+    chosen: Archived
+    """Groups and their archived offsets on the topics of the plan."""
+    options: RestoreOptions
+    reading: ReadOptions
+    admin: Admin
+    store: ObjectStore
+    documents: ObjectStore
+    now_ms: Callable[[], int]
+
+    def plan_moves(self, document: RestoreDocument | None) -> GroupPlan:
+        """Say where each group goes; before the targets are there, as far as it can be told."""
+        names = [topic.target for topic in self.plan.topics]
+        there = self.admin.topics(names)
+        keys = [
+            (topic.target, partition.partition)
+            for topic, partition in restored_partitions(self.plan)
+            if topic.target in there
+            and partition.partition < there[topic.target].partition_count
+            and wanted_offsets(self.chosen, topic, partition.partition)
+        ]
+        starts = self.admin.offsets(keys, OffsetSpec.EARLIEST)
+        ends = self.admin.offsets(keys, OffsetSpec.LATEST)
+        places: dict[tuple[str, int], Place] = {}
+        for topic, partition in restored_partitions(self.plan):
+            key = (topic.target, partition.partition)
+            if not wanted_offsets(self.chosen, topic, partition.partition):
+                continue
+            described = there.get(topic.target)
+            topic_id = described.topic_id if described is not None else ""
+            known = document.target(topic.target) if document is not None else None
+            ours = known is not None and bool(topic_id) and known.topic_id == topic_id
+            same = described is not None and topic_id == topic.source.topic_id
+            if same or (ours and self.plan.exact):
+                places[key] = Place(starts[key], ends[key])
+            elif self.plan.exact:
+                places[key] = self._expected(partition)
+            elif ours:
+                assert known is not None
+                base = known.partitions[partition.partition].base
+                places[key] = self._translated(topic, partition, base)
+            else:
+                places[key] = self._translated(topic, partition, ends.get(key, 0))
+        return plan_groups(self.chosen, self.plan, places)
+
+    def _expected(self, partition: PartitionPlan) -> Place:
+        pieces = partition.all_pieces()
+        last = pieces[-1].range.end if pieces else 0
+        return Place(filling(partition).before, max(last, 0 if partition.cut else partition.end))
+
+    def _translated(self, topic: TopicPlan, partition: PartitionPlan, base: int) -> Place:
+        counted = count_records_before(
+            self.store,
+            partition,
+            wanted_offsets(self.chosen, topic, partition.partition),
+            restore_aborted=self.options.restore_aborted,
+            options=self.reading,
+        )
+        return Place(0, 0, base, counted)
+
+    def checks(self, moves: GroupPlan) -> list[Check]:
+        """Say which groups cannot be moved, and what is left out."""
+        found = [
+            Check(
+                Verdict.FAIL,
+                f"group {group}",
+                "it has active members, so that Kafka takes no offsets for it",
+                "Stop the consumers of the group, then run the same command again.",
+            )
+            for group in active_groups(self.admin, moves.groups)
+        ]
+        return found + [Check(Verdict.WARN, "groups", sentence) for sentence in moves.left_out]
+
+    def apply(self, moves: GroupPlan) -> None:
+        """Note what stands there, then commit; repeated after a crash it does the same again."""
+        if not moves.moves:
+            return
+        self._require_idle(moves.groups)
+        topics = {move.topic for move in moves.moves}
+        there = load_group_offsets(self.admin, topics, moves.groups).offsets
+        before = {
+            group: {key: there.get(group, {}).get(key) for key in moves.of(group)}
+            for group in moves.groups
+        }
+        history = load_history(self.documents, self.plan.id)
+        change = GroupChange(history.next_revision, self.now_ms(), before)
+        save_change(self.documents, self.plan.id, change)
+        failpoint("groups.noted")
+        for group in moves.groups:
+            commit_offsets(self.admin, group, moves.of(group))
+            failpoint("groups.committed")
+
+    def rollback(self) -> dict[str, dict[tuple[str, int], int | None]]:
+        """Put back what stood there before this restore moved groups; return what that was."""
+        history = load_history(self.documents, self.plan.id)
+        before = history.before()
+        if not before:
+            raise PreflightError("this restore has moved no groups, or they were put back already")
+        self._require_idle(sorted(before))
+        for group, offsets in sorted(before.items()):
+            commit_offsets(self.admin, group, {k: o for k, o in offsets.items() if o is not None})
+            delete_offsets(self.admin, group, [key for key, o in offsets.items() if o is None])
+        change = GroupChange(history.next_revision, self.now_ms(), {}, rolled_back=True)
+        save_change(self.documents, self.plan.id, change)
+        return before
+
+    def has_moved(self) -> bool:
+        """Whether groups of this restore were moved, and not put back."""
+        return load_history(self.documents, self.plan.id).moved
+
+    def _require_idle(self, groups: list[str]) -> None:
+        active = active_groups(self.admin, groups)
+        if active:
+            raise PreflightError(
+                f"group {active[0]} is active: Kafka takes no offsets for it (code 25)"
+                + (f" (and {len(active) - 1} more)" if len(active) > 1 else ""),
+                hint="Stop the consumers of the group, then run the same command again.",
+            )

@@ -1,0 +1,86 @@
+"""Open everything the groups of a restore need, and move or put them back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from kafkeep.clock import now_ms
+from kafkeep.config.places import Places
+from kafkeep.config.restore import RestoreOptions
+from kafkeep.errors import PreflightError
+from kafkeep.kafka.admin import Admin
+from kafkeep.kafka.wire import Wire
+from kafkeep.restore.group_job import GroupJob
+from kafkeep.restore.groups import GroupPlan
+from kafkeep.restore.job import Preflight, RestoreJob
+from kafkeep.restore.preflight import require_pass
+from kafkeep.store.open import open_store
+
+
+def move_groups(
+    options: RestoreOptions,
+    places: Places,
+    *,
+    dry_run: bool,
+    on_plan: Callable[[GroupPlan], None] = lambda _plan: None,
+) -> GroupPlan:
+    """Put groups where they stood when the archive was made; with ``dry_run``, plan alone.
+
+    The topics must be those that a restore with the same options wrote, or the very ones that
+    were archived.
+    """
+    with _opened(options, places) as (job, found):
+        _require_known(job, found)
+        moves = job.plan_moves(found.document)
+        on_plan(moves)
+        if not dry_run:
+            require_pass(job.checks(moves))
+            job.apply(moves)
+        return moves
+
+
+def put_groups_back(
+    options: RestoreOptions, places: Places
+) -> dict[str, dict[tuple[str, int], int | None]]:
+    """Undo what a restore with these options, or ``move_groups``, did to groups."""
+    with _opened(options, places) as (job, _):
+        return job.rollback()
+
+
+@contextmanager
+def _opened(options: RestoreOptions, places: Places) -> Iterator[tuple[GroupJob, Preflight]]:
+    with Wire(places.kafka) as wire:
+        store = open_store(places.archive, places.storage)
+        documents = (
+            open_store(options.state, places.storage, create=True) if options.state else store
+        )
+        job = RestoreJob(
+            options=options,
+            places=places,
+            admin=Admin(wire),
+            store=store,
+            documents=documents,
+            cores=1,
+            now_ms=now_ms,
+        )
+        # What was left out as damaged is not among the records that are counted.
+        found = job.preflight() if options.allow_missing else job.plan_only()
+        yield job.group_job(found), found
+
+
+def _require_known(job: GroupJob, found: Preflight) -> None:
+    """Refuse topics of which nobody can tell where a record stands now."""
+    there = job.admin.topics([topic.target for topic in found.plan.topics])
+    for topic in found.plan.topics:
+        described = there.get(topic.target)
+        if described is None:
+            raise PreflightError(f"topic {topic.target} is not in the cluster")
+        known = found.document.target(topic.target) if found.document else None
+        ids = {topic.source.topic_id, known.topic_id if known else ""}
+        if described.topic_id not in ids:
+            raise PreflightError(
+                f"topic {topic.target} is neither the one that was archived nor one that a restore "
+                "with these options wrote",
+                hint="Give the options of that restore, or run it with --groups.",
+            )

@@ -1,0 +1,110 @@
+"""What stood in a cluster before a restore moved its groups, so that it can be put back.
+
+Each change is an object of its own beside the restore's document, created before the first offset
+is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from kafkeep.archive.store import ObjectStore
+from kafkeep.errors import DamagedError, KeyExistsError, NewerFormatError, PreflightError
+from kafkeep.restore.document import FOLDER
+
+VERSION = 1
+Offsets = Mapping[tuple[str, int], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChange:
+    """One change: what each group had committed before it; None for nothing."""
+
+    revision: int
+    at_ms: int
+    before: Mapping[str, Offsets]
+    rolled_back: bool = False
+    """Whether this change puts back what the ones before it had moved."""
+
+
+@dataclass(slots=True)
+class GroupHistory:
+    """All changes a restore has made to groups."""
+
+    changes: list[GroupChange] = field(default_factory=list)
+
+    @property
+    def next_revision(self) -> int:
+        """The number of the next change."""
+        return self.changes[-1].revision + 1 if self.changes else 0
+
+    @property
+    def moved(self) -> bool:
+        """Whether something is moved that was not put back."""
+        return bool(self.changes) and not self.changes[-1].rolled_back
+
+    def before(self) -> dict[str, dict[tuple[str, int], int | None]]:
+        """Return what stood there before the first change that was not put back."""
+        found: dict[str, dict[tuple[str, int], int | None]] = {}
+        for change in self.changes:
+            if change.rolled_back:
+                found = {}
+                continue
+            for group, offsets in change.before.items():
+                known = found.setdefault(group, {})
+                for key, offset in offsets.items():
+                    known.setdefault(key, offset)
+        return found
+
+
+def group_key(id: str, revision: int) -> str:
+    """Return where a change lies."""
+    return f"{FOLDER}/{id}.groups/{revision:06d}.json"
+
+
+def save_change(store: ObjectStore, id: str, change: GroupChange) -> None:
+    """Create a change. PreflightError when another run was faster."""
+    document = {
+        "version": VERSION,
+        "at_ms": change.at_ms,
+        "rolled_back": change.rolled_back,
+        "before": {
+            group: [[topic, partition, offset] for (topic, partition), offset in offsets.items()]
+            for group, offsets in change.before.items()
+        },
+    }
+    try:
+        store.put_new(group_key(id, change.revision), orjson.dumps(document))
+    except KeyExistsError as error:
+        raise PreflightError(
+            "another run moves the groups of this restore",
+            hint="Wait for it to end, then run the same command again.",
+        ) from error
+
+
+def load_history(store: ObjectStore, id: str) -> GroupHistory:
+    """Return every change, in order."""
+    keys = [info.key for info in store.list(f"{FOLDER}/{id}.groups/")]
+    return GroupHistory([_parse(key, store.get(key)) for key in sorted(keys)])
+
+
+def _parse(key: str, body: bytes) -> GroupChange:
+    try:
+        document: dict[str, Any] = orjson.loads(body)
+        if document["version"] > VERSION:
+            raise NewerFormatError(
+                f"{key} has version {document['version']}, this kafkeep knows {VERSION}",
+                hint="Update kafkeep.",
+            )
+        before = {
+            group: {(topic, partition): offset for topic, partition, offset in rows}
+            for group, rows in document["before"].items()
+        }
+        number = int(key.rpartition("/")[2].removesuffix(".json"))
+        return GroupChange(number, document["at_ms"], before, document["rolled_back"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedError(f"{key} is not a change of groups: {error}") from error

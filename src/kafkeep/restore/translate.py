@@ -1,0 +1,99 @@
+"""How many restored records lie before an archived offset: counted exactly. On the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kafkeep.archive.entry import IndexPoint, OffsetRange
+from kafkeep.archive.store import ObjectStore
+from kafkeep.contents.options import ReadOptions
+from kafkeep.contents.windows import ENVELOPE, first_offset
+from kafkeep.errors import PreflightError
+from kafkeep.restore.pick import Piece
+from kafkeep.restore.plan import PartitionPlan
+from kafkeep.restore.read_pieces import iter_pieces
+from kafkeep.restore.steps import count_before
+
+
+def count_records_before(
+    store: ObjectStore,
+    partition: PartitionPlan,
+    offsets: Iterable[int],
+    *,
+    restore_aborted: bool,
+    options: ReadOptions,
+) -> dict[int, int]:
+    """Return the number of restored records before each offset.
+
+    Objects before it are counted by the log; only the frame an offset lies in is read.
+    PreflightError when objects do not tell the offsets of their records.
+    """
+    left = sorted(set(offsets))
+    found: dict[int, int] = {}
+    total = 0
+    for piece in partition.all_pieces():
+        while left and left[0] <= piece.range.start:
+            found[left.pop(0)] = total
+        if not left:
+            break
+        inside = [offset for offset in left if offset < piece.range.end]
+        if not inside and piece.exact:
+            total += piece.records
+            continue
+        counts = _count(
+            store, partition, piece, inside, restore_aborted=restore_aborted, options=options
+        )
+        for offset in inside:
+            found[offset] = total + counts[offset]
+        left = left[len(inside) :]
+        total += counts[piece.range.end]
+    return {**found, **dict.fromkeys(left, total)}
+
+
+def _count(
+    store: ObjectStore,
+    partition: PartitionPlan,
+    piece: Piece,
+    inside: Sequence[int],
+    *,
+    restore_aborted: bool,
+    options: ReadOptions,
+) -> dict[int, int]:
+    """Count the records of a piece before each offset inside of it, and before its end."""
+    end = piece.range.end
+    if piece.exact and piece.window.records == len(piece.range):
+        return {offset: offset - piece.range.start for offset in (*inside, end)}
+    _check_offsets(piece)
+    indexed = piece.exact and piece.window.is_segment and _counts_from_start(piece)
+    counts = {end: piece.records} if indexed else {}
+    for offset in inside if indexed else (*inside, end):
+        start, before = _frame_before(piece, offset) if indexed else (piece.range.start, 0)
+        part = Piece(piece.window, OffsetRange(start, offset), piece.timed, 0, 0)
+        batches = iter_pieces(
+            store, (part,), partition.times, restore_aborted=restore_aborted, options=options
+        )
+        counts[offset] = before + sum(count_before(batch, offset) for batch in batches)
+    return counts
+
+
+def _check_offsets(piece: Piece) -> None:
+    for entry in piece.window.entries:
+        rows = entry.own_records and not piece.window.is_segment
+        if rows and entry.converter != ENVELOPE and first_offset(entry) is None:
+            raise PreflightError(
+                f"{entry.key} does not tell the offsets of its records: groups cannot be restored",
+                hint="Leave out --groups.",
+            )
+
+
+def _counts_from_start(piece: Piece) -> bool:
+    """Whether the index counts only records that the object answers for."""
+    index = piece.window.entries[0].index
+    return bool(index) and index[0].offset >= piece.range.start
+
+
+def _frame_before(piece: Piece, offset: int) -> tuple[int, int]:
+    """Return where the frame that holds ``offset`` begins, and the records before it."""
+    points: Sequence[IndexPoint] = piece.window.entries[0].index
+    point = max((p for p in points if p.offset < offset), default=None)
+    return (piece.range.start, 0) if point is None else (point.offset, point.records)

@@ -1,0 +1,189 @@
+"""A consumer group goes on at the very next record: nothing skipped, nothing twice."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from cluster import Cluster
+from oracle import Seen, dump
+from runs import Outcome, kafkeep
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3")]
+PATIENCE = 60.0
+
+
+def consume(
+    cluster: Cluster, group: str, topic: str, count: int | None = None
+) -> list[tuple[int, int, bytes | None]]:
+    """Read as a member of the group would, from where it stands; commit, and leave."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+        }
+    )
+    seen: list[tuple[int, int, bytes | None]] = []
+    try:
+        consumer.subscribe([topic])
+        ended, deadline = set(), time.monotonic() + PATIENCE
+        while count is None or len(seen) < count:
+            assert time.monotonic() < deadline, f"{group} read {len(seen)} of {count}"
+            message = consumer.poll(0.2)
+            if message is None:
+                continue
+            if message.error() is not None:
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                ended.add(message.partition())
+                if count is None and len(ended) == len(consumer.assignment()):
+                    break
+                continue
+            seen.append((message.partition(), message.offset(), message.value()))
+            consumer.commit(message, asynchronous=False)
+        return seen
+    finally:
+        consumer.close()
+
+
+def committed(cluster: Cluster, group: str, topic: str, partition: int = 0) -> int:
+    with cluster.consumer(group) as consumer:
+        [found] = consumer.committed([TopicPartition(topic, partition)], 30)
+    offset: int = found.offset
+    return offset
+
+
+class Saved:
+    """A topic with holes, a group that has read half of it, and the archive of both."""
+
+    def __init__(self, cluster: Cluster, topic: str, folder: Path) -> None:
+        self.cluster, self.topic, self.group = cluster, topic, f"g-{topic}"
+        cluster.create(topic, 2)
+        for turn in range(4):
+            for partition in (0, 1):
+                values = [f"{partition} {turn} {i}" for i in range(25)]
+                cluster.transaction(topic, values, commit=turn != 1, partition=partition)
+        for partition in (0, 1):
+            cluster.commit_offset(self.group, topic, 0, partition)
+        self.first = consume(cluster, self.group, topic, 80)
+        self.where = ("--bootstrap-servers", cluster.bootstrap, "--archive", folder / "archive")
+        self.where += ("--output", "json")
+        kafkeep("backup", *self.where, "--topics", topic).expect(0)
+        self.everything = [r.value for rs in dump(cluster.bootstrap, topic).values() for r in rs]
+
+    def run(self, verb: tuple[str, ...], target: str, *arguments: object) -> Outcome:
+        names = ("--topics", f"{self.topic}:{target}")
+        return kafkeep(*verb, *self.where, *names, *arguments)
+
+    def check_rest(self, target: str) -> list[tuple[int, int, bytes | None]]:
+        """Go on as the group: with what it had read, that is everything, once."""
+        rest = consume(self.cluster, self.group, target)
+        read = [value for _, _, value in (*self.first, *rest)]
+        assert len(read) == len(self.everything) and sorted(read) == sorted(self.everything)
+        return rest
+
+
+@pytest.fixture
+def saved(cluster: Cluster, topic_name: str, tmp_path: Path) -> Saved:
+    return Saved(cluster, topic_name, tmp_path)
+
+
+def test_a_group_goes_on_at_the_very_next_record_at_exact_offsets(saved: Saved) -> None:
+    target = f"{saved.topic}-exact"
+    arguments = ("--exact-offsets", "--groups", saved.group)
+    plan = saved.run(("restore",), target, *arguments, "--dry-run").expect(0).json
+    assert {m["archived"] for m in plan["groups"]} == {m["offset"] for m in plan["groups"]}
+    done = saved.run(("restore",), target, *arguments).expect(0).json
+    assert done["groups"] == {saved.group: 2}
+    for partition in (0, 1):
+        before = committed(saved.cluster, saved.group, saved.topic, partition)
+        assert committed(saved.cluster, saved.group, target, partition) == before
+    saved.check_rest(target)
+    again = (
+        saved.run(("restore",), target, *arguments).expect(0).json
+    )  # the group is not moved back
+    assert again["records"] == 0 and consume(saved.cluster, saved.group, target) == []
+
+
+def test_a_group_goes_on_at_the_very_next_record_when_offsets_are_translated(
+    saved: Saved,
+) -> None:
+    target = f"{saved.topic}-new"
+    done = saved.run(("restore",), target, "--groups", "all").expect(0).json
+    assert done["groups"] == {saved.group: 2}
+    rest = saved.check_rest(target)
+    for partition in (0, 1):  # nothing before what it had read
+        mine = [offset for number, offset, _ in rest if number == partition]
+        had = len([1 for number, _, _ in saved.first if number == partition])
+        assert not mine or min(mine) == had
+
+
+def test_groups_are_planned_applied_and_put_back(saved: Saved) -> None:
+    target, cluster = f"{saved.topic}-back", saved.cluster
+    saved.run(("restore",), target).expect(0)
+    cluster.commit_offset(saved.group, target, 5)
+    planned = saved.run(("groups", "plan"), target).expect(0).json["groups"]
+    had = len([1 for number, _, _ in saved.first if number == 0])
+    assert [m["offset"] for m in planned if m["partition"] == 0] == [had]
+    assert committed(cluster, saved.group, target) == 5
+    saved.run(("groups", "apply"), target).expect(0)
+    assert committed(cluster, saved.group, target) == had
+    assert committed(cluster, saved.group, target, 1) >= 0
+    saved.run(("groups", "rollback"), target).expect(0)
+    assert committed(cluster, saved.group, target) == 5
+    assert committed(cluster, saved.group, target, 1) < 0
+    assert "moved no groups" in saved.run(("groups", "rollback"), target).expect(14).stderr
+
+
+def test_an_active_group_is_refused_by_name(saved: Saved) -> None:
+    target, cluster = f"{saved.topic}-busy", saved.cluster
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": saved.group})
+    consumer.subscribe([saved.topic])
+    deadline = time.monotonic() + PATIENCE
+    while not consumer.assignment() and time.monotonic() < deadline:
+        consumer.poll(0.1)
+    try:
+        refused = saved.run(("restore",), target, "--groups", saved.group).expect(14)
+        assert saved.group in refused.stderr and "active" in refused.stderr
+        assert not cluster.partitions(target)
+    finally:
+        consumer.close()
+    unknown = saved.run(("restore",), target, "--groups", "nobody").expect(2)
+    assert "group nobody has no offset" in unknown.stderr
+
+
+def test_a_picked_partition_leaves_the_others_out_by_name(saved: Saved) -> None:
+    target = f"{saved.topic}-part"
+    done = saved.run(("restore",), target, "--partitions", "0", "--groups", "all").expect(3)
+    assert done.json["groups"] == {saved.group: 1}
+    assert f"group {saved.group}: {target}-1 is not restored" in done.stderr
+    had = len([1 for number, _, _ in saved.first if number == 0])
+    assert committed(saved.cluster, saved.group, target) == had
+
+
+def test_groups_of_an_archive_are_shown(saved: Saved) -> None:
+    shown = kafkeep("groups", "show", *saved.where[2:]).expect(0).json["groups"]
+    found = {row["partition"]: row["offset"] for row in shown if row["group"] == saved.group}
+    assert found == {n: committed(saved.cluster, saved.group, saved.topic, n) for n in (0, 1)}
+
+
+def next_records(before: list[Seen], offset: int) -> list[bytes | None]:
+    """Return what a consumer at ``offset`` reads."""
+    return [record.value for record in before if record.offset >= offset]
+
+
+def test_a_time_cut_keeps_the_place_of_a_group(saved: Saved) -> None:
+    target = f"{saved.topic}-cut"
+    before = dump(saved.cluster.bootstrap, saved.topic)[0]
+    times = sorted({record.timestamp for record in before})
+    at = times[len(times) // 2]
+    saved.run(("restore",), target, "--from", at, "--groups", "all").expect(0)
+    place = committed(saved.cluster, saved.group, saved.topic)
+    wanted = [r.value for r in before if r.offset >= place and r.timestamp >= at]
+    after = dump(saved.cluster.bootstrap, target)[0]
+    assert next_records(after, committed(saved.cluster, saved.group, target)) == wanted
