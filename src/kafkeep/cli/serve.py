@@ -30,6 +30,12 @@ def serve_command(
         str | None,
         typer.Option("--config", metavar="FILE", help="A worker's file, as Connect has it."),
     ] = None,
+    env_file: Annotated[
+        str | None,
+        typer.Option(
+            "--env-file", metavar="FILE", help="SINETStream's .env: broker, port, S3 and its keys."
+        ),
+    ] = None,
     bootstrap_servers: OptionalBootstrapOption = None,
     state: Annotated[
         str | None,
@@ -72,9 +78,12 @@ def serve_command(
     --s3-endpoint, --s3-region and --s3-profile are for --state; connectors bring their own.
     """
     from kafkeep.config.spark import SparkOptions  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.connect.env_file import apply_env_file  # noqa: PLC0415
     from kafkeep.connect.serve import run_service  # noqa: PLC0415
     from kafkeep.connect.worker import WorkerOptions  # noqa: PLC0415
 
+    if env_file is not None:
+        apply_env_file(env_file, os.environ)
     flags = {
         "bootstrap.servers": bootstrap_servers,
         "kafkeep.state": state,

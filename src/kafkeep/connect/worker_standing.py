@@ -15,7 +15,8 @@ _GROUP = (
     "kafkeep.state; see kafkeep.lease.timeout.ms."
 )
 _INTERNAL = (
-    "Workers do not call each other with signed requests; the state store is all they share."
+    "What one worker asks of another is proved with a secret that lies in the state store, and "
+    "that needs no setting."
 )
 _METRICS = "Metrics are at /metrics, as Prometheus reads them."
 _TUNING = "Tuning of Java's clients; no effect on what is stored."

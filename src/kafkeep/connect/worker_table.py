@@ -19,9 +19,9 @@ HEADING = "## The worker's keys"
 _INTRO = f"""\
 {HEADING}
 
-**honoured**; **always so**: what the key asks for holds anyway, and a value for which it does not is
-refused; **refused**: with the reason. Keys that are not here are named in a warning at the start, with
-the nearest one there is. This table is made from the declarations in the code.
+**honoured**; **always so**: what the key asks for holds anyway, and a value for which it does not
+is refused; **refused**: with the reason. Keys that are not here are named in a warning at the
+start, with the nearest one there is. This table is made from the declarations in the code.
 """
 
 
