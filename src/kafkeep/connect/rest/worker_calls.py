@@ -16,7 +16,6 @@ from kafkeep.errors import KafkeepError
 log = logging.getLogger(__name__)
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_SUFFIX = "Connector"
 _MESSAGES = {
     "healthy": "Worker has completed startup and is ready to handle requests.",
     "starting": "Worker is still starting up.",
@@ -43,19 +42,7 @@ def plugin_config(service: Service, call: Call) -> Response:
 
 def validate(service: Service, call: Call) -> Response:
     """Say what is right and wrong with a configuration; 200 however wrong it is."""
-    plugin = call.path["plugin"]
-    config = parse_config(call.body)
-    inner = config.get("connector.class")
-    if inner is not None and not _bare(inner).endswith(_bare(plugin)):
-        raise RestError(
-            400, f"Included connector type {inner} does not match request type {plugin}"
-        )
-    return json_answer(service.validate(plugin, config))
-
-
-def _bare(plugin: str) -> str:
-    """Return a class without ``Connector`` at its end, which a short name may leave out."""
-    return plugin.removesuffix(_SUFFIX) or plugin
+    return json_answer(service.validate(call.path["plugin"], parse_config(call.body)))
 
 
 def loggers(service: Service, call: Call) -> Response:
