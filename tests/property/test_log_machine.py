@@ -24,6 +24,7 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import data_key, padded_again
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.reader import ArchiveView, check_log, iter_commits, load_view
+from kafkeep.archive.runs import Runs
 from kafkeep.archive.state import State
 from kafkeep.archive.store import ObjectInfo
 from kafkeep.care.offsets import move_positions
@@ -482,9 +483,9 @@ class LogMachine(RuleBasedStateMachine):
                     assert owners.setdefault(entry.key, entry.generation) == entry.generation
 
 
-def _runs(offsets: list[int]) -> tuple[OffsetRange, ...]:
+def _runs(offsets: list[int]) -> Runs:
     edges = [0, *(i for i, (a, b) in enumerate(pairwise(offsets), 1) if b != a + 1), len(offsets)]
-    return tuple(OffsetRange(offsets[i], offsets[j - 1] + 1) for i, j in pairwise(edges) if i < j)
+    return Runs.of([(offsets[i], offsets[j - 1] + 1) for i, j in pairwise(edges) if i < j])
 
 
 def _content(view: ArchiveView) -> Content:

@@ -16,6 +16,7 @@ from kafkeep.archive.commit import Changes, Intent, PlannedRange, TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.reader import load_view
+from kafkeep.archive.runs import Runs
 from kafkeep.backup import window as backup_window
 from kafkeep.care.cat import CatOptions, iter_lines
 from kafkeep.care.finding import Kind, Severity
@@ -197,7 +198,7 @@ def test_another_number_of_rows_than_the_log_has_is_damage(kind: str) -> None:
     stored = write_sink(records(10), {"format.class": kind, "value.converter": "StringConverter"})
     (entry,) = stored.entries
     for count in (9, 11):
-        runs = (OffsetRange(0, count),)
+        runs = Runs.of([(0, count)])
         wrong = replace(entry, records=count, range=OffsetRange(0, 20), runs=runs)
         with pytest.raises(DamagedError, match=f"the log says {count}|more than {count}"):
             rows(stored, [wrong])

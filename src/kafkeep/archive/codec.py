@@ -57,7 +57,8 @@ def encode_commit(commit: Commit) -> bytes:
 
 def version_of(changes: Changes) -> int:
     """Return the lowest format version whose readers understand a commit of ``changes``."""
-    return FORMAT_VERSION if changes.retired else FIRST_VERSION
+    newer = changes.retired or any(entry.runs for entry in changes.entries)
+    return FORMAT_VERSION if newer else FIRST_VERSION
 
 
 def decode_commit(body: bytes, key: str, *, log: str, number: int) -> Commit:

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from kafkeep.archive.names import check_key, check_topic_name
+from kafkeep.archive.runs import NO_RUNS, Runs
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -98,8 +99,8 @@ class Entry:
     """What of the records it holds: ``value``, ``keys``, ``headers``, or ``tombstones``."""
     parts: int = 1
     """How many objects share its range: files of several directories, keys and headers."""
-    runs: tuple[OffsetRange, ...] = ()
-    """Offsets of its rows, in order, where they are not all of the range; left out when many."""
+    runs: Runs = NO_RUNS
+    """Offsets of its rows, where they are not all of the range; left out when very many."""
     closed_by: str = ""
     """Why it ends where it ends, for people."""
     converter: str = ""
@@ -164,7 +165,7 @@ class Entry:
         if self.aborted:
             document["aborted"] = [[r.start, r.end] for r in self.aborted]
         if self.runs:
-            document["runs"] = [[r.start, r.end] for r in self.runs]
+            document["runs"] = self.runs.to_json()
         for name, default in _EXTRAS.items():
             if getattr(self, name) != default:
                 document[name] = getattr(self, name)
@@ -196,7 +197,7 @@ class Entry:
             sha256=sha256,
             index=_index_from_json(document.get("index", ())),
             aborted=tuple(OffsetRange(*pair) for pair in document.get("aborted", ())),
-            runs=tuple(OffsetRange(*pair) for pair in document.get("runs", ())),
+            runs=Runs.from_json(document["runs"]) if "runs" in document else NO_RUNS,
             **_extras(document),
         )
 

@@ -6,7 +6,6 @@ What no rule has closed at the end of the range is left in Kafka, unless the pla
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange
+from kafkeep.archive.runs import NO_RUNS
 from kafkeep.archive.store import ObjectStore
 from kafkeep.backup.fetch import Chunk
 from kafkeep.backup.letters import Letters, make_letter, send_letters
@@ -29,11 +29,14 @@ from kafkeep.config.sink import SinkOptions
 from kafkeep.data.arrow_parts import view_valid
 from kafkeep.errors import RecordError
 from kafkeep.kafka.records import iter_decode
+from kafkeep.kafka.unpack import AREA_BYTES
 from kafkeep.kafka.wire import Wire
 
 LAST_OFFSET = 2**63 - 1
 PIECE_BYTES = 4 << 20
 """Records decoded at a time: few enough that what is made of them stays in the cores' caches."""
+MANY_FILES = 64
+"""Beyond these, more are decoded at a time, so that each file gets more than a row or two."""
 SKIP_AFTER = 10_000
 """So many records left out in a row, and none kept: the position moves on without an object."""
 
@@ -80,8 +83,7 @@ class SinkWriter:
         self._tolerant = sink.errors.errors_tolerance == "all"
         self._folder = sink.nulls.tombstone_encoded_partition
         self._raw: pa.RecordBatch | None = None
-        self._entries: list[tuple[Entry, NDArray[np.int64]] | None] = []
-        """With their runs, which are many times as large in an entry."""
+        self._entries: list[Entry | None] = []
         self._begin_window()
         self._left_out = 0
         self._last = -1
@@ -102,7 +104,9 @@ class SinkWriter:
             self.position = chunk.gap.end
         if chunk.batches is not None:
             wanted = OffsetRange(self.position, LAST_OFFSET)
-            for raw in iter_decode(chunk.batches, wanted, max_bytes=PIECE_BYTES):
+            spread = len(self._files) > MANY_FILES
+            size = AREA_BYTES if spread else PIECE_BYTES
+            for raw in iter_decode(chunk.batches, wanted, max_bytes=size):
                 self._take(raw)
         return iter(())
 
@@ -122,10 +126,9 @@ class SinkWriter:
 
     def done(self) -> Iterator[Entry]:
         """Yield the entries, after the uploads have waited."""
-        for stored in self._entries:
-            assert stored is not None
-            entry, runs = stored
-            yield replace(entry, runs=tuple(OffsetRange(*run) for run in runs.tolist()))
+        for entry in self._entries:
+            assert entry is not None
+            yield entry
 
     def abort(self) -> None:
         """Drop what is open; nothing of it becomes visible."""
@@ -277,9 +280,7 @@ class SinkWriter:
         def store(done: Finished, slot: int) -> None:
             nonlocal left
             entry = self._entry(done, window, len(finished), reason)
-            entry = store_object(self._store, self._origin, done, window, entry)
-            dense = len(done.offsets) == len(window)
-            self._entries[slot] = entry, done.runs[:0] if dense else done.runs
+            self._entries[slot] = store_object(self._store, self._origin, done, window, entry)
             left -= 1
             if not left:
                 files.close()
@@ -313,6 +314,7 @@ class SinkWriter:
             parts=parts,
             closed_by=str(reason),
             converter=self._converter(done.view),
+            runs=NO_RUNS if len(done.offsets) == len(window) else done.runs,
         )
 
     def _converter(self, view: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kafkeep.archive.runs import NO_RUNS, Runs
 from kafkeep.backup.spill import Body, Spill
 from kafkeep.config.sink import SinkOptions
 from kafkeep.converters.headers import open_headers
@@ -23,7 +24,8 @@ from kafkeep.formats.open import open_format
 
 MEMORY_BYTES = 96 << 20
 """What the files of one task may hold in memory before they go to disk."""
-MAX_RUNS = 1000
+MAX_RUNS = 100_000
+"""More are not told: they would take more room in the log than they are worth."""
 TOMBSTONES = "tombstones"
 
 
@@ -112,14 +114,14 @@ class Finished:
     sha256: str
 
     @property
-    def runs(self) -> NDArray[np.int64]:
-        """Starts and ends of the offsets it holds, a row each; none when they are too many."""
+    def runs(self) -> Runs:
+        """The offsets it holds; none when they are too many runs to tell."""
         edges = np.flatnonzero(np.diff(self.offsets) != 1) + 1
         if len(edges) >= MAX_RUNS:
-            return np.empty((0, 2), np.int64)
+            return NO_RUNS
         firsts = self.offsets[np.concatenate([[0], edges])]
         lasts = self.offsets[np.concatenate([edges - 1, [len(self.offsets) - 1]])]
-        return np.stack([firsts, lasts + 1], axis=1)
+        return Runs.of(np.stack([firsts, lasts + 1], axis=1))
 
 
 class _File:

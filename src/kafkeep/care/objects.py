@@ -80,7 +80,10 @@ def check_object(
 
 def held(entry: Entry) -> OffsetRange:
     """Return between which offsets its records lie."""
-    return OffsetRange(entry.runs[0].start, entry.runs[-1].end) if entry.runs else entry.range
+    if not entry.runs:
+        return entry.range
+    edges = entry.runs.edges()
+    return OffsetRange(int(edges[0, 0]), int(edges[-1, 1]))
 
 
 def _read(

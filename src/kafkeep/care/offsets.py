@@ -156,8 +156,36 @@ def _records_before(store: ObjectStore, entry: Entry, offset: int) -> int | None
     if entry.records == len(entry.range):
         return len(kept)
     if entry.runs:
-        return sum(len(both) for run in entry.runs if (both := run.overlap(kept)) is not None)
+        return sum(max(0, min(end, kept.end) - start) for start, end in entry.runs)
     if entry.format != SEGMENT:
         return None
     whole = iter_segment(store, entry, kept, aborted=True)
     return sum(int(decode(batches, range=kept).num_rows) for batches in whole)
+
+
+def forget_all(
+    store: ObjectStore,
+    log_name: str,
+    *,
+    writer: str,
+    now_ms: Callable[[], int],
+    still_wanted: Callable[[], bool] = lambda: True,
+) -> bool:
+    """Retire all that a log counts, of every topic and incarnation; False when not wanted any more.
+
+    ``still_wanted`` is asked once the log is held: nobody else commits to it from then on.
+    """
+    note = f"log {log_name} taken by {writer}, to retire what it holds"
+    log = CommitLog.open(store, log_name, writer=writer, now_ms=now_ms, note=note)
+    if not still_wanted():
+        return False
+    positions = log.state.positions
+    if positions or log.state.intent is not None:
+        log.append(
+            Changes(
+                retired=dict.fromkeys(positions, 0),
+                closes_intent=log.state.intent is not None,
+                note="retired, to begin anew",
+            )
+        )
+    return True

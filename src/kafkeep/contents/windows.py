@@ -112,19 +112,19 @@ def first_offset(entry: Entry) -> int | None:
     """Return the offset of an object's first row; None when the log does not tell offsets."""
     if entry.records == len(entry.range):
         return entry.range.start
-    return entry.runs[0].start if entry.runs else None
+    return int(entry.runs.edges()[0, 0]) if entry.runs else None
 
 
 class Offsets:
     """The offsets of an object's rows, as its entry tells them."""
 
     def __init__(self, entry: Entry) -> None:
-        runs = (entry.range,) if entry.records == len(entry.range) else entry.runs
-        self.known = bool(runs)
-        self._starts: Int64s = np.array([run.start for run in runs], dtype=np.int64)
-        ends: Int64s = np.array([run.end for run in runs], dtype=np.int64)
-        self._before: Int64s = np.zeros(len(runs) + 1, dtype=np.int64)
-        np.cumsum(ends - self._starts, out=self._before[1:])
+        whole = entry.records == len(entry.range)
+        edges = np.array([[entry.range.start, entry.range.end]]) if whole else entry.runs.edges()
+        self.known = whole or bool(entry.runs)
+        self._starts: Int64s = edges[:, 0].astype(np.int64)
+        self._before: Int64s = np.zeros(len(edges) + 1, dtype=np.int64)
+        np.cumsum(edges[:, 1] - self._starts, out=self._before[1:])
         if self.known and self._before[-1] != entry.records:
             raise DamagedError(
                 f"{entry.key}: the log tells {self._before[-1]} offsets for its "
