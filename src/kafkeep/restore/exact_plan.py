@@ -91,7 +91,7 @@ def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Check:
     way = ways.get(options.fill_holes, ways["auto"])
     time = before // FILLED_PER_MS + (0 if way == "tombstones" else longest)
     return Check(
-        Verdict.PASS,
+        Verdict.WARN if time > PATIENCE_MS else Verdict.PASS,
         topic.target,
         f"exact offsets: {before:,} before the first records are filled and deleted, {holes:,} "
         f"without a record are taken by {way}, about {format_duration(time)}",

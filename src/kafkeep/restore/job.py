@@ -134,7 +134,7 @@ class RestoreJob:
         """Write everything; resumes when an earlier run of the same restore was cut off."""
         require_pass(preflight.checks)
         plan = preflight.plan
-        self._shut_out(plan)
+        self._shut_out(plan, preflight.document)
         target = look_at_target(self.admin, plan)
         document = prepare(
             plan,
@@ -188,8 +188,10 @@ class RestoreJob:
             t.topic in there and there[t.topic].topic_id == t.topic_id for t in document.targets
         )
 
-    def _shut_out(self, plan: RestorePlan) -> None:
+    def _shut_out(self, plan: RestorePlan, document: RestoreDocument | None) -> None:
         """End transactions an earlier run may have left open; shows that we may have them, too."""
+        if document is not None and document.phase is Phase.DONE:
+            return
         if plan.exact and needs_transactions(plan, self.options):
             for lane in range(lanes(plan)):
                 Transactions(self.admin, transactional_id(plan.id, lane)).begin_anew()

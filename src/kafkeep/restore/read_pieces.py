@@ -7,7 +7,6 @@ from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.archive.store import ObjectStore
@@ -135,7 +134,7 @@ def time_filter(times: Times) -> Callable[[pa.RecordBatch], Sequence[pa.RecordBa
             if times.until_ms is not None:
                 wanted &= at < times.until_ms
             if not wanted.all():
-                rows = pc.take(rows, pa.array(np.flatnonzero(wanted)))
+                rows = rows.take(pa.array(np.flatnonzero(wanted)))
         return (rows,) if rows.num_rows else ()
 
     return keep
