@@ -20,7 +20,7 @@ from kafkeep.dev import DevStatus
 from rest_story import run_story
 
 pytestmark = pytest.mark.integration
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 @pytest.fixture
