@@ -68,6 +68,10 @@ class Herder:
         self._looked_at = -_LOOK_AGAIN_S
         self._looking = threading.Lock()
 
+    def close(self) -> None:
+        """Close connections to other workers."""
+        self._pool.clear()
+
     def local_operations(self) -> Operations:
         """Return the operations of this worker; 409 when it does not lead."""
         if not self._duty.leads():

@@ -161,18 +161,18 @@ class LocalOperations:
 
     def alter_offsets(self, name: str, offsets: Sequence[Json]) -> str:
         """Move a stopped connector."""
-        from kafkeep.connect.jobs_offsets import alter_offsets  # noqa: PLC0415 - rarely needed
-
         with self._offsets:
             config = self._stopped(name)
+            from kafkeep.connect.jobs_offsets import alter_offsets  # noqa: PLC0415 - rarely needed
+
             return alter_offsets(name, config, self._surroundings(config), offsets)
 
     def reset_offsets(self, name: str) -> str:
         """Move a stopped connector back to the beginning."""
-        from kafkeep.connect.jobs_offsets import reset_offsets  # noqa: PLC0415
-
         with self._offsets:
             config = self._stopped(name)
+            from kafkeep.connect.jobs_offsets import reset_offsets  # noqa: PLC0415 - rarely needed
+
             return reset_offsets(name, config, self._surroundings(config))
 
     def _found(self, name: str, otherwise: str) -> Connector:

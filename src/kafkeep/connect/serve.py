@@ -72,6 +72,7 @@ def run_service(
         listener = closing.enter_context(_bind(worker.rest.host, worker.rest.port))
         service = _Parts.open(worker, listener.getsockname()[1], storage, spark)
         closing.callback(service.spark.close)
+        closing.callback(service.herder.close)
         closing.callback(service.secrets.install())
         server = _Server(service, worker, listener)
         _handle_signals(stop)

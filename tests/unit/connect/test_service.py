@@ -1,0 +1,251 @@
+"""Two whole services in this process, on one state in memory; their connectors do not run."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from kafkeep.connect.forward import HEADER, PATH
+from kafkeep.connect.serve import Ready, run_service
+from kafkeep.connect.worker import WorkerOptions
+from kafkeep.errors import EnvironmentFault
+from kafkeep.store.memory import MemoryStore
+
+CONFIG = {
+    "connector.class": "io.confluent.connect.s3.S3SinkConnector",
+    "tasks.max": "2",
+    "topics": "t",
+    "s3.bucket.name": "bucket",
+    "store.url": "http://127.0.0.1:1",
+    "aws.access.key.id": "AKIA",
+    "aws.secret.access.key": "not-to-show",
+    "flush.size": "3",
+    "storage.class": "io.confluent.connect.s3.storage.S3Storage",
+    "format.class": "io.confluent.connect.s3.format.json.JsonFormat",
+}
+
+
+@dataclass
+class Worker:
+    http: httpx.Client
+    stop: threading.Event
+    thread: threading.Thread
+    ready: Ready
+
+    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        answer = self.http.request(method, path, json=body)
+        return answer.status_code, answer.json() if answer.content else None
+
+    def end(self) -> None:
+        self.stop.set()
+        self.thread.join(20)
+        assert not self.thread.is_alive()
+        self.http.close()
+
+
+def options(state: str, *, port: int = 0, **more: str) -> WorkerOptions:
+    flags = {
+        "bootstrap.servers": "127.0.0.1:1",
+        "kafkeep.state": state,
+        "rest.port": str(port),
+        "kafkeep.lease.timeout.ms": "6000",
+        **more,
+    }
+    return WorkerOptions.load(None, {}, flags)
+
+
+def start(state: str, **more: str) -> Worker:
+    told: queue.Queue[Ready] = queue.Queue()
+    stop = threading.Event()
+    worker = options(state, **more)
+    thread = threading.Thread(
+        target=lambda: run_service(worker, on_ready=told.put, stop=stop), daemon=True
+    )
+    thread.start()
+    ready = told.get(timeout=20)
+    return Worker(httpx.Client(base_url=ready.url, timeout=20), stop, thread, ready)
+
+
+def until(what: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[Worker, Worker]]:
+    state = f"memory:{uuid.uuid4().hex}"
+    first = start(state)
+    until(lambda: first.call("GET", "/health")[1].get("is_leader"))
+    second = start(state)
+    until(lambda: second.call("GET", "/health")[0] == 200)
+    yield first, second
+    second.end()
+    first.end()
+
+
+@pytest.fixture
+def name(pair: tuple[Worker, Worker]) -> Iterator[str]:
+    made = f"c-{uuid.uuid4().hex[:8]}"
+    yield made
+    pair[0].call("DELETE", f"/connectors/{made}")
+
+
+def test_a_follower_sends_changes_to_the_leader_and_sees_them_at_once(
+    pair: tuple[Worker, Worker], name: str
+) -> None:
+    leader, follower = pair
+    status, made = follower.call("POST", "/connectors", paused(name))
+    assert status == 201
+    assert made == {
+        "name": name,
+        "config": {**CONFIG, "name": name, "aws.secret.access.key": "******", **_masked_id()},
+        "tasks": [],
+        "type": "sink",
+    }
+    assert follower.call("GET", f"/connectors/{name}/config") == leader.call(
+        "GET", f"/connectors/{name}/config"
+    )
+    again = follower.call("POST", "/connectors", paused(name))
+    assert again == (409, {"error_code": 409, "message": f"Connector {name} already exists"})
+    until(lambda: states(follower, name) == ("PAUSED", ["PAUSED"] * 2))
+    assert states(leader, name) == ("PAUSED", ["PAUSED"] * 2)
+    assert follower.call("PUT", f"/connectors/{name}/stop")[0] == 204
+    assert states(follower, name) == ("STOPPED", [])
+    assert follower.call("DELETE", f"/connectors/{name}")[0] == 204
+    assert follower.call("GET", f"/connectors/{name}/status") == (
+        404,
+        {"error_code": 404, "message": f"No status found for connector {name}"},
+    )
+
+
+def test_the_shown_configuration_sent_back_changes_nothing(
+    pair: tuple[Worker, Worker], name: str
+) -> None:
+    leader, _ = pair
+    leader.call("POST", "/connectors", paused(name))
+    changes = count_changes(leader)
+    shown = leader.call("GET", f"/connectors/{name}/config")[1]
+    assert leader.call("PUT", f"/connectors/{name}/config", shown)[0] == 200
+    assert count_changes(leader) == changes
+    changed = {**shown, "flush.size": "4"}
+    assert leader.call("PUT", f"/connectors/{name}/config", changed)[0] == 200
+    assert count_changes(leader) == changes + 1
+    patched = leader.call("PATCH", f"/connectors/{name}/config", {"tasks.max": None})
+    assert patched[0] == 200
+    assert "tasks.max" not in patched[1]["config"]
+    assert patched[1]["config"]["flush.size"] == "4"
+
+
+def test_a_wrong_configuration_is_refused_in_connects_words(
+    pair: tuple[Worker, Worker], name: str
+) -> None:
+    for worker in pair:
+        wrong = {key: text for key, text in CONFIG.items() if key != "flush.size"}
+        assert worker.call("POST", "/connectors", {"name": name, "config": wrong}) == (
+            400,
+            {
+                "error_code": 400,
+                "message": "Connector configuration is invalid and contains the following 1 "
+                'error(s):\nMissing required configuration "flush.size" which has no default '
+                "value.\nYou can also find the above list of errors at the endpoint "
+                "`/connector-plugins/{connectorType}/config/validate`",
+            },
+        )
+        none = worker.call("POST", "/connectors", {"name": name, "config": {"topics": "t"}})
+        assert none[0] == 400
+        assert none[1]["message"].endswith("contains no connector type")
+        masked = {**CONFIG, "aws.secret.access.key": "******"}
+        refused = worker.call("POST", "/connectors", {"name": name, "config": masked})
+        assert refused[0] == 400
+        assert "aws.secret.access.key" in refused[1]["message"]
+    assert name not in pair[0].call("GET", "/connectors")[1]
+
+
+def test_what_is_not_there_is_told_in_connects_words(pair: tuple[Worker, Worker]) -> None:
+    for worker in pair:
+        for method, path, message in (
+            ("GET", "/connectors/none", "Connector none not found"),
+            ("GET", "/connectors/none/status", "No status found for connector none"),
+            ("DELETE", "/connectors/none", "Connector none not found"),
+            ("PUT", "/connectors/none/pause", "Unknown connector none"),
+            ("POST", "/connectors/none/restart", "Unknown connector: none"),
+            ("GET", "/connectors/none/tasks/0/status", "No status found for task none-0"),
+        ):
+            assert worker.call(method, path) == (404, {"error_code": 404, "message": message})
+
+
+def test_offsets_are_not_moved_unless_it_is_stopped(pair: tuple[Worker, Worker], name: str) -> None:
+    leader, follower = pair
+    leader.call("POST", "/connectors", paused(name))
+    for worker in (leader, follower):
+        status, told = worker.call("DELETE", f"/connectors/{name}/offsets")
+        assert status == 400
+        assert told["message"].startswith("Connectors must be in the STOPPED state before")
+
+
+def test_without_the_shared_secret_nothing_is_carried_out(
+    pair: tuple[Worker, Worker], name: str
+) -> None:
+    leader, _ = pair
+    body = {"operation": "delete", "name": name}
+    for headers in ({}, {HEADER: "guess"}):
+        answer = leader.http.post(PATH, json=body, headers=headers)
+        assert answer.status_code == 404
+
+
+def test_a_level_set_over_rest_is_told_and_an_unknown_one_is_not(
+    pair: tuple[Worker, Worker],
+) -> None:
+    leader, _ = pair
+    changed = leader.call("PUT", "/admin/loggers/kafkeep.connect.duty", {"level": "DEBUG"})
+    assert changed == (200, ["kafkeep.connect.duty"])
+    assert leader.call("GET", "/admin/loggers/kafkeep.connect.duty")[1]["level"] == "DEBUG"
+    assert leader.call("PUT", "/admin/loggers/root", {"level": "LOUD"})[0] == 404
+
+
+def test_a_leader_that_stops_hands_over_at_once_and_connectors_are_kept() -> None:
+    state = f"memory:{uuid.uuid4().hex}"
+    more = {"kafkeep.lease.timeout.ms": "60000"}
+    first = start(state, **more)
+    until(lambda: first.call("GET", "/health")[1].get("is_leader"))
+    body = {"name": "kept", "config": CONFIG, "initial_state": "PAUSED"}
+    assert first.call("POST", "/connectors", body)[0] == 201
+    first.end()
+    second = start(state, **more)
+    until(lambda: second.call("GET", "/health")[1].get("is_leader"))
+    until(lambda: states(second, "kept") == ("PAUSED", ["PAUSED"] * 2))
+    second.end()
+
+
+def test_a_port_that_is_taken_is_told_in_a_sentence(pair: tuple[Worker, Worker]) -> None:
+    port = int(pair[0].ready.url.rpartition(":")[2])
+    with pytest.raises(EnvironmentFault, match=f"cannot listen on 127.0.0.1:{port}: "):
+        run_service(options("memory:other", port=port))
+
+
+def states(worker: Worker, name: str) -> tuple[str, list[str]]:
+    status = worker.call("GET", f"/connectors/{name}/status")[1]
+    return status["connector"]["state"], [task["state"] for task in status["tasks"]]
+
+
+def paused(name: str) -> dict[str, Any]:
+    return {"name": name, "config": CONFIG, "initial_state": "PAUSED"}
+
+
+def count_changes(worker: Worker) -> int:
+    store = MemoryStore.shared(worker.ready.state.removeprefix("memory:"))
+    return sum(1 for _ in store.list("journal/"))
+
+
+def _masked_id() -> dict[str, str]:
+    return {"aws.access.key.id": "******"}
