@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import io
 import json
@@ -171,6 +172,19 @@ def test_aivens_sink_wraps_values_under_its_default_names(bench: Bench) -> None:
     assert lines(gzip.decompress(objects[f"{topic}-0-4.gz"])) == [
         {"value": {"id": 4, "country": "CH"}}
     ]
+
+
+def test_aivens_sink_as_it_is_without_any_setting_writes_base64(bench: Bench) -> None:
+    config = {**bench.aivens_keys, "value.converter": BYTES, "file.name.prefix": "plain/"}
+    objects = bench.added("aiven-plain", config)
+    assert list(objects) == [f"plain/{bench.topic}-0-0.gz", f"plain/{bench.topic}-1-0.gz"]
+    texts = gzip.decompress(objects[max(objects)]).splitlines()
+    assert [json.loads(base64.b64decode(text))["id"] for text in texts] == [5, 6]
+    config |= {"format.output.fields": "key,value,offset,timestamp", "file.name.prefix": "csv/"}
+    objects = bench.added("aiven-csv", {**config, "format.output.fields.value.encoding": "none"})
+    [line, _] = gzip.decompress(objects[max(objects)]).decode().splitlines()
+    value = bench.message(5)["value"]
+    assert line == f"{base64.b64encode(b'k5').decode()},{value},0,{bench.message(5)['timestamp']}"
 
 
 def test_aivens_sink_names_hours_of_records(bench: Bench) -> None:

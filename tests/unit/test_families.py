@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from kafkeep.archive.entry import PartitionId
@@ -18,7 +19,12 @@ from kafkeep.config.kcql import parse_kcql
 from kafkeep.config.name_template import NameFacts, format_name, parse_name_template
 from kafkeep.config.sink import SinkOptions
 from kafkeep.config.source import SourceConfig
+from kafkeep.config.transform_options import CsvLineOptions
+from kafkeep.data.column import Column
+from kafkeep.data.rows import HEADERS_TYPE, Rows
+from kafkeep.data.schema import Kind, Schema
 from kafkeep.errors import UsageError
+from kafkeep.transforms.csv_line import CsvLine
 
 CH_TBD = "ch.tbd.kafka.backuprestore."
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
@@ -217,7 +223,8 @@ def test_aivens_old_names_mean_the_same() -> None:
     ("more", "key"),
     [
         ({"format.output.type": "json"}, "format.output.type"),
-        ({"format.output.type": "csv"}, "format.output.fields.value.encoding"),
+        ({"format.output.type": "csv"}, "value.converter"),
+        ({"format.output.fields": "value,headers"}, "format.output.fields"),
         ({"format.output.fields": "key,value"}, "format.output.fields"),
         ({"file.name.template": "{{key}}"}, "file.name.template"),
         ({"file.name.template": "{{topic}}-{{start_offset}}"}, "file.name.template"),
@@ -232,6 +239,22 @@ def test_what_aivens_sink_has_and_kafkeep_has_not_is_refused_by_name(
     more: dict[str, str], key: str
 ) -> None:
     assert set(wrong({**AIVEN, **more})) == {key}
+
+
+def test_a_line_of_csv_has_nothing_where_there_is_nothing() -> None:
+    optional = Schema(kind=Kind.BYTES, optional=True)
+    rows = Rows(
+        topic="a",
+        partition=0,
+        offsets=np.array([7, 8], np.int64),
+        timestamps=np.array([-1, 5], np.int64),
+        key=Column(optional, pa.array([None, b"k"], pa.binary())),
+        value=Column(optional, pa.array([b"v", None], pa.binary())),
+        headers=pa.array([[], []], HEADERS_TYPE),
+    )
+    fields = ("key", "value", "offset", "timestamp")
+    [made] = CsvLine(CsvLineOptions(fields=fields)).apply(rows)
+    assert made.value.array.to_pylist() == [b",dg==,7,", b"aw==,,8,5"]
 
 
 @pytest.mark.parametrize(

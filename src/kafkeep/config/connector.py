@@ -17,17 +17,18 @@ from kafkeep.config.connector_keys import (
     DEFAULT_CONVERTERS,
     ROLES,
     ConnectorOptions,
+    format_name,
+    has_sinetstream_objects,
     is_secret,
     is_shape_key,
     means_something,
     say_unknown,
 )
 from kafkeep.config.consumer import ConsumerOptions
-from kafkeep.config.converters import ConverterClass, Role, parse_role_class, unknown_subkeys
+from kafkeep.config.converters import Role, parse_role_class, unknown_subkeys
 from kafkeep.config.families import CONFLUENT, OURS, find_family
 from kafkeep.config.families_chtbd import CompactOptions, compact_options
 from kafkeep.config.family import Family, Meaning
-from kafkeep.config.formats import FormatOptions
 from kafkeep.config.group import ConfigErrors, parse_group, parse_option
 from kafkeep.config.s3 import S3Options
 from kafkeep.config.sink import SinkOptions
@@ -223,12 +224,12 @@ class _Reader:
     def _shape(self, unknown: Iterable[str]) -> dict[str, str]:
         apart = {*unknown, *(key for key in self._texts if standing_key(key) is not None)}
         shape = {k: v for k, v in self._texts.items() if is_shape_key(k) and k not in apart}
-        kind = _format_name(shape.get("format.class", ""))
+        kind = format_name(shape.get("format.class", ""))
         if "value.converter" not in shape:
             shape = {**DEFAULT_CONVERTERS.get(kind, {}), **shape}
         if kind == "avro" and self._family.name == "kafkeep":
             shape = {"avro.codec": "deflate", **shape}
-        if kind == "bytes" and _has_sinetstream_objects(shape):
+        if kind == "bytes" and has_sinetstream_objects(shape):
             shape = {"format.bytearray.separator": "", **shape}
         return shape
 
@@ -288,17 +289,3 @@ class _Reader:
         except UsageError as error:
             self._wrong["store.url"] = error.message
             return None
-
-
-def _format_name(text: str) -> str:
-    try:
-        return parse_group(FormatOptions, {"format.class": text}).format_class.value
-    except UsageError:
-        return ""
-
-
-def _has_sinetstream_objects(shape: Mapping[str, str]) -> bool:
-    """Tell whether each object is one SINETStream payload, which a separator would change."""
-    name = shape.get("value.converter", "").strip().rpartition(".")[2]
-    alone = shape.get("flush.size", "").strip() == "1"
-    return alone and name == ConverterClass.SINETSTREAM.value.rpartition(".")[2]

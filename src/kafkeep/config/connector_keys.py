@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from kafkeep.archive.names import check_log_name, check_topic_name
 from kafkeep.config.choose import did_you_mean, names, positive, regex
 from kafkeep.config.consumer import PREFIX, is_secret_override, knows_override, near_override
-from kafkeep.config.converters import ConverterChoice, Role, is_secret_key
+from kafkeep.config.converters import ConverterChoice, ConverterClass, Role, is_secret_key
 from kafkeep.config.families import CONFLUENT, OURS, find_family, matches
 from kafkeep.config.family import Family
 from kafkeep.config.formats import FormatOptions
+from kafkeep.config.group import parse_group
 from kafkeep.config.option import iter_options, option
 from kafkeep.config.partition import PartitionOptions
 from kafkeep.config.s3 import SECRETS, S3Options
@@ -165,6 +166,21 @@ def say_unknown(key: str, texts: Mapping[str, str], family: Family) -> str:
 
 def _near(key: str, family: Family) -> str | None:
     return did_you_mean(key, [*DECLARED, *STANDING, *sorted(family.keys)])
+
+
+def format_name(text: str) -> str:
+    """Return the short name of a format's class, or nothing when there is none."""
+    try:
+        return parse_group(FormatOptions, {"format.class": text}).format_class.value
+    except UsageError:
+        return ""
+
+
+def has_sinetstream_objects(shape: Mapping[str, str]) -> bool:
+    """Tell whether each object is one SINETStream payload, which a separator would change."""
+    name = shape.get("value.converter", "").strip().rpartition(".")[2]
+    alone = shape.get("flush.size", "").strip() == "1"
+    return alone and name == ConverterClass.SINETSTREAM.value.rpartition(".")[2]
 
 
 _SHAPE = {one.name for group in SHAPE_GROUPS for one in iter_options(group)} | {

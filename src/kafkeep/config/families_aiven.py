@@ -19,7 +19,7 @@ CLASSES = (
 )
 DEFAULT_TEMPLATE = "{{topic}}-{{partition}}-{{start_offset}}"
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
-_ENVELOPE, _OFFSET = "kafkeepEnvelope", "kafkeepOffset"
+_ENVELOPE, _OFFSET, _LINE = "kafkeepEnvelope", "kafkeepOffset", "kafkeepLine"
 _SMT = "org.apache.kafka.connect.transforms."
 _ENDS = {"gzip": ".gz", "snappy": ".snappy", "zstd": ".zst", "none": ""}
 _UNITS = {"yyyy": "YYYY", "YYYY": "YYYY", "MM": "MM", "dd": "dd", "HH": "HH"}
@@ -44,10 +44,8 @@ def _fields(text: str) -> tuple[str, ...]:
     found = names(text.lower())
     for name in found:
         one_of("field", "key", "value", "offset", "timestamp", "headers")(name)
-        if name in ("key", "timestamp", "headers"):
-            raise UsageError(f"{name} is not written beside values: use value, or value,offset")
-    if "value" not in found:
-        raise UsageError("value must be one of them")
+    if "headers" in found:
+        raise UsageError("headers are not written beside values; kafkeep.Backup keeps them")
     return found
 
 
@@ -97,13 +95,14 @@ class AivenOptions:
     )
     format_output_type: str = option(
         "format.output.type",
-        "Aiven: csv (one field alone, not encoded), jsonl, avro or parquet; json is refused.",
+        "Aiven: csv, jsonl, avro or parquet; json, one list in an object, is refused.",
         default="csv",
         parse=_output_type,
     )
     format_output_fields: tuple[str, ...] = option(
         "format.output.fields",
-        "Aiven: what is written of a record: value, or value,offset; others are refused.",
+        "Aiven: what is written of a record: value and offset; in csv key and timestamp too. "
+        "headers are refused.",
         default=("value",),
         parse=_fields,
         metavar="NAMES",
@@ -115,7 +114,7 @@ class AivenOptions:
     )
     value_encoding: str = option(
         "format.output.fields.value.encoding",
-        "Aiven, csv: none; base64, which is its default, is refused: say none.",
+        "Aiven, csv: how values are written: base64, or none for as they are.",
         default="base64",
         parse=_choice("format.output.fields.value.encoding", "base64", "none"),
     )
@@ -179,7 +178,7 @@ def _translate(texts: Mapping[str, str], _name: str) -> Meaning:
     instead: dict[str, str | None] = {}
     if kind == "csv":
         wanted |= _lines(options, given)
-        instead["value.converter"] = _BYTES
+        instead |= {"key.converter": _BYTES, "value.converter": _BYTES}
     else:
         wanted |= _rows(options, given)
     template, times = _names(options)
@@ -199,24 +198,28 @@ def _translate(texts: Mapping[str, str], _name: str) -> Meaning:
 
 
 def _lines(options: AivenOptions, given: Mapping[str, str]) -> dict[str, str]:
-    if options.format_output_fields != ("value",):
-        raise ConfigErrors({"format.output.fields": "csv is written of the value alone"})
-    if options.value_encoding != "none":
-        raise ConfigErrors(
-            {"format.output.fields.value.encoding": "base64 is not written: say none, or use jsonl"}
-        )
-    name = given.get("value.converter", "").rpartition(".")[2]
-    if name not in ("", "ByteArrayConverter", "StringConverter"):
-        raise ConfigErrors({"value.converter": "csv needs ByteArrayConverter, as Aiven's does"})
+    for role in ("key", "value"):
+        name = given.get(f"{role}.converter", "").rpartition(".")[2]
+        if name not in ("", "ByteArrayConverter", "StringConverter"):
+            raise ConfigErrors({f"{role}.converter": "csv is made of bytes: ByteArrayConverter"})
+    steps = [step for step in given.get("transforms", "").split(",") if step.strip()]
     return {
         "format.class": "bytes",
         "format.bytearray.extension": "",
         "s3.compression.type": options.file_compression_type,
+        "transforms": ",".join([*steps, _LINE]),
+        f"transforms.{_LINE}.type": "kafkeep.transforms.CsvLine",
+        f"transforms.{_LINE}.fields": ",".join(options.format_output_fields),
+        f"transforms.{_LINE}.value.encoding": options.value_encoding,
     }
 
 
 def _rows(options: AivenOptions, given: Mapping[str, str]) -> dict[str, str]:
     kind, codec = options.format_output_type, options.file_compression_type
+    if others := [name for name in options.format_output_fields if name in ("key", "timestamp")]:
+        raise ConfigErrors({"format.output.fields": f"{others[0]} is written in csv alone"})
+    if "value" not in options.format_output_fields:
+        raise ConfigErrors({"format.output.fields": "value must be one of them"})
     found = {"format.class": "json" if kind == "jsonl" else kind, "store.envelope": "false"}
     if kind == "jsonl":
         found |= {"s3.compression.type": codec, "behavior.on.null.values": "write"}

@@ -20,6 +20,7 @@ from kafkeep.errors import UsageError
 PACKAGE = "org.apache.kafka.connect.transforms."
 PREDICATE_PACKAGE = PACKAGE + "predicates."
 SINETSTREAM_PACKAGE = "jp.ad.sinet.sinetstream.connect.transforms."
+OWN_PACKAGE = "kafkeep.transforms."
 SIDES = ("Key", "Value")
 
 SIDED: Mapping[str, type] = {
@@ -46,6 +47,7 @@ WHOLE: Mapping[str, type] = {
     "RegexRouter": given_as.RegexRouterOptions,
     "TimestampRouter": given_as.TimestampRouterOptions,
     "Filter": given_as.NoOptions,
+    "CsvLine": given_as.CsvLineOptions,
 }
 PREDICATES: Mapping[str, type] = {
     "TopicNameMatches": given_as.TopicNameMatchesOptions,
@@ -201,6 +203,8 @@ def _parse_type(text: str) -> tuple[str, str | None]:
 
 def transform_package(kind: str) -> str:
     """Return the package of a transform's class, with its dot."""
+    if kind == "CsvLine":
+        return OWN_PACKAGE
     return SINETSTREAM_PACKAGE if kind in _SINETSTREAM else PACKAGE
 
 

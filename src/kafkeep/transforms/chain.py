@@ -14,6 +14,7 @@ from kafkeep.config.transforms import TransformSpec
 from kafkeep.data.rows import Rows
 from kafkeep.transforms.arrays import concat_columns, run_bounds
 from kafkeep.transforms.cast import Cast
+from kafkeep.transforms.csv_line import CsvLine
 from kafkeep.transforms.extract_field import ExtractField
 from kafkeep.transforms.flatten import Flatten
 from kafkeep.transforms.headers import DropHeaders, HeaderFrom, InsertHeader
@@ -71,6 +72,7 @@ _WHOLE: Mapping[str, Callable[[Any], Transform]] = {
     "RegexRouter": RegexRouter.of,
     "TimestampRouter": TimestampRouter.of,
     "Filter": lambda _: Filter(),
+    "CsvLine": CsvLine,
 }
 
 
