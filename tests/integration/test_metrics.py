@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 import signal
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import boto3
@@ -20,6 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cluster import Cluster, until
 from kafkeep.clock import now_ms
 from kafkeep.config.kafka import KafkaOptions
+from kafkeep.config.storage import StorageOptions
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.jobs import make_job
 from kafkeep.connect.metrics import WorkerFacts, render
@@ -27,8 +30,11 @@ from kafkeep.connect.metrics_jobs import measured
 from kafkeep.connect.metrics_totals import Totals
 from kafkeep.connect.model import ConnectorStatus, RunState, TaskStatus
 from kafkeep.dev import DevStatus
+from kafkeep.errors import AccessDeniedError, KeyExistsError, KeyMissingError, TransientError
 from kafkeep.spark.session import start_session
 from kafkeep.spark.tasks import run_tasks
+from kafkeep.store.open import open_store
+from kafkeep.store.timing import RequestTimes, recording
 from promql import selectors, strimzi_names
 from runs import Driver
 
@@ -185,6 +191,36 @@ def test_counts_of_real_runs_agree_with_kafka_and_the_bucket_over_a_restart(
     seconds = last.total("kafkeep_s3_request_seconds_sum", operation="PutObject")
     assert 0 < seconds < time.time() - began
     assert last.total("jvm_threads_current") > 5
+
+
+def test_answers_of_s3_are_told_apart_from_its_faults(
+    services: DevStatus, archive_address: str
+) -> None:
+    options = StorageOptions.from_env()
+    with recording(RequestTimes()) as times:
+        store = open_store(archive_address, options)
+        store.put_new("a", b"1")
+        with pytest.raises(KeyExistsError):
+            store.put_new("a", b"2")
+        with pytest.raises(KeyMissingError):
+            store.get("b")
+        # It is the store that knows where to note: another thread notes in the same place.
+        thread = threading.Thread(target=store.get, args=("a",))
+        thread.start()
+        thread.join()
+        noted = times.snapshot()
+        assert (noted["PutObject"].count, noted["GetObject"].count) == (2, 2)
+        assert not any(one.faults for one in noted.values())
+        with pytest.raises(AccessDeniedError):
+            open_store(archive_address, replace(options, secret_key="wrong")).get("a")
+        away = replace(options, endpoint="http://127.0.0.1:9", retry_deadline_ms=1)
+        with pytest.raises(TransientError):
+            open_store(archive_address, away).get("a")
+    assert times.snapshot()["GetObject"].faults == {"403": 1, "connection": 1}
+    open_store(archive_address, options).get("a")
+    store.get("a")
+    assert times.snapshot()["GetObject"].count == 5
+    assert pickle.loads(pickle.dumps(store)).get("a") == b"1"
 
 
 def asked_for() -> set[str]:
