@@ -32,12 +32,18 @@ def serving(app: ASGIApp) -> Iterator[str]:
 
 
 def raw_request(
-    base_url: str, method: str, path: str, headers: dict[str, str] | None = None
+    base_url: str, method: str, path: str, headers: dict[str, str | None] | None = None
 ) -> tuple[int, bytes]:
-    """Send a path exactly as it is: other clients would tidy it up first."""
+    """Send a path exactly as it is: other clients would tidy it up first. None leaves one out."""
     connection = http.client.HTTPConnection(base_url.removeprefix("http://"), timeout=10)
+    if headers and headers.get("Host", "") is None:
+        connection._http_vsn_str = "HTTP/1.0"  # the only version in which a Host may be missing
     try:
-        connection.request(method, path, headers=headers or {})
+        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+        for name, value in ({"Host": "localhost"} | (headers or {})).items():
+            if value is not None:
+                connection.putheader(name, value)
+        connection.endheaders()
         response = connection.getresponse()
         return response.status, response.read()
     finally:

@@ -53,7 +53,7 @@ class Gate:
         headers = Headers(scope=scope)
         try:
             self._check_place(scope["method"], headers)
-            caller = await self._caller(headers.get("authorization"))
+            caller = await self._caller(headers.get("authorization"), scope.get("client"))
         except RestError as error:
             await error_answer(error)(scope, receive, guarded)
             return
@@ -63,7 +63,8 @@ class Gate:
     def _check_place(self, method: str, headers: Headers) -> None:
         """Refuse a page of elsewhere, and a name that someone else's DNS points here."""
         host = headers.get("host", "")
-        if not self._security.allows_host(host):
+        # Every browser sends a Host; a probe that speaks HTTP/1.0 may not.
+        if "host" in headers and not self._security.allows_host(host):
             raise RestError(
                 403, f"This service is not called {host!r}; kafkeep.rest.hosts can say it is"
             )
@@ -74,14 +75,14 @@ class Gate:
         if origin is None and elsewhere and method not in _SAFE_METHODS:
             raise RestError(403, "Pages of other sites may not call this service")
 
-    async def _caller(self, header: str | None) -> Caller:
+    async def _caller(self, header: str | None, client: tuple[str, int] | None) -> Caller:
         caller = self._authenticator.known(header)
         if caller is None and header is not None:
             caller = await anyio.to_thread.run_sync(
                 self._authenticator.check, header, limiter=self._passwords
             )
         if caller is None:
-            log.warning("a call to the REST API had wrong credentials")
+            log.warning("wrong credentials from %s", client[0] if client else "an unknown address")
             raise unauthorized(self._security)
         return caller
 
