@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from kafkeep.config.connector import ConnectorConfig
-from kafkeep.config.connector_keys import is_shape_key
 from kafkeep.config.families import find_family
-from kafkeep.config.places import Places
 from kafkeep.config.source import SourceConfig
+from kafkeep.connect.compact import make_compact_job
 from kafkeep.connect.job import ConnectorJob, Surroundings
-from kafkeep.connect.jobs_sink import OWN_KEYS, SinkJob, kafka_of, sink_options
+from kafkeep.connect.jobs_sink import SinkJob, places_of, read_sink, sink_options
 from kafkeep.connect.jobs_source import SourceJob
+
+__all__ = ["make_job", "places_of", "read_sink"]
 
 logger = logging.getLogger(__name__)
 
@@ -23,39 +23,14 @@ def make_job(name: str, config: Mapping[str, str], surroundings: Surroundings) -
         source = SourceConfig.from_map(config, name=name, strict=False)
         _say(name, source.unknown, source.notes)
         return SourceJob(source, surroundings)
-    sink, own = read_sink(name, config, surroundings.defaults)
-    _say(name, [key for key in sink.unknown if key not in own], sink.notes)
-    return SinkJob(sink_options(sink, own), places_of(sink, surroundings), surroundings)
+    sink = read_sink(name, config, surroundings)
+    _say(name, sink.unknown, sink.notes)
+    if sink.compact is not None:
+        return make_compact_job(name, config, surroundings)
+    return SinkJob(sink_options(sink), places_of(sink, surroundings), surroundings)
 
 
-def read_sink(
-    name: str, config: Mapping[str, str], defaults: Mapping[str, str]
-) -> tuple[ConnectorConfig, dict[str, str]]:
-    """Read a sink's configuration, and the keys of it that only our own class has.
-
-    The worker's ``defaults`` stand in for keys that are not given; those about files are nothing
-    to a connector that writes segments.
-    """
-    bare = ConnectorConfig.from_map(config, name=name, strict=False)
-    own = {key: config[key] for key in OWN_KEYS if key in config and bare.family == "kafkeep"}
-    added = {key: text for key, text in defaults.items() if key not in config}
-    if bare.format == "segment":
-        added = {key: text for key, text in added.items() if not is_shape_key(key)}
-    if not added:
-        return bare, own
-    return ConnectorConfig.from_map({**added, **config}, name=name, strict=False), own
-
-
-def places_of(config: ConnectorConfig, surroundings: Surroundings) -> Places:
-    """Return where a sink reads and writes."""
-    return Places(
-        kafka=kafka_of(surroundings.kafka, config.kafka),
-        archive=config.archive,
-        storage=config.storage,
-    )
-
-
-def _say(name: str, unknown: list[str] | tuple[str, ...], notes: tuple[str, ...]) -> None:
+def _say(name: str, unknown: tuple[str, ...], notes: tuple[str, ...]) -> None:
     if unknown:
         logger.warning("connector %s: keys that mean nothing here: %s", name, ", ".join(unknown))
     for note in notes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,16 +19,13 @@ from kafkeep.backup.summary import BackupSummary
 from kafkeep.clock import now_ms, writer_id
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.connector import ConnectorConfig
-from kafkeep.config.group import ConfigErrors, parse_option
 from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.option import iter_options
 from kafkeep.config.places import Places
 from kafkeep.connect.groups import ConnectorGroup, group_of, positions_now
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.jobs_progress import SinkProgress
 from kafkeep.connect.jobs_wait import run_patiently
 from kafkeep.connect.model import ConnectorType, Progress
-from kafkeep.errors import UsageError
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
 from kafkeep.store.open import open_store
@@ -39,16 +35,6 @@ DETAILS_MS = 30_000
 CYCLE_MS = 10_000
 """A connector that is to stop has about so long to wait for its tasks."""
 GROUP_TIMEOUT_MS = 5_000
-OWN_KEYS = (
-    "interval",
-    "on.gap",
-    "segment.bytes",
-    "segment.age",
-    "cycle.bytes",
-    "cycle.time",
-)
-"""Options of ``kafkeep backup`` that kafkeep.Backup has too, under the same names."""
-logger = logging.getLogger(__name__)
 
 
 def kafka_of(worker: KafkaOptions, overrides: Mapping[str, str]) -> KafkaOptions:
@@ -58,18 +44,23 @@ def kafka_of(worker: KafkaOptions, overrides: Mapping[str, str]) -> KafkaOptions
     return KafkaOptions(servers, {**worker.properties, **rest})
 
 
-def sink_options(config: ConnectorConfig, own: Mapping[str, str]) -> BackupOptions:
-    """Return the backup that a connector means; ``own`` are keys of OWN_KEYS."""
-    values: dict[str, Any] = {"interval_ms": LOOK_EVERY_MS, "cycle_ms": CYCLE_MS}
-    wrong: dict[str, str] = {}
-    for one in iter_options(BackupOptions):
-        if one.name in own:
-            try:
-                values[one.field] = parse_option(one, own[one.name])
-            except UsageError as error:
-                wrong[one.name] = error.message
-    if wrong:
-        raise ConfigErrors(wrong)
+def read_sink(name: str, config: Mapping[str, str], surroundings: Surroundings) -> ConnectorConfig:
+    """Read a sink's configuration; the worker's defaults stand in for what it does not say."""
+    return ConnectorConfig.from_map(config, name=name, strict=False, defaults=surroundings.defaults)
+
+
+def places_of(config: ConnectorConfig, surroundings: Surroundings) -> Places:
+    """Return where a sink reads and writes."""
+    return Places(
+        kafka=kafka_of(surroundings.kafka, config.kafka),
+        archive=config.archive,
+        storage=config.storage,
+    )
+
+
+def sink_options(config: ConnectorConfig) -> BackupOptions:
+    """Return the backup that a connector means."""
+    values: dict[str, Any] = {"interval_ms": LOOK_EVERY_MS, "cycle_ms": CYCLE_MS, **config.extra}
     options = BackupOptions(
         topics=config.topics,
         topics_regex=config.topics_regex,

@@ -1,0 +1,52 @@
+"""Run a source connector to its end in a process that may die at a named place."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kafkeep.config.kafka import KafkaOptions
+from kafkeep.connect.job import Surroundings
+from kafkeep.connect.jobs import make_job
+from kafkeep.failpoint import arm
+from kafkeep.restore.follow import Follower
+from kafkeep.spark.tasks import TaskRow
+
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload([__name__])
+
+
+def run_source(
+    name: str, config: Mapping[str, str], around: Surroundings, failpoints: str, trace: Path
+) -> int | None:
+    """Run it, tasks in the same process, with one object of each partition in a round.
+
+    Returns its exit code.
+    """
+    where = around.kafka.bootstrap_servers, around.state_address
+    process = _processes.Process(target=_run, args=(name, config, where, failpoints, str(trace)))
+    process.start()
+    process.join(60)
+    code = process.exitcode
+    process.kill()
+    return code
+
+
+def _run(
+    name: str, config: Mapping[str, str], where: tuple[str, str], failpoints: str, trace: str
+) -> None:
+    os.environ["KAFKEEP_FAILPOINT_TRACE"] = trace
+    arm(failpoints)
+    Follower.most_bytes = 1
+    around = Surroundings(
+        kafka=KafkaOptions(where[0]), run_tasks=_run_tasks, cores=1, state_address=where[1]
+    )
+    make_job(name, config, around).run(threading.Event())
+
+
+def _run_tasks(bundles: Sequence[Any], task: Callable[[Any], Any], **_: Any) -> list[TaskRow]:
+    return [TaskRow(n, kind, body) for n, one in enumerate(bundles) for kind, body in task(one)]
