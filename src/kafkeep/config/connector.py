@@ -172,7 +172,12 @@ class _Reader:
         return found
 
     def _with_defaults(self, texts: dict[str, str]) -> dict[str, str]:
-        """Put the worker's converters where none is named; segments need none."""
+        """Put the worker's converters where none is named; segments need none.
+
+        What its file says of reading (isolation level, where to begin) holds for all.
+        """
+        reading = {k: v for k, v in self._defaults.items() if k.startswith("consumer.override.")}
+        texts = {**reading, **texts}
         if "format.class" not in texts:
             return texts
         for role in ROLES:

@@ -19,7 +19,7 @@ from typing import Protocol
 from kafkeep.config.group import ConfigErrors
 from kafkeep.config.java_regex import compile_java_regex
 from kafkeep.config.properties import parse_properties
-from kafkeep.connect.secrets import REFERENCE
+from kafkeep.connect.secrets import REFERENCE, FromProvider
 from kafkeep.errors import UsageError
 
 PREFIX = "config.providers"
@@ -64,17 +64,32 @@ class Providers:
         return cls(found)
 
     def resolve(self, config: Mapping[str, str]) -> dict[str, str]:
-        """Return the configuration with every reference filled in; ConfigErrors by key."""
+        """Return the configuration with every reference filled in; ConfigErrors by key.
+
+        Values that were are FromProvider, so that ``hide`` and ``mask`` know them.
+        """
         wrong: dict[str, str] = {}
         whole: dict[str, str] = {}
         for key, text in config.items():
             try:
-                whole[key] = REFERENCE.sub(self._value, text)
+                whole[key] = self._filled(text)
             except UsageError as error:
                 wrong[key] = error.message
         if wrong:
             raise ConfigErrors(wrong)
         return whole
+
+    def _filled(self, text: str) -> str:
+        words: list[str] = []
+
+        def take(reference: re.Match[str]) -> str:
+            value = self._value(reference)
+            if value != reference[0]:
+                words.append(value)
+            return value
+
+        filled = REFERENCE.sub(take, text)
+        return FromProvider(filled, words) if words else filled
 
     def _value(self, reference: re.Match[str]) -> str:
         name, path, key = reference[1], reference[2] or "", reference[3]

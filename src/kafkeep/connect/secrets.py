@@ -52,9 +52,25 @@ _ADDRESSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 """Which keys say where a secret is sent to: a masked one does not go along to a new place."""
 
 
+class FromProvider(str):
+    """A value that a config provider gave, in part or as a whole: secret whatever its key is.
+
+    Else ``flush.size=${file:…}`` would make an error message of a secret. ``words`` are the parts
+    that were filled in.
+    """
+
+    words: tuple[str, ...]
+
+    def __new__(cls, text: str, words: Iterable[str] = ()) -> FromProvider:
+        """Make it of the whole value and the parts that were filled in."""
+        made = super().__new__(cls, text)
+        made.words = tuple(word for word in words if _could_be_secret(word))
+        return made
+
+
 def is_secret(key: str, text: str = "") -> bool:
     """Tell whether a value must not be shown; an address may have a password in it."""
-    if _password_in_address(text):
+    if _password_in_address(text) or (isinstance(text, FromProvider) and text.words):
         return True
     if _HARMLESS.fullmatch(key):
         return False
@@ -149,7 +165,9 @@ def _secret_words(config: Mapping[str, str]) -> Iterator[str]:
 
 def _parts(text: str) -> Iterator[str]:
     """Yield a value, and each secret inside it that may be told alone."""
-    yield text
+    yield str(text)
+    if isinstance(text, FromProvider):
+        yield from text.words
     for quoted in _JAAS_SECRET.findall(text):
         yield re.sub(r"\\(.)", r"\1", quoted.strip('"'))
     if password := _password_in_address(text):
@@ -159,6 +177,11 @@ def _parts(text: str) -> Iterator[str]:
     user, colon, password = text.partition(":")
     if colon and re.fullmatch(r"[\w.@-]+", user) and not urlsplit(text).netloc:
         yield password
+
+
+def _could_be_secret(word: str) -> bool:
+    """Leave out numbers and switches: to hide each of them would make logs unreadable."""
+    return len(word) > 5 and not word.isdecimal()
 
 
 def _as_pattern(word: str) -> str:

@@ -56,7 +56,7 @@ class WorkerOptions:
     producer: KafkaOptions
     providers: Providers = field(repr=False)
     defaults: Mapping[str, str] = field(repr=False)
-    """What holds for connectors without it; see ``fill_defaults``."""
+    """Converters, and what is read, for connectors that say nothing of it."""
     spark: Mapping[str, str] = field(repr=False)
     """``spark.…`` keys: settings of the session."""
     notes: tuple[str, ...] = ()
@@ -76,24 +76,6 @@ class WorkerOptions:
     def state_address(self) -> str:
         """Where the service keeps its state."""
         return self.service.state_address
-
-
-def fill_defaults(config: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
-    """Return a connector's configuration with the worker's defaults where it says nothing.
-
-    As in Connect, a converter named by the connector brings its own sub-keys and none of the
-    worker's. Converters go to connectors alone that write files of a format.
-    """
-    filled = dict(config)
-    for role in ROLES:
-        name = f"{role}.converter"
-        if name not in config and "format.class" in config:
-            own = {key: text for key, text in defaults.items() if _belongs(key, name)}
-            filled = {**own, **filled}
-    for key, text in defaults.items():
-        if key.startswith("consumer.override."):
-            filled.setdefault(key, text)
-    return filled
 
 
 def from_environ(environ: Mapping[str, str]) -> dict[str, str]:

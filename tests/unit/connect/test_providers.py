@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pickle
 from pathlib import Path
 
 import pytest
 
 from kafkeep.config.group import ConfigErrors
 from kafkeep.connect.providers import Providers
+from kafkeep.connect.secrets import MASK, hide, mask
 
 PACKAGE = "org.apache.kafka.common.config.provider."
 
@@ -210,3 +212,17 @@ def test_a_provider_may_have_any_name_and_its_class_stands_without_its_package()
         "config.providers.vars.param.allowlist.pattern": "A",
     }
     assert resolve("${vars:A}", lines, {"A": "1"}) == "1"
+
+
+def test_what_was_filled_in_is_secret_under_any_key(secrets: Path) -> None:
+    at = f"${{file:{secrets}/s3.properties:secret}}"
+    config = {"flush.size": at, "topics": f"orders-{at}", "tasks.max": "${env:N}", "name": "x"}
+    providers = Providers.from_worker(worker(file=str(secrets), env="N"), {"N": "2"})
+    resolved = providers.resolve(config)
+    assert resolved["flush.size"] == "päss:word"
+    told = "'päss:word' is not a number; topic orders-päss:word; 2 tasks of x"
+    assert hide(told, [config, resolved]) == f"'{MASK}' is not a number; topic {MASK}; 2 tasks of x"
+    assert hide("only päss:word", [{"topics": resolved["topics"]}]) == f"only {MASK}"
+    shown = {"flush.size": MASK, "topics": MASK, "tasks.max": "2", "name": "x"}
+    assert mask(resolved) == shown
+    assert mask(pickle.loads(pickle.dumps(resolved))) == shown

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from pathlib import Path
 
 import pytest
 
 from kafkeep.config.group import ConfigErrors
+from kafkeep.connect.definitions import Definitions
+from kafkeep.connect.model import RestError
+from kafkeep.connect.providers import Providers
 from kafkeep.connect.secret_logs import HideSecrets
 from kafkeep.connect.secrets import MASK, hide, is_secret, mask, unmask
 
@@ -196,3 +201,27 @@ def test_secrets_of_a_changed_or_deleted_connector_are_forgotten(hiding: HideSec
     assert hiding.out_of(told) == f"first-one resolved {MASK} {MASK}"
     hiding.forget("one")
     assert hiding.out_of(told) == f"first-one resolved second-one {MASK}"
+
+
+def test_a_reference_under_a_plain_key_makes_no_answer_of_a_secret(tmp_path: Path) -> None:
+    (tmp_path / "s3").write_text("secret=hunter22\n")
+    lines = {
+        "config.providers": "file",
+        "config.providers.file.class": "FileConfigProvider",
+        "config.providers.file.param.allowed.paths": str(tmp_path),
+    }
+    definitions = Definitions(providers=Providers.from_worker(lines))
+    config = {
+        "connector.class": "io.confluent.connect.s3.S3SinkConnector",
+        "topics": "a",
+        "s3.bucket.name": "bucket",
+        "format.class": "json",
+        "flush.size": f"${{file:{tmp_path}/s3:secret}}",
+    }
+    answer = definitions.validate(config["connector.class"], config)
+    assert answer["error_count"] > 0
+    assert "hunter22" not in json.dumps(answer)
+    with pytest.raises(RestError) as caught:
+        definitions.checked("x", config, None)
+    assert "flush.size" in caught.value.message
+    assert "hunter22" not in caught.value.message

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from kafkeep.config.connector import ConnectorConfig
 from kafkeep.config.group import ConfigErrors
 from kafkeep.config.option import iter_options
 from kafkeep.connect.rest.security import Role, token_digest
 from kafkeep.connect.users import user_line
-from kafkeep.connect.worker import DECLARED, WorkerOptions, fill_defaults, from_environ, variable
+from kafkeep.connect.worker import DECLARED, WorkerOptions, from_environ, variable
 from kafkeep.connect.worker_keys import BASIC_AUTH, GROUPS
 from kafkeep.connect.worker_standing import KEYS, UNDER
 from kafkeep.errors import UsageError
@@ -276,20 +277,30 @@ def test_what_is_read_by_default_goes_to_connectors() -> None:
     worker = load(flags)
     assert worker.defaults == {f"consumer.override.{k[9:]}": v for k, v in flags.items()}
     assert worker.notes == ()
-    assert fill_defaults({}, worker.defaults) == worker.defaults
+    told = {"connector.class": "kafkeep.Backup", "topics": "a", "s3.bucket.name": "bucket"}
+    read = ConnectorConfig.from_map(told, environ={}, defaults=worker.defaults)
+    assert (read.auto_offset_reset, read.isolation_level) == ("latest", "read_uncommitted")
+    own = {**told, "consumer.override.auto.offset.reset": "earliest"}
+    read = ConnectorConfig.from_map(own, environ={}, defaults=worker.defaults)
+    assert (read.auto_offset_reset, read.isolation_level) == ("earliest", "read_uncommitted")
 
 
 def test_a_connectors_converter_comes_without_the_workers_sub_keys() -> None:
-    defaults = {
-        "value.converter": JSON,
-        "value.converter.schemas.enable": "false",
-        "key.converter": JSON,
+    flags = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
+    defaults = load(flags).defaults
+    told = {
+        "connector.class": "kafkeep.Backup",
+        "topics": "a",
+        "s3.bucket.name": "bucket",
+        "format.class": "json",
     }
-    files = {"format.class": "json"}
-    assert fill_defaults(files, defaults) == {**files, **defaults}
-    own = {**files, "value.converter": "StringConverter"}
-    assert fill_defaults(own, defaults) == {**own, "key.converter": JSON}
-    assert fill_defaults({"topics": "a"}, defaults) == {"topics": "a"}
+    read = ConnectorConfig.from_map(told, environ={}, defaults=defaults)
+    assert {key: read.shape[key] for key in flags} == flags
+    string = "org.apache.kafka.connect.storage.StringConverter"
+    own = {**told, "value.converter": string}
+    read = ConnectorConfig.from_map(own, environ={}, defaults=defaults)
+    assert read.shape["value.converter"] == string
+    assert "value.converter.schemas.enable" not in read.shape
 
 
 @pytest.mark.parametrize(
