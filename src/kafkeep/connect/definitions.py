@@ -130,7 +130,7 @@ def _shown(
     for one in answer["configs"]:
         value: dict[str, Any] = dict(one["value"])
         key = value["name"]
-        if key in shown and value["value"] != HIDDEN:
+        if key in shown and value["value"] not in (HIDDEN, None):
             value["value"] = shown[key]
         errors = [problems[key]] if key in problems else value["errors"]
         value["errors"] = [hide(text, [given, resolved]) for text in errors]
