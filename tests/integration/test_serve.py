@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -173,7 +173,7 @@ class Topic:
         assert self.stored() == list(range(self.sent))
 
 
-def until(what: Callable[[], bool], claim: str, seconds: float = 90) -> None:
+def until(what: Callable[[], bool], claim: str, seconds: float = 180) -> None:
     deadline = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < deadline, f"not true in {seconds} s: {claim}"
@@ -243,7 +243,8 @@ def test_a_connector_that_fails_leaves_the_one_beside_it_running_and_can_be_mend
 ) -> None:
     bad, good = world.topic("bad"), world.topic("good")
     producer = Producer({"bootstrap.servers": world.services.bootstrap_servers})
-    producer.produce(bad.name, value=b"{not json", partition=0)
+    for _ in range(FLUSH):  # a sink reads when there is enough for an object
+        producer.produce(bad.name, value=b"{not json", partition=0)
     assert producer.flush(30) == 0
     for topic, name in ((bad, "bad"), (good, "good")):
         body = {"name": name, "config": world.config(topic)}
@@ -302,18 +303,3 @@ def test_the_other_service_takes_over_when_the_leader_is_killed(world: World) ->
     assert follower.states("two")[0] == "RUNNING"
     follower.call("PUT", "/connectors/two/stop", expect=204)
     assert follower.end() == 0
-
-
-def test_a_port_that_is_taken_is_told_in_a_sentence(world: World, tmp_path: Path) -> None:
-    taken = world.services.s3.endpoint.rpartition(":")[2]
-    found = run_serve(world.services, tmp_path, "--port", taken)
-    assert found.returncode == 1
-    assert found.stderr.decode().startswith(f"error: cannot listen on 127.0.0.1:{taken}: ")
-
-
-def run_serve(
-    services: DevStatus, state: Path, *more: str, env: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "kafkeep", "serve", "--state", str(state), *more]
-    command += ["--bootstrap-servers", services.bootstrap_servers]
-    return subprocess.run(command, capture_output=True, timeout=30, check=False, env=env)
