@@ -11,6 +11,7 @@ from collections.abc import Callable
 from tempfile import TemporaryDirectory
 
 from bench import topics
+from bench.connectors import many_connectors
 from bench.floors import fetch_floor, produce_floor
 from bench.measure import Cost, run_kafkeep
 from kafkeep.archive.commit import Changes
@@ -245,6 +246,7 @@ SINKS = {
     "JSON+gzip": ("--format", "json", "--set", "s3.compression.type=gzip"),
     "JSON": ("--format", "json"),
     "Avro": ("--format", "avro"),
+    "Avro without compression": ("--format", "avro", "--set", "avro.codec=null"),
     "Parquet": ("--format", "parquet"),
     "JSON+gzip by field (1,000 values)": (
         *("--format", "json", "--set", "s3.compression.type=gzip"),
@@ -284,4 +286,5 @@ CASES: dict[str, Callable[[DevStatus, int, int], Numbers]] = {
     "cost of a commit": commit_cost,
     "TLS and SCRAM": encrypted,
     "formats of the sink": sink_formats,
+    "50 connectors": many_connectors,
 }
