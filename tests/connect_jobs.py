@@ -87,13 +87,17 @@ class Worker:
             assert not thread.is_alive(), "the job does not stop"
 
 
-def group_offsets(cluster: Cluster, group: str) -> dict[tuple[str, int], int]:
-    """Return what a group has committed, as a client that is not kafkeep's sees it."""
+def group_offsets(cluster: Cluster, group: str, topic: str) -> dict[tuple[str, int], int]:
+    """Return what a group has committed on a topic, as a client that is not kafkeep's sees it."""
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     asked = cluster.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
     found = asked[group].result(WAIT)
-    return {(p.topic, p.partition): p.offset for p in found.topic_partitions if p.offset >= 0}
+    return {
+        (p.topic, p.partition): p.offset
+        for p in found.topic_partitions
+        if p.offset >= 0 and p.topic == topic
+    }
 
 
 def read_values(cluster: Cluster, topic: str, count: int, partition: int = 0) -> list[bytes]:

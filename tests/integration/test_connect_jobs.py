@@ -63,7 +63,10 @@ def test_a_sink_archives_commits_its_group_and_goes_on_after_a_restart(
     folder = f"topics/{topic}/partition=0/{topic}+0+000000000"
     with worker.running("one", config) as job:
         until(lambda: job.progress.records == 6, "six records are archived")
-        until(lambda: group_offsets(cluster, "connect-one") == {(topic, 0): 6}, "the group is told")
+        until(
+            lambda: group_offsets(cluster, "connect-one", topic) == {(topic, 0): 6},
+            "the group is told",
+        )
         progress = job.progress
         assert (progress.objects, progress.topics) == (2, {topic})
         assert progress.positions == {(topic, 0): 6}
@@ -79,7 +82,7 @@ def test_a_sink_archives_commits_its_group_and_goes_on_after_a_restart(
         until(lambda: job.progress.lag_records == {(topic, 0): 0}, "nothing waits")
         assert job.progress.lag_since_ms == {}
     assert stored(bucket) == {**expected, f"{folder}6.json": [6, 7, 8]}
-    assert group_offsets(cluster, "connect-one") == {(topic, 0): 9}
+    assert group_offsets(cluster, "connect-one", topic) == {(topic, 0): 9}
     assert set(worker.spark_jobs) == {"one"}
 
 
@@ -92,7 +95,10 @@ def test_a_group_that_was_not_told_is_told_at_the_next_start(
         until(lambda: job.progress.records == 3, "all is archived")
     cluster.commit_offset("connect-mended", topic, 1)
     with worker.running("mended", config):
-        until(lambda: group_offsets(cluster, "connect-mended") == {(topic, 0): 3}, "it is mended")
+        until(
+            lambda: group_offsets(cluster, "connect-mended", topic) == {(topic, 0): 3},
+            "it is mended",
+        )
     assert worker.spark_jobs == ["mended"]
 
 
@@ -248,12 +254,12 @@ def test_offsets_of_a_sink_are_shown_moved_and_reset_and_its_group_follows(
     answer = alter_offsets("moves", config, around, [offset_of(topic, 3)])
     assert "altered successfully" in answer
     assert read_offsets("moves", config, around) == [offset_of(topic, 3)]
-    assert group_offsets(cluster, "connect-moves") == {(topic, 0): 3}
+    assert group_offsets(cluster, "connect-moves", topic) == {(topic, 0): 3}
     archive(worker, cluster, topic, 6, name="moves")
     assert sorted(stored(bucket).values()) == [[0, 1, 2], [3, 4, 5], [3, 4, 5]]
     assert "reset successfully" in reset_offsets("moves", config, around)
     assert read_offsets("moves", config, around) == []
-    assert group_offsets(cluster, "connect-moves") == {}
+    assert group_offsets(cluster, "connect-moves", topic) == {}
     archive(worker, cluster, topic, 6, name="moves")
     assert sorted(stored(bucket).values()) == sorted([*[[0, 1, 2]] * 2, *[[3, 4, 5]] * 3])
     view = load_view(open_store(f"s3://{bucket.name}", read_storage(worker)), "moves")

@@ -59,6 +59,7 @@ class Scene:
     log: FakeLog = field(default_factory=FakeLog)
     size_bytes: int | None = None
     most_commits: int = 100
+    looks: int = 0
 
     def __post_init__(self) -> None:
         self.wire = FakeFetchWire({("t", 0): self.log}, 1)
@@ -116,10 +117,15 @@ class Scene:
             mock.patch.object(task, "wire_for", lambda _: self.wire),
             mock.patch.object(task, "open_store", lambda *_: self.store),
             mock.patch.object(job_module, "look_at_kafka", self.look),
+            mock.patch.object(job_module, "is_unchanged", self.is_unchanged),
         ):
             yield
 
+    def is_unchanged(self, _admin: object, before: Look) -> bool:
+        return before.stables == {("t", 0): self.log.end}
+
     def look(self, _admin: object, _options: object, *, now_ms: int, **_: object) -> Look:
+        self.looks += 1
         end = self.log.end
         partition = PartitionLook(LogSpan(self.log.start, end), end, 1, self.size_bytes)
         return Look(now_ms, {"t": TopicLook("t", "id", 1, {}, (partition,))}, {})
@@ -231,3 +237,23 @@ def test_only_bad_records_do_not_hold_the_position(scene: Scene) -> None:
     assert scene.position() == 0
     job = scene.run({"flush.size": "3", "errors.tolerance": "all"}, pauses=3)
     assert (scene.position(), job.summary.bad) == (3, 3)
+
+
+def test_who_looks_often_only_glances_while_nothing_happens(scene: Scene) -> None:
+    scene.produce(*numbers(0, 3))
+
+    def more(pause: int) -> None:
+        if pause == 17:
+            scene.produce(*numbers(3, 5))
+
+    scene.run({"flush.size": "5"}, pauses=20, then=more, details_ms=30_000)
+    assert scene.archived() == [[0, 1, 2, 3, 4]]
+    assert scene.looks <= 20 // 5 + 3
+
+
+def test_a_clock_closes_what_waits_also_between_two_looks(scene: Scene) -> None:
+    scene.produce(*numbers(0, 3))
+    options = {"flush.size": "100", "rotate.schedule.interval.ms": "3000"}
+    scene.run(options, pauses=4, details_ms=30_000)
+    assert scene.archived() == [[0, 1, 2]]
+    assert scene.looks <= 3

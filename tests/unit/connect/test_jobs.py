@@ -1,0 +1,236 @@
+"""Connectors as jobs: what can be told without services."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from typing import Any
+
+import pytest
+
+from kafkeep.archive.commit import Changes, Commit, Gap, Intent, LogSpan, TopicInfo
+from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.log import CommitLog
+from kafkeep.archive.state import State
+from kafkeep.backup.look import Look, PartitionLook, TopicLook
+from kafkeep.care.offsets import move_positions
+from kafkeep.config.kafka import KafkaOptions
+from kafkeep.connect.groups import positions_now
+from kafkeep.connect.job import Surroundings
+from kafkeep.connect.jobs import make_job
+from kafkeep.connect.jobs_offsets import parse_moves, sink_offsets
+from kafkeep.connect.jobs_progress import SinkProgress
+from kafkeep.connect.jobs_sink import SinkJob, kafka_of
+from kafkeep.connect.jobs_source import SourceJob
+from kafkeep.connect.jobs_wait import run_patiently
+from kafkeep.connect.model import Progress, RestError
+from kafkeep.errors import FencedError, TransientError, UsageError
+from kafkeep.restore.followed import Followed, load_followed, save_followed, sweep_followed
+from kafkeep.store.memory import MemoryStore
+
+P0, P1 = PartitionId("t", 1, 0), PartitionId("t", 1, 1)
+S3 = {"s3.bucket.name": "bucket", "s3.region": "eu-1"}
+
+
+def surroundings(**defaults: str) -> Surroundings:
+    return Surroundings(
+        kafka=KafkaOptions("one:9092", {"client.id": "worker"}),
+        run_tasks=lambda *_args, **_more: [],
+        cores=2,
+        state_address="memory:state",
+        defaults={key.replace("_", "."): text for key, text in defaults.items()},
+    )
+
+
+def info(incarnation: int = 1) -> TopicInfo:
+    return TopicInfo(
+        topic="t",
+        incarnation=incarnation,
+        topic_id="id",
+        partitions=1,
+        replication_factor=1,
+        configs={},
+    )
+
+
+def test_our_own_backup_writes_segments_whatever_converter_the_worker_has() -> None:
+    config = {"connector.class": "kafkeep.Backup", "topics": "a,b", "segment.age": "5s", **S3}
+    job = make_job("own", config, surroundings(value_converter="StringConverter"))
+    assert isinstance(job, SinkJob)
+    options = job.options
+    assert (options.format, options.sink, options.segment_age_ms) == ("segment", None, 5000)
+    assert (options.follow, options.group, options.interval_ms) == (True, "connect-own", 1000)
+
+
+def test_a_sink_keeps_its_tail_and_its_bounds(caplog: pytest.LogCaptureFixture) -> None:
+    config = {
+        "connector.class": "io.confluent.connect.s3.S3SinkConnector",
+        "topics.regex": "a.*",
+        "flush.size": "3",
+        "format.class": "io.confluent.connect.s3.format.json.JsonFormat",
+        "storage.class": "io.confluent.connect.s3.storage.S3Storage",
+        "tasks.max": "4",
+        "consumer.override.auto.offset.reset": "latest",
+        "nobody.knows.this": "x",
+        **S3,
+    }
+    job = make_job("sink", config, surroundings())
+    assert isinstance(job, SinkJob)
+    assert (job.options.keeps_tail, job.options.start_at) == (True, "latest")
+    assert (job.options.tasks_max, job.task_count) == (4, 4)
+    job.limit_tasks(3)
+    assert job.task_count == 3
+    assert "nobody.knows.this" in caplog.text
+
+
+def test_a_source_is_a_source() -> None:
+    job = make_job("back", {"connector.class": "kafkeep.Restore", **S3}, surroundings())
+    assert isinstance(job, SourceJob)
+    assert job.type == "source"
+
+
+def test_a_class_there_is_not_is_refused() -> None:
+    with pytest.raises(UsageError, match="no connector"):
+        make_job("x", {"connector.class": "org.example.Sink", **S3}, surroundings())
+
+
+def test_overrides_come_over_the_workers_client() -> None:
+    overrides = {"bootstrap.servers": "two:9092", "sasl.mechanism": "PLAIN"}
+    found = kafka_of(KafkaOptions("one:9092", {"client.id": "w"}), overrides)
+    assert found.bootstrap_servers == "two:9092"
+    assert found.properties == {"client.id": "w", "sasl.mechanism": "PLAIN"}
+
+
+def test_positions_are_those_of_the_newest_incarnation() -> None:
+    old, new = PartitionId("t", 1, 0), PartitionId("t", 2, 0)
+    state = State(
+        name="x",
+        positions={old: 9, P1: 4, new: 3},
+        topics={("t", 1): info(1), ("t", 2): info(2)},
+    )
+    assert positions_now(state) == {("t", 0): 3}
+
+
+def test_offsets_are_shown_once_there_are_some_or_they_were_moved() -> None:
+    store = MemoryStore(uuid.uuid4().hex)
+    log = CommitLog.open(store, "x", writer="w", now_ms=lambda: 1)
+    log.append(Changes(topics=(info(),), positions={P0: 3, P1: 0}))
+    shown = {
+        "partition": {"kafka_topic": "t", "kafka_partition": 0},
+        "offset": {"kafka_offset": 3},
+    }
+    assert sink_offsets(log.state) == [shown]
+    move_positions(store, "x", {("t", 0): 0}, writer="w2", now_ms=lambda: 2)
+    moved = CommitLog.open(store, "x", writer="w3", now_ms=lambda: 3).state
+    assert {**shown, "offset": {"kafka_offset": 0}} in sink_offsets(moved)
+
+
+def move(partition: Any, offset: Any) -> dict[str, Any]:
+    return {"partition": partition, "offset": offset}
+
+
+GOOD = {"kafka_topic": "t", "kafka_partition": 0}
+
+
+def test_moves_are_read() -> None:
+    other = {"kafka_topic": "t", "kafka_partition": "1"}
+    assert parse_moves([move(GOOD, {"kafka_offset": "5"}), move(other, None)]) == {
+        ("t", 0): 5,
+        ("t", 1): None,
+    }
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        move(None, None),
+        move({"kafka_topic": "t"}, None),
+        move({**GOOD, "kafka_topic": None}, None),
+        move({**GOOD, "kafka_partition": "x"}, None),
+        move({**GOOD, "kafka_partition": -1}, None),
+        move(GOOD, {}),
+        move(GOOD, 5),
+        move(GOOD, {"kafka_offset": True}),
+        move(GOOD, {"kafka_offset": -1}),
+        {},
+    ],
+)
+def test_a_move_that_cannot_be_is_a_bad_request(wrong: dict[str, Any]) -> None:
+    with pytest.raises(RestError) as caught:
+        parse_moves([wrong])
+    assert caught.value.status == 400
+
+
+def test_progress_tells_lag_and_since_when() -> None:
+    told = SinkProgress(Progress())
+    partition = PartitionLook(LogSpan(0, 10), 10, 1, None)
+    seen = Look(100, {"t": TopicLook("t", "id", 1, {}, (partition,))}, {})
+    told.saw(seen, {("t", 0): 4})
+    assert told.progress.lag_records == {("t", 0): 6}
+    told.saw(Look(200, seen.topics, {}), {("t", 0): 4})
+    assert told.progress.lag_since_ms == {("t", 0): 100}
+    gap = Gap(P0, OffsetRange(4, 6), "why", 1)
+    told.committed(commit(Changes(positions={P0: 8}, gaps=(gap,)), at_ms=300), {("t", 0): 8})
+    assert told.progress.lag_since_ms == {("t", 0): 300}
+    assert (told.progress.gaps, told.progress.skipped_offsets) == (1, 2)
+    told.committed(commit(Changes(positions={P0: 10}), at_ms=400), {("t", 0): 10})
+    assert (told.progress.lag_records, told.progress.lag_since_ms) == ({("t", 0): 0}, {})
+    intent = Intent(ranges=(), options={}, at_ms=1)
+    told.committed(commit(Changes(intent=intent), at_ms=500), {("t", 0): 10})
+    assert (told.progress.commits, told.progress.last_commit_ms) == (2, 400)
+
+
+def commit(changes: Changes, *, at_ms: int) -> Commit:
+    return Commit(log="x", number=0, previous="", epoch=1, writer="w", at_ms=at_ms, changes=changes)
+
+
+def test_faults_that_pass_are_waited_out_and_others_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kafkeep.connect.jobs_wait.FIRST_PAUSE_S", 0.001)
+    outcomes: list[Exception | None] = [TransientError("away"), TransientError("away"), None]
+
+    def work() -> None:
+        outcome = outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+
+    run_patiently("x", work, threading.Event())
+    assert outcomes == []
+    outcomes.append(FencedError("another"))
+    with pytest.raises(FencedError):
+        run_patiently("x", work, threading.Event())
+
+
+def test_how_far_a_source_is_survives_and_one_worker_alone_says_it() -> None:
+    store = MemoryStore(uuid.uuid4().hex)
+    assert load_followed(store) is None
+    begun = Followed(log="x", revision=-1).begin(7, {P0: 5})
+    save_followed(store, begun)
+    save_followed(store, begun)  # an answer that got lost
+    assert load_followed(store) == begun
+    with pytest.raises(FencedError):
+        save_followed(store, Followed(log="x", revision=-1).begin(8, {P0: 6}))
+    done = begun.finish()
+    save_followed(store, done)
+    assert (done.rounds, done.positions, done.round) == (1, {P0: 5}, None)
+    assert load_followed(store) == done
+
+
+def test_a_worker_that_slept_does_not_take_a_number_that_was_swept() -> None:
+    store = MemoryStore(uuid.uuid4().hex)
+    begun = Followed(log="x", revision=-1).begin(7, {P0: 5})
+    for revision in (begun, begun.finish()):
+        save_followed(store, revision)
+    sweep_followed(store, begun.finish(), before_ms=2**60)
+    assert len(list(store.list(""))) == 1
+    with pytest.raises(FencedError):
+        save_followed(store, begun)
+
+
+def test_moving_a_source_gives_up_the_round_under_way_and_its_number() -> None:
+    begun = Followed(log="x", revision=-1).begin(7, {P0: 5})
+    moved = begun.move({P0: 2})
+    assert (moved.round, moved.positions) == (None, {P0: 2})
+    opened = moved.begin(8, {P0: 5}).round
+    assert opened is not None and opened.number == 2
