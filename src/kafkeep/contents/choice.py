@@ -31,8 +31,12 @@ def wholeness(entries: Iterable[Entry]) -> Wholeness:
 
 
 def choose_best(found: Mapping[str, Sequence[Entry]], what: str, hint: str) -> str:
-    """Return the log that holds most of each record; PreflightError when two hold as much."""
-    judged = {name: wholeness(entries) for name, entries in found.items()}
+    """Return the log that holds most of each record; PreflightError when two hold as much.
+
+    One that holds nothing stands back: what it held was retired, or it has just begun.
+    """
+    filled = {name: entries for name, entries in found.items() if entries} or found
+    judged = {name: wholeness(entries) for name, entries in filled.items()}
     best = [name for name, rank in judged.items() if rank == max(judged.values())]
     if len(best) > 1:
         raise PreflightError(
