@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import urllib3
 
-from kafkeep import __version__
 from kafkeep.connect.definitions import CLASS, Definitions, masked
 from kafkeep.connect.duty import Duty
 from kafkeep.connect.forward import NO_LEADER, RemoteOperations
@@ -30,7 +29,7 @@ from kafkeep.connect.model import (
     TaskStatus,
 )
 from kafkeep.connect.operations import LocalOperations, Operations
-from kafkeep.connect.plugins import definitions, find_any_plugin, list_plugins
+from kafkeep.connect.plugins import VERSION, definitions, find_any_plugin, list_plugins
 from kafkeep.connect.worker_keys import TrackingOptions
 from kafkeep.errors import KafkeepError, UsageError
 
@@ -112,7 +111,7 @@ class Herder:
     def root(self) -> Json:
         """Return version, commit and kafka_cluster_id."""
         return {
-            "version": f"{CONNECT_VERSION}-kafkeep-{__version__}",
+            "version": f"{CONNECT_VERSION}-kafkeep-{VERSION}",
             "commit": "unknown",
             "kafka_cluster_id": self._cluster_id(),
         }
@@ -257,7 +256,7 @@ class Herder:
         facts = WorkerFacts(
             totals=self._totals,
             now_ms=self._now_ms(),
-            version=__version__,
+            version=VERSION,
             leads=self._duty.leads(),
             leader=leader.worker_id if leader is not None else "",
             rebalancing=leader is None,
