@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kafkeep.archive.adopt import END, SHA256, Adopt, decide, object_metadata
+from kafkeep.archive.adopt import END, PLAN, SHA256, Adopt, decide, object_metadata
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import check_key
@@ -144,4 +144,7 @@ def _is_ours(there: ObjectInfo, mine: Mapping[str, str]) -> bool:
     found = {name.lower(): value for name, value in there.metadata.items()}
     # Records compacted away between two attempts move windows: as many rows, but others.
     same = all(found.get(name) == mine[name] for name in (RECORDS, VIEW, END))
+    if found.get(SHA256) == mine[SHA256]:
+        # The same bytes, written before an option was changed that does not show in them.
+        mine = {**mine, PLAN: found.get(PLAN, "")}
     return isinstance(decide(found, mine), Adopt) and same

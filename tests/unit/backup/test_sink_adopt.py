@@ -63,7 +63,8 @@ def run(log: FakeLog, store: MemoryStore, **options: str) -> list[Entry]:
 
 def told(entry: Entry) -> list[int]:
     """Return the offsets the log says an object holds."""
-    return [n for one in entry.runs or (entry.range,) for n in range(one.start, one.end)]
+    runs = list(entry.runs) or [(entry.range.start, entry.range.end)]
+    return [n for start, end in runs for n in range(start, end)]
 
 
 def held(store: MemoryStore, entry: Entry) -> list[int]:
@@ -93,3 +94,24 @@ def test_an_object_of_another_writer_is_left_and_the_name_gets_a_zero(store: Mem
     assert entry.key == "topics/t/f=a/t+0+00000000000.json"
     assert store.get(taken) == b"not ours"
     assert held(store, entry) == [0, 1]
+
+
+def test_the_same_bytes_written_under_another_option_are_taken_over(store: MemoryStore) -> None:
+    first = run(log_of("abab"), store)
+    again = run(log_of("abab"), store, **{"errors.tolerance": "all"})
+    assert again == first
+    assert {info.key for info in store.list("")} == {entry.key for entry in first}
+
+
+def test_other_bytes_written_under_another_option_are_left(store: MemoryStore) -> None:
+    first = run(log_of("aa"), store)
+    other = run(log_of("aa"), store, **{"transforms": "i", **INSERT})
+    assert other[0].key != first[0].key
+    assert held(store, first[0]) == held(store, other[0]) == [0, 1]
+
+
+INSERT = {
+    "transforms.i.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+    "transforms.i.static.field": "by",
+    "transforms.i.static.value": "us",
+}
