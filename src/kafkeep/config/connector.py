@@ -15,6 +15,7 @@ from kafkeep.config.connector_file import ConnectorDocument, read_connector_file
 from kafkeep.config.connector_keys import (
     DECLARED,
     DEFAULT_CONVERTERS,
+    OWN_CODECS,
     ROLES,
     ConnectorOptions,
     format_name,
@@ -232,8 +233,8 @@ class _Reader:
         kind = format_name(shape.get("format.class", ""))
         if "value.converter" not in shape:
             shape = {**DEFAULT_CONVERTERS.get(kind, {}), **shape}
-        if kind == "avro" and self._family.name == "kafkeep":
-            shape = {"avro.codec": "deflate", **shape}
+        if self._family.name == "kafkeep":
+            shape = {**OWN_CODECS.get(kind, {}), **shape}
         if kind == "bytes" and has_sinetstream_objects(shape):
             shape = {"format.bytearray.separator": "", **shape}
         return shape

@@ -27,6 +27,11 @@ ADDRESSES = ("s3.proxy.url", "store.url", "s3.endpoint", "aws.s3.endpoint")
 FAMILY_SECRETS = frozenset({"aws_secret_access_key", "connect.s3.aws.secret.key"})
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
+OWN_CODECS: Mapping[str, Mapping[str, str]] = {
+    "avro": {"avro.codec": "deflate"},
+    "parquet": {"parquet.codec": "zstd"},
+}
+"""What kafkeep.Backup compresses with where nothing is asked for; Confluent's class has its own."""
 DEFAULT_CONVERTERS: Mapping[str, Mapping[str, str]] = {
     "json": {"value.converter": _JSON, "value.converter.schemas.enable": "false"},
     "avro": {"value.converter": _BYTES, "store.envelope": "true"},

@@ -169,13 +169,15 @@ class FormatOptions:
     )
     avro_codec: str = option(
         "avro.codec",
-        "Compression inside Avro objects: null, deflate, snappy, bzip2, zstandard.",
+        "Compression inside Avro objects: null, deflate, snappy, bzip2, zstandard. kafkeep.Backup: "
+        "deflate unless set.",
         default="null",
         parse=one_of("avro codec", "null", "deflate", "snappy", "bzip2", "zstandard"),
     )
     parquet_codec: str = option(
         "parquet.codec",
-        "Compression inside Parquet objects: none, snappy, gzip, brotli, lz4, lz4_raw, zstd.",
+        "Compression inside Parquet objects: none, snappy, gzip, brotli, lz4, lz4_raw, zstd. "
+        "kafkeep.Backup: zstd unless set.",
         default="snappy",
         parse=_parquet_codec,
     )

@@ -40,6 +40,8 @@ _MAX_PIECES = 1024
 _SLICE_ROWS = 8192
 _ENVELOPE_DICTIONARIES = ["topic", "partition", "headers.list.element.key"]
 """Columns of whole records that repeat; in the others a dictionary is tried in vain."""
+_ENVELOPE_STATISTICS = ["topic", "partition", "offset", "timestamp", "key"]
+"""Columns of whole records that a reader may look for; the least and largest value help nobody."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +85,13 @@ class _Tables(Protocol):
 
     group_bytes: int
     dictionaries: list[str] | bool
+    statistics: list[str] | bool
 
     def sizes(self, array: pa.Array) -> Int64s:
         """Return how much each row counts."""
 
-    def to_table(self, array: pa.Array) -> pa.Table:
-        """Return the rows of one row group."""
+    def to_table(self, pieces: list[pa.Array]) -> pa.Table:
+        """Return the rows of one row group, which come in pieces, at least one."""
 
     def metadata(self) -> dict[bytes, bytes]:
         """Return what the file says of itself."""
@@ -103,9 +106,9 @@ class _TypedTables:
         self._avro = avro
         self._values = avro_values(avro, struct)
         self._layout = Layout(struct)
-        self.dictionaries: list[str] | bool = (
-            _ENVELOPE_DICTIONARIES if is_envelope(schema) else True
-        )
+        whole = is_envelope(schema)
+        self.dictionaries: list[str] | bool = _ENVELOPE_DICTIONARIES if whole else True
+        self.statistics: list[str] | bool = _ENVELOPE_STATISTICS if whole else True
 
     def _rows(self, array: pa.Array) -> pa.Array:
         if not self._wrapped:
@@ -115,8 +118,8 @@ class _TypedTables:
     def sizes(self, array: pa.Array) -> Int64s:
         return self._values.encode(self._rows(array)).sizes
 
-    def to_table(self, array: pa.Array) -> pa.Table:
-        return self._layout.to_table(self._rows(array))
+    def to_table(self, pieces: list[pa.Array]) -> pa.Table:
+        return pa.concat_tables([self._layout.to_table(self._rows(piece)) for piece in pieces])
 
     def metadata(self) -> dict[bytes, bytes]:
         return {AVRO_SCHEMA: self._avro.encode()}
@@ -125,6 +128,7 @@ class _TypedTables:
 class _JsonTables:
     group_bytes = JSON_GROUP_BYTES
     dictionaries: list[str] | bool = True
+    statistics: list[str] | bool = True
 
     def __init__(self, view: str) -> None:
         self._view = view
@@ -137,23 +141,19 @@ class _JsonTables:
         offsets = view_offsets(array).astype(np.int64)
         return offsets[1:] - offsets[:-1]
 
-    def to_table(self, array: pa.Array) -> pa.Table:
+    def to_table(self, pieces: list[pa.Array]) -> pa.Table:
         if not self._begun:
-            self._begin(array)
+            self._begin(pieces)
         if self._inferred is None:
-            return pa.table({self._texts: array.cast(pa.string())})
-        slices = [
-            self._to_slice(array.slice(start, _SLICE_ROWS))
-            for start in range(0, len(array), _SLICE_ROWS)
-        ]
-        found = pa.concat_tables(slices) if slices else self._to_slice(array)
-        return found.combine_chunks()
+            texts = pa.chunked_array([piece.cast(pa.string()) for piece in pieces])
+            return pa.table({self._texts: texts})
+        return pa.concat_tables([self._to_slice(piece) for piece in pieces]).combine_chunks()
 
-    def _begin(self, array: pa.Array) -> None:
+    def _begin(self, pieces: list[pa.Array]) -> None:
         self._begun = True
         if self._view != "value":
             return
-        self._inferred = infer(text for text in _iter_texts(array))
+        self._inferred = infer(text for piece in pieces for text in piece.to_pylist())
         if self._inferred is not None:
             taken = {name.lower() for name, _, _ in self._inferred.members}
             self._texts = "_json"
@@ -178,9 +178,24 @@ class _JsonTables:
         return {JSON_COLUMNS: orjson.dumps({"texts": self._texts, "columns": told})}
 
 
-def _iter_texts(array: pa.Array) -> Iterator[bytes]:
-    for start in range(0, len(array), _SLICE_ROWS):
-        yield from array.slice(start, _SLICE_ROWS).to_pylist()
+def _recut(pieces: list[pa.Array], kind: pa.DataType) -> list[pa.Array]:
+    """Return the rows in pieces of ``_SLICE_ROWS``: where pages end must not tell how they came."""
+    cut: list[pa.Array] = []
+    rest: list[pa.Array] = []
+    missing = _SLICE_ROWS
+    for piece in pieces:
+        start = 0
+        while start < len(piece):
+            taken = piece.slice(start, missing)
+            rest.append(taken)
+            start += len(taken)
+            missing -= len(taken)
+            if not missing:
+                cut.append(rest[0] if len(rest) == 1 else pa.concat_arrays(rest))
+                rest, missing = [], _SLICE_ROWS
+    if rest or not cut:
+        cut.append(pa.concat_arrays(rest) if rest else pa.array([], kind))
+    return cut
 
 
 class _Sink:
@@ -236,7 +251,7 @@ class ParquetEncoder:
             if filled < stop or self._waiting_rows >= GROUP_ROWS:
                 self._write_group()
         if len(self._waiting) > _MAX_PIECES:
-            self._waiting = [pa.concat_arrays(self._waiting)]
+            self._waiting = [pa.concat_arrays(self._waiting)]  # many tiny ones take more room
         return self._sink.drain()
 
     def flush(self) -> bytes:
@@ -254,9 +269,7 @@ class ParquetEncoder:
         return self._sink.drain()
 
     def _write_group(self) -> None:
-        # One piece: where pages end must not tell how the rows came.
-        rows = pa.concat_arrays(self._waiting) if self._waiting else pa.array([], self._kind)
-        table = self._tables.to_table(rows)
+        table = self._tables.to_table(_recut(self._waiting, self._kind))
         if self._writer is None:
             self._writer = self._open(table.schema)
         if table.num_rows:
@@ -269,6 +282,7 @@ class ParquetEncoder:
             schema,
             compression=self._codec,
             use_dictionary=self._tables.dictionaries,
+            write_statistics=self._tables.statistics,
             store_schema=False,
         )
         writer.add_key_value_metadata(self._tables.metadata())

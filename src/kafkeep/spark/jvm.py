@@ -58,6 +58,7 @@ _JVM_FLAGS = (
 _KEEP_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(128 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 _NEEDS_SUBMIT = ("spark.jars", "spark.driver.extra", "spark.submit.", "spark.kubernetes.")
 _NEEDS_SUBMIT_ENV = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT")
