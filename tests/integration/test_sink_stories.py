@@ -280,7 +280,7 @@ def test_parquet_files_hold_the_orders_in_columns(shop: Shop) -> None:
     shop.cluster.produce(topic, orders(1, 5))
     shop.backup(topic, {"format.class": FORMATS + "parquet.ParquetFormat"}).expect(0)
     [(key, body)] = shop.objects(topic).items()
-    assert key == f"topics/{topic}/partition=0/{topic}+0+0000000000.zstd.parquet"
+    assert key == f"topics/{topic}/partition=0/{topic}+0+0000000000.snappy.parquet"
     rows = pq.read_table(io.BytesIO(body)).drop_columns(["_json"]).to_pylist()
     assert rows == [order(n) for n in range(1, 6)]
 
