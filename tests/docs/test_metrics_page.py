@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kafkeep.connect.metrics import ALL
+from kafkeep.connect.metrics.render import ALL
 from promql import groupings, selectors
 
 ROOT = Path(__file__).parents[2]

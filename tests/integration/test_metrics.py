@@ -25,9 +25,9 @@ from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.storage import StorageOptions
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.jobs import make_job
-from kafkeep.connect.metrics import WorkerFacts, render
-from kafkeep.connect.metrics_jobs import measured
-from kafkeep.connect.metrics_totals import Totals
+from kafkeep.connect.metrics.jobs import measured
+from kafkeep.connect.metrics.render import WorkerFacts, render
+from kafkeep.connect.metrics.totals import Totals
 from kafkeep.connect.model import ConnectorStatus, RunState, TaskStatus
 from kafkeep.dev import DevStatus
 from kafkeep.errors import AccessDeniedError, KeyExistsError, KeyMissingError, TransientError

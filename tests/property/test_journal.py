@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kafkeep.archive.store import ObjectInfo
-from kafkeep.connect.journal import Journal
 from kafkeep.connect.model import RestError, Target
-from kafkeep.connect.state import Change, State
+from kafkeep.connect.state.journal import Journal
+from kafkeep.connect.state.state import Change, State
 from kafkeep.errors import KeyExistsError, TransientError, UnknownOutcomeError
 from kafkeep.store.memory import MemoryStore
 

@@ -17,11 +17,16 @@ from typer.main import get_command
 from kafkeep.cli.main import app
 from kafkeep.config.connector import ConnectorConfig
 from kafkeep.config.properties import parse_properties
-from kafkeep.connect.env_file import DEFAULTS, REQUIRED, read_env_file, sinetstream_connectors
 from kafkeep.connect.rest.endpoints import SERVICE_ENDPOINTS
 from kafkeep.connect.serve import STOP_SECONDS
-from kafkeep.connect.worker import WorkerOptions
-from kafkeep.connect.worker_table import HEADING, format_part, iter_rows
+from kafkeep.connect.worker.env_file import (
+    DEFAULTS,
+    REQUIRED,
+    read_env_file,
+    sinetstream_connectors,
+)
+from kafkeep.connect.worker.options import WorkerOptions
+from kafkeep.connect.worker.table import HEADING, format_part, iter_rows
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -377,7 +382,7 @@ def test_recipes_for_clusters_run_commands_there_are() -> None:
 
 def test_the_page_has_the_table_that_the_declarations_make() -> None:
     page = (ROOT / "docs" / "serve.md").read_text()
-    hint = "make it anew: python -m kafkeep.connect.worker_table"
+    hint = "make it anew: python -m kafkeep.connect.worker.table"
     assert page[page.index(HEADING) :] == format_part(), (
         f"the table in docs/serve.md is old; {hint}"
     )

@@ -73,7 +73,7 @@ def restore_command(
     for gap in summary.gaps:
         say(
             f"warning: {gap['topic']}-{gap['partition']}: offsets {gap['start']} to "
-            f"{gap['end'] - 1} were never archived: {gap['reason']}"
+            f"{gap['end'] - 1} are not in the archive: {gap['reason']}"
         )
     if output is Output.JSON:
         print_json(summary.to_json())

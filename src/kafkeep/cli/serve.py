@@ -78,9 +78,9 @@ def serve_command(
     --s3-endpoint, --s3-region and --s3-profile are for --state; connectors bring their own.
     """
     from kafkeep.config.spark import SparkOptions  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.connect.env_file import apply_env_file  # noqa: PLC0415
     from kafkeep.connect.serve import run_service  # noqa: PLC0415
-    from kafkeep.connect.worker import WorkerOptions  # noqa: PLC0415
+    from kafkeep.connect.worker.env_file import apply_env_file  # noqa: PLC0415
+    from kafkeep.connect.worker.options import WorkerOptions  # noqa: PLC0415
 
     if env_file is not None:
         apply_env_file(env_file, os.environ)

@@ -20,7 +20,7 @@ def user_command(
 
     Without a terminal it is the first line of the input.
     """
-    from kafkeep.connect.users import user_line  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.connect.worker.users import user_line  # noqa: PLC0415 - keeps --help fast
 
     asked = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
     typer.echo(user_line(name, role, asked))

@@ -28,7 +28,8 @@ from kafkeep.config.places import Places
 from kafkeep.connect.compact_pair import PairDocument, pair_id
 from kafkeep.connect.compact_roles import Facts, Pair, Phase, Step, next_step
 from kafkeep.connect.job import Surroundings
-from kafkeep.connect.jobs_sink import SinkJob, sink_options
+from kafkeep.connect.jobs_retention import retention_of
+from kafkeep.connect.jobs_sink import SinkJob, places_of, read_sink, sink_options
 from kafkeep.connect.jobs_wait import run_patiently
 from kafkeep.connect.model import ConnectorType, Progress
 from kafkeep.errors import AccessDeniedError, NoSuchArchiveError, UsageError
@@ -44,12 +45,11 @@ def make_compact_job(
     name: str, config: Mapping[str, str], surroundings: Surroundings
 ) -> CompactJob:
     """Return the job of one of the pair; ``config`` is that of a CompactBackupSinkConnector."""
-    from kafkeep.connect.jobs import places_of, read_sink  # noqa: PLC0415 - it makes these jobs
-
     sink = read_sink(name, config, surroundings)
     if sink.compact is None:
         raise UsageError(f"connector {name} is not one of a pair for compacted topics")
     places = places_of(sink, surroundings)
+    retention_of(sink, places)  # refuses it
     return CompactJob(sink_options(sink), sink.compact, places, surroundings)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from kafkeep.config.group import ConfigErrors
 from kafkeep.connect.model import Connector, ConnectorType, Json, RestError
-from kafkeep.connect.plugins import Plugin, find_plugin
-from kafkeep.connect.providers import Providers
+from kafkeep.connect.plugins.classes import Plugin, find_plugin
+from kafkeep.connect.plugins.validate import HIDDEN, validate
 from kafkeep.connect.rest.body import invalid_config
-from kafkeep.connect.secrets import hide, mask, unmask
+from kafkeep.connect.safety.secrets import hide, mask, unmask
 from kafkeep.connect.supervisor import Describe
-from kafkeep.connect.validate import HIDDEN, validate
+from kafkeep.connect.worker.providers import Providers
 from kafkeep.errors import UsageError
 
 CLASS = "connector.class"

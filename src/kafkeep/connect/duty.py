@@ -6,9 +6,9 @@ import logging
 import threading
 from collections.abc import Callable
 
-from kafkeep.connect.journal import Journal
-from kafkeep.connect.lease import Lease
-from kafkeep.connect.state import Change, State
+from kafkeep.connect.state.journal import Journal
+from kafkeep.connect.state.lease import Lease
+from kafkeep.connect.state.state import Change, State
 from kafkeep.connect.supervisor import Supervisor
 from kafkeep.errors import KafkeepError
 

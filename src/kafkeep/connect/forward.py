@@ -16,7 +16,9 @@ import urllib3
 
 from kafkeep.archive.document import as_dict, as_str, dump_document, reading
 from kafkeep.archive.store import ObjectStore
-from kafkeep.connect.codec import (
+from kafkeep.connect.model import Connector, ConnectorStatus, Json, RestError, Target
+from kafkeep.connect.operations import Operations
+from kafkeep.connect.state.codec import (
     STATE_VERSION,
     connector_from_json,
     connector_to_json,
@@ -24,8 +26,6 @@ from kafkeep.connect.codec import (
     status_from_json,
     status_to_json,
 )
-from kafkeep.connect.model import Connector, ConnectorStatus, Json, RestError, Target
-from kafkeep.connect.operations import Operations
 from kafkeep.errors import KeyExistsError
 
 PATH = "/internal/forward"

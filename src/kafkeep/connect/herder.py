@@ -17,7 +17,7 @@ from kafkeep.connect.duty import Duty
 from kafkeep.connect.forward import NO_LEADER, RemoteOperations
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.loggers import Loggers
-from kafkeep.connect.metrics_totals import Totals
+from kafkeep.connect.metrics.totals import Totals
 from kafkeep.connect.model import (
     Connector,
     ConnectorStatus,
@@ -29,8 +29,8 @@ from kafkeep.connect.model import (
     TaskStatus,
 )
 from kafkeep.connect.operations import LocalOperations, Operations
-from kafkeep.connect.plugins import VERSION, definitions, find_any_plugin, list_plugins
-from kafkeep.connect.worker_keys import TrackingOptions
+from kafkeep.connect.plugins.classes import VERSION, definitions, find_any_plugin, list_plugins
+from kafkeep.connect.worker.keys import TrackingOptions
 from kafkeep.errors import KafkeepError, UsageError
 
 CONNECT_VERSION = "4.1.0"
@@ -249,7 +249,7 @@ class Herder:
 
     def metrics(self) -> str:
         """Return all metrics as text."""
-        from kafkeep.connect.metrics import WorkerFacts, render  # noqa: PLC0415
+        from kafkeep.connect.metrics.render import WorkerFacts, render  # noqa: PLC0415
 
         connectors = dict(self._duty.journal.state.connectors)
         leader = self._duty.lease.leader()

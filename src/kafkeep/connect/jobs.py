@@ -9,6 +9,7 @@ from kafkeep.config.families import find_family
 from kafkeep.config.source import SourceConfig
 from kafkeep.connect.compact import make_compact_job
 from kafkeep.connect.job import ConnectorJob, Surroundings
+from kafkeep.connect.jobs_retention import retention_of
 from kafkeep.connect.jobs_sink import SinkJob, places_of, read_sink, sink_options
 from kafkeep.connect.jobs_source import SourceJob
 
@@ -27,7 +28,9 @@ def make_job(name: str, config: Mapping[str, str], surroundings: Surroundings) -
     _say(name, sink.unknown, sink.notes)
     if sink.compact is not None:
         return make_compact_job(name, config, surroundings)
-    return SinkJob(sink_options(sink), places_of(sink, surroundings), surroundings)
+    places = places_of(sink, surroundings)
+    prepare = retention_of(sink, places)
+    return SinkJob(sink_options(sink), places, surroundings, prepare=prepare)
 
 
 def _say(name: str, unknown: tuple[str, ...], notes: tuple[str, ...]) -> None:

@@ -19,7 +19,7 @@ from kafkeep.connect.model import (
     Target,
     TaskStatus,
 )
-from kafkeep.connect.state import Change, State
+from kafkeep.connect.state.state import Change, State
 
 STOP_SECONDS = 60.0
 NOT_STOPPED = (

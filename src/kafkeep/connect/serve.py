@@ -21,19 +21,19 @@ from kafkeep.connect.definitions import Definitions
 from kafkeep.connect.duty import Duty
 from kafkeep.connect.forward import shared_token
 from kafkeep.connect.forward_door import ForwardDoor
-from kafkeep.connect.guard import check_connector
 from kafkeep.connect.herder import Herder
 from kafkeep.connect.job import ConnectorJob, Surroundings
-from kafkeep.connect.journal import Journal, open_state
-from kafkeep.connect.lease import BEATS_PER_TIMEOUT, Lease
-from kafkeep.connect.metrics_jobs import measured
-from kafkeep.connect.metrics_totals import Totals
+from kafkeep.connect.metrics.jobs import measured
+from kafkeep.connect.metrics.totals import Totals
 from kafkeep.connect.model import ConnectorStatus
 from kafkeep.connect.rest.app import make_app
-from kafkeep.connect.secret_logs import HideSecrets
+from kafkeep.connect.safety.guard import check_connector
+from kafkeep.connect.safety.logs import HideSecrets
 from kafkeep.connect.shared_spark import SharedSpark
+from kafkeep.connect.state.journal import Journal, open_state
+from kafkeep.connect.state.lease import BEATS_PER_TIMEOUT, Lease
 from kafkeep.connect.supervisor import Supervisor
-from kafkeep.connect.worker import WorkerOptions
+from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.errors import EnvironmentFault, KafkeepError
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire

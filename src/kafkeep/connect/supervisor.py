@@ -24,7 +24,7 @@ from kafkeep.connect.model import (
     Target,
     TaskStatus,
 )
-from kafkeep.connect.secret_logs import HideSecrets
+from kafkeep.connect.safety.logs import HideSecrets
 from kafkeep.connect.trace import format_trace
 from kafkeep.errors import TransientError
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkeep.connect.guard import check_connector
-from kafkeep.connect.outbound import is_special, parse_address, url_problem
-from kafkeep.connect.worker import WorkerOptions
+from kafkeep.connect.safety.guard import check_connector
+from kafkeep.connect.safety.outbound import is_special, parse_address, url_problem
+from kafkeep.connect.worker.options import WorkerOptions
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 JAAS = f'{PLAIN} required username="u" password="hunter22";'

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkeep.connect.lease import Lease, parse_beat
 from kafkeep.connect.model import ConnectorStatus, RunState, TaskStatus
+from kafkeep.connect.state.lease import Lease, parse_beat
 from kafkeep.errors import NewerFormatError, TransientError
 from kafkeep.store.memory import MemoryStore
 

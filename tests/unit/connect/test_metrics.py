@@ -10,9 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.connect.job import Surroundings
-from kafkeep.connect.metrics import ALL, WorkerFacts, render
-from kafkeep.connect.metrics_jobs import measured
-from kafkeep.connect.metrics_totals import Totals
+from kafkeep.connect.metrics.jobs import measured
+from kafkeep.connect.metrics.render import ALL, WorkerFacts, render
+from kafkeep.connect.metrics.totals import Totals
 from kafkeep.connect.model import ConnectorStatus, Progress, RunState, TaskStatus
 from kafkeep.errors import KafkeepError, UsageError
 from kafkeep.spark.beans import JvmFacts

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkeep.connect.plugins import definitions, find_any_plugin, find_plugin, list_plugins
+from kafkeep.connect.plugins.classes import definitions, find_any_plugin, find_plugin, list_plugins
 from kafkeep.errors import UsageError
 
 GOLDEN = json.loads(

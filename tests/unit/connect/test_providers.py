@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kafkeep.config.group import ConfigErrors
-from kafkeep.connect.providers import Providers
-from kafkeep.connect.secrets import MASK, hide, mask
+from kafkeep.connect.safety.secrets import MASK, hide, mask
+from kafkeep.connect.worker.providers import Providers
 
 PACKAGE = "org.apache.kafka.common.config.provider."
 

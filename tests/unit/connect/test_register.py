@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 from kafkeep.cli.main import app
 from kafkeep.config.connector import ConnectorConfig
 from kafkeep.config.group import ConfigErrors
-from kafkeep.connect.env_file import (
+from kafkeep.connect.worker.env_file import (
     REQUIRED,
     apply_env_file,
     bootstrap_servers,
     parse_env,
     sinetstream_connectors,
 )
-from kafkeep.connect.worker import WorkerOptions
+from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.errors import AccessDeniedError, KafkeepError, TransientError, UsageError
 from sinetstream_cases import DATA, TIMES
 

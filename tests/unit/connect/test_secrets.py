@@ -11,9 +11,9 @@ import pytest
 from kafkeep.config.group import ConfigErrors
 from kafkeep.connect.definitions import Definitions
 from kafkeep.connect.model import RestError
-from kafkeep.connect.providers import Providers
-from kafkeep.connect.secret_logs import HideSecrets
-from kafkeep.connect.secrets import MASK, hide, is_secret, mask, unmask
+from kafkeep.connect.safety.logs import HideSecrets
+from kafkeep.connect.safety.secrets import MASK, hide, is_secret, mask, unmask
+from kafkeep.connect.worker.providers import Providers
 
 JAAS = (
     "org.apache.kafka.common.security.scram.ScramLoginModule required "

@@ -15,7 +15,7 @@ import pytest
 
 from kafkeep.connect.forward import HEADER, PATH
 from kafkeep.connect.serve import Ready, run_service
-from kafkeep.connect.worker import WorkerOptions
+from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.errors import EnvironmentFault
 from kafkeep.store.memory import MemoryStore
 

@@ -11,7 +11,7 @@ import pytest
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.connect.job import ConnectorJob, Surroundings
 from kafkeep.connect.model import Connector, ConnectorType, Progress, RunState, Target
-from kafkeep.connect.secret_logs import HideSecrets
+from kafkeep.connect.safety.logs import HideSecrets
 from kafkeep.connect.supervisor import Describe, Supervisor
 from kafkeep.errors import KafkeepError, TransientError, UsageError
 

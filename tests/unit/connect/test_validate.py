@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkeep.connect.model import RestError
-from kafkeep.connect.validate import config_errors, validate
+from kafkeep.connect.plugins.validate import config_errors, validate
 
 GOLDEN = json.loads(
     (Path(__file__).parents[2] / "golden" / "rest" / "validate.json").read_text(encoding="utf-8")

@@ -11,10 +11,10 @@ from kafkeep.config.connector import ConnectorConfig
 from kafkeep.config.group import ConfigErrors
 from kafkeep.config.option import iter_options
 from kafkeep.connect.rest.security import Role, token_digest
-from kafkeep.connect.users import user_line
-from kafkeep.connect.worker import DECLARED, WorkerOptions, from_environ, variable
-from kafkeep.connect.worker_keys import BASIC_AUTH, GROUPS
-from kafkeep.connect.worker_standing import KEYS, UNDER
+from kafkeep.connect.worker.keys import BASIC_AUTH, GROUPS
+from kafkeep.connect.worker.options import DECLARED, WorkerOptions, from_environ, variable
+from kafkeep.connect.worker.standing import KEYS, UNDER
+from kafkeep.connect.worker.users import user_line
 from kafkeep.errors import UsageError
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"

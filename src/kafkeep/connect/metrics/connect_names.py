@@ -6,8 +6,8 @@ under its task 0 and the others stay at nought: sums over a connector are right.
 
 from __future__ import annotations
 
-from kafkeep.connect.metrics_page import Declared, Page
-from kafkeep.connect.metrics_totals import Reading
+from kafkeep.connect.metrics.page import Declared, Page
+from kafkeep.connect.metrics.totals import Reading
 from kafkeep.connect.model import ConnectorStatus, Progress, RunState
 from kafkeep.store.timing import OperationTimes, RequestTimes
 

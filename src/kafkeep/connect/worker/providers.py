@@ -19,7 +19,7 @@ from typing import Protocol
 from kafkeep.config.group import ConfigErrors
 from kafkeep.config.java_regex import compile_java_regex
 from kafkeep.config.properties import parse_properties
-from kafkeep.connect.secrets import REFERENCE, FromProvider
+from kafkeep.connect.safety.secrets import REFERENCE, FromProvider
 from kafkeep.errors import UsageError
 
 PREFIX = "config.providers"

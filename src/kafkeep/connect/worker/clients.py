@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kafkeep.config.kafka import KafkaOptions
-from kafkeep.connect.worker_standing import worker_standing
+from kafkeep.connect.worker.standing import worker_standing
 from kafkeep.errors import UsageError
 from kafkeep.kafka.properties import check_properties
 

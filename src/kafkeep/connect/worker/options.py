@@ -19,19 +19,19 @@ from kafkeep.config.group import ConfigErrors, parse_group
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.option import iter_options
 from kafkeep.config.properties import parse_properties
-from kafkeep.connect.providers import PREFIX as PROVIDERS
-from kafkeep.connect.providers import Providers
 from kafkeep.connect.rest.security import RestSecurity, require_safe_bind
-from kafkeep.connect.users import read_tokens, read_users
-from kafkeep.connect.worker_clients import CLIENTS, READ_DEFAULTS, ClientReader, is_client_key
-from kafkeep.connect.worker_keys import (
+from kafkeep.connect.worker.clients import CLIENTS, READ_DEFAULTS, ClientReader, is_client_key
+from kafkeep.connect.worker.keys import (
     GROUPS,
     GuardOptions,
     RestOptions,
     ServiceOptions,
     TrackingOptions,
 )
-from kafkeep.connect.worker_standing import KEYS, worker_standing
+from kafkeep.connect.worker.providers import PREFIX as PROVIDERS
+from kafkeep.connect.worker.providers import Providers
+from kafkeep.connect.worker.standing import KEYS, worker_standing
+from kafkeep.connect.worker.users import read_tokens, read_users
 from kafkeep.errors import UsageError
 
 P = ParamSpec("P")

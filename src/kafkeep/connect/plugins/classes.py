@@ -17,8 +17,8 @@ from kafkeep.config.transforms import (
     WHOLE,
     transform_package,
 )
-from kafkeep.connect.key_info import plugin_definitions
 from kafkeep.connect.model import Json
+from kafkeep.connect.plugins.key_info import plugin_definitions
 from kafkeep.errors import UsageError
 
 VERSION = version("kafkeep")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafkeep.connect.metrics_page import Declared, Page
-from kafkeep.connect.metrics_totals import Reading
+from kafkeep.connect.metrics.page import Declared, Page
+from kafkeep.connect.metrics.totals import Reading
 from kafkeep.connect.model import Progress
 from kafkeep.store.timing import RequestTimes
 

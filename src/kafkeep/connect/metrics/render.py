@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from prometheus_client import ProcessCollector
 
-from kafkeep.connect import metrics_connect as connect
-from kafkeep.connect import metrics_own as own
-from kafkeep.connect.metrics_page import Declared, Page
-from kafkeep.connect.metrics_totals import Totals
+from kafkeep.connect.metrics import connect_names as connect
+from kafkeep.connect.metrics import own
+from kafkeep.connect.metrics.page import Declared, Page
+from kafkeep.connect.metrics.totals import Totals
 from kafkeep.connect.model import ConnectorStatus, Progress
 from kafkeep.spark.beans import JvmFacts, read_jvm
 

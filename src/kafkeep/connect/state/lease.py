@@ -29,13 +29,13 @@ from kafkeep.archive.document import (
 )
 from kafkeep.archive.store import ObjectStore
 from kafkeep.clock import now_ms
-from kafkeep.connect.codec import (
+from kafkeep.connect.model import ConnectorStatus
+from kafkeep.connect.state.codec import (
     STATE_VERSION,
     parse_state_document,
     status_from_json,
     status_to_json,
 )
-from kafkeep.connect.model import ConnectorStatus
 from kafkeep.errors import KafkeepError, KeyExistsError, KeyMissingError, TransientError
 
 DEFAULT_TIMEOUT_S = 10.0

@@ -13,8 +13,8 @@ from kafkeep.config.formats import CLASS_NAMES, FormatKind
 from kafkeep.config.keys_table import Row, family_rows, group_rows, iter_rows, iter_source_rows
 from kafkeep.config.standing import Verdict
 from kafkeep.config.transforms import PREDICATES, SIDED, WHOLE
-from kafkeep.connect.forms import COMMON, DEPENDENTS, NOT_IN_SOURCES, S3_SINK, Look
 from kafkeep.connect.model import Json
+from kafkeep.connect.plugins.forms import COMMON, DEPENDENTS, NOT_IN_SOURCES, S3_SINK, Look
 
 VERSION = version("kafkeep")
 PARTITIONERS = "io.confluent.connect.storage.partitioner."

@@ -9,11 +9,11 @@ from kafkeep.config.connector import ConnectorConfig, is_secret
 from kafkeep.config.families import CLASSES, CONFLUENT, matches
 from kafkeep.config.group import ConfigErrors
 from kafkeep.config.source import SourceConfig
-from kafkeep.connect.choices import is_visible, recommended
-from kafkeep.connect.forms import COMMON, DEPENDENTS, S3_SINK
-from kafkeep.connect.key_info import OWN_GROUP, display_name, plugin_definitions
 from kafkeep.connect.model import Json, RestError
-from kafkeep.connect.plugins import find_plugin
+from kafkeep.connect.plugins.choices import is_visible, recommended
+from kafkeep.connect.plugins.classes import find_plugin
+from kafkeep.connect.plugins.forms import COMMON, DEPENDENTS, S3_SINK
+from kafkeep.connect.plugins.key_info import OWN_GROUP, display_name, plugin_definitions
 from kafkeep.errors import UsageError
 
 CLASS = "connector.class"

@@ -1,4 +1,4 @@
-"""The table of worker keys in ``docs/serve.md``: ``python -m kafkeep.connect.worker_table``.
+"""The table of worker keys in ``docs/serve.md``: ``python -m kafkeep.connect.worker.table``.
 
 It prints the part of the page from its last heading on; a test compares the two.
 """
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from kafkeep.config.keys_table import Row, group_rows
 from kafkeep.config.standing import StandingKey, Verdict
-from kafkeep.connect.providers import CLASSES, PACKAGE, PREFIX
-from kafkeep.connect.worker_clients import CLIENTS, PLAIN, STARTS
-from kafkeep.connect.worker_keys import GROUPS
-from kafkeep.connect.worker_standing import KEYS, UNDER
+from kafkeep.connect.worker.clients import CLIENTS, PLAIN, STARTS
+from kafkeep.connect.worker.keys import GROUPS
+from kafkeep.connect.worker.providers import CLASSES, PACKAGE, PREFIX
+from kafkeep.connect.worker.standing import KEYS, UNDER
 
 HEADING = "## The worker's keys"
 _INTRO = f"""\

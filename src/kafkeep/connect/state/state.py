@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from kafkeep.archive.document import as_dict, as_int, as_list, as_str
-from kafkeep.connect.codec import STATE_VERSION
 from kafkeep.connect.model import Connector, Target
+from kafkeep.connect.state.codec import STATE_VERSION
 
 REMEMBERED_CHANGES = 400
 """Ids of changes a state remembers: enough for all whose documents may still be there."""

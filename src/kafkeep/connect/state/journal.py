@@ -25,9 +25,9 @@ from pathlib import Path
 from kafkeep.archive.document import dump_document, reading
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.storage import ArchiveAddress, StorageOptions
-from kafkeep.connect.codec import STATE_VERSION, parse_state_document
 from kafkeep.connect.model import RestError
-from kafkeep.connect.state import Change, State, apply
+from kafkeep.connect.state.codec import STATE_VERSION, parse_state_document
+from kafkeep.connect.state.state import Change, State, apply
 from kafkeep.errors import (
     KeyExistsError,
     KeyMissingError,

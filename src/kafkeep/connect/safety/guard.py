@@ -14,10 +14,10 @@ from pathlib import Path
 
 from kafkeep.config.kafka import parse_servers
 from kafkeep.config.storage import ArchiveAddress
-from kafkeep.connect.outbound import host_problem, url_problem
-from kafkeep.connect.secrets import REFERENCE
-from kafkeep.connect.worker import WorkerOptions
-from kafkeep.connect.worker_keys import GuardOptions
+from kafkeep.connect.safety.outbound import host_problem, url_problem
+from kafkeep.connect.safety.secrets import REFERENCE
+from kafkeep.connect.worker.keys import GuardOptions
+from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.errors import UsageError
 from kafkeep.kafka.jaas import LOGIN_MODULES, parse_jaas
 from kafkeep.kafka.properties import check_properties

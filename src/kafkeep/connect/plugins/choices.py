@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from kafkeep.config.converters import HEADER_CLASSES, ConverterClass
 from kafkeep.config.formats import CLASS_NAMES, PARQUET_CODECS, FormatKind
-from kafkeep.connect.key_info import PARTITIONERS, VERSION
+from kafkeep.connect.plugins.key_info import PARTITIONERS, VERSION
 
 Given = Mapping[str, str]
 _TIMES = ("TimeBasedPartitioner", "time", "FieldAndTimeBasedPartitioner", "field-time")

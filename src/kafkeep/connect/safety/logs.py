@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kafkeep.connect.secrets import Hidden
+from kafkeep.connect.safety.secrets import Hidden
 
 
 class HideSecrets(logging.Filter):

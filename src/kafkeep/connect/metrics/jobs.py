@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from kafkeep.connect.job import ConnectorJob, MakeJob, Surroundings
-from kafkeep.connect.metrics_totals import Totals
+from kafkeep.connect.metrics.totals import Totals
 from kafkeep.connect.model import ConnectorType, Progress
 from kafkeep.errors import TransientError
 from kafkeep.store.timing import recording, time_tasks

@@ -1,0 +1,1 @@
+"""What the service tells Prometheus: Connect's names and its own."""

@@ -1,0 +1,1 @@
+"""The connector classes there are, their keys, and whether a configuration is right."""

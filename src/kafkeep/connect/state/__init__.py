@@ -1,0 +1,1 @@
+"""What outlives a worker: connectors and the lease, in a store that can only create."""
