@@ -12,6 +12,7 @@ from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.backup.begin import first_positions, taken_over
 from kafkeep.backup.look import Look, PartitionLook, TopicLook, is_unchanged, look_at_kafka
 from kafkeep.backup.plan import Known, plan_cycle
+from kafkeep.cli.connector import Asked, choose_backup
 from kafkeep.config.backup import BackupOptions
 from kafkeep.errors import PreflightError
 
@@ -106,3 +107,8 @@ def _admin(topic_id: str) -> mock.Mock:
     admin.partition_sizes.return_value = {("t", 0): 1000}
     admin.offsets_for_times.return_value = {}
     return admin
+
+
+def test_backup_begins_where_a_connectors_file_says() -> None:
+    asked = Asked(archive="memory:x", settings=["consumer.override.auto.offset.reset=latest"])
+    assert choose_backup({"topics": "t"}, asked).options.start_at == "latest"
