@@ -17,7 +17,7 @@ from kafkeep.restore.follow import Follower
 from kafkeep.spark.tasks import TaskRow
 
 _processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload([__name__])
+_processes.set_forkserver_preload(["kafkeep.connect.jobs", "kafkeep.restore.follow"])
 
 
 def run_source(
