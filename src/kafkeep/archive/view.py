@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from kafkeep.archive.chain import decode, iter_bytes, read_commit
 from kafkeep.archive.checkpoint import load_rows
 from kafkeep.archive.codec import gap_from_json
-from kafkeep.archive.commit import Gap, Intent, LogSpan, TopicInfo
+from kafkeep.archive.commit import Commit, Gap, Intent, LogSpan, TopicInfo
 from kafkeep.archive.document import reading
 from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.head import Head
@@ -117,6 +118,25 @@ class ArchiveView:
         }
         return [entry for entry in everything if entry.key not in counted]
 
+    def keys_committed_by(self, time_ms: int, topic: str) -> Iterator[str]:
+        """Yield the objects of a topic that were committed at or before a time.
+
+        A table does not say when: only one that reaches over that time costs reading its commits.
+        """
+        for table in self._head.base.tables:
+            if not _may_hold(table, topic):
+                continue
+            last = decode(self.name, read_commit(self._store, self.name, table.last))
+            if last.at_ms <= time_ms:
+                yield from (
+                    row["key"] for row in self._load(table).entries if row["topic"] == topic
+                )
+                continue
+            for stored in iter_bytes(self._store, self.name, table.first, table.last):
+                yield from _keys_by(decode(self.name, stored), time_ms, topic)
+        for step in self._head.tail:
+            yield from _keys_by(step, time_ms, topic)
+
     def _iter_entries(self, topic: str | None) -> Iterator[Entry]:
         for table in self._head.base.tables:
             if _may_hold(table, topic):
@@ -134,6 +154,13 @@ class ArchiveView:
                 del self._rows[next(iter(self._rows))]
             self._rows[table.key] = load_rows(self._store, self.name, table)
         return self._rows[table.key]
+
+
+def _keys_by(commit: Commit, time_ms: int, topic: str) -> Iterator[str]:
+    if commit.at_ms <= time_ms:
+        for entry in commit.changes.entries:
+            if entry.partition_id.topic == topic:
+                yield entry.key
 
 
 def _may_hold(table: TableInfo, topic: str | None) -> bool:

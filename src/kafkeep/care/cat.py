@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,17 +10,20 @@ import pyarrow as pa
 
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.reader import ArchiveView, load_view
+from kafkeep.archive.retention import Expiry
 from kafkeep.archive.store import ObjectStore
 from kafkeep.care.lines import Line, ToLine
 from kafkeep.care.logs import check_topics
 from kafkeep.care.start import BEGINNING, Start
+from kafkeep.clock import now_ms
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions, load_read_options
 from kafkeep.contents.segments import iter_segment
 from kafkeep.contents.windows import UNKNOWN, Window, entries_by_partition, iter_windows
-from kafkeep.errors import NoSuchArchiveError
+from kafkeep.errors import DamagedError, KeyMissingError, NoSuchArchiveError
 from kafkeep.kafka.records import iter_decode
 
 PIECE_BYTES = 1 << 20
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,16 +107,32 @@ def _iter_pieces(
     planned = plan_windows(view, options)
     of_sink = any(not window.is_segment for window, _ in planned)
     told = load_read_options(store, view).looking() if of_sink else NO_OPTIONS
+    expiry = Expiry(store, view, now_ms())
     for window, offsets in planned:
         topic, _, partition = window.entries[0].partition_id
         vague = not window.is_segment
-        for decoded in _iter_records(store, window, offsets, options, told):
+        for decoded in _unless_expired(
+            expiry, window, _iter_records(store, window, offsets, options, told)
+        ):
             columns = [column.to_pylist() for column in decoded.columns]
             yield [
                 to_line(Line(topic, partition, *row))
                 for row in zip(*columns, strict=True)
                 if options.wants_time(row[1]) or (vague and row[1] == UNKNOWN)
             ]
+
+
+def _unless_expired(
+    expiry: Expiry, window: Window, records: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records; a window that may have expired has none, and a warning instead."""
+    try:
+        yield from records
+    except DamagedError as error:
+        reasons = [r for entry in window.entries if (r := expiry.reason(entry)) is not None]
+        if not isinstance(error.__cause__, KeyMissingError) or not reasons:
+            raise
+        logger.warning("%s; %s", error.message, reasons[0])
 
 
 def _iter_records(

@@ -22,6 +22,8 @@ class Kind(StrEnum):
 
     MISSING = "missing"
     """An object that the log names is not there."""
+    EXPIRED = "expired"
+    """It is not there, and a retention rule may have deleted it: no damage."""
     TRUNCATED = "truncated"
     """An object is shorter than the log says."""
     ALTERED = "altered"

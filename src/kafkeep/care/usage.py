@@ -31,7 +31,7 @@ class TopicUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What the chosen logs take up; left-overs are those of the whole archive."""
+    """What the chosen logs take up; left-overs and the retired are those of the whole archive."""
 
     archive: str
     topics: tuple[TopicUsage, ...]
@@ -39,6 +39,9 @@ class Usage:
     log_bytes: int
     orphans: int
     orphan_bytes: int
+    retired: int = 0
+    """Objects of offsets that were moved back: only earlier commits count them."""
+    retired_bytes: int = 0
 
     @property
     def data_objects(self) -> int:
@@ -52,8 +55,8 @@ class Usage:
 
     @property
     def total_bytes(self) -> int:
-        """Data, logs and left-overs."""
-        return self.data_bytes + self.log_bytes + self.orphan_bytes
+        """Data, logs, what was retired, and left-overs."""
+        return self.data_bytes + self.log_bytes + self.retired_bytes + self.orphan_bytes
 
     def share(self, topic: TopicUsage) -> float:
         """Return a topic's part of the data, 0 to 1."""
@@ -82,6 +85,8 @@ class Usage:
             "log_bytes": self.log_bytes,
             "orphans": self.orphans,
             "orphan_bytes": self.orphan_bytes,
+            "retired": self.retired,
+            "retired_bytes": self.retired_bytes,
             "total_bytes": self.total_bytes,
         }
 
@@ -92,9 +97,12 @@ def load_usage(store: ObjectStore, names: Sequence[str]) -> Usage:
     What any log of the archive names is no left-over, also when that log was not asked for.
     """
     listed = [(info.key, info.size_bytes) for info in store.list(DATA_PREFIX)]
-    entries = {name: load_view(store, name).entries() for name in list_logs(store)}
+    views = {name: load_view(store, name) for name in list_logs(store)}
+    entries = {name: view.entries() for name, view in views.items()}
     known = {entry.key for found in entries.values() for entry in found}
-    orphans = [size for key, size in listed if key not in known]
+    old = {entry.key for view in views.values() for entry in view.retired()}
+    retired = [size for key, size in listed if key in old - known]
+    orphans = [size for key, size in listed if key not in known | old]
     logs = [info.size_bytes for name in names for info in store.list(f"{ROOT}{name}/")]
     return Usage(
         archive=store.describe(),
@@ -103,6 +111,8 @@ def load_usage(store: ObjectStore, names: Sequence[str]) -> Usage:
         log_bytes=sum(logs),
         orphans=len(orphans),
         orphan_bytes=sum(orphans),
+        retired=len(retired),
+        retired_bytes=sum(retired),
     )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from kafkeep import clock
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.reader import ArchiveView, check_log, iter_commits, list_logs, load_view
+from kafkeep.archive.retention import Expiry
 from kafkeep.archive.store import ObjectStore
 from kafkeep.care.coverage import iter_coverage_findings
 from kafkeep.care.finding import Finding, Kind, Severity
@@ -76,11 +78,13 @@ def verify(
     topics: Collection[str] | None = None,
     workers: int = DEFAULT_WORKERS,
     on_progress: OnProgress | None = None,
+    now_ms: int | None = None,
 ) -> VerifyReport:
     """Check the logs of those names and every object they name.
 
     Runs in threads of this process; each holds a few MiB. With ``topics`` only their objects are
-    read. Left-overs are looked for when all logs and topics are.
+    read. Left-overs are looked for when all logs and topics are. ``now_ms`` is for what may have
+    expired by now.
     """
     # Listed before the logs are read: what a running backup adds later is then no left-over.
     listed = {info.key: info.size_bytes for info in store.list(DATA_PREFIX)}
@@ -98,8 +102,7 @@ def verify(
     checked = _check_objects(
         store, work, listed, options, deep=deep, workers=workers, progress=on_progress
     )
-    for result in checked:
-        findings.extend(result.findings)
+    findings.extend(_iter_explained(store, views, work, checked, now_ms))
     if topics is None and len(views) == len(names) and set(names) == set(list_logs(store)):
         retired = {entry.key for view in views for entry in view.retired()}
         findings.extend(_iter_orphans(listed, {entry.key for _, entry in work} | retired))
@@ -206,6 +209,26 @@ def _check_objects(
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
     return [results[number] for number in range(len(work))]
+
+
+def _iter_explained(
+    store: ObjectStore,
+    views: Sequence[ArchiveView],
+    work: Sequence[tuple[str, Entry]],
+    checked: Sequence[CheckedObject],
+    now_ms: int | None,
+) -> Iterator[Finding]:
+    """Yield what was found; an object that may have expired is missing, and no damage."""
+    now = clock.now_ms() if now_ms is None else now_ms
+    expiries = {view.name: Expiry(store, view, now) for view in views}
+    for (log, entry), result in zip(work, checked, strict=True):
+        for found in result.findings:
+            reason = expiries[log].reason(entry) if found.kind is Kind.MISSING else None
+            if reason is None:
+                yield found
+            else:
+                text = f"{found.message}; {reason}"
+                yield replace(found, severity=Severity.WARNING, kind=Kind.EXPIRED, message=text)
 
 
 def _iter_orphans(listed: dict[str, int], named: set[str]) -> Iterator[Finding]:

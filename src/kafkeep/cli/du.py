@@ -49,6 +49,7 @@ def du_command(
         {
             "data": f"{format_size(usage.data_bytes)} in {usage.data_objects:,} objects",
             "logs": f"{format_size(usage.log_bytes)} in {usage.log_objects:,} objects",
+            "retired": f"{format_size(usage.retired_bytes)} in {usage.retired:,} objects",
             "left-overs": f"{format_size(usage.orphan_bytes)} in {usage.orphans:,} objects",
             "total": format_size(usage.total_bytes),
         }

@@ -25,6 +25,7 @@ from kafkeep.cli import (
     ls,
     register,
     restore,
+    retention,
     serve,
     user,
     verify,
@@ -52,6 +53,7 @@ app.command("cat")(cat.cat_command)
 app.command("doctor")(doctor.doctor_command)
 app.command("demo")(demo.demo_command)
 app.add_typer(groups.app, name="groups")
+app.add_typer(retention.app, name="retention")
 app.add_typer(dev.app, name="dev")
 
 

@@ -61,7 +61,7 @@ class CompactOptions:
         return max(1, round(self.length_hours * HOUR_MS))
 
 
-_NO_TOPIC = "The pair speak through the service's state, not through a topic of their own."
+_NO_TOPIC = "The pair speak through a document in their archive, not through a topic of their own."
 _STANDING = (
     StandingKey(
         "compacted.log.backup.path.configuration",

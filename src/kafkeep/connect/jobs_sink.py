@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -89,8 +89,16 @@ class SinkJob:
 
     type: ConnectorType = "sink"
 
-    def __init__(self, options: BackupOptions, places: Places, surroundings: Surroundings) -> None:
+    def __init__(
+        self,
+        options: BackupOptions,
+        places: Places,
+        surroundings: Surroundings,
+        *,
+        prepare: Callable[[ObjectStore], None] = lambda _store: None,
+    ) -> None:
         self.options = options
+        self._prepare = prepare
         self._places = places
         self._surroundings = surroundings
         self.task_count = options.tasks_max or 1
@@ -106,6 +114,7 @@ class SinkJob:
             admin = Admin(wire)
             store = open_store(places.archive, places.storage, create=True)
             check_store(store, options.name)
+            self._prepare(store)
             _Run(self, admin, store, stop).job.run()
 
     def limit_tasks(self, partitions: int) -> None:

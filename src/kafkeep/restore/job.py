@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from kafkeep.archive.reader import ArchiveView, load_view
+from kafkeep.archive.retention import Expiry
 from kafkeep.archive.store import ObjectStore
 from kafkeep.check import Check
 from kafkeep.config.places import Places
@@ -32,7 +33,13 @@ from kafkeep.restore.preflight import (
 from kafkeep.restore.prepare import prepare
 from kafkeep.restore.progress import watch
 from kafkeep.restore.settings import final_settings
-from kafkeep.restore.source import choose_log, damaged_objects, gaps_of, read_options
+from kafkeep.restore.source import (
+    choose_log,
+    damaged_objects,
+    expired_gaps,
+    gaps_of,
+    read_options,
+)
 from kafkeep.restore.summary import RestoreSummary
 from kafkeep.restore.task import TargetWork, restore_bundle
 from kafkeep.restore.work import bundles_of, work_of
@@ -79,7 +86,12 @@ class RestoreJob:
         """Plan, and look at archive and target; writes nothing."""
         found = self.plan_only()
         plan = found.plan
-        checks, lost = check_objects(plan, self.store)
+        view = load_view(self.store, plan.log, commit=plan.commit)
+        expiry = Expiry(self.store, view, self.now_ms())
+        checks, lost, expired = check_objects(plan, self.store, expiry)
+        gone = plan.with_companions(frozenset(expired))
+        self.summary.gaps += expired_gaps(plan, gone, expired)
+        plan = plan.without(gone)
         if self.options.allow_missing:
             lost = plan.with_companions(lost | damaged_objects(self.store, plan, lost))
             plan, checks = plan.without(lost), []

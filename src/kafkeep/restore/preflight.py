@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from kafkeep.archive.retention import Expiry
 from kafkeep.archive.store import ObjectStore
 from kafkeep.check import Check, Verdict
 from kafkeep.config.restore import RestoreOptions
@@ -64,9 +65,15 @@ def check_targets(
     return checks
 
 
-def check_objects(plan: RestorePlan, store: ObjectStore) -> tuple[list[Check], frozenset[str]]:
-    """List the topics' folders and compare with the log; return what is missing or cut short."""
+def check_objects(
+    plan: RestorePlan, store: ObjectStore, expiry: Expiry
+) -> tuple[list[Check], frozenset[str], dict[str, str]]:
+    """List the topics' folders and compare with the log; return what is missing or cut short.
+
+    What may have expired by a retention rule comes apart, with the reason: it is no damage.
+    """
     lost: set[str] = set()
+    expired: dict[str, str] = {}
     for topic in plan.topics:
         entries = {entry.key: entry for entry in topic.entries}
         if not entries:
@@ -75,6 +82,11 @@ def check_objects(plan: RestorePlan, store: ObjectStore) -> tuple[list[Check], f
         prefix = folder + "/" if folder else ""
         there = {info.key: info.size_bytes for info in store.list(prefix)}
         lost |= {key for key, e in entries.items() if there.get(key) != e.size_bytes}
+        for key in lost & entries.keys() - there.keys():
+            reason = expiry.reason(entries[key])
+            if reason is not None:
+                expired[key] = reason
+    lost -= expired.keys()
     checks = [
         Check(
             Verdict.FAIL,
@@ -84,7 +96,7 @@ def check_objects(plan: RestorePlan, store: ObjectStore) -> tuple[list[Check], f
         )
         for key in sorted(lost)
     ]
-    return checks, frozenset(lost)
+    return checks, frozenset(lost), expired
 
 
 def check_contents(plan: RestorePlan, reading: ReadOptions) -> list[Check]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 from kafkeep.archive.reader import ArchiveView, list_logs, load_view
@@ -77,4 +78,21 @@ def gaps_of(view: ArchiveView, plan: RestorePlan) -> list[dict[str, Any]]:
         }
         for gap in view.gaps
         if gap.partition_id[:2] in chosen
+    ]
+
+
+def expired_gaps(
+    plan: RestorePlan, gone: frozenset[str], reasons: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return the offsets of objects that expired, as gaps; ``gone`` are these and companions."""
+    found: dict[tuple[str, int, int, int], str] = {}
+    for topic in plan.topics:
+        for entry in topic.entries:
+            if entry.key in gone:
+                pid, offsets = entry.partition_id, entry.range
+                place = (pid.topic, pid.partition, offsets.start, offsets.end)
+                found[place] = reasons.get(entry.key) or found.get(place, "")
+    return [
+        {"topic": topic, "partition": number, "start": start, "end": end, "reason": why}
+        for (topic, number, start, end), why in sorted(found.items())
     ]

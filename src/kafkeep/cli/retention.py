@@ -1,0 +1,155 @@
+"""``kafkeep retention``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkeep.cli.output import Output, OutputOption, print_json, print_table, say
+from kafkeep.cli.places import (
+    ArchiveOption,
+    EndpointOption,
+    ProfileOption,
+    RegionOption,
+    storage_options,
+)
+from kafkeep.cli.reading import NameOption, open_archive, when
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkeep.archive.store import ObjectStore
+
+app = typer.Typer(
+    help="Let the store delete old objects by itself: lifecycle rules of the bucket, by topic.",
+    no_args_is_help=True,
+)
+_TopicsOption = Annotated[
+    str | None,
+    typer.Option("--topics", metavar="A,B", help="These topics alone. Default: all of the log."),
+]
+_DaysOption = Annotated[
+    int, typer.Option("--days", min=1, help="Days after which an object may be deleted.")
+]
+_DirOption = Annotated[
+    str,
+    typer.Option(
+        "--topics-dir", metavar="FOLDER", help="What the topics' folders lie in: topics.dir."
+    ),
+]
+
+
+@app.command("show")
+def show_command(
+    *,
+    archive: ArchiveOption,
+    name: NameOption = None,
+    topics: _TopicsOption = None,
+    s3_endpoint: EndpointOption = None,
+    s3_region: RegionOption = None,
+    s3_profile: ProfileOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show which topics have a rule, since when, and whether the bucket has it.
+
+    Exits 0, 3 when the bucket does not have a rule that was set, 10 when there is no such archive.
+    """
+    from kafkeep.care.retention import show_retention  # noqa: PLC0415 - keeps --help fast
+
+    storage = storage_options(s3_endpoint, s3_region, s3_profile)
+    store = open_archive(archive, s3_endpoint, s3_region, s3_profile)
+    wanted = _split(topics)
+    rows = [
+        row
+        for log, _ in _chosen(store, name, topics)
+        for row in show_retention(archive, storage, log)
+        if not wanted or row.topic in wanted
+    ]
+    if output is Output.JSON:
+        keys = ("log", "topic", "days", "since_ms", "in_bucket")
+        print_json({"rules": [{key: getattr(row, key) for key in keys} for row in rows]})
+    else:
+        print_table(
+            ("topic", "log", "days", "since", "bucket"),
+            [
+                (
+                    row.topic,
+                    row.log,
+                    row.days,
+                    when(row.since_ms),
+                    f"{row.in_bucket} days" if row.in_bucket else "no such rule",
+                )
+                for row in rows
+            ],
+        )
+    if any(row.in_bucket != row.days for row in rows):
+        raise typer.Exit(3)
+
+
+@app.command("set")
+def set_command(
+    *,
+    archive: ArchiveOption,
+    days: _DaysOption,
+    name: NameOption = None,
+    topics: _TopicsOption = None,
+    topics_dir: _DirOption = "topics",
+    s3_endpoint: EndpointOption = None,
+    s3_region: RegionOption = None,
+    s3_profile: ProfileOption = None,
+) -> None:
+    """Let the bucket delete objects of these topics after so many days.
+
+    Other rules of the bucket stay as they are. What a rule may have deleted is told by verify, cat
+    and restore as expired, not as damage. Exits 2 where the store has no such rules.
+    """
+    from kafkeep.care.retention import apply_retention  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.clock import now_ms  # noqa: PLC0415
+
+    storage = storage_options(s3_endpoint, s3_region, s3_profile)
+    store = open_archive(archive, s3_endpoint, s3_region, s3_profile)
+    for log, chosen in _chosen(store, name, topics):
+        apply_retention(archive, storage, log, chosen, days, folder=topics_dir, now_ms=now_ms())
+        say(f"{log}: objects of {', '.join(chosen)} are deleted after {days} days")
+
+
+@app.command("remove")
+def remove_command(
+    *,
+    archive: ArchiveOption,
+    name: NameOption = None,
+    topics: _TopicsOption = None,
+    s3_endpoint: EndpointOption = None,
+    s3_region: RegionOption = None,
+    s3_profile: ProfileOption = None,
+) -> None:
+    """Take the rules away that were set for these topics; what is gone stays explained."""
+    from kafkeep.care.retention import remove_retention  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.clock import now_ms  # noqa: PLC0415
+
+    storage = storage_options(s3_endpoint, s3_region, s3_profile)
+    store = open_archive(archive, s3_endpoint, s3_region, s3_profile)
+    for log, chosen in _chosen(store, name, topics):
+        remove_retention(archive, storage, log, chosen, now_ms=now_ms())
+        say(f"{log}: objects of {', '.join(chosen)} are kept")
+
+
+def _chosen(
+    store: ObjectStore, name: str | None, topics: str | None
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the logs asked for, and the topics of each; what is in none of them is an error."""
+    from kafkeep.archive.reader import load_view  # noqa: PLC0415
+    from kafkeep.care.logs import check_topics, choose_logs  # noqa: PLC0415
+
+    views = [load_view(store, log) for log in choose_logs(store, name)]
+    wanted = _split(topics)
+    check_topics(views, wanted or None)
+    for view in views:
+        there = sorted({topic for topic, _ in view.topics if not wanted or topic in wanted})
+        if there:
+            yield view.name, there
+
+
+def _split(topics: str | None) -> list[str]:
+    return [topic.strip() for topic in (topics or "").split(",") if topic.strip()]
