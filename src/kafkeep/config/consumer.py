@@ -86,8 +86,7 @@ class ReadOptions:
     )
     auto_offset_reset: str = option(
         PREFIX + "auto.offset.reset",
-        "Where a first run begins when the group connect-<name> has no offset: earliest or latest; "
-        "kafkeep backup knows earliest alone.",
+        "Where a first run begins when the group connect-<name> has no offset: earliest or latest.",
         default="earliest",
         parse=lambda text: one_of("auto.offset.reset", "earliest", "latest")(text.strip().lower()),
     )
