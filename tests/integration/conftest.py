@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from cluster import Cluster
-from kafkeep.dev import DevStatus
+from kafkeep.dev import DevOptions, DevStatus, start
 from runs import shared_spark
 
 
@@ -33,3 +34,13 @@ def spark() -> Iterator[None]:
 def cluster(services: DevStatus) -> Cluster:
     """The test's own hands on Kafka."""
     return Cluster(services.bootstrap_servers)
+
+
+@pytest.fixture(scope="session")
+def registry_url(services: DevStatus) -> str:
+    """A schema registry beside the broker of ``services``; it is stopped with them."""
+    if services.registry is None or not services.registry.alive:
+        folder, brokers = Path(services.folder), len(services.brokers)
+        services = start(DevOptions(folder=folder, brokers=brokers, registry=True))
+    assert services.registry is not None
+    return services.registry.url

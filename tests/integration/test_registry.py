@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import struct
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -27,27 +24,9 @@ from kafkeep.converters.converter import Converter
 from kafkeep.converters.open import open_converter
 from kafkeep.data.column import Column
 from kafkeep.data.schema import DATE, Field, Kind, Schema, arrow_type
-from kafkeep.dev import DevOptions, start, status, stop
 from kafkeep.errors import RecordError
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def registry_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A registry; that of KAFKEEP_TEST_DEV if it has one."""
-    if folder := os.environ.get("KAFKEEP_TEST_DEV"):
-        running = status(Path(folder)).registry
-        if running is not None and running.alive:
-            yield running.url
-            return
-    options = DevOptions(folder=tmp_path_factory.mktemp("registry-services"), registry=True)
-    try:
-        started = start(options)
-        assert started.registry is not None
-        yield started.registry.url
-    finally:
-        stop(options.folder)
 
 
 @pytest.fixture
