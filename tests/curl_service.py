@@ -40,16 +40,23 @@ class Answer:
 class CurlService:
     """One service with a state of its own, and the folder in which people work."""
 
-    def __init__(self, services: DevStatus, folder: Path) -> None:
+    def __init__(
+        self,
+        services: DevStatus,
+        folder: Path,
+        *,
+        environ: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
         self.folder = folder
         self.log = folder / "service.log"
         self._services = services
         command = [sys.executable, "-m", "kafkeep", "serve", "--output", "json", "--port", "0"]
         command += ["--bootstrap-servers", services.bootstrap_servers]
-        command += ["--state", str(folder / "state")]
+        command += ["--state", str(folder / "state"), *options]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+                command, stdout=subprocess.PIPE, stderr=log, start_new_session=True, env=environ
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -140,9 +147,18 @@ class CurlService:
 
 
 @contextmanager
-def curl_service(services: DevStatus, folder: Path) -> Iterator[CurlService]:
-    """Run a service for as long as the body lasts, whatever becomes of it."""
-    service = CurlService(services, folder)
+def curl_service(
+    services: DevStatus,
+    folder: Path,
+    *,
+    environ: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
+) -> Iterator[CurlService]:
+    """Run a service for as long as the body lasts, whatever becomes of it.
+
+    ``environ`` is all of its environment, ``options`` more of its command line.
+    """
+    service = CurlService(services, folder, environ=environ, options=options)
     try:
         yield service
     finally:
@@ -152,7 +168,7 @@ def curl_service(services: DevStatus, folder: Path) -> Iterator[CurlService]:
 class Shelf:
     """A bucket by its plain name, seen by a client that is not kafkeep's."""
 
-    def __init__(self, services: DevStatus, name: str) -> None:
+    def __init__(self, services: DevStatus, name: str, *, secret: str | None = None) -> None:
         s3 = services.s3
         self.name = name
         self.client: Any = boto3.client(
@@ -160,8 +176,12 @@ class Shelf:
             endpoint_url=s3.endpoint,
             region_name=s3.region,
             aws_access_key_id=s3.access_key,
-            aws_secret_access_key=s3.secret_key,
+            aws_secret_access_key=secret or s3.secret_key,
         )
+
+    def buckets(self) -> list[str]:
+        """Return the names of all buckets."""
+        return [one["Name"] for one in self.client.list_buckets()["Buckets"]]
 
     def sizes(self, prefix: str = "") -> dict[str, int]:
         """Return every object under a prefix, and how large it is."""
@@ -184,7 +204,7 @@ class Shelf:
 
     def remove(self) -> None:
         """Delete the bucket with everything in it, if it is there."""
-        if self.name not in [one["Name"] for one in self.client.list_buckets()["Buckets"]]:
+        if self.name not in self.buckets():
             return
         for key in self.sizes():
             self.client.delete_object(Bucket=self.name, Key=key)
