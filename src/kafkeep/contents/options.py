@@ -16,6 +16,7 @@ from kafkeep.archive.entry import Entry
 from kafkeep.archive.store import ObjectStore
 from kafkeep.archive.view import ArchiveView
 from kafkeep.config.converters import ConverterClass, ConverterOptions, Role, parse_class
+from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.formats import Compression, FormatKind, FormatOptions
 from kafkeep.config.sink import SinkOptions
 from kafkeep.errors import DamagedError, UsageError
@@ -40,6 +41,8 @@ class ReadOptions:
     texts: Mapping[str, str] = field(default_factory=dict)
     registers: bool = True
     """Whether schemas may be registered on the way: not by those who only look."""
+    foreign: ForeignOptions | None = None
+    """Given for objects that no log names: what is known of them, and what they become."""
 
     @cached_property
     def sink(self) -> SinkOptions | None:
@@ -89,6 +92,8 @@ class ReadOptions:
                 f"{entry.key}: the format {entry.format} ({entry.codec}) is not known"
             ) from error
         told = self.sink.format if self.sink is not None else FormatOptions(format_class=kind)
+        if self.foreign is not None:
+            told = self.foreign.format
         return FormatOptions(
             format_class=kind,
             s3_compression_type=compression,

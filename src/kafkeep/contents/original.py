@@ -28,7 +28,7 @@ from kafkeep.data.json_values import constant, json_texts
 from kafkeep.data.schema import Kind, Schema
 from kafkeep.errors import PreflightError, RecordError, UsageError
 
-_IN_JSON = {
+IN_JSON = {
     ConverterClass.STRING: OPTIONAL_STRING,
     ConverterClass.BYTES: OPTIONAL_BYTES,
     ConverterClass.ALREADY_BYTES: OPTIONAL_BYTES,
@@ -62,13 +62,13 @@ class Original:
         if kind is Kind.BYTES and not column.schema.name:
             return column.array
         try:
-            return self._converter.restore(column) if self._converter else _as_stored(column)
+            return self._converter.restore(column) if self._converter else as_stored(column)
         except RecordError as error:
             if self._registers:
                 raise PreflightError(
                     f"{self._entry.key}: {error.message}", hint=error.hint
                 ) from error
-            return _as_stored(column)
+            return as_stored(column)
 
     @cached_property
     def _converter(self) -> Converter | None:
@@ -87,9 +87,9 @@ class Original:
             return None
 
     def _from_texts(self, texts: pa.BinaryArray) -> pa.BinaryArray:
-        schema = _IN_JSON.get(self._told.kind) if self._told is not None else None
+        schema = IN_JSON.get(self._told.kind) if self._told is not None else None
         if schema is None or self._entry.format != FormatKind.JSON:
-            return _without_nulls(texts) if self._null_is_none else texts
+            return without_nulls(texts) if self._null_is_none else texts
         array, misfits = decode_spans(find_documents(texts), schema)
         assert self._converter is not None
         found = self._converter.restore(Column(schema, array))
@@ -101,7 +101,7 @@ class Original:
         return pa.array(rows, pa.binary())
 
 
-def _without_nulls(texts: pa.BinaryArray) -> pa.BinaryArray:
+def without_nulls(texts: pa.BinaryArray) -> pa.BinaryArray:
     """Return texts, with those that are JSON's null as null."""
     lengths = pc.binary_length(texts)
     if not np.any(np.asarray(lengths.fill_null(0)) == len(b"null")):
@@ -109,7 +109,8 @@ def _without_nulls(texts: pa.BinaryArray) -> pa.BinaryArray:
     return pc.if_else(pc.equal(texts, constant(b"null")), pa.nulls(len(texts), pa.binary()), texts)
 
 
-def _as_stored(column: Column) -> pa.BinaryArray:
+def as_stored(column: Column) -> pa.BinaryArray:
+    """Return bytes as bytes, texts as texts, anything else as JSON."""
     assert column.schema is not None
     if column.schema.kind in (Kind.BYTES, Kind.STRING):
         return column.array.cast(pa.binary())

@@ -89,6 +89,11 @@ def iter_file(
 
     What it does not hold: offsets and times are ``UNKNOWN``, keys null, headers none.
     """
+    if options.foreign is not None:
+        from kafkeep.contents.foreign.read import iter_foreign_file  # noqa: PLC0415 - reads by this
+
+        yield from iter_foreign_file(store, file, options, memory_bytes=memory_bytes)
+        return
     if file.whole:
         for column in iter_columns(store, file.main, options, memory_bytes=memory_bytes):
             with naming(file.main):

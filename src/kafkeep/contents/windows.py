@@ -24,6 +24,7 @@ UNKNOWN = -1
 
 LAST = 2**63 - 1
 _DIGITS = re.compile(r"\d+$")
+_NAMED = re.compile(r"(\d+)\D[^/]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +142,12 @@ class Offsets:
         return found
 
 
-def _place(entry: Entry) -> tuple[int, str]:
+def _place(entry: Entry) -> tuple[int, int, str]:
     first = first_offset(entry)
-    return LAST if first is None else first, entry.key
+    if first is not None:
+        return first, 0, entry.key
+    named = _NAMED.search(entry.key)
+    return LAST, int(named[1]) if named else 0, entry.key
 
 
 def _join_files(entries: Sequence[Entry]) -> Iterator[StoredFile]:

@@ -1,0 +1,1 @@
+"""Objects of Confluent's sink that no log names: found by listing, read as records."""
