@@ -1,0 +1,84 @@
+"""The function a comparison's Spark task runs: work in, what differs out."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from kafkeep.archive.store import ObjectStore
+from kafkeep.care.against.digest import Rows, digest_rows
+from kafkeep.care.against.judge import judge
+from kafkeep.care.against.keys import compare_keys
+from kafkeep.care.against.read import iter_archive, iter_target
+from kafkeep.care.against.stream import Side, compare_streams
+from kafkeep.care.against.verdict import Tally
+from kafkeep.care.against.work import ArchivePart, Bundle, Compared, TargetPart, Work
+from kafkeep.clock import now_ms
+from kafkeep.contents.options import ReadOptions
+from kafkeep.kafka.wire import Wire, wire_for
+from kafkeep.store.open import open_store
+
+
+def compare_bundle(bundle: Bundle) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Compare each piece of work; yields one row for each. Reads only: safe to run again."""
+    wire = wire_for(bundle.places.kafka)
+    store = open_store(bundle.places.archive, bundle.places.storage)
+    for work in bundle.work:
+        began_ms, began = now_ms(), time.monotonic()
+        archived, found, matched, tally = _compare(work, store, wire, bundle.reading)
+        compared = Compared(
+            source=work.source,
+            target=work.target,
+            partition=None if work.share else work.parts[0].partition,
+            archived=archived,
+            found=found,
+            matched=matched,
+            tally=tally,
+            sha256=_digest(work),
+            began_ms=began_ms,
+            seconds=time.monotonic() - began,
+        )
+        yield "compared", compared.to_json()
+
+
+def _compare(
+    work: Work, store: ObjectStore, wire: Wire, reading: ReadOptions
+) -> tuple[int, int, int, Tally]:
+    """Return records of the archive, of the target, of both, and what differs."""
+
+    def ours(part: ArchivePart) -> Iterator[pa.RecordBatch]:
+        return iter_archive(store, part.entries, part.selection, reading)
+
+    def theirs(part: TargetPart) -> Iterator[pa.RecordBatch]:
+        return iter_target(wire, work.target, work.topic_id, part.partition, part.offsets)
+
+    if work.share is not None:
+        matched, archived, found, tally = compare_keys(
+            ((part.partition, ours(part)) for part in work.archive),
+            ((part.partition, theirs(part)) for part in work.parts),
+            work.fields,
+            work.share,
+            work.leniency,
+        )
+        return archived, found, matched, tally
+    mine, other = work.archive[0], work.parts[0]
+    archive = Side(ours(mine), work.fields, mine.records)
+    target = Side(theirs(other), work.fields, len(other.offsets))
+    parted = compare_streams(archive, target, work.fields)
+    tally = judge(parted, partial(_look, ours(mine), work.fields), work.leniency)
+    return archive.taken, target.taken, parted.matched, tally
+
+
+def _look(batches: Iterator[pa.RecordBatch], fields: tuple[str, ...]) -> Iterator[Rows]:
+    return (digest_rows(batch, fields) for batch in batches)
+
+
+def _digest(work: Work) -> str:
+    if len(work.archive) == 1:
+        return work.archive[0].sha256
+    return hashlib.sha256("".join(part.sha256 for part in work.archive).encode()).hexdigest()
