@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -30,6 +31,7 @@ from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
 from kafkeep.store.open import open_store
 
+logger = logging.getLogger(__name__)
 LOOK_EVERY_MS = 1_000
 DETAILS_MS = 30_000
 CYCLE_MS = 10_000
@@ -121,6 +123,18 @@ class SinkJob:
         """Show no more tasks than there are partitions."""
         self.task_count = max(1, min(self.options.tasks_max or 1, partitions))
 
+    def log_commit(self, commit: Commit) -> None:
+        """Say what a commit holds: people look for it in the log of a worker."""
+        entries = commit.changes.entries
+        if entries:
+            logger.info(
+                "connector %s: committed %d records in %d objects to %s",
+                self.options.name,
+                sum(entry.own_records for entry in entries),
+                len(entries),
+                self._places.archive,
+            )
+
     def backup(
         self, admin: Admin, store: ObjectStore, stop: threading.Event, **watchers: Any
     ) -> BackupJob:
@@ -164,6 +178,7 @@ class _Run:
         self._progress.committed(commit, positions)
         self._sink.progress.bad_records = summary.bad
         self._tell(positions)
+        self._sink.log_commit(commit)
 
     def _tell(self, positions: Mapping[tuple[str, int], int]) -> None:
         self._group.tell({key: at for key, at in positions.items() if key[0] in self._there})
