@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from golden_cases import GoldenCase
-
 from kafkeep.config.foreign import ForeignOptions, layout_of_sink
 from kafkeep.contents.foreign.index import Index
 from kafkeep.contents.foreign.listing import list_foreign

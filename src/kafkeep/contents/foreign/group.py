@@ -2,10 +2,10 @@
 
 A name tells an object's first offset, a count its rows; nothing tells where it ends. Objects of a
 partition are taken by their first offsets. One whose rows fill all up to the next object is a
-window of its own, and the offset of each row is known; so it is with the last one, if offsets are
-not missing in it. Where rows are fewer, some offset is a hole, and nobody knows which. Objects that
-must overlap (several directories were written at once) are one window: the order inside of each is
-known, the order between them is not.
+window of its own, and the offset of each row is known. Where rows are fewer, some offset is a hole,
+and nobody knows which; so it may be with the last one. Objects that must overlap (several
+directories were written at once) are one window: the order inside of each is known, the order
+between them is not.
 """
 
 from __future__ import annotations
@@ -202,6 +202,16 @@ class _Window:
     covered: dict[str, int] = field(default_factory=dict)
     """How far files go, by folder: inside of one they follow each other."""
 
+    @property
+    def least_end(self) -> int:
+        """Where the last window of a partition ends at least.
+
+        One more than its rows, so that nobody takes offsets for known that are not: there may be
+        holes, and no next object tells.
+        """
+        one = len(self.files) == 1 and self.files[0].main.records == 1
+        return self.reach if one else self.reach + 1
+
     def add(self, file: ForeignFile) -> bool:
         """Take a file in; tell whether rows of it must be in the one before it, too."""
         folder = file.main.name.folder
@@ -228,7 +238,8 @@ def _windows(files: Sequence[ForeignFile], found: Grouped) -> Iterator[_Window]:
 def _entries(files: Sequence[ForeignFile], found: Grouped) -> Iterator[Entry]:
     windows = list(_windows(files, found))
     for window, following in zip(windows, [*windows[1:], None], strict=False):
-        covered = OffsetRange(window.start, following.start if following else window.reach)
+        end = following.start if following else window.least_end
+        covered = OffsetRange(window.start, end)
         parts = sum(len(file.objects) for file in window.files)
         for file in window.files:
             for one in file.objects:
