@@ -337,6 +337,12 @@ def test_spredfasts_text_is_lines_in_folders_of_days() -> None:
     }
 
 
+def test_spredfasts_segments_are_closed_when_told() -> None:
+    assert read({**SPREDFAST, "segment.age": "2s"}).extra == {"segment_age_ms": 2_000}
+    text = {**SPREDFAST, "format": "text", "segment.age": "2s"}
+    assert "is for segments" in wrong(text)["segment.age"]
+
+
 def test_own_options_of_a_backup_are_read_with_our_class_alone() -> None:
     ours = {"connector.class": "kafkeep.Backup", "topics": "a", "archive": "s3://b-b/prefix"}
     config = read({**ours, "segment.bytes": "1MiB", "on.gap": "fail"})

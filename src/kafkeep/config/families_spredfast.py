@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kafkeep.config.backup import BackupOptions
 from kafkeep.config.choose import one_of
 from kafkeep.config.family import Family, Meaning
 from kafkeep.config.group import ConfigErrors, parse_group
-from kafkeep.config.option import option
+from kafkeep.config.option import iter_options, option
 from kafkeep.config.standing import StandingKey, any_number, any_text
 from kafkeep.config.storage import ArchiveAddress
 from kafkeep.errors import UsageError
@@ -193,5 +194,7 @@ SINK = Family(
     classes=(PACKAGE + "sink.S3SinkConnector",),
     groups=(SpredfastPlace, SpredfastSinkOptions),
     standing=_STANDING,
+    # When segments are closed is told as to our own class; Spredfast leaves it to its worker.
+    extra=tuple(one for one in iter_options(BackupOptions) if one.name.startswith("segment.")),
     translate=_translate,
 )
