@@ -202,6 +202,11 @@ class Shelf:
             for key in sorted(self.sizes(prefix))
         }
 
+    def expiry(self) -> dict[str, int]:
+        """Return after how many days the bucket deletes what, as S3 tells it."""
+        answer = self.client.get_bucket_lifecycle_configuration(Bucket=self.name)
+        return {rule["Filter"]["Prefix"]: rule["Expiration"]["Days"] for rule in answer["Rules"]}
+
     def remove(self) -> None:
         """Delete the bucket with everything in it, if it is there."""
         if self.name not in self.buckets():

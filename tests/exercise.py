@@ -24,6 +24,23 @@ CLASS = "io.confluent.connect.s3.S3SinkConnector"
 FORMATS = "io.confluent.connect.s3.format."
 PARTITIONERS = "io.confluent.connect.storage.partitioner."
 SHORT_MS = "3000"
+LAYOUTS: Mapping[str, Mapping[str, str]] = {
+    "by-hour": {
+        "partitioner.class": PARTITIONERS + "TimeBasedPartitioner",
+        "path.format": "'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH",
+        "partition.duration.ms": "3600000",
+        "timestamp.extractor": "Record",
+    },
+    "by-field": {
+        "partitioner.class": PARTITIONERS + "FieldPartitioner",
+        "partition.field.name": "customerId",
+    },
+    "by-day": {
+        "partitioner.class": PARTITIONERS + "DailyPartitioner",
+        "timestamp.extractor": "Record",
+    },
+}
+"""Partitioners that make other folders, by the folder above."""
 ORDER = {
     "type": "record",
     "name": "Order",
