@@ -12,9 +12,11 @@ from kafkeep.cli.places import (
     ArchiveOption,
     BootstrapOption,
     CommandConfigOption,
+    ConnectorConfigOption,
     EndpointOption,
     ProfileOption,
     RegionOption,
+    SetOption,
     SparkConfOption,
     kafka_options,
     start_spark,
@@ -30,6 +32,8 @@ def restore_command(
     *,
     bootstrap_servers: BootstrapOption,
     archive: ArchiveOption,
+    connector_config: ConnectorConfigOption = None,
+    settings: SetOption = None,
     command_config: CommandConfigOption = None,
     s3_endpoint: EndpointOption = None,
     s3_region: RegionOption = None,
@@ -43,6 +47,9 @@ def restore_command(
     Exits 0 when done, 3 when retention was held back or something is missing, 10 when there is no
     archive, 13 when objects are damaged, 14 when the target refuses; then nothing was written.
     """
+    from kafkeep.cli.foreign import foreign_options  # noqa: PLC0415 - keeps --help fast
+
+    foreign = foreign_options(connector_config, settings or ())
     spark = start_spark(spark_conf, now=not options.dry_run)
     from kafkeep.config.places import Places  # noqa: PLC0415 - imports while the JVM starts
     from kafkeep.restore.run import run_restore  # noqa: PLC0415
@@ -58,6 +65,7 @@ def restore_command(
             options,
             places,
             spark,
+            foreign=foreign,
             on_plan=(lambda plan: _show_plan(plan, output)) if options.dry_run else plans.append,
             on_progress=on_progress,
         )
@@ -94,18 +102,39 @@ def _show_plan(preflight: Any, output: Output) -> None:
             (
                 t.source.topic,
                 t.target,
-                len(t.partitions),
+                t.target_count,
                 len(t.entries),
-                f"up to {t.records:,}" if any(p.cut for p in t.partitions) else t.records,
+                f"up to {t.records:,}" if t.shape.filter or plan.cut else t.records,
                 format_size(t.raw_bytes),
                 format_size(t.read_bytes),
             )
             for t in plan.topics
         ],
     )
+    for topic in plan.topics:
+        _show_shares(topic)
     show_moves(preflight.groups.moves)
     for check in preflight.checks:
         say(f"{check.verdict.value}: {check.subject}: {check.what}")
+
+
+def _show_shares(topic: Any) -> None:
+    """Print what each target partition gets, unless that is what it had."""
+    from kafkeep.restore.shape_plan import target_shares  # noqa: PLC0415
+
+    if topic.shape.routed or topic.shape.partition_map:
+        print_table(
+            ("into", "from partitions", "records", "to read"),
+            [
+                (
+                    f"{topic.target}-{share['partition']}",
+                    ", ".join(map(str, share["from"])),
+                    "by key" if share["records"] is None else share["records"],
+                    format_size(share["read_bytes"]),
+                )
+                for share in target_shares(topic)
+            ],
+        )
 
 
 def show_moves(moves: Any) -> None:
@@ -119,6 +148,8 @@ def show_moves(moves: Any) -> None:
 
 def plan_json(preflight: Any) -> dict[str, Any]:
     """Return a plan and its preflight as one document."""
+    from kafkeep.restore.shape_plan import target_shares  # noqa: PLC0415
+
     plan = preflight.plan
     return {
         "message_type": "plan",
@@ -134,11 +165,12 @@ def plan_json(preflight: Any) -> dict[str, Any]:
                 "source": t.source.topic,
                 "incarnation": t.source.incarnation,
                 "target": t.target,
-                "partitions": len(t.partitions),
+                "partitions": t.target_count,
                 "objects": len(t.entries),
                 "records": t.records,
                 "bytes": t.raw_bytes,
                 "read_bytes": t.read_bytes,
+                "shares": list(target_shares(t)),
             }
             for t in plan.topics
         ],

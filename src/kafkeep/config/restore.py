@@ -12,6 +12,13 @@ from kafkeep.config.selection import (
     parse_offset_picks,
     parse_partitions,
 )
+from kafkeep.config.shape import (
+    Condition,
+    parse_filter,
+    parse_partition_count,
+    parse_partition_map,
+    parse_shift,
+)
 from kafkeep.config.units import parse_size, parse_time
 from kafkeep.errors import UsageError
 
@@ -77,6 +84,37 @@ class RestoreOptions:
         default=(),
         parse=parse_incarnations,
         metavar="PAIRS",
+    )
+    partition_map: tuple[tuple[int, int], ...] = option(
+        "partition.map",
+        "Where archived partitions go: 0:3,1:4. Several into one are merged by record time.",
+        default=(),
+        parse=parse_partition_map,
+        metavar="PAIRS",
+    )
+    partition_count: int | None = option(
+        "partition.count",
+        "Deal records out to so many partitions, by the key as Kafka's producer does; those "
+        "without a key in turn.",
+        default=None,
+        parse=parse_partition_count,
+        metavar="N",
+    )
+    shift_time_ms: int = option(
+        "shift.time",
+        "Move the time of every record: +1h, -30d.",
+        default=0,
+        parse=parse_shift,
+        metavar="DURATION",
+    )
+    filter: tuple[Condition, ...] = option(
+        "filter",
+        "Restore only records that have this key or header: key=a, key^=a (begins with), "
+        "header:NAME=a, != for not, header:NAME for has one, ! for has none; all of several "
+        "with commas.",
+        default=(),
+        parse=parse_filter,
+        metavar="CONDITIONS",
     )
     name: str | None = option(
         "name", "The log to restore from, where the archive has several.", default=None, parse=str
@@ -165,6 +203,25 @@ class RestoreOptions:
             raise UsageError("exact-offsets needs an empty topic: into-non-empty cannot be given")
         if self.fill_holes != "auto" and not self.exact_offsets:
             raise UsageError("fill-holes is for exact-offsets, which is not given")
+        self._check_shape()
+
+    def _check_shape(self) -> None:
+        """Refuse what has no meaning together."""
+        if self.partition_map and self.partition_count is not None:
+            raise UsageError("partition-map and partition-count cannot both be given")
+        targets = [target for _, target in self.partition_map]
+        merged = "a partition-map that merges" if len(set(targets)) < len(targets) else None
+        mixes = "partition-count" if self.partition_count is not None else merged
+        if self.exact_offsets and mixes:
+            raise UsageError(f"{mixes} gives records new offsets: exact-offsets cannot be given")
+        if self.exact_offsets and self.filter:
+            raise UsageError(
+                "filter leaves a hole for each record left out: exact-offsets cannot be given"
+            )
+        if self.groups and mixes:
+            raise UsageError(
+                f"{mixes} mixes records that a group has read with others: groups cannot be given"
+            )
 
     @property
     def cuts_times(self) -> bool:
@@ -181,6 +238,10 @@ class RestoreOptions:
             "until": self.until_ms,
             "incarnations": self.incarnations,
             "exact": self.exact_offsets,
+            "partition_map": self.partition_map,
+            "partition_count": self.partition_count,
+            "shift": self.shift_time_ms,
+            "filter": [condition.to_json() for condition in self.filter],
             "holes": self.fill_holes if self.fill_holes == "tombstones" else None,
         }
         return {key: value for key, value in picked.items() if value not in (None, (), [], False)}

@@ -112,7 +112,7 @@ class _Regrouping:
         self.target = target
         self.largest = largest
         self.limit = limit
-        self.merger = _Merger(target, largest)
+        self.merger = Merger(target, largest)
 
     def add(self, chunk: Batches) -> Iterator[ReadyBatch]:
         batches = self._skip_whole(self._wanted(chunk))
@@ -210,7 +210,7 @@ def _append(  # noqa: PLR0917
     return i, needed
 
 
-class _Merger:
+class Merger:
     """One batch in the making, of one codec, at most ``target`` bytes before compression."""
 
     def __init__(self, target: int, largest: int) -> None:
@@ -221,6 +221,11 @@ class _Merger:
         self._out: Bytes = np.empty(self._room, dtype=np.uint8)
         self._state: Int64s = np.array([HEADER_BYTES, 0, 0, 0], dtype=np.int64)
         self._offsets: list[Int64s] = []
+
+    @property
+    def waits(self) -> bool:
+        """Whether records were taken in that ``flush`` would yield."""
+        return bool(self._offsets)
 
     def start(self, codec: int) -> None:
         """Go on with another codec; nothing may be waiting."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.kafka.unpack import Unpacked
@@ -47,8 +48,8 @@ class Walked:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def select(self, which: slice) -> Walked:
-        """Return some of the records in a row; ``totals`` stay those of all."""
+    def select(self, which: slice | NDArray[np.bool_] | Int64s) -> Walked:
+        """Return some of the records, by slice, mask or places; ``totals`` stay those of all."""
         return Walked(
             self.buffer,
             self.offsets[which],

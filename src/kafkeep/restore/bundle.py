@@ -28,3 +28,37 @@ def pack_work(work: Iterable[TargetWork], *, bundles: int) -> list[tuple[TargetW
         slots[lightest].append(item)
         weights[lightest] += item.est_bytes + 1
     return [tuple(slot) for slot in slots if slot]
+
+
+def pack_topics(work: Iterable[TargetWork], cores: int) -> list[tuple[TargetWork, ...]]:
+    """Share out target partitions that are dealt out to: every task reads all of a topic.
+
+    A topic is in one task, unless it is large: then in as many as there are cores at most.
+    """
+    topics: dict[str, list[TargetWork]] = {}
+    for item in work:
+        topics.setdefault(item.topic, []).append(item)
+    packed: list[tuple[TargetWork, ...]] = []
+    small: list[TargetWork] = []
+    for members in topics.values():
+        tasks = min(cores, len(members), bundles_for(members, cores))
+        if tasks == 1:
+            small += members
+        else:
+            packed += pack_work(members, bundles=tasks)
+    return packed + _pack_small(small, cores)
+
+
+def _pack_small(work: list[TargetWork], cores: int) -> list[tuple[TargetWork, ...]]:
+    """Fill tasks with whole topics, one after the other."""
+    packed: list[list[TargetWork]] = []
+    room = max(1, sum(item.est_bytes for item in work) // max(1, bundles_for(work, cores)))
+    filled = room
+    for item in work:
+        begins = not packed or packed[-1][-1].topic != item.topic
+        if begins and filled >= room:
+            packed.append([])
+            filled = 0
+        packed[-1].append(item)
+        filled += item.est_bytes
+    return [tuple(members) for members in packed]

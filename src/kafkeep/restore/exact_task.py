@@ -14,12 +14,10 @@ from kafkeep.kafka.exact import Transactions
 from kafkeep.kafka.rewrite import ReadyBatch
 from kafkeep.kafka.wire import Wire, wire_for
 from kafkeep.restore.exact import ExactSender, Filler
-from kafkeep.restore.pick import Piece
-from kafkeep.restore.read_pieces import iter_pieces
 from kafkeep.restore.send import send_all
 from kafkeep.restore.steps import ExactPartition, Send, Trim
 from kafkeep.restore.tail import check_hole, check_tail
-from kafkeep.restore.task import RestoreBundle, TargetWork, end_offsets, pace_for
+from kafkeep.restore.task import RestoreBundle, TargetWork, end_offsets, pace_for, read_pieces
 from kafkeep.store.open import open_store
 
 
@@ -60,21 +58,9 @@ def restore_exactly(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]
 
 def _sender(store: ObjectStore, work: TargetWork, bundle: RestoreBundle) -> ExactSender:
     assert bundle.exact is not None and work.pieces is not None
-    read = partial(_read, store, work, bundle)
+    read = partial(read_pieces, store, work, bundle)
     contents = ExactPartition(work.pieces, work.end, bundle.exact.tombstones, read)
     return ExactSender(work.topic, work.partition, work.place, contents=contents)
-
-
-def _read(
-    store: ObjectStore, work: TargetWork, bundle: RestoreBundle, pieces: tuple[Piece, ...]
-) -> Iterator[ReadyBatch]:
-    return iter_pieces(
-        store,
-        pieces,
-        work.times,
-        restore_aborted=bundle.restore_aborted,
-        options=bundle.reading,
-    )
 
 
 def _check_there(wire: Wire, work: TargetWork, sender: ExactSender, start: int, end: int) -> None:

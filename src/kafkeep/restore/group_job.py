@@ -9,7 +9,7 @@ from kafkeep.archive.store import ObjectStore
 from kafkeep.check import Check, Verdict
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.options import ReadOptions
-from kafkeep.errors import PreflightError
+from kafkeep.errors import PreflightError, UsageError
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin import Admin, OffsetSpec
 from kafkeep.kafka.groups import active_groups, commit_offsets, delete_offsets, load_group_offsets
@@ -25,6 +25,7 @@ from kafkeep.restore.groups import (
     wanted_offsets,
 )
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
+from kafkeep.restore.shape import SAME
 from kafkeep.restore.translate import count_records_before
 
 
@@ -44,20 +45,25 @@ class GroupJob:
 
     def plan_moves(self, document: RestoreDocument | None) -> GroupPlan:
         """Say where each group goes; before the targets are there, as far as it can be told."""
+        if self.plan.shape.routed:
+            raise UsageError(
+                "records were dealt out anew: groups cannot be translated for partition-count, "
+                "or for a partition-map that merges"
+            )
         names = [topic.target for topic in self.plan.topics]
         there = self.admin.topics(names)
         keys = [
-            (topic.target, partition.partition)
-            for topic, partition in restored_partitions(self.plan)
+            (topic.target, number)
+            for topic, partition, number in restored_partitions(self.plan)
             if topic.target in there
-            and partition.partition < there[topic.target].partition_count
+            and number < there[topic.target].partition_count
             and wanted_offsets(self.chosen, topic, partition.partition)
         ]
         starts = self.admin.offsets(keys, OffsetSpec.EARLIEST)
         ends = self.admin.offsets(keys, OffsetSpec.LATEST)
         places: dict[tuple[str, int], Place] = {}
-        for topic, partition in restored_partitions(self.plan):
-            key = (topic.target, partition.partition)
+        for topic, partition, number in restored_partitions(self.plan):
+            key = (topic.target, number)
             if not wanted_offsets(self.chosen, topic, partition.partition):
                 continue
             described = there.get(topic.target)
@@ -65,13 +71,14 @@ class GroupJob:
             known = document.target(topic.target) if document is not None else None
             ours = known is not None and bool(topic_id) and known.topic_id == topic_id
             same = described is not None and topic_id == topic.source.topic_id
+            same = same and topic.shape == SAME
             if same or (ours and self.plan.exact):
                 places[key] = Place(starts[key], ends[key])
             elif self.plan.exact:
                 places[key] = self._expected(partition)
             elif ours:
                 assert known is not None
-                base = known.partitions[partition.partition].base
+                base = known.partitions[number].base
                 places[key] = self._translated(topic, partition, base)
             else:
                 places[key] = self._translated(topic, partition, ends.get(key, 0))
@@ -89,6 +96,7 @@ class GroupJob:
             wanted_offsets(self.chosen, topic, partition.partition),
             restore_aborted=self.options.restore_aborted,
             options=self.reading,
+            shape=self.plan.shape,
         )
         return Place(0, 0, base, counted)
 

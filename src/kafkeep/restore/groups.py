@@ -117,18 +117,20 @@ def plan_groups(
     for group, offsets in chosen.items():
         for pid, archived in sorted(offsets.items()):
             topic = topics[pid.topic, pid.incarnation]
-            key = (topic.target, pid.partition)
-            if key not in places:
-                left_out.append(f"group {group}: {key[0]}-{key[1]} is not restored")
+            number = topic.shape.target_of(pid.partition)
+            if number is None or (topic.target, number) not in places:
+                left_out.append(f"group {group}: {topic.target}-{pid.partition} is not restored")
                 continue
+            key = (topic.target, number)
             offset, note = places[key].offset(archived)
             moves.append(GroupMove(group, *key, archived, offset, note))
     return GroupPlan(tuple(moves), tuple(left_out))
 
 
-def restored_partitions(plan: RestorePlan) -> Iterator[tuple[TopicPlan, PartitionPlan]]:
-    """Yield the partitions that were not left out by a pick."""
+def restored_partitions(plan: RestorePlan) -> Iterator[tuple[TopicPlan, PartitionPlan, int]]:
+    """Yield the partitions that were not left out by a pick, each with its target partition."""
     for topic in plan.topics:
         for partition in topic.partitions:
-            if partition.ranges != ():
-                yield topic, partition
+            number = topic.shape.target_of(partition.partition)
+            if partition.ranges != () and number is not None:
+                yield topic, partition, number

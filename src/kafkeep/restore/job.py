@@ -22,7 +22,7 @@ from kafkeep.restore.exact_plan import check_exact, lanes, needs_transactions, t
 from kafkeep.restore.exact_task import restore_exactly
 from kafkeep.restore.group_job import GroupJob
 from kafkeep.restore.groups import ALL, Archived, GroupPlan, choose_groups
-from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_restore, restore_id
+from kafkeep.restore.plan import RestorePlan, plan_restore, restore_id
 from kafkeep.restore.preflight import (
     check_contents,
     check_objects,
@@ -32,7 +32,9 @@ from kafkeep.restore.preflight import (
 )
 from kafkeep.restore.prepare import prepare
 from kafkeep.restore.progress import watch
+from kafkeep.restore.repartition import restore_routed
 from kafkeep.restore.settings import final_settings
+from kafkeep.restore.shape_plan import check_shape, largest_target, oldest_time
 from kafkeep.restore.source import (
     choose_log,
     damaged_objects,
@@ -102,6 +104,7 @@ class RestoreJob:
             )
         target = look_at_target(self.admin, plan)
         checks += check_targets(plan, target, self.options, found.document)
+        checks += check_shape(plan, self.options)
         if plan.exact:
             checks += check_exact(plan, self.options)
         losses = check_contents(plan, found.reading)
@@ -171,6 +174,7 @@ class RestoreJob:
         total = sum(w.end for w in work) if plan.exact else plan.records
         with watch(lambda: self._grown(work), lambda done: self.on_progress(done, total)):
             task = restore_exactly if plan.exact else restore_bundle
+            task = restore_routed if plan.shape.routed else task
             rows = run_tasks(bundles, task, label="restore")
         self._count(rows, plan)
         failpoint("restore.written")
@@ -247,15 +251,10 @@ class RestoreJob:
                 topic.target,
                 target.settings,
                 topic_defaults(self.admin, topic.target),
-                oldest_ms=_oldest(topic, self.options),
-                largest_partition_bytes=max((p.raw_bytes for p in topic.partitions), default=0),
+                oldest_ms=oldest_time(topic, self.options),
+                largest_partition_bytes=largest_target(topic),
                 now_ms=self.now_ms(),
                 apply_retention=self.options.apply_retention,
             )
             self.admin.alter_topic_configs(topic.target, set=final.set, delete=final.delete)
             self.summary.held_back.extend(final.held_back)
-
-
-def _oldest(topic: TopicPlan, options: RestoreOptions) -> int | None:
-    oldest = min((entry.min_timestamp for entry in topic.entries), default=None)
-    return oldest if oldest is None or options.from_ms is None else max(oldest, options.from_ms)

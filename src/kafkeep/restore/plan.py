@@ -11,13 +11,14 @@ import orjson
 
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
-from kafkeep.archive.names import check_topic_name
 from kafkeep.archive.reader import ArchiveView
 from kafkeep.config.choose import did_you_mean
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.windows import with_companions
 from kafkeep.errors import UsageError
 from kafkeep.restore.pick import ALL_TIMES, Piece, Times, pick_pieces, whole_pieces
+from kafkeep.restore.plan_check import check_picks, check_target
+from kafkeep.restore.shape import SAME, Shape, shape_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,24 @@ class TopicPlan:
     source: TopicInfo
     target: str
     partitions: tuple[PartitionPlan, ...]
+    """The archived ones."""
+    shape: Shape = SAME
+
+    @property
+    def target_count(self) -> int:
+        """How many partitions the target needs; with a map, it may have more."""
+        if self.shape.partition_count is not None:
+            return self.shape.partition_count
+        if not self.shape.partition_map:
+            return len(self.partitions)
+        used = [self.shape.target_of(partition.partition) for partition in self.partitions]
+        return max((target + 1 for target in used if target is not None), default=1)
+
+    def sources_of(self, target: int) -> tuple[PartitionPlan, ...]:
+        """Return the archived partitions whose records may go into a target partition."""
+        if self.shape.partition_count is not None:
+            return tuple(p for p in self.partitions if p.ranges != ())
+        return tuple(p for p in self.partitions if self.shape.target_of(p.partition) == target)
 
     @property
     def records(self) -> int:
@@ -127,6 +146,7 @@ class RestorePlan:
     topics: tuple[TopicPlan, ...]
     exact: bool = False
     """Whether every record goes to the offset it had."""
+    shape: Shape = SAME
 
     @property
     def records(self) -> int:
@@ -163,10 +183,9 @@ class RestorePlan:
     def without(self, keys: frozenset[str]) -> RestorePlan:
         """Leave out the entries whose objects are missing or damaged."""
         topics = tuple(
-            TopicPlan(
-                topic.source,
-                topic.target,
-                tuple(partition.without(keys) for partition in topic.partitions),
+            replace(
+                topic,
+                partitions=tuple(partition.without(keys) for partition in topic.partitions),
             )
             for topic in self.topics
         )
@@ -200,11 +219,13 @@ def plan_restore(view: ArchiveView, options: RestoreOptions, *, id: str) -> Rest
                 f"topic {source} is not in the archive",
                 hint=did_you_mean(source, known) or f"It holds: {', '.join(sorted(known))}.",
             )
-        _check_target(target)
+        check_target(target)
         info = _incarnation(view, source, dict(options.incarnations).get(source))
         topics.append(_plan_topic(view, info, target, options))
-    _check_picks(topics, options)
-    return RestorePlan(id, view.name, view.commit, tuple(topics), options.exact_offsets)
+    check_picks(topics, options)
+    return RestorePlan(
+        id, view.name, view.commit, tuple(topics), options.exact_offsets, shape_of(options)
+    )
 
 
 def _chosen(known: Collection[str], options: RestoreOptions) -> Sequence[tuple[str, str]]:
@@ -231,30 +252,6 @@ def _incarnation(view: ArchiveView, topic: str, wanted: int | None) -> TopicInfo
     return found[number]
 
 
-def _check_picks(topics: Sequence[TopicPlan], options: RestoreOptions) -> None:
-    """Refuse what picks nothing at all: it is a slip, and would restore less than was meant."""
-    counts = {topic.source.topic: len(topic.partitions) for topic in topics}
-    for name in {name for name, _ in options.incarnations} | {p.topic for p in options.offsets}:
-        if name not in counts:
-            raise UsageError(f"topic {name} is not among those to restore")
-    for pick in options.offsets:
-        if pick.partition >= counts[pick.topic]:
-            raise UsageError(f"topic {pick.topic} has no partition {pick.partition}")
-    for number in options.partitions:
-        if number >= max(counts.values(), default=0):
-            raise UsageError(f"no topic to restore has a partition {number}")
-
-
-def _check_target(name: str) -> None:
-    try:
-        check_topic_name(name)
-    except ValueError as error:
-        raise UsageError(
-            f"{name!r} cannot be a topic's name",
-            hint="Kafka takes letters, digits, dots, underscores and dashes, 249 at most.",
-        ) from error
-
-
 def _plan_topic(
     view: ArchiveView, info: TopicInfo, target: str, options: RestoreOptions
 ) -> TopicPlan:
@@ -269,7 +266,7 @@ def _plan_topic(
         span = view.spans.get(pid)
         end = max(view.positions.get(pid, 0), span.end if span else 0)
         partitions.append(plan_partition(number, entries, ranges, times, end))
-    return TopicPlan(info, target, tuple(partitions))
+    return TopicPlan(info, target, tuple(partitions), shape_of(options))
 
 
 def _picked(topic: str, partition: int, options: RestoreOptions) -> tuple[OffsetRange, ...] | None:

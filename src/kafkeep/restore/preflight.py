@@ -16,6 +16,7 @@ from kafkeep.errors import PreflightError
 from kafkeep.kafka.admin import Admin, OffsetSpec, TopicDescription
 from kafkeep.restore.document import Phase, RestoreDocument, Target
 from kafkeep.restore.plan import RestorePlan, TopicPlan
+from kafkeep.restore.shape import SAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +125,13 @@ def _check_existing(
 ) -> Check:
     there = target.topics[topic.target]
     known = document.target(topic.target) if document else None
-    if there.partition_count != len(topic.partitions):
+    more_is_fine = bool(topic.shape.partition_map) and there.partition_count > topic.target_count
+    if there.partition_count != topic.target_count and not more_is_fine:
+        wants = "the archive" if topic.shape == SAME else "this restore needs"
         return Check(
             Verdict.FAIL,
             topic.target,
-            f"it has {there.partition_count} partitions, the archive {len(topic.partitions)}",
+            f"it has {there.partition_count} partitions, {wants} {topic.target_count}",
             "Delete it, or restore into another topic with --topics a:new-a.",
         )
     if document is not None and known is not None and known.topic_id == there.topic_id:
@@ -146,7 +149,7 @@ def _check_existing(
 
 
 def _check_empty(topic: TopicPlan, target: TargetLook, options: RestoreOptions) -> Check:
-    ends = [target.ends[topic.target, number] for number in range(len(topic.partitions))]
+    ends = [target.ends[topic.target, number] for number in range(topic.target_count)]
     if options.exact_offsets and any(ends):
         return Check(
             Verdict.FAIL,
@@ -204,6 +207,6 @@ def _check_missing(topic: TopicPlan, target: TargetLook, options: RestoreOptions
             )
         )
     if not checks:
-        what = f"will be created: {len(topic.partitions)} partitions, {replicas} replicas"
+        what = f"will be created: {topic.target_count} partitions, {replicas} replicas"
         checks.append(Check(Verdict.PASS, topic.target, what))
     return checks

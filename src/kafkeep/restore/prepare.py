@@ -112,15 +112,15 @@ def _make_ready(
     if topic.target in target.topics:
         admin.alter_topic_configs(topic.target, set=settings)
         made = target.topics[topic.target]
-        bases = [target.ends[topic.target, p] for p in range(len(topic.partitions))]
+        bases = [target.ends[topic.target, p] for p in range(topic.target_count)]
     else:
         made = admin.create_topic(
             topic.target,
-            len(topic.partitions),
+            topic.target_count,
             replication_factor=options.replication_factor or topic.source.replication_factor,
             configs=settings,
         )
-        bases = [0] * len(topic.partitions)
+        bases = [0] * topic.target_count
     if options.exact_offsets:  # shows that deleting is allowed before there is anything to delete
         admin.delete_records({(topic.target, number): 0 for number in range(len(bases))})
     places = tuple(TargetPartition(base, *admin.init_producer_id()) for base in bases)

@@ -47,8 +47,8 @@ def iter_pieces(
             if piece.window.is_segment and not piece.timed:
                 skip_records = yield from _iter_frames(store, piece, skip_records, restore_aborted)
             else:
-                records = _iter_rows(store, piece, times, restore_aborted, options)
-                skip_records = yield from _iter_built(records, skip_records)
+                records = iter_records(store, piece, times, restore_aborted, options)
+                skip_records = yield from iter_built(records, skip_records)
 
 
 def _iter_frames(
@@ -80,9 +80,10 @@ def count_inside(batches: Batches, range: OffsetRange) -> int:
     return int(data.record_counts[inside].sum()) + cut
 
 
-def _iter_built(
+def iter_built(
     records: Iterator[pa.RecordBatch], skip_records: int
 ) -> Generator[ReadyBatch, None, int]:
+    """Yield rows as batches, less the first ones; return what is still to be skipped."""
     # Formats and converters take a while to import; whole segments need none of them.
     from kafkeep.contents.ready import iter_ready_batches  # noqa: PLC0415
 
@@ -100,7 +101,7 @@ def _iter_built(
     return left
 
 
-def _iter_rows(
+def iter_records(
     store: ObjectStore, piece: Piece, times: Times, restore_aborted: bool, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield the wanted records of a piece as rows."""

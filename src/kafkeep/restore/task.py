@@ -19,10 +19,13 @@ from kafkeep.kafka.admin import Admin, OffsetSpec
 from kafkeep.kafka.rewrite import ReadyBatch
 from kafkeep.kafka.wire import wire_for
 from kafkeep.restore.document import TargetPartition
-from kafkeep.restore.pick import ALL_TIMES, Piece, Times
+from kafkeep.restore.pick import ALL_TIMES, Piece, Times, whole_pieces
 from kafkeep.restore.read import iter_ready
 from kafkeep.restore.read_pieces import iter_pieces
 from kafkeep.restore.send import Sender, send_all
+from kafkeep.restore.shape import SAME, Shape
+from kafkeep.restore.shape_read import iter_shaped, needs_rows, shift_headers
+from kafkeep.restore.shape_rows import SourceRows
 from kafkeep.restore.tail import check_tail
 from kafkeep.store.open import open_store
 
@@ -42,6 +45,25 @@ class TargetWork:
     times: Times = ALL_TIMES
     end: int = 0
     """With exact offsets, where it ends at least."""
+    shape: Shape = SAME
+
+
+@dataclass(frozen=True, slots=True)
+class RouteSource:
+    """One archived partition whose records are dealt out."""
+
+    partition: int
+    pieces: tuple[Piece, ...]
+    times: Times
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where the records of a target topic come from; the shape says where they go."""
+
+    topic: str
+    sources: tuple[RouteSource, ...]
+    shape: Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +88,8 @@ class RestoreBundle:
     """How the log's objects were made."""
     exact: ExactWay | None = None
     """Given when every record goes to the offset it had."""
+    routes: tuple[Route, ...] = ()
+    """Of the bundle's topics, when target partitions get records of several archived ones."""
 
 
 def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -106,37 +130,48 @@ def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]
         pace=pace_for(bundle.rate_bytes),
     )
     for sender in senders:
-        yield (
-            "partition",
-            {
-                "topic": sender.topic,
-                "partition": sender.partition,
-                "records": sender.written - before[sender.key],
-                "bytes": sender.bytes,
-                "end": sender.end,
-            },
-        )
+        yield "partition", report_of(sender, before[sender.key])
+
+
+def report_of(sender: Sender, before: int) -> dict[str, Any]:
+    """Say what was written to one partition that had ``before`` records."""
+    return {
+        "topic": sender.topic,
+        "partition": sender.partition,
+        "records": sender.written - before,
+        "bytes": sender.bytes,
+        "end": sender.end,
+    }
 
 
 def _read(
     store: ObjectStore, work: TargetWork, bundle: RestoreBundle, skip: int
 ) -> Iterator[ReadyBatch]:
-    if work.pieces is None:
+    aborted, reading = bundle.restore_aborted, bundle.reading
+    if work.pieces is None and work.shape == SAME:
         return iter_ready(
-            store,
-            work.entries,
-            skip_records=skip,
-            restore_aborted=bundle.restore_aborted,
-            options=bundle.reading,
+            store, work.entries, skip_records=skip, restore_aborted=aborted, options=reading
         )
-    return iter_pieces(
-        store,
-        work.pieces,
-        work.times,
-        skip_records=skip,
-        restore_aborted=bundle.restore_aborted,
-        options=bundle.reading,
+    pieces = whole_pieces(work.entries) if work.pieces is None else work.pieces
+    return read_pieces(store, work, bundle, pieces, skip)
+
+
+def read_pieces(
+    store: ObjectStore,
+    work: TargetWork,
+    bundle: RestoreBundle,
+    pieces: tuple[Piece, ...],
+    skip: int = 0,
+) -> Iterator[ReadyBatch]:
+    """Yield what is wanted of pieces, in the shape that is wanted, less the first records."""
+    aborted, reading = bundle.restore_aborted, bundle.reading
+    if needs_rows(work.shape, work.entries):
+        source = SourceRows(store, pieces, work.times, aborted, reading)
+        return iter_shaped(source, work.shape, skip)
+    batches = iter_pieces(
+        store, pieces, work.times, skip_records=skip, restore_aborted=aborted, options=reading
     )
+    return shift_headers(batches, work.shape.shift_ms) if work.shape.shift_ms else batches
 
 
 def end_offsets(admin: Admin, keys: list[tuple[str, int]]) -> dict[tuple[str, int], int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from kafkeep.archive.entry import IndexPoint, OffsetRange
 from kafkeep.archive.store import ObjectStore
 from kafkeep.contents.options import ReadOptions
@@ -12,6 +14,8 @@ from kafkeep.errors import PreflightError
 from kafkeep.restore.pick import Piece
 from kafkeep.restore.plan import PartitionPlan
 from kafkeep.restore.read_pieces import iter_pieces
+from kafkeep.restore.shape import SAME, Shape
+from kafkeep.restore.shape_rows import SourceRows
 from kafkeep.restore.steps import count_before
 
 
@@ -22,13 +26,22 @@ def count_records_before(
     *,
     restore_aborted: bool,
     options: ReadOptions,
+    shape: Shape = SAME,
 ) -> dict[int, int]:
     """Return the number of restored records before each offset.
 
-    Objects before it are counted by the log; only the frame an offset lies in is read.
+    Objects before it are counted by the log; only the frame an offset lies in is read. With a
+    filter, all of them are read.
     PreflightError when objects do not tell the offsets of their records.
     """
     left = sorted(set(offsets))
+    if shape.filter:
+        for piece in partition.all_pieces():
+            _check_offsets(piece)
+        source = SourceRows(
+            store, partition.all_pieces(), partition.times, restore_aborted, options
+        )
+        return _count_filtered(source, shape, left)
     found: dict[int, int] = {}
     total = 0
     for piece in partition.all_pieces():
@@ -74,6 +87,16 @@ def _count(
         )
         counts[offset] = before + sum(count_before(batch, offset) for batch in batches)
     return counts
+
+
+def _count_filtered(source: SourceRows, shape: Shape, offsets: Sequence[int]) -> dict[int, int]:
+    counts = np.zeros(len(offsets), dtype=np.int64)
+    for rows, _ in source.rows(shape):
+        before = np.searchsorted(rows.offsets, offsets, side="left")
+        counts += before
+        if offsets and not before[-1]:
+            break
+    return dict(zip(offsets, counts.tolist(), strict=True))
 
 
 def _check_offsets(piece: Piece) -> None:

@@ -1,0 +1,160 @@
+"""The function a Spark task runs when target partitions get records of several archived ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from kafkeep.archive.store import ObjectStore
+from kafkeep.errors import PreflightError
+from kafkeep.failpoint import failpoint
+from kafkeep.kafka.admin import Admin, OffsetSpec
+from kafkeep.kafka.rewrite import ReadyBatch, stamp
+from kafkeep.kafka.wire import Produced, Wire, wire_for
+from kafkeep.restore.send import SEQUENCES, Sender, send_all
+from kafkeep.restore.shape_lanes import Lane, Router, batch_bytes_for, blocks_of
+from kafkeep.restore.shape_merge import Block, merge
+from kafkeep.restore.shape_rows import SourceRows
+from kafkeep.restore.tail import check_tail
+from kafkeep.restore.task import (
+    RestoreBundle,
+    Route,
+    TargetWork,
+    end_offsets,
+    pace_for,
+    report_of,
+)
+from kafkeep.store.open import open_store
+
+
+def _no_batches(_skip: int) -> Iterator[ReadyBatch]:
+    return iter(())
+
+
+@dataclass(slots=True)
+class RoutedSender(Sender):
+    """One target partition being written from its lane."""
+
+    read: Callable[[int], Iterator[ReadyBatch]] = _no_batches
+    lane: Lane = field(kw_only=True)
+
+    def begin(self, written: int) -> None:
+        """See Sender."""
+        self.written = self._sent = written
+        self.lane.rewind(written)
+        self.troubled = None
+        self._met = False
+        self.settle()
+
+    def can_send(self) -> bool:
+        """See Sender."""
+        if self.troubled is not None or not self.lane.ready:
+            return False
+        return self._met or self.in_flight == 0
+
+    def take(self) -> tuple[bytearray, int, int]:
+        """See Sender."""
+        batch, place = self.lane.take(), self.place
+        stamp(batch.body, place.producer_id, place.producer_epoch, self._sent % SEQUENCES)
+        offset = place.base + self._sent
+        self._sent += batch.records
+        self.in_flight += 1
+        return batch.body, offset, batch.records
+
+    def acknowledge(self, answer: Produced, offset: int, records: int, size: int) -> None:
+        """See Sender."""
+        Sender.acknowledge(self, answer, offset, records, size)
+        self.lane.confirm(self.written)
+
+    def settle(self) -> None:
+        """See Sender."""
+        over = self.lane.ended and not self.lane.ready
+        self.done = over and self.in_flight == 0 and self.troubled is None
+
+
+def restore_routed(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Write the bundle's partitions, topic by topic, each from one pass; yield their reports.
+
+    Safe to run again, also beside a late attempt of itself: see ``restore_bundle``.
+    """
+    failpoint("task.start")
+    wire = wire_for(bundle.kafka)
+    store = open_store(bundle.archive, bundle.storage)
+    routes = {route.topic: route for route in bundle.routes}
+    pace = pace_for(bundle.rate_bytes)
+    for topic, members in groupby(sorted(bundle.work, key=_by_topic), key=lambda w: w.topic):
+        work = list(members)
+        before, senders = _write(wire, store, routes[topic], work, bundle, pace)
+        for sender in senders:
+            yield "partition", report_of(sender, before[sender.key])
+
+
+def _by_topic(work: TargetWork) -> tuple[str, int]:
+    return work.topic, work.partition
+
+
+def _write(  # noqa: PLR0917
+    wire: Wire,
+    store: ObjectStore,
+    route: Route,
+    work: list[TargetWork],
+    bundle: RestoreBundle,
+    pace: Callable[[int], None],
+) -> tuple[Mapping[tuple[str, int], int], list[RoutedSender]]:
+    """Write one topic's partitions; return what was there before, and their senders."""
+    admin = Admin(wire)
+    ends = admin.offsets([(w.topic, w.partition) for w in work], OffsetSpec.LATEST)
+    senders = []
+    for item in work:
+        written = ends[item.topic, item.partition] - item.place.base
+        if written < 0:
+            raise PreflightError(f"{item.topic}-{item.partition} ends before the restore began")
+        lane = Lane(
+            written,
+            batch_bytes=batch_bytes_for(len(work)),
+            on_edge=partial(_check_edge, wire, item, item.place.base + written - 1),
+        )
+        sender = RoutedSender(item.topic, item.partition, item.place, lane=lane)
+        sender.begin(written)
+        senders.append(sender)
+    before = {sender.key: sender.written for sender in senders}
+    router = Router(
+        iter_blocks(store, route, bundle), {sender.partition: sender.lane for sender in senders}
+    )
+    send_all(
+        wire,
+        list(senders),
+        end_offsets=partial(end_offsets, admin),
+        topic_ids={item.topic: item.topic_id for item in work},
+        pace=pace,
+        between=router.pump,
+    )
+    for sender in senders:
+        sender.settle()
+        assert sender.done, "everything was sent"
+    return before, senders
+
+
+def _check_edge(wire: Wire, work: TargetWork, offset: int, expected: ReadyBatch | None) -> None:
+    check_tail(
+        wire,
+        work.topic,
+        work.partition,
+        topic_id=work.topic_id,
+        last_offset=offset,
+        expected=iter(() if expected is None else (expected,)),
+    )
+
+
+def iter_blocks(store: ObjectStore, route: Route, bundle: RestoreBundle) -> Iterator[Block]:
+    """Yield the records of all archived partitions of a topic, in the order targets get them."""
+    sources = []
+    for source in route.sources:
+        rows = SourceRows(
+            store, source.pieces, source.times, bundle.restore_aborted, bundle.reading
+        )
+        sources.append(blocks_of(rows.rows(route.shape), source.partition, route.shape))
+    return merge(sources)

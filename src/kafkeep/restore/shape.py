@@ -1,0 +1,44 @@
+"""Into what a restore brings its records: other partitions, other times, fewer of them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkeep.config.restore import RestoreOptions
+from kafkeep.config.shape import Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is changed on the way; nothing unless said.
+
+    What a target partition gets follows from this and the archive alone, in one order: so any
+    attempt can leave out the records that are there already.
+    """
+
+    partition_map: tuple[tuple[int, int], ...] = ()
+    partition_count: int | None = None
+    shift_ms: int = 0
+    filter: tuple[Condition, ...] = ()
+
+    @property
+    def routed(self) -> bool:
+        """Whether a target partition may get records of several archived ones."""
+        targets = [target for _, target in self.partition_map]
+        return self.partition_count is not None or len(set(targets)) < len(targets)
+
+    def target_of(self, partition: int) -> int | None:
+        """Return where an archived partition goes as a whole; None when it does not."""
+        if self.partition_count is not None:
+            return None
+        return dict(self.partition_map).get(partition) if self.partition_map else partition
+
+
+SAME = Shape()
+
+
+def shape_of(options: RestoreOptions) -> Shape:
+    """Return what the options ask for."""
+    return Shape(
+        options.partition_map, options.partition_count, options.shift_time_ms, options.filter
+    )

@@ -1,0 +1,108 @@
+"""Records of one archived partition one by one, as far as they are wanted. In tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kafkeep.archive.store import ObjectStore
+from kafkeep.contents.options import NO_OPTIONS, ReadOptions
+from kafkeep.contents.segments import iter_segment
+from kafkeep.errors import DamagedError
+from kafkeep.kafka.batch import scan_batches
+from kafkeep.kafka.match import matching
+from kafkeep.kafka.rewrite import ReadyBatch
+from kafkeep.kafka.unpack import iter_unpacked
+from kafkeep.kafka.walk import Walked, walk_records
+from kafkeep.restore.pick import ALL_TIMES, Piece, Times
+from kafkeep.restore.read_pieces import iter_built, iter_records
+from kafkeep.restore.shape import Shape
+
+UNPACKED_BYTES = 4 << 20
+NO_TIME = -1
+"""A record without a time; it is not shifted."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRows:
+    """Reads the pieces of one archived partition."""
+
+    store: ObjectStore
+    pieces: Sequence[Piece]
+    times: Times = ALL_TIMES
+    restore_aborted: bool = False
+    options: ReadOptions = NO_OPTIONS
+
+    def rows(self, shape: Shape) -> Iterator[tuple[Walked, int]]:
+        """Yield the records that pass the filter, shifted; and the codec they were packed with."""
+        for piece in self.pieces:
+            for rows, codec in self._checked(piece):
+                kept = rows
+                if shape.filter:
+                    mask = matching(rows, shape.filter)
+                    kept = rows if mask.all() else rows.select(mask)
+                if len(kept):
+                    yield shifted(kept, shape.shift_ms), codec
+
+    def _checked(self, piece: Piece) -> Iterator[tuple[Walked, int]]:
+        """Yield a piece's records; DamagedError when they are not as many as the log says."""
+        found = 0
+        for rows, codec in self._segment(piece) if piece.window.is_segment else self._sink(piece):
+            found += len(rows)
+            yield rows, codec
+        counted = piece.exact or (piece.whole and self.restore_aborted)
+        if counted and found != piece.records:
+            raise DamagedError(
+                f"{piece.window.entries[0].key}: the log counts {piece.records} records, "
+                f"{found} were found"
+            )
+
+    def _segment(self, piece: Piece) -> Iterator[tuple[Walked, int]]:
+        times = self.times if piece.timed else ALL_TIMES
+        for batches in iter_segment(
+            self.store,
+            piece.window.entries[0],
+            piece.range,
+            aborted=self.restore_aborted,
+            from_ms=times.from_ms,
+            until_ms=times.until_ms,
+        ):
+            data = batches.select(~batches.is_control & (batches.record_counts > 0))
+            for part in iter_unpacked(data, max_bytes=UNPACKED_BYTES):
+                rows = walk_records(part, piece.range)
+                yield _inside(rows, times), int(part.batches.codec.max(initial=0))
+
+    def _sink(self, piece: Piece) -> Iterator[tuple[Walked, int]]:
+        records = iter_records(self.store, piece, self.times, self.restore_aborted, self.options)
+        for ready in iter_built(records, 0):
+            yield walk_ready(ready), 0
+
+
+def walk_ready(ready: ReadyBatch) -> Walked:
+    """Return the records of one uncompressed batch, with the offsets they had."""
+    [part] = iter_unpacked(scan_batches(ready.body))
+    offsets = ready.offsets
+    if offsets is None:
+        offsets = np.arange(ready.first_offset, ready.first_offset + ready.records, dtype=np.int64)
+    return replace(walk_records(part), offsets=offsets)
+
+
+def shifted(rows: Walked, shift_ms: int) -> Walked:
+    """Move the times of records that have one."""
+    if not shift_ms:
+        return rows
+    moved = np.where(rows.timestamps == NO_TIME, NO_TIME, rows.timestamps + shift_ms)
+    return replace(rows, timestamps=moved)
+
+
+def _inside(rows: Walked, times: Times) -> Walked:
+    if times == ALL_TIMES:
+        return rows
+    wanted = np.ones(len(rows), dtype=np.bool_)
+    if times.from_ms is not None:
+        wanted &= rows.timestamps >= times.from_ms
+    if times.until_ms is not None:
+        wanted &= rows.timestamps < times.until_ms
+    return rows if wanted.all() else rows.select(wanted)
