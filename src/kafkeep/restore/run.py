@@ -5,13 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 
+from kafkeep.archive.store import ObjectStore
 from kafkeep.clock import now_ms
+from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.places import Places
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.config.spark import SparkOptions, usable_cores
+from kafkeep.errors import UsageError
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
+from kafkeep.restore.foreign import ForeignJob, is_foreign
 from kafkeep.restore.job import Preflight, RestoreJob
 from kafkeep.restore.preflight import require_pass
 from kafkeep.restore.summary import RestoreSummary
@@ -24,13 +29,15 @@ def run_restore(
     places: Places,
     spark: SparkOptions,
     *,
+    foreign: ForeignOptions | None = None,
     on_plan: Callable[[Preflight], None] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> RestoreSummary:
     """Restore as ``options`` say and return what was done; with ``dry_run``, plan alone.
 
     ``on_plan`` sees the plan and the preflight before anything is written; a failed check ends
-    the run there with PreflightError.
+    the run there with PreflightError. Where there is no log, ``foreign`` says how the objects of
+    Confluent's sink are read; given in vain it is refused.
     """
     door = SparkDoor(spark)
     with nullcontext() if options.dry_run else door, Wire(places.kafka) as wire:
@@ -38,7 +45,8 @@ def run_restore(
         documents = (
             open_store(options.state, places.storage, create=True) if options.state else store
         )
-        job = RestoreJob(
+        make = _kind_of_job(store, options, foreign)
+        job = make(
             options=options,
             places=places,
             admin=Admin(wire),
@@ -61,3 +69,16 @@ def run_restore(
         summary.seconds = time.monotonic() - started
     summary.start_seconds = started - door.launched_at
     return summary
+
+
+def _kind_of_job(
+    store: ObjectStore, options: RestoreOptions, foreign: ForeignOptions | None
+) -> Callable[..., RestoreJob]:
+    if is_foreign(store, options):
+        return partial(ForeignJob, foreign=foreign or ForeignOptions())
+    if foreign is not None and foreign.texts:
+        raise UsageError(
+            f"{store.describe()} has a log, which says how its objects were made",
+            hint="--set and --connector-config are for objects of Confluent's sink without a log.",
+        )
+    return RestoreJob

@@ -1,7 +1,7 @@
 """Which objects a restore without a log reads, written down before its first record is written.
 
 What is put into the bucket later does not change a restore that was begun: it goes on with the same
-objects. ``_kafkeep/foreign/<id>/<number>.json.zst``, created once each.
+objects. ``_kafkeep/restores/<id>-objects/<number>.json.zst``, created once each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kafkeep.contents.foreign.scan import Scanned
 from kafkeep.errors import DamagedError, KeyExistsError
 
 VERSION = 1
-FOLDER = f"{ROOT}foreign"
+FOLDER = f"{ROOT}restores"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class Index:
 
 def index_key(id: str, number: int) -> str:
     """Return where an index lies."""
-    return f"{FOLDER}/{id}/{number:06d}.json.zst"
+    return f"{FOLDER}/{id}-objects/{number:06d}.json.zst"
 
 
 def next_number(store: ObjectStore, id: str) -> int:
     """Return the number after the last index of a restore."""
-    keys = [info.key for info in store.list(f"{FOLDER}/{id}/")]
+    keys = [info.key for info in store.list(f"{FOLDER}/{id}-objects/")]
     return 1 + max((int(key.rpartition("/")[2].partition(".")[0]) for key in keys), default=-1)
 
 

@@ -1,0 +1,182 @@
+"""A restore from objects that no log names: found by listing, counted once, then like any other.
+
+What was found is written down before the first record is: a run that was cut off goes on with the
+same objects, and each record is written once. On the driver.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import orjson
+
+from kafkeep.archive.reader import list_logs
+from kafkeep.archive.store import ObjectStore
+from kafkeep.check import Check, Verdict
+from kafkeep.config.foreign import ForeignOptions
+from kafkeep.config.restore import RestoreOptions
+from kafkeep.contents.foreign.index import Index, load_index, next_number, save_index
+from kafkeep.contents.foreign.listing import list_foreign
+from kafkeep.contents.foreign.missing import what_is_not_told
+from kafkeep.contents.foreign.scan import scan
+from kafkeep.contents.foreign.view import NAME, ForeignView, foreign_view
+from kafkeep.contents.options import ReadOptions
+from kafkeep.errors import NoSuchArchiveError, UsageError
+from kafkeep.restore.document import RestoreDocument, load_document
+from kafkeep.restore.exact_plan import check_exact
+from kafkeep.restore.job import Preflight, RestoreJob, RunTasks
+from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_restore, restore_id
+from kafkeep.restore.preflight import check_targets, look_at_target
+from kafkeep.restore.summary import RestoreSummary
+
+SHOWN = 5
+_OF_A_LOG = ("commit", "at_ms", "groups", "incarnations", "restore_aborted")
+
+
+def is_foreign(store: ObjectStore, options: RestoreOptions) -> bool:
+    """Tell whether there is no log to read, and none was asked for: where there is one, it wins."""
+    return options.name is None and not list_logs(store)
+
+
+@dataclass(kw_only=True)
+class ForeignJob(RestoreJob):
+    """One restore without a log."""
+
+    foreign: ForeignOptions
+    index: Index | None = None
+    """The objects to restore, where they were found already."""
+    found: ForeignView | None = field(default=None, init=False)
+
+    def plan_only(self) -> Preflight:
+        """Find the objects, or those an unfinished run began with, and plan."""
+        self._refuse()
+        asked = orjson.dumps(dict(self.foreign.texts), option=orjson.OPT_SORT_KEYS)
+        log = f"{NAME}-{hashlib.sha256(asked).hexdigest()[:16]}"
+        id = restore_id(self.store.describe(), log, self.options, self.admin.cluster_id())
+        document = load_document(self.documents, id)
+        self.found = self._look(id, document)
+        plan = plan_restore(self.found.view, self.options, id=id)
+        options = replace(self.foreign, targets={t.source.topic: t.target for t in plan.topics})
+        return Preflight(plan, (), document, frozenset(), ReadOptions(foreign=options))
+
+    def preflight(self) -> Preflight:
+        """Plan, and look at objects and target; writes nothing."""
+        found = self.plan_only()
+        assert self.found is not None
+        plan, problems = found.plan, self.found.grouped.problems
+        target = look_at_target(self.admin, plan)
+        checks = [
+            replace(check, what=check.what.replace("-1 replicas", "the broker's replicas"))
+            for check in check_targets(plan, target, self.options, found.document)
+        ]
+        if plan.exact:
+            checks += check_exact(plan, self.options)
+        if not self.options.allow_missing:
+            hint = "With --allow-missing the restore goes on without it."
+            checks += [Check(Verdict.FAIL, key, why, hint) for key, why in problems]
+        created = {topic.target for topic in plan.topics} - target.topics.keys()
+        losses = [
+            *self._losses_of_names(),
+            *(c for topic in plan.topics for c in self._losses(topic, topic.target in created)),
+        ]
+        self.summary.missing = [f"{check.subject}: {check.what}" for check in losses]
+        lost = frozenset(key for key, _ in problems)
+        return replace(found, checks=(*checks, *losses), lost=lost)
+
+    def run(self, preflight: Preflight, run_tasks: RunTasks) -> RestoreSummary:
+        """Write down which objects are meant, then restore them."""
+        assert self.found is not None
+        save_index(self.documents, preflight.plan.id, self.found.index)
+        return super().run(preflight, run_tasks)
+
+    def _refuse(self) -> None:
+        given = [name for name in _OF_A_LOG if getattr(self.options, name)]
+        if given or self.options.commit is not None:
+            name = (given or ["commit"])[0].removesuffix("_ms").replace("_", "-")
+            raise UsageError(
+                f"--{name} is about what a log says, and {self.store.describe()} has none",
+                hint="Its objects are found by listing: restore them without it.",
+            )
+
+    def _look(self, id: str, document: RestoreDocument | None) -> ForeignView:
+        if document is not None and self._goes_on(document):
+            saved = load_index(self.documents, id, document.commit)
+            return foreign_view(self.store, saved, self.foreign)
+        if self.index is not None:
+            index = self.index
+        else:
+            index = find_objects(
+                self.store, self.foreign, self.options, number=next_number(self.documents, id)
+            )
+        index = replace(index, partitions=self._partitions({o.name.topic for o in index.objects}))
+        return foreign_view(self.store, index, self.foreign)
+
+    def _partitions(self, topics: set[str]) -> dict[str, int]:
+        """Return how many partitions the targets have: no name tells of an empty one."""
+        names = dict(self.options.topics)
+        there = self.admin.topics([names.get(topic, topic) for topic in topics])
+        return {
+            topic: there[names.get(topic, topic)].partition_count
+            for topic in sorted(topics)
+            if names.get(topic, topic) in there
+        }
+
+    def _losses_of_names(self) -> list[Check]:
+        assert self.found is not None
+        index, checks = self.found.index, []
+        for key, why in index.odd[:SHOWN]:
+            checks.append(Check(Verdict.WARN, key, f"is left out: it {why}"))
+        if index.odd_count > SHOWN:
+            more = index.odd_count - SHOWN
+            checks.append(Check(Verdict.WARN, self.store.describe(), f"{more:,} more are left out"))
+        for key in self.found.grouped.repeats[:SHOWN]:
+            what = "holds records that are in the object before it, too: they are restored twice"
+            checks.append(Check(Verdict.WARN, key, what))
+        return checks
+
+    def _losses(self, topic: TopicPlan, created: bool) -> list[Check]:
+        said = list(what_is_not_told(topic.entries, self.foreign))
+        if created:
+            count = len(topic.partitions)
+            said.append(
+                f"settings, replicas and the number of partitions are not told: it gets {count}, "
+                "for the highest number in names, and the broker's defaults"
+            )
+        return [Check(Verdict.WARN, topic.target, sentence) for sentence in said]
+
+
+def find_objects(
+    store: ObjectStore,
+    foreign: ForeignOptions,
+    options: RestoreOptions,
+    *,
+    number: int,
+) -> Index:
+    """List and read the objects of the topics asked for; NoSuchArchiveError when there is none."""
+    listing = list_foreign(store, foreign, wanted_topics(options))
+    if not listing.objects:
+        odd = f"; {listing.odd[0][0]} {listing.odd[0][1]}" if listing.odd else ""
+        raise NoSuchArchiveError(
+            f"there is no archive at {store.describe()}: no log of kafkeep's, and no object of "
+            f"Confluent's sink under {foreign.naming.topics_dir or 'it'}{odd}",
+            hint="Check the address, and topics.dir, directory.delim and file.delim (--set).",
+        )
+    objects = tuple(scan(store, listing.objects, foreign))
+    return Index(number, objects, tuple(listing.odd[:SHOWN]), listing.odd_count)
+
+
+def wanted_topics(options: RestoreOptions) -> Callable[[str], bool]:
+    """Return what tells whether a topic is to be restored."""
+    if options.topics:
+        names = {source for source, _ in options.topics}
+        return lambda topic: topic in names
+    pattern = re.compile(options.topics_regex or ".*")
+    return lambda topic: pattern.fullmatch(topic) is not None
+
+
+def without_log(plan: RestorePlan) -> bool:
+    """Tell whether a plan is of objects that no log names."""
+    return plan.log == NAME
