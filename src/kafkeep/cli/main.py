@@ -19,6 +19,7 @@ from kafkeep.cli import (
     demo,
     dev,
     doctor,
+    drill,
     du,
     groups,
     info,
@@ -46,6 +47,7 @@ app.command("serve")(serve.serve_command)
 app.command("register")(register.register_command)
 app.command("user")(user.user_command)
 app.command("verify")(verify.verify_command)
+app.command("drill")(drill.drill_command)
 app.command("info")(info.info_command)
 app.command("ls")(ls.ls_command)
 app.command("du")(du.du_command)

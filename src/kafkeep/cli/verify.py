@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkeep.cli.flags import with_options
 from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, say
-from kafkeep.cli.places import ArchiveOption, EndpointOption, ProfileOption, RegionOption
+from kafkeep.cli.places import (
+    ArchiveOption,
+    CommandConfigOption,
+    EndpointOption,
+    ProfileOption,
+    RegionOption,
+    SparkConfOption,
+    kafka_options,
+    start_spark,
+    storage_options,
+)
 from kafkeep.cli.progress import task_progress
 from kafkeep.cli.reading import NameOption, TopicsOption, open_archive
+from kafkeep.config.against import AgainstOptions
 from kafkeep.config.units import format_size
-from kafkeep.errors import DamagedError
+from kafkeep.errors import DamagedError, UsageError
 
 if TYPE_CHECKING:
+    from kafkeep.archive.store import ObjectStore
+    from kafkeep.care.against.result import AgainstResult
     from kafkeep.care.finding import Finding
     from kafkeep.care.verify import VerifyReport
 
@@ -23,8 +38,21 @@ DeepOption = Annotated[
 WorkersOption = Annotated[
     int, typer.Option("--workers", min=1, max=64, help="Objects read at a time.")
 ]
+AgainstOption = Annotated[
+    str | None,
+    typer.Option(
+        "--against",
+        metavar="HOST:PORT,…",
+        help="Read the topics of this cluster back and compare them with the archive.",
+    ),
+]
+ReportOption = Annotated[
+    str | None,
+    typer.Option("--report", metavar="FILE", help="Write a report: FILE.html or FILE.json."),
+]
 
 
+@with_options(AgainstOptions)
 def verify_command(
     *,
     archive: ArchiveOption,
@@ -32,32 +60,153 @@ def verify_command(
     topic: TopicsOption = None,
     deep: DeepOption = False,
     workers: WorkersOption = 4,
+    against: AgainstOption = None,
+    report: ReportOption = None,
+    command_config: CommandConfigOption = None,
     s3_endpoint: EndpointOption = None,
     s3_region: RegionOption = None,
     s3_profile: ProfileOption = None,
+    spark_conf: SparkConfOption = None,
     output: OutputOption = Output.TABLE,
+    options: AgainstOptions,
 ) -> None:
-    """Check that an archive is complete and unchanged.
+    """Check that an archive is complete and unchanged, or that a cluster holds what it holds.
 
     Reads the commit log and every object: sizes, SHA-256, checksums of all record batches, counts
-    and offsets. Left-overs that no log names are told, and are no damage.
+    and offsets. Left-overs that no log names are told, and are no damage. With --against the
+    topics of a cluster are read back and compared record by record instead.
 
-    Exits 0 when intact, 10 when there is no archive, 13 when something is damaged or missing.
+    Exits 0 when intact, 3 when the cluster has more or less for a reason of its own, 10 when there
+    is no archive, 13 when something is damaged, missing or differs, 14 when it cannot be compared.
     """
+    if against is not None:
+        if deep or topic:
+            flag = "--deep" if deep else "--topic"
+            raise UsageError(f"{flag} is not for --against", hint="Name topics with --topics.")
+        places = archive, s3_endpoint, s3_region, s3_profile
+        _against(options, places, (against, command_config), name, spark_conf, report, output)
+        return
+    if options != AgainstOptions():
+        raise UsageError("this is for --against, which is not given: " + _given(options))
+    _check_file(report)
+    store = open_archive(archive, s3_endpoint, s3_region, s3_profile)
+    _alone(store, name, topic, deep, workers, report, output)
+
+
+def _given(options: AgainstOptions) -> str:
+    from kafkeep.config.option import iter_options  # noqa: PLC0415
+
+    return ", ".join(
+        o.flag for o in iter_options(AgainstOptions) if getattr(options, o.field) != o.default
+    )
+
+
+def _check_file(report: str | None) -> None:
+    from kafkeep.care.report import check_report_path  # noqa: PLC0415 - keeps --help fast
+
+    if report is not None:
+        check_report_path(report)
+
+
+def _alone(  # noqa: PLR0917
+    store: ObjectStore,
+    name: str | None,
+    topics: list[str] | None,
+    deep: bool,
+    workers: int,
+    report: str | None,
+    output: Output,
+) -> None:
     from kafkeep.care.logs import choose_logs  # noqa: PLC0415 - keeps --help fast
     from kafkeep.care.verify import verify  # noqa: PLC0415
+    from kafkeep.clock import now_ms  # noqa: PLC0415
 
-    store = open_archive(archive, s3_endpoint, s3_region, s3_profile)
     names = choose_logs(store, name)
+    began_ms, began = now_ms(), time.monotonic()
     with task_progress("verifying", enabled=output is Output.TABLE) as on_progress:
-        report = verify(
-            store, names, deep=deep, topics=topic or None, workers=workers, on_progress=on_progress
+        found = verify(
+            store, names, deep=deep, topics=topics or None, workers=workers, on_progress=on_progress
         )
+    if report is not None:
+        from kafkeep.care.report import check_report_path, write_report  # noqa: PLC0415
+        from kafkeep.care.report_pages import verify_page  # noqa: PLC0415
+
+        page = verify_page(found, began_ms=began_ms, seconds=time.monotonic() - began)
+        write_report(page, check_report_path(report))
+    if found.intact and not topics:
+        for one in names:
+            _leave_trace(store, one, {"kind": "archive", "deep": deep})
     if output is Output.JSON:
-        print_json(report.to_json())
+        print_json(found.to_json())
     else:
-        _show(report)
-    raise typer.Exit(0 if report.intact else DamagedError.exit_code)
+        _show(found)
+    raise typer.Exit(0 if found.intact else DamagedError.exit_code)
+
+
+def _against(  # noqa: PLR0917
+    options: AgainstOptions,
+    archive: tuple[str, str | None, str | None, str | None],
+    kafka: tuple[str, str | None],
+    name: str | None,
+    spark_conf: list[str] | None,
+    report: str | None,
+    output: Output,
+) -> None:
+    _check_file(report)
+    spark = start_spark(spark_conf)
+    from kafkeep.care.against.job import run_against  # noqa: PLC0415 - imports while the JVM starts
+    from kafkeep.care.report import check_report_path, write_report  # noqa: PLC0415
+    from kafkeep.care.report_pages import against_page  # noqa: PLC0415
+    from kafkeep.config.places import Places  # noqa: PLC0415
+
+    address, *others = archive
+    places = Places(kafka=kafka_options(*kafka), archive=address, storage=storage_options(*others))
+    with task_progress("comparing", enabled=output is Output.TABLE) as on_progress:
+        result = run_against(options, places, spark, name=name, on_progress=on_progress)
+    if report is not None:
+        write_report(against_page(result), check_report_path(report))
+    if result.verdict == "clean" and options.is_whole:
+        told = {"kind": "against", "commit": result.commit, "records": result.sum("matched")}
+        _leave_trace(open_archive(*archive), result.log, told)
+    if output is Output.JSON:
+        print_json(result.to_json())
+    else:
+        show_against(result)
+    raise typer.Exit(result.exit_code)
+
+
+def _leave_trace(store: ObjectStore, log: str, document: dict[str, object]) -> None:
+    from kafkeep.care.verified import save_verified  # noqa: PLC0415
+    from kafkeep.clock import now_ms  # noqa: PLC0415
+
+    if not save_verified(store, log, now_ms(), document):
+        say("note: the archive is read-only: metrics will not tell that it was verified")
+
+
+def show_against(result: AgainstResult) -> None:
+    """Print what differs, then the totals."""
+    for note in result.notes:
+        say(f"note: {note}")
+    for topic in result.topics:
+        for note in topic.plan.notes:
+            say(f"note: {topic.plan.target.name}: {note}")
+    for line in result.lines():
+        say(line)
+    print_pairs(
+        {
+            "archive": result.archive,
+            "log": result.log,
+            "commit": result.commit,
+            "target": result.bootstrap,
+            "topics": len(result.topics),
+            "archived": result.sum("archived"),
+            "in the target": result.sum("found"),
+            "the same": result.sum("matched"),
+            **{verdict.value: count for verdict, count in result.tally.counts.items()},
+            "seconds": f"{result.seconds:.1f}",
+            "verdict": result.verdict,
+        }
+    )
 
 
 def _show(report: VerifyReport) -> None:

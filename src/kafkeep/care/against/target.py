@@ -1,0 +1,87 @@
+"""The target as it stands when a comparison begins. On the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from kafkeep.archive.entry import OffsetRange
+from kafkeep.archive.store import ObjectStore
+from kafkeep.care.against.plan import TargetTopic
+from kafkeep.errors import PreflightError
+from kafkeep.kafka.admin import Admin, OffsetSpec
+
+RESTORES = "_kafkeep/restores/"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a restore's document says of a topic: where each partition's records begin."""
+
+    bases: Mapping[int, int]
+
+
+def look_at_topics(
+    admin: Admin, names: Sequence[str], written: Mapping[str, Written]
+) -> dict[str, TargetTopic]:
+    """Return the topics; PreflightError names those that are not there."""
+    there = admin.topics(names)
+    missing = [name for name in names if name not in there]
+    if missing:
+        raise PreflightError(
+            f"the target has no topic {', '.join(missing)}",
+            hint="Say how topics are called there with --topics a:new-a.",
+        )
+    partitions = [(name, number) for name in names for number in there[name].partitions]
+    starts = admin.offsets(partitions, OffsetSpec.EARLIEST)
+    ends = admin.offsets(partitions, OffsetSpec.LAST_STABLE)
+    policies = admin.all_topic_configs(names)
+    found = {}
+    for name in names:
+        policy = policies[name].get("cleanup.policy")
+        topic_id = there[name].topic_id
+        bases = written[topic_id].bases if topic_id in written else {}
+        found[name] = TargetTopic(
+            name=name,
+            topic_id=topic_id,
+            offsets={
+                n: OffsetRange(starts[name, n], max(starts[name, n], ends[name, n]))
+                for n in there[name].partitions
+            },
+            compacts=policy is not None and "compact" in (policy.value or ""),
+            bases=bases,
+        )
+    return found
+
+
+def load_written(store: ObjectStore) -> dict[str, Written]:
+    """Return what the archive's restore documents say, by the id of the target topic.
+
+    It tells where to begin to look; what lies there is compared whatever they say.
+    """
+    found: dict[str, tuple[int, Written]] = {}
+    for document in _iter_documents(store):
+        for target in document.get("targets", ()):
+            bases = {n: int(p["base"]) for n, p in enumerate(target.get("partitions", ()))}
+            known = found.get(target.get("topic_id") or "")
+            at_ms = int(document.get("at_ms", 0))
+            if target.get("topic_id") and bases and (known is None or known[0] <= at_ms):
+                found[target["topic_id"]] = at_ms, Written(bases)
+    return {topic_id: written for topic_id, (_, written) in found.items()}
+
+
+def _iter_documents(store: ObjectStore) -> Iterator[dict[str, Any]]:
+    """Yield the newest revision of each document that can be read."""
+    for folder in store.folders(RESTORES):
+        newest = max((info.key for info in store.list(f"{RESTORES}{folder}/")), default=None)
+        if newest is None or not newest.endswith(".json"):
+            continue
+        try:
+            document = orjson.loads(store.get(newest))
+        except ValueError:
+            continue
+        if isinstance(document, dict):
+            yield document

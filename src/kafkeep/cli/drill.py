@@ -1,0 +1,89 @@
+"""``kafkeep drill``."""
+
+from __future__ import annotations
+
+import signal
+
+import typer
+
+from kafkeep.cli.flags import with_options
+from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, say
+from kafkeep.cli.places import (
+    ArchiveOption,
+    BootstrapOption,
+    CommandConfigOption,
+    EndpointOption,
+    ProfileOption,
+    RegionOption,
+    SparkConfOption,
+    kafka_options,
+    start_spark,
+    storage_options,
+)
+from kafkeep.cli.verify import ReportOption
+from kafkeep.config.against import DrillOptions
+
+
+@with_options(DrillOptions)
+def drill_command(
+    *,
+    bootstrap_servers: BootstrapOption,
+    archive: ArchiveOption,
+    report: ReportOption = None,
+    command_config: CommandConfigOption = None,
+    s3_endpoint: EndpointOption = None,
+    s3_region: RegionOption = None,
+    s3_profile: ProfileOption = None,
+    spark_conf: SparkConfOption = None,
+    output: OutputOption = Output.TABLE,
+    options: DrillOptions,
+) -> None:
+    """Restore the newest backup into scratch topics, compare every record, and clean up.
+
+    Fit for a schedule. Scratch topics begin with kafkeep-drill- and are deleted at the end, also
+    after an error or Ctrl-C; nothing else is written, and the archive is not touched.
+
+    Exits 0 when everything came back as it was, 3 with warnings, 10 when there is no archive, 13
+    when records differ or objects are damaged, 14 when the cluster refuses, 130 when interrupted.
+    """
+    from kafkeep.care.report import check_report_path, write_report  # noqa: PLC0415
+
+    file = check_report_path(report) if report is not None else None
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
+    spark = start_spark(spark_conf)
+    from kafkeep.care.drill import run_drill  # noqa: PLC0415 - imports while the JVM starts
+    from kafkeep.care.report_pages import drill_page  # noqa: PLC0415
+    from kafkeep.config.places import Places  # noqa: PLC0415
+    from kafkeep.restore.run import run_restore  # noqa: PLC0415
+
+    places = Places(
+        kafka=kafka_options(bootstrap_servers, command_config),
+        archive=archive,
+        storage=storage_options(s3_endpoint, s3_region, s3_profile),
+    )
+    result = run_drill(options, places, spark, run_restore)
+    if file is not None:
+        write_report(drill_page(result), file)
+    for name in result.leftovers:
+        say(f"warning: {name} is left over by a drill that was killed, or is of one that runs now")
+    for warning in result.warnings:
+        say(f"warning: {warning}")
+    for line in result.against.lines():
+        say(line)
+    if output is Output.JSON:
+        print_json(result.to_json())
+    else:
+        print_pairs(
+            {
+                "archive": result.against.archive,
+                "commit": result.against.commit,
+                "topics": len(result.scratch),
+                "archived": result.archived,
+                "sample": result.sample,
+                "restored": result.restored.records,
+                "proven": result.proven,
+                "seconds": f"{result.seconds:.1f}",
+                "verdict": result.verdict,
+            }
+        )
+    raise typer.Exit(result.exit_code)

@@ -1,0 +1,160 @@
+"""The options of holding a target against an archive, and of a drill."""
+
+# ruff: noqa: RUF009  (``option`` makes a dataclass field, also where the type is a class)
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from kafkeep.config.choose import names, positive
+from kafkeep.config.option import option
+from kafkeep.config.restore import parse_renames
+from kafkeep.config.selection import OffsetPick, parse_offset_picks, parse_partitions
+from kafkeep.config.units import parse_size, parse_time
+from kafkeep.errors import UsageError
+
+_PERCENT = re.compile(r"(\d{1,3}(?:\.\d+)?)\s*%")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How much of each partition is tried: a share of it, or so many records."""
+
+    share: float | None = None
+    records: int | None = None
+
+    def offsets(self, archived: int) -> int:
+        """Return how many offsets of a partition with so many are taken: one at least."""
+        wanted = self.records if self.share is None else round(archived * self.share)
+        return min(archived, max(1, wanted or 0))
+
+    def __str__(self) -> str:
+        return f"{self.records} records" if self.share is None else f"{self.share * 100:g}%"
+
+
+def parse_sample(text: str) -> Sample:
+    """Turn ``1%`` or ``1000`` into a sample."""
+    bare = text.strip()
+    if (match := _PERCENT.fullmatch(bare)) and 0 < float(match[1]) <= 100:
+        return Sample(share=float(match[1]) / 100)
+    if bare.isdecimal() and int(bare) > 0:
+        return Sample(records=int(bare))
+    raise UsageError(
+        f"{text!r} is not a sample", hint="Write 1% of each partition, or 1000 records of each."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgainstOptions:
+    """What the target must hold, and how it is compared."""
+
+    topics: tuple[tuple[str, str], ...] = option(
+        "topics",
+        "With --against, topics to compare, and how they are called in the target: a,b:new-b. "
+        "Default: all.",
+        default=(),
+        parse=parse_renames,
+        metavar="NAMES",
+    )
+    commit: int | None = option(
+        "commit", "With --against, compare with what this commit held.", default=None, parse=int,
+        metavar="N",
+    )  # fmt: skip
+    at_ms: int | None = option(
+        "at",
+        "With --against, compare with what the last commit made at or before this time held.",
+        default=None,
+        parse=parse_time,
+        metavar="TIME",
+    )
+    partitions: tuple[int, ...] = option(
+        "partitions",
+        "With --against, compare these partitions alone, as 0,3-5.",
+        default=(),
+        parse=parse_partitions,
+        metavar="NUMBERS",
+    )
+    offsets: tuple[OffsetPick, ...] = option(
+        "offsets",
+        "With --against, the target holds these offsets alone: TOPIC:PARTITION:START-END.",
+        default=(),
+        parse=parse_offset_picks,
+        metavar="RANGES",
+    )
+    from_ms: int | None = option(
+        "from", "With --against, the target holds records from this time on.", default=None,
+        parse=parse_time, metavar="TIME",
+    )  # fmt: skip
+    until_ms: int | None = option(
+        "until", "With --against, the target holds records before this time.", default=None,
+        parse=parse_time, metavar="TIME",
+    )  # fmt: skip
+    exact_offsets: bool = option(
+        "exact.offsets", "With --against, records must stand at their old offsets.", default=False
+    )
+    repartitioned: bool = option(
+        "repartitioned",
+        "With --against, records were spread over the partitions anew: each key must have the "
+        "same records in the same order.",
+        default=False,
+    )
+
+    def __post_init__(self) -> None:
+        if self.commit is not None and self.at_ms is not None:
+            raise UsageError("commit and at cannot both be given")
+        if self.exact_offsets and self.repartitioned:
+            raise UsageError("a repartitioned topic has no exact offsets: give one of both")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of the archive's newest commit is left out."""
+        return self == AgainstOptions(
+            exact_offsets=self.exact_offsets, repartitioned=self.repartitioned
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrillOptions:
+    """What a drill restores, and how much of it."""
+
+    topics: tuple[str, ...] = option(
+        "topics", "Topics to try. Default: all.", default=(), parse=names, metavar="NAMES"
+    )
+    sample: Sample | None = option(
+        "sample",
+        "Restore a stretch of each partition, at a random place: 1% of it, or so many records. "
+        "Default: all.",
+        default=None,
+        parse=parse_sample,
+        metavar="HOW-MUCH",
+    )
+    name: str | None = option(
+        "name", "The log to restore from, where the archive has several.", default=None, parse=str
+    )
+    commit: int | None = option(
+        "commit", "Try what this commit held. Default: the newest.", default=None, parse=int,
+        metavar="N",
+    )  # fmt: skip
+    at_ms: int | None = option(
+        "at",
+        "Try what the last commit made at or before this time held.",
+        default=None,
+        parse=parse_time,
+        metavar="TIME",
+    )
+    replication_factor: int | None = option(
+        "replication.factor",
+        "Replicas of the scratch topics.",
+        default=1,
+        parse=positive("replication factor"),
+        metavar="N",
+    )
+    rate_bytes: int | None = option(
+        "rate", "Write at most this many bytes a second.", default=None, parse=parse_size,
+        metavar="SIZE",
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        if self.commit is not None and self.at_ms is not None:
+            raise UsageError("commit and at cannot both be given")
