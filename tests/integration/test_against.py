@@ -22,7 +22,9 @@ from runs import Outcome, kafkeep
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3")]
 
 Message = dict[str, Any]
+Edit = Callable[[list[Message]], list[Message]]
 COUNT = 400
+KEPT = {"retention.ms": "-1"}
 
 
 def messages(count: int = COUNT) -> list[Message]:
@@ -45,7 +47,7 @@ class Archived:
         self.cluster = cluster
         self.topic = f"against-{uuid.uuid4().hex[:8]}"
         self.address = f"s3://{services.s3.bucket}/{uuid.uuid4().hex[:12]}"
-        cluster.create(self.topic, 2)
+        cluster.create(self.topic, 2, KEPT)
         cluster.produce(self.topic, messages())
         cluster.fill(self.topic, 50, partition=1)
         kafkeep(
@@ -57,9 +59,9 @@ class Archived:
     def store(self):  # type: ignore[no-untyped-def]
         return open_store(self.address, StorageOptions.from_env())
 
-    def produce_as(self, edit: Callable[[list[Message]], list[Message]]) -> str:
+    def produce_as(self, edit: Edit) -> str:
         """Write another topic with partition 0 edited, by a client that is not kafkeep."""
-        other = self.cluster.create(f"{self.topic}-{uuid.uuid4().hex[:6]}", 2)
+        other = self.cluster.create(f"{self.topic}-{uuid.uuid4().hex[:6]}", 2, KEPT)
         self.cluster.produce(other, edit(messages()))
         return other
 
@@ -155,7 +157,7 @@ def test_what_was_written_since_is_a_warning(archived: Archived) -> None:
 
 
 def test_other_partitions_are_refused_unless_told(archived: Archived) -> None:
-    other = archived.cluster.create(f"{archived.topic}-wide", 3)
+    other = archived.cluster.create(f"{archived.topic}-wide", 3, KEPT)
     spread = [{**m, "partition": hash(m["key"]) % 3} for m in messages()]
     archived.cluster.produce(other, spread)
     refused = archived.against(other, "--partitions", "0").expect(14)

@@ -145,8 +145,8 @@ class DrillOptions:
     )
     replication_factor: int | None = option(
         "replication.factor",
-        "Replicas of the scratch topics.",
-        default=1,
+        "Replicas of the scratch topics, instead of the archived number.",
+        default=None,
         parse=positive("replication factor"),
         metavar="N",
     )
