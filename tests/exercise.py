@@ -23,7 +23,7 @@ SINK, BUCKET = "s3-sink", "exercise-backup"
 CLASS = "io.confluent.connect.s3.S3SinkConnector"
 FORMATS = "io.confluent.connect.s3.format."
 PARTITIONERS = "io.confluent.connect.storage.partitioner."
-SHORT_MS = "3000"
+SHORT_MS = "1500"
 LAYOUTS: Mapping[str, Mapping[str, str]] = {
     "by-hour": {
         "partitioner.class": PARTITIONERS + "TimeBasedPartitioner",
@@ -41,6 +41,19 @@ LAYOUTS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """Partitioners that make other folders, by the folder above."""
+MORE_SETTINGS: Sequence[Mapping[str, str]] = (
+    *LAYOUTS.values(),
+    *({"s3.compression.type": name} for name in ("none", "gzip", "snappy", "zstd")),
+    {"topics.dir": "kafka-data", "directory.delim": "/", "file.delim": "-"},
+    {
+        "tasks.max": "4",
+        "s3.part.size": "5242880",
+        "s3.wan.mode": "true",
+        "behavior.on.null.values": "ignore",
+    },
+    {"rotate.schedule.interval.ms": "3600000", "timezone": "UTC"},
+)
+"""What the exercise names besides, to be tried with its connector."""
 ORDER = {
     "type": "record",
     "name": "Order",
@@ -76,6 +89,12 @@ class Desk:
             **{name.replace("_", "."): text for name, text in changes.items()},
         }
         return {name: text for name, text in config.items() if text is not None}
+
+    def validate(self, **settings: str) -> Any:
+        """Return what the service says of a configuration before there is a connector."""
+        file = self.service.write("config.json", {"name": SINK, **self.config(), **settings})
+        path = f"/connector-plugins/{CLASS}/config/validate"
+        return self.service.send("PUT", path, file).expect()
 
     def stored(self, topic: str, folder: str = "topics") -> dict[str, list[Any]]:
         return self.shelf.lines(f"{folder}/{topic}/")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import fastavro
 import pytest
@@ -23,6 +23,7 @@ from exercise import (
     CLASS,
     FORMATS,
     LAYOUTS,
+    MORE_SETTINGS,
     SINK,
     Desk,
     clear,
@@ -94,8 +95,7 @@ def test_06_the_service_tells_its_version_and_its_plugins(desk: Desk) -> None:
 
 def test_07_the_configuration_is_understood_key_by_key(desk: Desk) -> None:
     desk.service.write("s3-sink-connector.json", {"name": SINK, "config": desk.config()})
-    file = desk.service.write("config.json", {"name": SINK, **desk.config()})
-    told = desk.service.send("PUT", f"/connector-plugins/{CLASS}/config/validate", file).expect()
+    told = desk.validate()
     assert told["error_count"] == 0, told
     explained = {one["definition"]["name"]: one for one in told["configs"]}
     for key in ("topics", "s3.bucket.name", "flush.size", "rotate.interval.ms", "format.class"):
@@ -103,9 +103,15 @@ def test_07_the_configuration_is_understood_key_by_key(desk: Desk) -> None:
         assert explained[key]["definition"]["documentation"]
 
 
+@pytest.mark.parametrize("settings", MORE_SETTINGS, ids=lambda one: next(iter(one)))
+def test_07_more_settings_are_taken(desk: Desk, settings: Mapping[str, str]) -> None:
+    told = desk.validate(**settings)
+    assert [one["value"]["errors"] for one in told["configs"] if one["value"]["errors"]] == []
+
+
 def test_08_the_connector_is_created(desk: Desk) -> None:
-    made = desk.service.send("POST", "/connectors", "s3-sink-connector.json").expect(201)
-    assert (made["name"], made["type"]) == (SINK, "sink")
+    made = desk.service.send("POST", "/connectors", "s3-sink-connector.json")
+    assert made.expect(201)["type"] == "sink"
     assert desk.service.curl("/connectors").expect() == [SINK]
 
 
@@ -162,23 +168,16 @@ def test_16_new_files_stand_beside_the_old_ones(desk: Desk) -> None:
 
 def test_17_the_consumer_group_shows_how_far_it_is(desk: Desk) -> None:
     desk.service.wait_running(SINK)
-    ends = {
-        ("orders", partition): len(records)
-        for partition, records in dump(desk.cluster.bootstrap, "orders").items()
-    }
+    read = dump(desk.cluster.bootstrap, "orders").items()
+    ends = {("orders", partition): len(records) for partition, records in read if records}
     group = f"connect-{SINK}"
-    until(
-        lambda: (
-            group_offsets(desk.cluster, group, "orders").items()
-            >= {key: end for key, end in ends.items() if end}.items()
-        ),
-        "the group has its offsets",
-    )
+    until(lambda: ends.items() <= group_offsets(desk.cluster, group, "orders").items(), "it knows")
     shown = desk.service.tool("kafka-consumer-groups", "--group", group, "--describe")
     rows = [line.split() for line in shown.splitlines() if line.startswith(group)]
     lags = {(topic, int(number)): (at, lag) for _, topic, number, at, _, lag, *_ in rows}
-    for place, end in ends.items():
-        assert lags[place] == (str(end), "0") if end else lags.get(place, ("0", "0"))[1] == "0"
+    assert {place: lags[place] for place in ends} == {
+        place: (str(end), "0") for place, end in ends.items()
+    }
 
 
 def test_18_a_kafka_ui_shows_messages_status_and_configuration(desk: Desk) -> None:
