@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -129,16 +130,23 @@ def test_another_number_of_partitions(archive: Archive, partitions: int) -> None
     assert (again["records"], again["already_there"]) == (0, 3 * COUNT)
 
 
-def test_killed_in_the_middle_it_goes_on(archive: Archive, tmp_path: Path) -> None:
+def test_paused_and_then_killed_it_goes_on(archive: Archive, tmp_path: Path) -> None:
     slow = {"KAFKEEP_FAILPOINT": "request.before:sleep=1500"}
-    driver = Driver(tmp_path / "driver", *archive.asked("killed", "--partition-count", 4), env=slow)
-    deadline = time.monotonic() + 60
-    while not (part := archive.size("killed", 4)):
-        assert driver.process.poll() is None and time.monotonic() < deadline, driver.said()
-        time.sleep(0.05)
-    driver.kill()
-    part = archive.size("killed", 4)
-    assert 0 < part < 3 * COUNT
+    asked, part = archive.asked("killed", "--partition-count", 4), 0
+    for turn, number in enumerate((signal.SIGTERM, signal.SIGKILL)):
+        driver = Driver(tmp_path / f"driver-{turn}", *asked, env=slow)
+        deadline = time.monotonic() + 60
+        while archive.size("killed", 4) == part:
+            assert driver.process.poll() is None and time.monotonic() < deadline, driver.said()
+            time.sleep(0.05)
+        if number == signal.SIGTERM:
+            driver.signal(number)
+            assert driver.wait(30).expect(0).json == {"message_type": "paused"}
+            driver.wait_for_group()
+        else:
+            driver.kill()
+        part = archive.size("killed", 4)
+        assert 0 < part < 3 * COUNT
     rest = archive.restore("killed", "--partition-count", 4).expect(0, 3).json
     assert rest["records"] == 3 * COUNT - part
     archive.check_dealt("killed", 4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from types import FrameType
 from typing import Any
 
 import typer
@@ -46,6 +48,7 @@ def restore_command(
 
     Exits 0 when done, 3 when retention was held back or something is missing, 10 when there is no
     archive, 13 when objects are damaged, 14 when the target refuses; then nothing was written.
+    SIGTERM pauses it (exit 0): the same command goes on.
     """
     from kafkeep.cli.foreign import foreign_options  # noqa: PLC0415 - keeps --help fast
 
@@ -60,15 +63,22 @@ def restore_command(
         storage=storage_options(s3_endpoint, s3_region, s3_profile),
     )
     plans: list[Any] = []
-    with record_progress("restoring", enabled=output is Output.TABLE) as on_progress:
-        summary = run_restore(
-            options,
-            places,
-            spark,
-            foreign=foreign,
-            on_plan=(lambda plan: _show_plan(plan, output)) if options.dry_run else plans.append,
-            on_progress=on_progress,
-        )
+    signal.signal(signal.SIGTERM, _pause)
+    try:
+        with record_progress("restoring", enabled=output is Output.TABLE) as on_progress:
+            summary = run_restore(
+                options,
+                places,
+                spark,
+                foreign=foreign,
+                on_plan=(lambda p: _show_plan(p, output)) if options.dry_run else plans.append,
+                on_progress=on_progress,
+            )
+    except _PausedError:
+        say("paused: the same command goes on")
+        if output is Output.JSON:
+            print_json({"message_type": "paused"})
+        return
     if options.dry_run:
         return
     for held in summary.held_back:
@@ -88,6 +98,15 @@ def restore_command(
     else:
         print_pairs(_pairs(summary, options))
     raise typer.Exit(summary.exit_code)
+
+
+class _PausedError(KeyboardInterrupt):
+    """SIGTERM came; as Ctrl-C does, it ends the tasks. Their batches are there or are not."""
+
+
+def _pause(_signal: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+    raise _PausedError
 
 
 def _show_plan(preflight: Any, output: Output) -> None:
