@@ -5,18 +5,52 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import boto3
 import pytest
 
-from cluster import Cluster
-from golden_cases import GoldenCase, load_case
+from cluster import Cluster, until
+from connect_jobs import Worker
+from golden_cases import GoldenCase, GoldenRecord, load_case
 from kafkeep.config.foreign import layout_of_sink
+from kafkeep.config.spark import SparkOptions
+from kafkeep.connect.jobs_offsets import read_offsets
 from kafkeep.dev import DevStatus
+from kafkeep.spark.door import OpenSpark, SparkDoor
 from oracle import dump
 from runs import Outcome, kafkeep
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3")]
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("open_spark", "module_s3")]
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+SMT = "org.apache.kafka.connect.transforms."
+BACK_AGAIN = {
+    "key.converter": STRING,
+    "value.converter": JSON,
+    "value.converter.schemas.enable": "false",
+    "timestamp.extractor": "RecordField",
+    "timestamp.field": "ts",
+    "transforms": "createKey,bareKey,drop",
+    "transforms.createKey.type": f"{SMT}ValueToKey",
+    "transforms.createKey.fields": "orderId",
+    "transforms.bareKey.type": f"{SMT}ExtractField$Key",
+    "transforms.bareKey.field": "orderId",
+    "transforms.drop.type": f"{SMT}ReplaceField$Value",
+    "transforms.drop.exclude": "offset,partition,ts",
+}
+"""Undoes what InsertField did at backup, and makes keys of a field."""
+
+
+@pytest.fixture(scope="module")
+def open_spark() -> Iterator[OpenSpark]:
+    with SparkDoor(SparkOptions(master="local[2,4]")) as door:
+        yield door.session()
+
+
+@pytest.fixture
+def worker(services: DevStatus, open_spark: OpenSpark, bucket: Bucket, tmp_path: Path) -> Worker:
+    return Worker(services, open_spark, str(tmp_path / "state"), bucket.name)
 
 
 class Bucket:
@@ -40,6 +74,11 @@ class Bucket:
             self.client.put_object(Bucket=self.name, Key=f"{prefix}/{key}", Body=body)
         return f"s3://{self.name}/{prefix}"
 
+    def put_as_they_are(self, objects: Mapping[str, bytes]) -> None:
+        """Store objects under their own names."""
+        for key, body in objects.items():
+            self.client.put_object(Bucket=self.name, Key=key, Body=body)
+
 
 @pytest.fixture(scope="module")
 def bucket(services: DevStatus) -> Iterator[Bucket]:
@@ -60,15 +99,14 @@ def restore(
     return kafkeep("restore", *where, "--topics", topics, "--output", "json", *told, *more)
 
 
-def inputs(case: GoldenCase, partition: int) -> list[tuple[bytes | None, object]]:
-    """Return keys and documents that were in Kafka and committed by the real sink."""
-    topic = next(iter(case.topics))
-    end = case.committed[topic][partition] or 0
-    return [
-        (r.key, r.value and json.loads(r.value))
-        for r in case.records
-        if r.partition == partition and r.offset < end
-    ]
+def committed(case: GoldenCase) -> dict[int, list[GoldenRecord]]:
+    """Return what was in Kafka and committed by the real sink, by partition."""
+    ends = case.committed[next(iter(case.topics))]
+    found: dict[int, list[GoldenRecord]] = {partition: [] for partition in ends}
+    for record in case.records:
+        if record.offset < (ends[record.partition] or 0):
+            found[record.partition].append(record)
+    return found
 
 
 def test_keys_headers_and_values_come_back_once(cluster: Cluster, bucket: Bucket) -> None:
@@ -85,10 +123,62 @@ def test_keys_headers_and_values_come_back_once(cluster: Cluster, bucket: Bucket
     assert first.json["records"] == 60
     again = restore(cluster, archive, f"{topic}:{target}", settings).expect(0, 3)
     assert again.json["records"] == 0
-    records = {r.partition: [] for r in case.records}
-    for record in case.records:
-        if record.offset < (case.committed[topic][record.partition] or 0):
-            records[record.partition].append((record.key, record.value, record.headers))
+    records = committed(case)
     for partition, seen in dump(cluster.bootstrap, target).items():
         found = [(s.key, json.loads(s.value or b""), s.headers) for s in seen]
-        assert found == [(k, json.loads(v), h) for k, v, h in records[partition]]
+        assert found == [(r.key, json.loads(r.value or b""), r.headers) for r in records[partition]]
+
+
+def test_inserted_fields_go_and_keys_and_times_come_back(cluster: Cluster, bucket: Bucket) -> None:
+    case = load_case("26")
+    topic = next(iter(case.topics))
+    archive = bucket.put("smt", case.objects)
+    target = f"back-{uuid.uuid4().hex[:6]}"
+    restore(cluster, archive, f"{topic}:{target}", BACK_AGAIN).expect(3)
+    same_records(cluster, target, case)
+
+
+def test_a_source_follows_a_bucket_over_restarts(
+    cluster: Cluster, bucket: Bucket, worker: Worker
+) -> None:
+    case = load_case("26")
+    topic = next(iter(case.topics))
+    folder = f"smt-{uuid.uuid4().hex[:6]}"
+    target = f"back-{uuid.uuid4().hex[:6]}"
+    objects = {key.replace("topics/", f"{folder}/", 1): body for key, body in case.objects.items()}
+    first = {key: body for key, body in objects.items() if not key.endswith("+0000000000.json")}
+    config = worker.config(
+        "io.confluent.connect.s3.source.S3SourceConnector",
+        format_class="io.confluent.connect.s3.format.json.JsonFormat",
+        topics_dir=folder,
+        topics=f"{topic}:{target}",
+        s3_poll_interval_ms=500,
+    )
+    config |= BACK_AGAIN
+    early = {key: objects[key] for key in objects.keys() - first.keys()}
+    bucket.put_as_they_are(early)
+    count = sum(body.count(b"\n") for body in early.values())
+    with worker.running("source", config) as job:
+        until(lambda: job.progress.records == count, "the first objects came back")
+        bucket.put_as_they_are(dict(list(first.items())[:1]))
+        until(lambda: job.progress.records == count + 10, "the next one is found")
+    bucket.put_as_they_are(dict(list(first.items())[1:]))
+    with worker.running("source", config) as job:
+        until(lambda: job.progress.records == 70 - count - 10, "and the rest after a restart")
+    same_records(cluster, target, case)
+    told = read_offsets("source", config, worker.surroundings)
+    last = max(key for key in objects if "/partition=0/" in key)
+    assert {
+        "partition": {"folder": f"{folder}/{topic}/partition=0/"},
+        "offset": {"lastFileRead": last, "fileOffset": "10", "eof": "true"},
+    } in told
+
+
+def same_records(cluster: Cluster, target: str, case: GoldenCase) -> None:
+    """Compare key, value and time with what was in Kafka before the backup."""
+    records = committed(case)
+    for partition, seen in dump(cluster.bootstrap, target).items():
+        found = [(s.key, json.loads(s.value or b""), s.timestamp) for s in seen]
+        assert found == [
+            (r.key, json.loads(r.value or b""), r.timestamp) for r in records[partition]
+        ]

@@ -37,7 +37,7 @@ def _log_name(text: str) -> str | None:
 def _mode(text: str) -> str:
     name = text.strip().upper()
     if name == "GENERIC":
-        raise UsageError("GENERIC reads any object; records come back through a log of kafkeep's")
+        raise UsageError("GENERIC reads any object; only those of a sink can be told apart")
     return one_of("mode", "RESTORE_BACKUP")(name)
 
 
@@ -99,8 +99,12 @@ class ChTbdSourceOptions:
 
 
 _LOG = "Objects are found through the log, which knows how they were written."
+_EITHER = (
+    "Objects are found through the log, which knows how they were written; without a log by their "
+    "names, as the sink's own key says."
+)
 _MIRRORED = tuple(
-    StandingKey(name, "string", "", _LOG, any_text)
+    StandingKey(name, "string", "", _EITHER, any_text)
     for name in (
         "topics.dir",
         "directory.delim",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from kafkeep.config.connector_file import to_texts
 from kafkeep.config.converters import ConverterClass, parse_role_class
 from kafkeep.config.families import find_family, matches
-from kafkeep.config.families_source import OUR_SOURCE
+from kafkeep.config.families_source import CONFLUENT, OUR_SOURCE, OURS
 from kafkeep.config.family import Meaning
+from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.group import ConfigErrors, parse_group
 from kafkeep.config.kafka import parse_servers
 from kafkeep.config.restore import RestoreOptions
@@ -55,6 +57,8 @@ class SourceConfig:
     converters: Mapping[str, ConverterClass]
     """The classes named for ``key``, ``value`` and ``header``."""
     kafka: Mapping[str, str] = field(repr=False)
+    foreign: ForeignOptions | None = None
+    """How objects are read that no log names; None for classes that read none."""
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -81,6 +85,14 @@ class SourceConfig:
         if name is not None:
             texts["name"] = name
         return _Reader(texts, strict, environ).read()
+
+    def check_changes(self) -> None:
+        """Raise UsageError when records of a log are to be changed: they come back as they were."""
+        if self.foreign is not None and self.foreign.transforms:
+            raise UsageError(
+                "transforms: records of a log come back as they were",
+                hint="Transforms are for objects that no log names.",
+            )
 
     def check_converters(self, shape: Mapping[str, str]) -> None:
         """Raise UsageError when a converter differs from the one the objects were written with.
@@ -125,6 +137,7 @@ class _Reader:
         archive = self._archive(options, s3, complains=meaning is not None)
         storage = self._storage(s3)
         converters, kafka = self._converters(), self._kafka()
+        foreign = self._foreign(texts)
         if self._wrong or not (options and s3 and restore and storage):
             raise ConfigErrors(self._meaning.in_their_words(self._wrong, self._given))
         return SourceConfig(
@@ -139,6 +152,7 @@ class _Reader:
             instance=options.restore_log,
             converters=converters,
             kafka=kafka,
+            foreign=foreign,
             unknown=unknown,
             notes=(*s3.notes(), *self._meaning.notes),
         )
@@ -186,6 +200,11 @@ class _Reader:
         if options is None:
             return found
         return replace(found, topics=options.topics, name=options.restore_log)
+
+    def _foreign(self, texts: Mapping[str, str]) -> ForeignOptions | None:
+        if self._family.name not in (CONFLUENT.name, OURS.name):
+            return None
+        return self._try(partial(ForeignOptions.parse, strict=False), texts)
 
     def _archive(
         self, options: SourceOptions | None, s3: S3Options | None, *, complains: bool

@@ -99,6 +99,10 @@ class SourceOptions:
     )
 
 
+_TRANSFORMS = (
+    "For objects that no log names; records of a log come back as they were, and a connector that "
+    "would change them fails."
+)
 _STANDING = (
     StandingKey(
         "errors.tolerance",
@@ -109,12 +113,8 @@ _STANDING = (
     ),
     StandingKey("errors.log.enable", "boolean", "false", "Problems are told.", any_truth),
     StandingKey("errors.log.include.messages", "boolean", "false", "Problems are told.", any_truth),
-    StandingKey(
-        "transforms", "list", "", "Records come back as they were; none is changed.", only("")
-    ),
-    StandingKey(
-        "predicates", "list", "", "Records come back as they were; none is chosen.", only("")
-    ),
+    StandingKey("transforms", "list", "", _TRANSFORMS, any_text),
+    StandingKey("predicates", "list", "", _TRANSFORMS, any_text),
     *(
         StandingKey(
             PRODUCER + name,
@@ -147,8 +147,8 @@ _STANDING = (
     ),
 )
 _BELOW = (
-    StandingKey("transforms.", "string", "", "Records come back as they were; none is changed."),
-    StandingKey("predicates.", "string", "", "Records come back as they were; none is chosen."),
+    StandingKey("transforms.", "string", "", _TRANSFORMS, any_text),
+    StandingKey("predicates.", "string", "", _TRANSFORMS, any_text),
     StandingKey(
         "topic.creation.",
         "string",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from kafkeep.archive.reader import load_view
 from kafkeep.archive.store import ObjectStore
 from kafkeep.clock import now_ms
+from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.places import Places
 from kafkeep.config.source import SourceConfig
 from kafkeep.connect.job import Surroundings
@@ -19,7 +22,10 @@ from kafkeep.contents.options import load_read_options
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
 from kafkeep.restore.follow import Follower
-from kafkeep.restore.followed import Followed
+from kafkeep.restore.followed import Followed, load_followed
+from kafkeep.restore.foreign import has_objects, is_foreign
+from kafkeep.restore.foreign_follow import ForeignFollower
+from kafkeep.restore.foreign_followed import load_foreign_followed
 from kafkeep.restore.summary import RestoreSummary
 from kafkeep.store.open import open_store
 
@@ -45,7 +51,7 @@ class SourceJob:
     type: ConnectorType = "source"
 
     def __init__(self, config: SourceConfig, surroundings: Surroundings) -> None:
-        self._config = config
+        self._config = with_converters(config, surroundings.defaults)
         self._surroundings = surroundings
         self.task_count = config.tasks_max or 1
         self.progress = Progress()
@@ -60,12 +66,15 @@ class SourceJob:
         with Wire(kafka) as wire:
             admin = Admin(wire)
             folder = state_folder(config, admin.cluster_id(), around)
-            follower = Follower(
+            store = open_store(config.archive, config.storage)
+            state = open_store(folder, create=True)
+            make = follower_for(config, store, state)
+            follower = make(
                 options=config.restore,
                 places=Places(kafka=kafka, archive=config.archive, storage=config.storage),
                 admin=admin,
-                store=open_store(config.archive, config.storage),
-                state=open_store(folder, create=True),
+                store=store,
+                state=state,
                 open_round=partial(open_round, folder),
                 run_tasks=partial(around.run_tasks, pool=config.name),
                 cores=min(around.cores, config.tasks_max or around.cores),
@@ -73,14 +82,21 @@ class SourceJob:
                 on_round=self._count,
             )
             follower.begin()
-            self._check_converters(follower)
+            if isinstance(follower, Follower):
+                self._config.check_changes()
+                self._check_converters(follower)
             self._follow(follower, stop)
 
-    def _follow(self, follower: Follower, stop: threading.Event) -> None:
-        poll_ms = None if follower.is_one_shot else self._config.poll_interval_ms
+    def _follow(self, follower: Follower | ForeignFollower, stop: threading.Event) -> None:
+        poll_ms = self._config.poll_interval_ms
+        if isinstance(follower, Follower) and follower.is_one_shot:
+            poll_ms = None
         while not stop.is_set():
             more = follower.step()
-            self._measure(follower)
+            if isinstance(follower, Follower):
+                self._measure(follower)
+            else:
+                self._measure_foreign(follower)
             if more:
                 continue
             if poll_ms is None:
@@ -121,6 +137,49 @@ class SourceJob:
         progress.lag_since_ms = {key: before.get(key, now) for key, at in lag.items() if at}
         most = self._config.tasks_max or 1
         self.task_count = max(1, min(most, len(progress.positions) or most))
+
+    def _measure_foreign(self, follower: ForeignFollower) -> None:
+        """Say which partitions came back, and whether objects wait: of records nobody knows."""
+        progress, now = self.progress, now_ms()
+        positions: dict[tuple[str, int], int] = {}
+        for place, last in follower.followed.positions.items():
+            key = place.topic, place.partition
+            positions[key] = max(positions.get(key, 0), last.start + last.records)
+        progress.positions = dict(sorted(positions.items()))
+        waits = follower.waiting > 0
+        progress.lag_records = dict.fromkeys(progress.positions, int(waits))
+        before = progress.lag_since_ms
+        progress.lag_since_ms = {k: before.get(k, now) for k in progress.positions if waits}
+        most = self._config.tasks_max or 1
+        self.task_count = max(1, min(most, len(progress.positions) or most))
+
+
+def with_converters(config: SourceConfig, defaults: Mapping[str, str]) -> SourceConfig:
+    """Let the worker's converters encode records of objects without a log, where none is named."""
+    if config.foreign is None:
+        return config
+    texts = dict(config.foreign.texts)
+    for name in ("key.converter", "value.converter", "header.converter"):
+        if name in defaults and name not in texts:
+            texts |= {k: v for k, v in defaults.items() if f"{k}.".startswith(f"{name}.")}
+    return replace(config, foreign=ForeignOptions.parse(texts, strict=False))
+
+
+def follower_for(
+    config: SourceConfig, store: ObjectStore, state: ObjectStore
+) -> Callable[..., Follower | ForeignFollower]:
+    """Return what follows the archive: its log; its objects where there is none.
+
+    Once begun it stays so, whatever is put into the bucket later.
+    """
+    if load_foreign_followed(state) is not None:
+        assert config.foreign is not None
+        return partial(ForeignFollower, foreign=config.foreign)
+    if config.foreign is None or load_followed(state) is not None:
+        return Follower
+    if is_foreign(store, config.restore) and has_objects(store, config.foreign, config.restore):
+        return partial(ForeignFollower, foreign=config.foreign)
+    return Follower
 
 
 def _by_number(followed: Followed) -> dict[tuple[str, int], int]:

@@ -12,10 +12,12 @@ from kafkeep.config.source import SourceConfig
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.jobs_sink import kafka_of
 from kafkeep.connect.jobs_source import state_folder
+from kafkeep.connect.jobs_source_foreign import foreign_offsets, plan_foreign_moves
 from kafkeep.connect.model import Json, RestError
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
 from kafkeep.restore.followed import Followed, Positions, load_followed, save_followed
+from kafkeep.restore.foreign_followed import load_foreign_followed, save_foreign_followed
 from kafkeep.store.open import open_store
 
 FOLDER, LAST, COUNT, WHOLE = "folder", "lastFileRead", "fileOffset", "eof"
@@ -23,7 +25,11 @@ FOLDER, LAST, COUNT, WHOLE = "folder", "lastFileRead", "fileOffset", "eof"
 
 def read_source(config: SourceConfig, surroundings: Surroundings) -> list[dict[str, Any]]:
     """Return how far each folder has come back; nothing when nothing has."""
-    followed = load_followed(_state(config, surroundings))
+    state = _state(config, surroundings)
+    foreign = load_foreign_followed(state)
+    if foreign is not None:
+        return foreign_offsets(foreign.positions)
+    followed = load_followed(state)
     if followed is None or not followed.positions:
         return []
     return source_offsets(_view(config, followed), followed.positions)
@@ -32,6 +38,11 @@ def read_source(config: SourceConfig, surroundings: Surroundings) -> list[dict[s
 def alter_source(config: SourceConfig, surroundings: Surroundings, offsets: Sequence[Json]) -> None:
     """Go on after other objects; RestError 400 for one that is not in the log."""
     state = _state(config, surroundings)
+    foreign = load_foreign_followed(state)
+    if foreign is not None:
+        moved_to = plan_foreign_moves(foreign.positions, config, offsets)
+        save_foreign_followed(state, foreign.move(moved_to))
+        return
     followed = load_followed(state)
     if followed is None:
         raise RestError(400, "This connector has restored nothing yet: there is nothing to alter")
@@ -44,6 +55,9 @@ def alter_source(config: SourceConfig, surroundings: Surroundings, offsets: Sequ
 def reset_source(config: SourceConfig, surroundings: Surroundings) -> None:
     """Begin anew: everything comes back once more."""
     state = _state(config, surroundings)
+    foreign = load_foreign_followed(state)
+    if foreign is not None:
+        save_foreign_followed(state, foreign.move({}))
     followed = load_followed(state)
     if followed is not None:
         save_followed(state, followed.move({}))

@@ -69,13 +69,23 @@ class Follower:
         if found is None:
             if not list_logs(self.store):
                 raise NoSuchArchiveError(
-                    f"{self.store.describe()} has no log of kafkeep's, and a source restores what "
-                    "such a log names",
-                    hint="Check bucket and prefix; objects of other connectors are not read yet.",
+                    f"{self.store.describe()} has no log of kafkeep's, and no objects of "
+                    "Confluent's sink either",
+                    hint="Check bucket and prefix, and topics.dir.",
                 )
             found = Followed(log=choose_log(self.store, self.options), revision=-1)
-        self.followed = found
+        self.followed = self._named_anew(found)
         self._sweep()
+
+    def _named_anew(self, found: Followed) -> Followed:
+        """Let a topic that is to have another name come back from its beginning, under that."""
+        renamed = found.renamed(dict(self.options.topics))
+        if not renamed:
+            return found
+        logger.info("restored under new names, from the beginning: %s", ", ".join(sorted(renamed)))
+        anew = found.forget(found.targets if self.is_one_shot else renamed)
+        save_followed(self.state, anew)
+        return anew
 
     def step(self) -> bool:
         """Restore one round; tell whether there was one."""
@@ -120,10 +130,10 @@ class Follower:
         self._warn_missing(targets)
         most = 2**62 if self.is_one_shot else self.most_bytes
         ends = plan_round(view, targets, followed.positions, most_bytes=most)
-        if not ends or (self.is_one_shot and followed.rounds):
+        if not ends or (self.is_one_shot and followed.positions):
             self.followed = followed.reached(view.commit)
             return False
-        self.followed = followed.begin(view.commit, ends)
+        self.followed = followed.begin(view.commit, ends, targets)
         failpoint("follow.planned")
         save_followed(self.state, self.followed)
         failpoint("follow.opened")

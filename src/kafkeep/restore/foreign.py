@@ -21,6 +21,7 @@ from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.foreign.index import Index, load_index, next_number, save_index
 from kafkeep.contents.foreign.listing import list_foreign
 from kafkeep.contents.foreign.missing import what_is_not_told
+from kafkeep.contents.foreign.names import ForeignName, Names
 from kafkeep.contents.foreign.scan import scan
 from kafkeep.contents.foreign.view import NAME, ForeignView, foreign_view
 from kafkeep.contents.options import ReadOptions
@@ -48,6 +49,8 @@ class ForeignJob(RestoreJob):
     foreign: ForeignOptions
     index: Index | None = None
     """The objects to restore, where they were found already."""
+    id: str | None = None
+    """What the restore is called, where it is not to follow from what was asked for."""
     found: ForeignView | None = field(default=None, init=False)
 
     def plan_only(self) -> Preflight:
@@ -55,7 +58,9 @@ class ForeignJob(RestoreJob):
         self._refuse()
         asked = orjson.dumps(dict(self.foreign.texts), option=orjson.OPT_SORT_KEYS)
         log = f"{NAME}-{hashlib.sha256(asked).hexdigest()[:16]}"
-        id = restore_id(self.store.describe(), log, self.options, self.admin.cluster_id())
+        id = self.id or restore_id(
+            self.store.describe(), log, self.options, self.admin.cluster_id()
+        )
         document = load_document(self.documents, id)
         self.found = self._look(id, document)
         plan = plan_restore(self.found.view, self.options, id=id)
@@ -89,7 +94,7 @@ class ForeignJob(RestoreJob):
     def run(self, preflight: Preflight, run_tasks: RunTasks) -> RestoreSummary:
         """Write down which objects are meant, then restore them."""
         assert self.found is not None
-        save_index(self.documents, preflight.plan.id, self.found.index)
+        save_index(self.documents, f"{preflight.plan.id}-restored", self.found.index)
         return super().run(preflight, run_tasks)
 
     def _refuse(self) -> None:
@@ -103,14 +108,13 @@ class ForeignJob(RestoreJob):
 
     def _look(self, id: str, document: RestoreDocument | None) -> ForeignView:
         if document is not None and self._goes_on(document):
-            saved = load_index(self.documents, id, document.commit)
+            saved = load_index(self.documents, f"{id}-restored", document.commit)
             return foreign_view(self.store, saved, self.foreign)
+        number = next_number(self.documents, f"{id}-restored")
         if self.index is not None:
-            index = self.index
+            index = replace(self.index, number=number)
         else:
-            index = find_objects(
-                self.store, self.foreign, self.options, number=next_number(self.documents, id)
-            )
+            index = find_objects(self.store, self.foreign, self.options, number=number)
         index = replace(index, partitions=self._partitions({o.name.topic for o in index.objects}))
         return foreign_view(self.store, index, self.foreign)
 
@@ -166,6 +170,13 @@ def find_objects(
         )
     objects = tuple(scan(store, listing.objects, foreign))
     return Index(number, objects, tuple(listing.odd[:SHOWN]), listing.odd_count)
+
+
+def has_objects(store: ObjectStore, foreign: ForeignOptions, options: RestoreOptions) -> bool:
+    """Tell whether there is an object of a topic asked for."""
+    names, wanted = Names(foreign), wanted_topics(options)
+    parsed = (names.parse(info.key) for info in store.list(names.prefix))
+    return any(isinstance(name, ForeignName) and wanted(name.topic) for name in parsed)
 
 
 def wanted_topics(options: RestoreOptions) -> Callable[[str], bool]:

@@ -17,6 +17,7 @@ from itertools import groupby, pairwise
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.formats import FormatKind
+from kafkeep.contents.foreign.names import ForeignName
 from kafkeep.contents.foreign.scan import Scanned
 from kafkeep.contents.windows import LAST, UNKNOWN
 
@@ -71,9 +72,9 @@ def group(scanned: Iterable[Scanned], options: ForeignOptions) -> Grouped:
     return found
 
 
-def expects(objects: Iterable[Scanned], options: ForeignOptions) -> dict[str, bool]:
+def expects(names: Iterable[ForeignName], options: ForeignOptions) -> dict[str, bool]:
     """Tell whether keys and headers must lie beside values: as told, or as it is with others."""
-    views = {one.name.view for one in objects if not one.name.tombstones}
+    views = {name.view for name in names if not name.tombstones}
     told = options.texts
     return {
         "keys": options.naming.store_kafka_keys if "store.kafka.keys" in told else "keys" in views,
@@ -86,7 +87,7 @@ def expects(objects: Iterable[Scanned], options: ForeignOptions) -> dict[str, bo
 def _join(
     objects: Sequence[Scanned], options: ForeignOptions, found: Grouped
 ) -> Iterator[ForeignFile]:
-    wanted = expects(objects, options)
+    wanted = expects((one.name for one in objects), options)
     by_stem: dict[tuple[str, str, int, int], list[Scanned]] = {}
     for one in objects:
         by_stem.setdefault(one.name.stem, []).append(one)

@@ -1,0 +1,148 @@
+"""How far a restore that follows objects without a log has come. Its document.
+
+For each folder and partition the last object that came back: inside of one folder objects of a
+partition are written in the order of their offsets, so all that begin later are new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import orjson
+
+from kafkeep.archive.store import ObjectStore
+from kafkeep.contents.foreign.names import ForeignName
+from kafkeep.contents.foreign.scan import Scanned
+from kafkeep.errors import DamagedError, FencedError, KeyExistsError
+
+VERSION = 1
+FOLDER = "foreign/"
+
+
+class Place(NamedTuple):
+    """A partition's objects in one folder."""
+
+    folder: str
+    topic: str
+    partition: int
+
+
+class LastRead(NamedTuple):
+    """The last object of a place that came back whole."""
+
+    key: str
+    start: int
+    records: int
+
+
+Positions = Mapping[Place, LastRead]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignFollowed:
+    """One revision; while ``round`` is open its objects may be restored in part."""
+
+    revision: int = -1
+    rounds: int = 0
+    positions: Positions = field(default_factory=dict)
+    round: int | None = None
+    index: int = 0
+    """Which of the lists of objects beside an open round is its."""
+
+    def begin(self, index: int) -> ForeignFollowed:
+        """Return the revision that opens the next round, of objects written down already."""
+        return replace(self, revision=self.revision + 1, round=self.rounds + 1, index=index)
+
+    def finish(self, objects: Iterable[Scanned]) -> ForeignFollowed:
+        """Return the revision after the round under way, which restored these objects."""
+        assert self.round is not None
+        positions = dict(self.positions)
+        for one in sorted(objects, key=lambda o: (o.name.start, o.name.view != "value")):
+            if one.name.view == "value" or one.name.tombstones:
+                before = positions.get(place_of(one.name))
+                if before is None or before.start <= one.name.start:
+                    last = LastRead(one.name.key, one.name.start, one.records)
+                    positions[place_of(one.name)] = last
+        return replace(
+            self, revision=self.revision + 1, rounds=self.round, positions=positions, round=None
+        )
+
+    def move(self, positions: Positions) -> ForeignFollowed:
+        """Return the revision that goes on from other objects; an open round is given up."""
+        rounds = self.round or self.rounds
+        return replace(
+            self, revision=self.revision + 1, rounds=rounds, positions=positions, round=None
+        )
+
+    def is_new(self, name: ForeignName) -> bool:
+        """Tell whether an object has not come back yet."""
+        last = self.positions.get(place_of(name))
+        return last is None or name.start > last.start
+
+
+def place_of(name: ForeignName) -> Place:
+    """Return the place an object lies in."""
+    return Place(name.folder, name.topic, name.partition)
+
+
+def load_foreign_followed(store: ObjectStore) -> ForeignFollowed | None:
+    """Return the newest revision, or None when nothing was ever restored."""
+    newest = None
+    for info in store.list(FOLDER):
+        newest = info.key
+    return None if newest is None else _parse(store.get(newest), newest)
+
+
+def save_foreign_followed(store: ObjectStore, followed: ForeignFollowed) -> None:
+    """Create a revision, and forget those long before it. FencedError when another was faster."""
+    document = {
+        "version": VERSION,
+        "revision": followed.revision,
+        "rounds": followed.rounds,
+        "round": followed.round,
+        "index": followed.index,
+        "positions": [[*place, *last] for place, last in sorted(followed.positions.items())],
+    }
+    body = orjson.dumps(document)
+    key = _key(followed.revision)
+    try:
+        store.put_new(key, body)
+    except KeyExistsError as error:
+        if store.get(key) != body:
+            raise _fenced() from error
+    if next(iter(store.list(FOLDER, after=key)), None) is not None:
+        raise _fenced()
+    if followed.revision >= KEPT:
+        store.delete(_key(followed.revision - KEPT))
+
+
+KEPT = 1000
+"""So many revisions are kept: a worker that slept still finds that it is late."""
+
+
+def _key(revision: int) -> str:
+    return f"{FOLDER}{revision:012d}.json"
+
+
+def _fenced() -> FencedError:
+    return FencedError(
+        "another worker runs this connector", hint="A connector has one worker at a time."
+    )
+
+
+def _parse(body: bytes, key: str) -> ForeignFollowed:
+    try:
+        document: dict[str, Any] = orjson.loads(body)
+        if document["version"] != VERSION:
+            raise ValueError(f"its version is {document['version']}")
+        return ForeignFollowed(
+            revision=document["revision"],
+            rounds=document["rounds"],
+            round=document["round"],
+            index=document["index"],
+            positions={Place(*row[:3]): LastRead(*row[3:]) for row in document["positions"]},
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedError(f"{key} does not say how far a restore has come: {error}") from error
