@@ -6,7 +6,7 @@ round restores is in the document before anything of it is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -43,12 +43,20 @@ class Followed:
     commit: int = -1
     """The last commit of which everything is restored."""
     positions: Positions = field(default_factory=dict)
+    targets: Mapping[str, str] = field(default_factory=dict)
+    """Under which names topics were restored."""
     round: Round | None = None
 
-    def begin(self, commit: int, ends: Positions) -> Followed:
-        """Return the revision that says what the next round restores."""
+    def begin(self, commit: int, ends: Positions, targets: Mapping[str, str]) -> Followed:
+        """Return the revision that says what the next round restores, and under which names."""
         opened = Round(number=self.rounds + 1, commit=commit, ends=ends)
-        return replace(self, revision=self.revision + 1, round=opened)
+        named = {topic: targets[topic] for topic in sorted({pid.topic for pid in ends})}
+        return replace(
+            self,
+            revision=self.revision + 1,
+            targets={**self.targets, **named},
+            round=opened,
+        )
 
     def finish(self) -> Followed:
         """Return the revision after the round under way."""
@@ -64,6 +72,16 @@ class Followed:
     def reached(self, commit: int) -> Followed:
         """Return the same, knowing that ``commit`` has nothing more; no revision of its own."""
         return replace(self, commit=commit)
+
+    def renamed(self, targets: Mapping[str, str]) -> frozenset[str]:
+        """Return the topics that were restored under other names than they have now."""
+        return frozenset(t for t, name in targets.items() if self.targets.get(t, name) != name)
+
+    def forget(self, topics: Collection[str]) -> Followed:
+        """Return the revision in which nothing of these topics was restored yet."""
+        kept = {pid: at for pid, at in self.positions.items() if pid.topic not in topics}
+        named = {t: name for t, name in self.targets.items() if t not in topics}
+        return replace(self.move(kept), targets=named)
 
     def move(self, positions: Positions) -> Followed:
         """Return the revision that goes on from other positions; a round under way is given up."""
@@ -173,6 +191,7 @@ def _to_json(followed: Followed) -> dict[str, Any]:
         "revision": followed.revision,
         "rounds": followed.rounds,
         "positions": _rows(followed.positions),
+        "targets": dict(followed.targets),
         "round": None
         if opened is None
         else {"number": opened.number, "commit": opened.commit, "ends": _rows(opened.ends)},
@@ -201,6 +220,7 @@ def _parse(body: bytes, key: str) -> Followed:
             revision=document["revision"],
             rounds=document["rounds"],
             positions=_positions(document["positions"]),
+            targets=dict(document.get("targets", {})),
             round=None
             if opened is None
             else Round(

@@ -29,6 +29,7 @@ from kafkeep.restore.followed import Followed, load_followed, save_followed, swe
 from kafkeep.store.memory import MemoryStore
 
 P0, P1 = PartitionId("t", 1, 0), PartitionId("t", 1, 1)
+SAME = {"t": "t", "u": "u"}
 S3 = {"s3.bucket.name": "bucket", "s3.region": "eu-1"}
 
 
@@ -205,12 +206,12 @@ def test_faults_that_pass_are_waited_out_and_others_are_not(
 def test_how_far_a_source_is_survives_and_one_worker_alone_says_it() -> None:
     store = MemoryStore(uuid.uuid4().hex)
     assert load_followed(store) is None
-    begun = Followed(log="x", revision=-1).begin(7, {P0: 5})
+    begun = Followed(log="x", revision=-1).begin(7, {P0: 5}, SAME)
     save_followed(store, begun)
     save_followed(store, begun)  # an answer that got lost
     assert load_followed(store) == begun
     with pytest.raises(FencedError):
-        save_followed(store, Followed(log="x", revision=-1).begin(8, {P0: 6}))
+        save_followed(store, Followed(log="x", revision=-1).begin(8, {P0: 6}, SAME))
     done = begun.finish()
     save_followed(store, done)
     assert (done.rounds, done.positions, done.round) == (1, {P0: 5}, None)
@@ -219,7 +220,7 @@ def test_how_far_a_source_is_survives_and_one_worker_alone_says_it() -> None:
 
 def test_a_worker_that_slept_does_not_take_a_number_that_was_swept() -> None:
     store = MemoryStore(uuid.uuid4().hex)
-    begun = Followed(log="x", revision=-1).begin(7, {P0: 5})
+    begun = Followed(log="x", revision=-1).begin(7, {P0: 5}, SAME)
     for revision in (begun, begun.finish()):
         save_followed(store, revision)
     sweep_followed(store, begun.finish(), before_ms=2**60)
@@ -228,9 +229,21 @@ def test_a_worker_that_slept_does_not_take_a_number_that_was_swept() -> None:
         save_followed(store, begun)
 
 
+def test_a_topic_that_gets_another_name_begins_anew_and_others_go_on() -> None:
+    store, other = MemoryStore(uuid.uuid4().hex), PartitionId("u", 1, 0)
+    done = Followed(log="x", revision=-1).begin(7, {P0: 5, other: 3}, SAME).finish()
+    save_followed(store, done)
+    found = load_followed(store)
+    assert found == done and not found.renamed(SAME)
+    assert found.renamed({"t": "new", "v": "new"}) == {"t"}
+    anew = found.forget({"t"})
+    assert (anew.positions, anew.targets, anew.commit) == ({other: 3}, {"u": "u"}, -1)
+    assert not anew.renamed({"t": "new"})
+
+
 def test_moving_a_source_gives_up_the_round_under_way_and_its_number() -> None:
-    begun = Followed(log="x", revision=-1).begin(7, {P0: 5})
+    begun = Followed(log="x", revision=-1).begin(7, {P0: 5}, SAME)
     moved = begun.move({P0: 2})
     assert (moved.round, moved.positions) == (None, {P0: 2})
-    opened = moved.begin(8, {P0: 5}).round
+    opened = moved.begin(8, {P0: 5}, SAME).round
     assert opened is not None and opened.number == 2
