@@ -207,6 +207,13 @@ class Shelf:
         answer = self.client.get_bucket_lifecycle_configuration(Bucket=self.name)
         return {rule["Filter"]["Prefix"]: rule["Expiration"]["Days"] for rule in answer["Rules"]}
 
+    def copy(self, target: Shelf, prefix: str) -> None:
+        """Make another bucket of what lies under a prefix, under the same names."""
+        target.client.create_bucket(Bucket=target.name)
+        for key in self.sizes(prefix):
+            source = {"Bucket": self.name, "Key": key}
+            target.client.copy_object(Bucket=target.name, Key=key, CopySource=source)
+
     def remove(self) -> None:
         """Delete the bucket with everything in it, if it is there."""
         if self.name not in self.buckets():

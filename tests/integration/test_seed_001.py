@@ -8,118 +8,39 @@ tests that show it here. The tests run in order and each needs the ones before.
 from __future__ import annotations
 
 import io
-import json
-import struct
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import fastavro
 import pytest
-import urllib3
 
 from cluster import Cluster, until
-from curl_service import PATIENCE, CurlService, Shelf, curl_service
+from cold_storage import (
+    BUCKET,
+    BY_TIME,
+    COUNT,
+    FLUSH,
+    FOLDER,
+    LAST,
+    OTHER,
+    PLAIN,
+    RESTORED,
+    SINK,
+    SOURCE,
+    TOPIC,
+    World,
+    clear,
+)
+from curl_service import PATIENCE, Shelf, curl_service
 from kafkeep.dev import DevStatus
 from oracle import dump
 
 pytestmark = pytest.mark.integration
 
-TOPIC, OTHER, BUCKET = "s3TestTopicAvro", "s3TestTopicOther", "s3-backup-example"
-SINK, BY_TIME, SOURCE = "s3SinkConnector", "s3SinkByTime", "s3SourceConnector"
-COUNT, FLUSH = 99, 3
-FOLDER = f"topics/{TOPIC}/partition=0/"
-LAST = f"{FOLDER}{TOPIC}+0+0000000096.avro"
-INSERT = "org.apache.kafka.connect.transforms.InsertField$Value"
-READING = {
-    "type": "record",
-    "name": "Reading",
-    "namespace": "example",
-    "fields": [{"name": "key", "type": "string"}, {"name": "celsius", "type": "double"}],
-}
 # What HTTPie sends of its own accord.
 HTTPIE = ("-H", "User-Agent: HTTPie/3.2.2", "-H", "Accept-Encoding: gzip, deflate")
-
-
-@dataclass
-class World:
-    """What the tests share."""
-
-    service: CurlService
-    cluster: Cluster
-    shelf: Shelf
-    registry: str
-    began: datetime
-
-    def avro(self) -> dict[str, str]:
-        """Return what sink and source both say: where things are, and of which form."""
-        return {
-            **self.service.s3_keys(BUCKET),
-            "tasks.max": "1",
-            "format.class": "io.confluent.connect.s3.format.avro.AvroFormat",
-            "key.converter": "org.apache.kafka.connect.storage.StringConverter",
-            "value.converter": "io.confluent.connect.avro.AvroConverter",
-            "value.converter.schema.registry.url": self.registry,
-        }
-
-    def sink(self, topic: str, **more: str) -> dict[str, str]:
-        return {
-            "connector.class": "io.confluent.connect.s3.S3SinkConnector",
-            "storage.class": "io.confluent.connect.s3.storage.S3Storage",
-            "topics": topic,
-            "flush.size": str(FLUSH),
-            **self.avro(),
-            "transforms": "addOffset,addPartition,addTimestamp",
-            "transforms.addOffset.type": INSERT,
-            "transforms.addOffset.offset.field": "offset",
-            "transforms.addPartition.type": INSERT,
-            "transforms.addPartition.partition.field": "partition",
-            "transforms.addTimestamp.type": INSERT,
-            "transforms.addTimestamp.timestamp.field": "ts",
-            **{name.replace("_", "."): text for name, text in more.items()},
-        }
-
-    def at(self, number: int) -> datetime:
-        """Return when a record was made: one each minute."""
-        return self.began + timedelta(minutes=number)
-
-    def expected(self, number: int) -> dict[str, Any]:
-        """Return a record as the sink's transforms leave it."""
-        own = {"key": f"room-{number % 7}", "celsius": 20 + number / 10}
-        return {**own, "offset": number, "partition": 0, "ts": self.at(number)}
-
-    def fill(self, topic: str, count: int) -> None:
-        """Register a schema by a plain request, and send readings as producers do."""
-        body = {"schema": json.dumps(READING)}
-        url = f"{self.registry}/subjects/{topic}-value/versions"
-        number = urllib3.request("POST", url, json=body).json()["id"]
-        messages = []
-        for n in range(count):
-            target, row = io.BytesIO(), self.expected(n)
-            fastavro.schemaless_writer(target, fastavro.parse_schema(READING), row)
-            value = struct.pack(">bI", 0, number) + target.getvalue()
-            at_ms = int(self.at(n).timestamp() * 1000)
-            messages.append({"key": row["key"], "value": value, "timestamp": at_ms})
-        self.cluster.produce(topic, messages)
-
-    def decode(self, value: bytes) -> Any:
-        """Return what any consumer with the registry gets from a value."""
-        magic, number = struct.unpack(">bI", value[:5])
-        assert magic == 0
-        answer = urllib3.request("GET", f"{self.registry}/schemas/ids/{number}").json()
-        schema = fastavro.parse_schema(json.loads(answer["schema"]))
-        return fastavro.schemaless_reader(io.BytesIO(value[5:]), schema)
-
-    def came_back(self) -> list[Any]:
-        """Return the values of the topic, decoded."""
-        return [self.decode(record.value or b"") for record in dump(self.bootstrap, TOPIC)[0]]
-
-    @property
-    def bootstrap(self) -> str:
-        return self.cluster.bootstrap
 
 
 @pytest.fixture(scope="module")
@@ -129,30 +50,18 @@ def world(
     registry_url: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[World]:
-    shelf = Shelf(services, BUCKET)
-    _clear(cluster, shelf)
+    shelf, plain = Shelf(services, BUCKET), Shelf(services, PLAIN)
+    clear(cluster, shelf, plain)
     shelf.client.create_bucket(Bucket=BUCKET)
     began = datetime.fromtimestamp(int(time.time()), UTC) - timedelta(hours=3)
     with curl_service(services, tmp_path_factory.mktemp("example")) as service:
-        made = World(service, cluster, shelf, registry_url, began)
+        made = World(service, cluster, shelf, plain, registry_url, began)
         for topic, count in ((TOPIC, COUNT), (OTHER, COUNT)):
             cluster.create(topic)
             made.fill(topic, count)
         yield made
         assert service.end() == 0
-    _clear(cluster, shelf)
-
-
-def _clear(cluster: Cluster, shelf: Shelf) -> None:
-    """Take away what a story that was broken off left behind: its names are plain ones."""
-    shelf.remove()
-    for topic in (TOPIC, OTHER):
-        if cluster.partitions(topic):
-            cluster.delete(topic)
-    groups = cluster.admin.list_consumer_groups().result().valid
-    ours = [one.group_id for one in groups if one.group_id.startswith(f"connect-{SINK[:6]}")]
-    for done in cluster.admin.delete_consumer_groups(ours).values() if ours else ():
-        done.result()
+    clear(cluster, shelf, plain)
 
 
 def test_a_sink_adds_where_each_record_was_and_when(world: World) -> None:
@@ -201,16 +110,7 @@ def test_a_lost_topic_comes_back_in_its_order_and_no_other_does(world: World) ->
     """Topics can be chosen, and the schema registry needs no restore to read the records."""
     world.cluster.delete(TOPIC)
     world.cluster.delete(OTHER)
-    config = {
-        "connector.class": "io.confluent.connect.s3.source.S3SourceConnector",
-        **world.avro(),
-        "topics": TOPIC,
-        "s3.poll.interval.ms": "500",
-        "confluent.license": "",
-        "confluent.topic.bootstrap.servers": world.bootstrap,
-        "confluent.topic.replication.factor": "1",
-    }
-    made = world.service.post(SOURCE, config)
+    made = world.service.post(SOURCE, world.source())
     assert made["type"] == "source"
     world.service.wait_running(SOURCE)
     _wait_back(world, COUNT)
@@ -220,9 +120,9 @@ def test_a_lost_topic_comes_back_in_its_order_and_no_other_does(world: World) ->
     assert topics == {SOURCE: {"topics": [TOPIC]}}
 
 
-def _wait_back(world: World, count: int) -> None:
+def _wait_back(world: World, count: int, topic: str = TOPIC) -> None:
     until(
-        lambda: bool(world.cluster.partitions(TOPIC)) and world.cluster.end(TOPIC) >= count,
+        lambda: bool(world.cluster.partitions(topic)) and world.cluster.end(topic) >= count,
         f"{count} records are back",
         seconds=PATIENCE,
     )
@@ -250,6 +150,34 @@ def test_offsets_are_flushed_without_a_new_machine(world: World) -> None:
     assert world.came_back() == [world.expected(n) for n in range(COUNT)] * 2
 
 
+def test_keys_times_and_values_are_made_again_from_files_without_a_log(world: World) -> None:
+    """Files as another worker's sink leaves them: what it added becomes key and time, and goes."""
+    world.shelf.copy(world.plain, f"topics/{TOPIC}/")
+    steps = "org.apache.kafka.connect.transforms."
+    config = world.source(
+        s3_bucket_name=PLAIN,
+        topics=f"{TOPIC}:{RESTORED}",
+        timestamp_extractor="RecordField",
+        timestamp_field="ts",
+        transforms="createKey,takeKey,dropAdded",
+        transforms_createKey_type=f"{steps}ValueToKey",
+        transforms_createKey_fields="key",
+        transforms_takeKey_type=f"{steps}ExtractField$Key",
+        transforms_takeKey_field="key",
+        transforms_dropAdded_type=f"{steps}ReplaceField$Value",
+        transforms_dropAdded_exclude="offset,partition,ts",
+    )
+    world.service.post(f"{SOURCE}-plain", config)
+    world.service.wait_running(f"{SOURCE}-plain")
+    _wait_back(world, COUNT, RESTORED)
+    numbers = range(COUNT)
+    assert world.came_back(RESTORED) == [world.made(n) for n in numbers]
+    records = dump(world.bootstrap, RESTORED)[0]
+    assert [record.key for record in records] == [world.made(n)["key"].encode() for n in numbers]
+    times = [int(world.at(n).timestamp() * 1000) for n in numbers]
+    assert [record.timestamp for record in records] == times
+
+
 HERE = Path(__file__).parent
 SHOWN_BY = {
     "offset translation for consumers": (
@@ -265,6 +193,7 @@ SHOWN_BY = {
         "test_connect_jobs.py",
         "a_source_killed_at_every_place_doubles_and_loses_nothing",
     ),
+    "repartitioning": ("test_shapes.py", "another_number_of_partitions"),
     "parallel, and in order": (
         "test_round_trip.py",
         "a_partition_read_by_many_tasks_holds_the_same_records",
