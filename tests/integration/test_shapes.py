@@ -209,6 +209,14 @@ def test_a_filter(archive: Archive, conditions: str, keep: Keep) -> None:
     assert_same(wanted, archive.after(name))
 
 
+def test_objects_of_a_sink_are_dealt_out_too(archive: Archive, tmp_path: Path) -> None:
+    where = (*archive.where[:2], "--archive", tmp_path / "rows", "--output", "json")
+    kafkeep("backup", *where, "--topics", archive.topic, "--format", "parquet").expect(0)
+    chosen = ("--topics", f"{archive.topic}:{archive.target('rows')}")
+    kafkeep("restore", *where, *chosen, "--partition-count", 2).expect(0, 3)
+    archive.check_dealt("rows", 2)
+
+
 def test_what_cannot_be_is_refused_by_name(archive: Archive) -> None:
     def refused(code: int, *arguments: object) -> str:
         return archive.restore("never", *arguments).expect(code).stderr

@@ -194,6 +194,8 @@ class Follower:
         self, view: ArchiveView, topics: Collection[PartitionId], targets: Mapping[str, str]
     ) -> None:
         """Give a target the partitions its source has got since it was first restored."""
+        if self.options.partition_count is not None or self.options.partition_map:
+            return  # its own number of partitions was asked for
         met = {pid.topic for pid in self.followed.positions}
         for source in sorted({pid.topic for pid in topics} & met):
             info = view.state.latest_incarnation(source)

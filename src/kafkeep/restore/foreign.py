@@ -31,6 +31,7 @@ from kafkeep.restore.exact_plan import check_exact
 from kafkeep.restore.job import Preflight, RestoreJob, RunTasks
 from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_restore, restore_id
 from kafkeep.restore.preflight import check_targets, look_at_target
+from kafkeep.restore.shape_plan import check_shape
 from kafkeep.restore.summary import RestoreSummary
 
 SHOWN = 5
@@ -77,6 +78,7 @@ class ForeignJob(RestoreJob):
             replace(check, what=check.what.replace("-1 replicas", "the broker's replicas"))
             for check in check_targets(plan, target, self.options, found.document)
         ]
+        checks += check_shape(plan, self.options)
         if plan.exact:
             checks += check_exact(plan, self.options)
         if not self.options.allow_missing:

@@ -39,10 +39,10 @@ def _check_map(topics: Sequence[TopicPlan], chosen: Mapping[int, int]) -> None:
                     f"partition-map does not say where {topic.source.topic}-{number} goes",
                     hint="Name every partition, or leave some out with --partitions.",
                 )
-    there = {p.partition for topic in topics for p in topic.partitions if p.ranges != ()}
+    there = {p.partition for topic in topics for p in topic.partitions}
     for number in chosen:
         if number not in there:
-            raise UsageError(f"partition-map names {number}, which is no partition to restore")
+            raise UsageError(f"partition-map names {number}, which no topic to restore has")
 
 
 def check_target(name: str) -> None:

@@ -122,7 +122,7 @@ def test_a_map_must_name_every_partition_and_no_other() -> None:
     with pytest.raises(UsageError, match="does not say where t-2 goes"):
         check_picks([topic_of(Shape())], short)
     check_picks([topic_of(Shape(), left_out=2)], short)
-    with pytest.raises(UsageError, match="names 1, which is no partition"):
+    with pytest.raises(UsageError, match="names 1, which no topic"):
         check_picks([topic_of(Shape(), count=1)], short)
 
 
