@@ -5,15 +5,12 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
-import http.client
 import os
-import threading
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import boto3
 import pytest
@@ -23,95 +20,11 @@ from kafkeep.config.storage import MIB, StorageOptions
 from kafkeep.errors import AccessDeniedError, KafkeepError
 from kafkeep.store.retry import RetryingStore, RetryPolicy
 from kafkeep.store.s3 import S3Store
+from s3_recorder import Recorder
 
 pytestmark = pytest.mark.integration
 CUSTOMER_KEY = bytes(range(32))
 TAGS = {"startOffset": "0", "endOffset": "9", "recordCount": "10", "team": "shop", "env": "lab"}
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A request that went through the proxy."""
-
-    method: str
-    target: str
-    headers: dict[str, str]
-    size: int
-
-
-class Recorder:
-    """A small HTTP proxy before the server: forwards every request, and keeps what it saw.
-
-    Asked like a server it forwards to ``upstream``; asked like a proxy, to where the request says.
-    """
-
-    def __init__(self, upstream: str) -> None:
-        self.seen: list[Seen] = []
-        self.refuse: dict[str, int] = {}
-        recorder, host = self, urlsplit(upstream).netloc
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_any(self) -> None:
-                recorder.forward(self, host)
-
-            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = do_any
-
-            def log_message(self, *_words: Any) -> None: ...
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
-
-    def __enter__(self) -> Recorder:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def forward(self, asked: BaseHTTPRequestHandler, host: str) -> None:
-        body = asked.rfile.read(int(asked.headers.get("Content-Length") or 0))
-        headers = {name.lower(): value for name, value in asked.headers.items()}
-        self.seen.append(Seen(asked.command, asked.path, headers, len(body)))
-        url = urlsplit(asked.path)
-        path = url.path + ("?" + url.query if url.query else "")
-        refused = next((code for word, code in self.refuse.items() if word in path), None)
-        if refused is not None:
-            asked.send_response(refused)
-            asked.send_header("Content-Length", "0")
-            asked.end_headers()
-            return
-        onward = http.client.HTTPConnection(url.netloc or host, timeout=30)
-        sent = {k: v for k, v in headers.items() if k not in ("expect", "proxy-authorization")}
-        onward.request(
-            asked.command, path, body=body or None, headers={**sent, "connection": "close"}
-        )
-        answer = onward.getresponse()
-        content = answer.read()
-        asked.send_response(answer.status)
-        for name, value in answer.getheaders():
-            if name.lower() not in (
-                "connection",
-                "transfer-encoding",
-                "content-length",
-                "date",
-                "server",
-            ):
-                asked.send_header(name, value)
-        length = answer.getheader("Content-Length") if asked.command == "HEAD" else len(content)
-        asked.send_header("Content-Length", str(length or 0))
-        asked.end_headers()
-        asked.wfile.write(content)
-        onward.close()
-
-    def puts(self) -> list[Seen]:
-        """The requests that sent an object or a part."""
-        return [one for one in self.seen if one.method == "PUT" and "tagging" not in one.target]
 
 
 @pytest.fixture(scope="session")
