@@ -24,7 +24,8 @@ UNKNOWN = -1
 
 LAST = 2**63 - 1
 _DIGITS = re.compile(r"\d+$")
-_NAMED = re.compile(r"(\d+)\D[^/]*$")
+_NAMED = re.compile(r".*[^A-Za-z0-9](\d+)[^0-9/][^/]*", re.DOTALL)
+"""The last number of a name that does not belong to a word, as in ``.lz4``: the offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ def _place(entry: Entry) -> tuple[int, int, str]:
     first = first_offset(entry)
     if first is not None:
         return first, 0, entry.key
-    named = _NAMED.search(entry.key)
+    named = _NAMED.fullmatch(entry.key)
     return LAST, int(named[1]) if named else 0, entry.key
 
 

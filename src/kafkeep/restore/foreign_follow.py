@@ -98,7 +98,7 @@ class ForeignFollower:
         documents = self.open_round(number)
         index = load_index(documents, ROUND, self.followed.index)
         topics = sorted({one.name.topic for one in index.objects})
-        targets = dict(self.options.topics)
+        targets = dict(self.followed.targets)  # as they were when the round was opened
         self._grow((one.name for one in index.objects), targets)
         options = replace(
             self.options,
@@ -122,6 +122,8 @@ class ForeignFollower:
     def _next_objects(self) -> list[Listed]:
         """Return the next objects that are new, whole files of them, oldest offsets first."""
         listing = list_foreign(self.store, self.foreign, wanted_topics(self.options))
+        names = dict(self.options.topics)
+        self.followed = self.followed.under({t: names.get(t, t) for t in listing.topics})
         new = [one for one in listing.objects if self.followed.is_new(one.name)]
         self.waiting = len(new)
         files: dict[tuple[str, str, int, int], list[Listed]] = {}

@@ -50,6 +50,17 @@ class ForeignFollowed:
     round: int | None = None
     index: int = 0
     """Which of the lists of objects beside an open round is its."""
+    targets: Mapping[str, str] = field(default_factory=dict)
+    """The names topics came back under."""
+
+    def under(self, targets: Mapping[str, str]) -> ForeignFollowed:
+        """Return the same for topics that come back under these names.
+
+        One that gets another name than before comes back from its beginning.
+        """
+        moved = {t for t, name in targets.items() if self.targets.get(t, name) != name}
+        kept = {place: last for place, last in self.positions.items() if place.topic not in moved}
+        return replace(self, positions=kept, targets={**self.targets, **targets})
 
     def begin(self, index: int) -> ForeignFollowed:
         """Return the revision that opens the next round, of objects written down already."""
@@ -103,6 +114,7 @@ def save_foreign_followed(store: ObjectStore, followed: ForeignFollowed) -> None
         "rounds": followed.rounds,
         "round": followed.round,
         "index": followed.index,
+        "targets": followed.targets,
         "positions": [[*place, *last] for place, last in sorted(followed.positions.items())],
     }
     body = orjson.dumps(document)
@@ -142,6 +154,7 @@ def _parse(body: bytes, key: str) -> ForeignFollowed:
             rounds=document["rounds"],
             round=document["round"],
             index=document["index"],
+            targets=document["targets"],
             positions={Place(*row[:3]): LastRead(*row[3:]) for row in document["positions"]},
         )
     except (KeyError, TypeError, ValueError) as error:
