@@ -18,6 +18,7 @@ from kafkeep.connect.forward import NO_LEADER, RemoteOperations
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.loggers import Loggers
 from kafkeep.connect.metrics.totals import Totals
+from kafkeep.connect.metrics.verified import LastVerified, reader
 from kafkeep.connect.model import (
     Connector,
     ConnectorStatus,
@@ -64,6 +65,7 @@ class Herder:
         self._local = LocalOperations(duty, definitions, surroundings)
         self._pool = urllib3.PoolManager(maxsize=8)
         self._loggers = Loggers(now_ms)
+        self._verified = LastVerified(reader(definitions, surroundings), now_ms)
         self._looked_at = -_LOOK_AGAIN_S
         self._looking = threading.Lock()
 
@@ -261,6 +263,7 @@ class Herder:
             leader=leader.worker_id if leader is not None else "",
             rebalancing=leader is None,
             classes={name: one.config.get(CLASS, "") for name, one in connectors.items()},
+            verified_ms=self._verified.of(connectors) if self._duty.leads() else {},
         )
         statuses = [self._status(connectors[name]) for name in sorted(connectors)]
         return render(statuses, self._duty.supervisor.progress(), facts)

@@ -13,6 +13,7 @@ from typing import Any
 from kafkeep.archive.head import load_head
 from kafkeep.archive.state import State
 from kafkeep.care.offsets import move_positions
+from kafkeep.care.verified import last_verified_ms
 from kafkeep.clock import now_ms, writer_id
 from kafkeep.config.connector import ConnectorConfig
 from kafkeep.config.families import find_family
@@ -49,6 +50,14 @@ def read_offsets(
     if _is_source(config):
         return read_source(_source(name, config), surroundings)
     return sink_offsets(_state(read_sink(name, config, surroundings)))
+
+
+def read_verified(name: str, config: Mapping[str, str], surroundings: Surroundings) -> int | None:
+    """Return when a sink's log was last found sound; None for a source, or when it never was."""
+    if _is_source(config):
+        return None
+    sink = read_sink(name, config, surroundings)
+    return last_verified_ms(open_store(sink.archive, sink.storage), sink.name)
 
 
 def alter_offsets(

@@ -7,7 +7,7 @@ one counts. A producer id is in the document before the first batch is sent unde
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -72,6 +72,8 @@ class RestoreDocument:
     cluster_id: str
     at_ms: int
     targets: tuple[Target, ...]
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    """What was picked, and into what shape; for those who look at the target later."""
 
     def next(self, phase: Phase, *, at_ms: int, targets: tuple[Target, ...]) -> RestoreDocument:
         """Return the following revision."""

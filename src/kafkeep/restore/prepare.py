@@ -48,6 +48,7 @@ def prepare(
         cluster_id=target.cluster_id,
         at_ms=now_ms(),
         targets=tuple(_intended(topic, target, known, admin) for topic in plan.topics),
+        asked=options.selection(),
     )
     save_document(store, first)
     failpoint("restore.prepared")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from kafkeep.archive.chain import read_commit
 from kafkeep.archive.codec import digest_of
 from kafkeep.archive.reader import ArchiveView, load_view
-from kafkeep.care.against.plan import TargetTopic, TopicPlan, choose_topics, plan_topic
+from kafkeep.care.against.plan import TopicPlan, choose_topics, is_exact, plan_topic
 from kafkeep.care.against.result import AgainstResult, TopicResult
 from kafkeep.care.against.target import load_written, look_at_topics
 from kafkeep.care.against.task import compare_bundle
@@ -53,10 +52,7 @@ def run_against(
         view = load_view(store, log, commit=options.commit, at_ms=options.at_ms)
         chosen = choose_topics(view, options)
         targets = look_at_topics(admin, [target for _, target in chosen], load_written(store))
-        plans = [
-            plan_topic(view, source, _spread(targets[target], source.partitions), options)
-            for source, target in chosen
-        ]
+        plans = [plan_topic(view, source, targets[target], options) for source, target in chosen]
         entries = [e for plan in plans for w in plan.work for p in w.archive for e in p.entries]
         of_sink = any(entry.format != SEGMENT for entry in entries)
         reading = load_read_options(store, view).looking() if of_sink else NO_OPTIONS
@@ -72,19 +68,13 @@ def run_against(
             commit_sha256=digest_of(read_commit(store, log, view.commit).body),
             bootstrap=places.kafka.bootstrap_servers,
             cluster_id=admin.cluster_id(),
-            exact_offsets=options.exact_offsets,
+            exact_offsets=all(is_exact(plan.target, options) for plan in plans),
             began_ms=began_ms,
             seconds=time.monotonic() - started,
             start_seconds=started - door.launched_at,
             topics=tuple(_result(plan, compared) for plan in plans),
             notes=(*what_is_missing(entries, reading), *_gaps(view, plans)),
         )
-
-
-def _spread(target: TargetTopic, partitions: int) -> TargetTopic:
-    """See by the restore's document whether it wrote another number of partitions."""
-    anew = bool(target.bases) and len(target.bases) != partitions
-    return replace(target, spread_anew=anew)
 
 
 def _compare(

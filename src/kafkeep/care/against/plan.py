@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange
@@ -29,8 +30,8 @@ class TargetTopic:
     compacts: bool = False
     bases: Mapping[int, int] = field(default_factory=dict)
     """Where a restore began to write, by its document; empty when there is none."""
-    spread_anew: bool = False
-    """Whether that document is of a restore into another number of partitions."""
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    """What that restore was asked for: ``RestoreOptions.selection``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ def plan_topic(
 ) -> TopicPlan:
     """Plan one topic; PreflightError when its partitions are others and nothing says why."""
     entries = view.entries(source.topic, source.incarnation)
+    _check_asked(target)
     fields = comparable(entries)
     by_partition: dict[int, tuple[Entry, ...]] = dict.fromkeys(range(source.partitions), ())
     for partition_id, mine in entries_by_partition(entries).items():
@@ -84,13 +86,12 @@ def plan_topic(
     wanted = _wanted(source.topic, sorted(by_partition), options)
     parts = [ArchivePart(n, by_partition[n], _selection(source.topic, n, options)) for n in wanted]
     notes = [f"{name} is not in its objects: not compared" for name in FIELDS if name not in fields]
-    bases = {n: base for n, base in target.bases.items() if base}
-    if bases:
-        notes.append(
-            "records before the restore began are not compared: "
-            + ", ".join(f"partition {n} begins at {base}" for n, base in sorted(bases.items()))
-        )
-    if options.repartitioned or target.spread_anew:
+    if target.asked.get("shift") and "timestamp" in fields:
+        fields = tuple(name for name in fields if name != "timestamp")
+        notes.append("its restore moved the times of records: not compared")
+    notes.extend(_about_restore(target, options))
+    spread = target.asked.get("partition_map") or target.asked.get("partition_count")
+    if options.repartitioned or spread:
         work = _by_keys(source, target, parts, fields)
         if "key" not in fields:
             notes.append("keys are not in its objects: compared without regard to order")
@@ -129,6 +130,38 @@ def _selection(topic: str, partition: int, options: AgainstOptions) -> Selection
     return Selection(ranges, options.from_ms, options.until_ms)
 
 
+def _check_asked(target: TargetTopic) -> None:
+    if target.asked.get("filter"):
+        raise PreflightError(
+            f"topic {target.name} was restored with --filter: what it left out cannot be told "
+            "from what was lost",
+            hint="Leave it out with --topics.",
+        )
+
+
+def _about_restore(target: TargetTopic, options: AgainstOptions) -> Iterator[str]:
+    """Say what the restore's document tells, as far as it matters here."""
+    bases = {n: base for n, base in target.bases.items() if base}
+    if bases:
+        yield "records before the restore began are not compared: " + ", ".join(
+            f"partition {n} begins at {base}" for n, base in sorted(bases.items())
+        )
+    given = {
+        "partitions": options.partitions,
+        "offsets": options.offsets,
+        "from": options.from_ms,
+        "until": options.until_ms,
+    }
+    for name, value in given.items():
+        if target.asked.get(name) and not value:
+            yield f"its restore was given --{name}, this comparison is not"
+
+
+def is_exact(target: TargetTopic, options: AgainstOptions) -> bool:
+    """Whether records must stand at their old offsets: said here, or by the restore's document."""
+    return options.exact_offsets or bool(target.asked.get("exact"))
+
+
 def _check_partitions(source: TopicInfo, target: TargetTopic, there: Sequence[int]) -> None:
     if len(target.offsets) == len(there):
         return
@@ -154,7 +187,7 @@ def _side_by_side(
     options: AgainstOptions,
 ) -> Work:
     offsets = _read_from(target, part.partition)
-    exact = options.exact_offsets
+    exact = is_exact(target, options)
     return Work(
         source=source.topic,
         target=target.name,

@@ -19,9 +19,15 @@ RESTORES = "_kafkeep/restores/"
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a restore's document says of a topic: where each partition's records begin."""
+    """What a restore's document says of a topic."""
 
     bases: Mapping[int, int]
+    """Where each partition's records begin."""
+    asked: Mapping[str, Any]
+    """What was picked, and into what shape."""
+
+
+NOTHING_WRITTEN = Written({}, {})
 
 
 def look_at_topics(
@@ -43,7 +49,7 @@ def look_at_topics(
     for name in names:
         policy = policies[name].get("cleanup.policy")
         topic_id = there[name].topic_id
-        bases = written[topic_id].bases if topic_id in written else {}
+        by_restore = written.get(topic_id, NOTHING_WRITTEN)
         found[name] = TargetTopic(
             name=name,
             topic_id=topic_id,
@@ -52,7 +58,8 @@ def look_at_topics(
                 for n in there[name].partitions
             },
             compacts=policy is not None and "compact" in (policy.value or ""),
-            bases=bases,
+            bases=by_restore.bases,
+            asked=by_restore.asked,
         )
     return found
 
@@ -69,7 +76,7 @@ def load_written(store: ObjectStore) -> dict[str, Written]:
             known = found.get(target.get("topic_id") or "")
             at_ms = int(document.get("at_ms", 0))
             if target.get("topic_id") and bases and (known is None or known[0] <= at_ms):
-                found[target["topic_id"]] = at_ms, Written(bases)
+                found[target["topic_id"]] = at_ms, Written(bases, document.get("asked") or {})
     return {topic_id: written for topic_id, (_, written) in found.items()}
 
 
