@@ -74,8 +74,17 @@ class Follower:
                     hint="Check bucket and prefix, and topics.dir.",
                 )
             found = Followed(log=choose_log(self.store, self.options), revision=-1)
-        self.followed = self._named_anew(found)
+        self.followed = self._named_anew(self._other_log(found))
         self._sweep()
+
+    def _other_log(self, found: Followed) -> Followed:
+        """Turn to the log that has the topics asked for, if nothing of them was restored yet."""
+        asked = {source for source, _ in self.options.topics}
+        met = {pid.topic for pid in found.positions}
+        if found.revision < 0 or not asked or found.round is not None or asked & met:
+            return found
+        log = choose_log(self.store, self.options)
+        return found if log == found.log else replace(found.move({}), log=log, targets={})
 
     def _named_anew(self, found: Followed) -> Followed:
         """Let a topic that is to have another name come back from its beginning, under that."""
