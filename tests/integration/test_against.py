@@ -83,11 +83,7 @@ def told(document: dict[str, Any]) -> dict[str, int]:
 
 def test_a_restored_topic_is_clean_and_leaves_a_trace(archived: Archived, tmp_path: Path) -> None:
     report = tmp_path / "report.html"
-    target = f"{archived.topic}-new"
-    kafkeep(
-        "restore", "--bootstrap-servers", archived.cluster.bootstrap, "--archive", archived.address,
-        "--topics", f"{archived.topic}:{target}",
-    ).expect(0)  # fmt: skip
+    target = restored(archived, "new")
     document = archived.against(target, "--report", report).expect(0).json
     assert told(document) == {} and document["verdict"] == "clean"
     assert document["archived"] == document["found"] == document["matched"] == COUNT + 50
@@ -167,6 +163,26 @@ def test_other_partitions_are_refused_unless_told(archived: Archived) -> None:
     lost = archived.produce_as(lambda m: m[:3] + m[4:])
     document = archived.against(lost, "--partitions", "0", "--repartitioned").expect(13).json
     assert told(document) == {"lost": 1}
+
+
+def restored(archived: Archived, name: str, *arguments: object) -> str:
+    target = f"{archived.topic}-{name}"
+    kafkeep(
+        "restore", "--bootstrap-servers", archived.cluster.bootstrap, "--archive", archived.address,
+        "--topics", f"{archived.topic}:{target}", *arguments,
+    ).expect(0)  # fmt: skip
+    return target
+
+
+def test_the_document_of_a_restore_says_how_to_compare(archived: Archived) -> None:
+    exact = archived.against(restored(archived, "exact", "--exact-offsets")).expect(0).json
+    assert exact["exact_offsets"] and exact["matched"] == COUNT + 50
+    wide = archived.against(restored(archived, "dealt", "--partition-count", 3)).expect(0).json
+    assert wide["topics"][0]["compared_by"] == "key" and wide["matched"] == COUNT + 50
+    moved = archived.against(restored(archived, "moved", "--shift-time", "+1h")).expect(0).json
+    assert moved["topics"][0]["left_out"] == ["timestamp"]
+    picked = restored(archived, "picked", "--filter", "key=k1")
+    assert "--filter" in archived.against(picked).expect(14).stderr
 
 
 def test_flags_of_a_comparison_are_refused_without_one(archived: Archived) -> None:
