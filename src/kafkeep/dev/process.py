@@ -14,7 +14,8 @@ from kafkeep.errors import EnvironmentFault
 
 _TAIL_LINES = 12
 # Children of this very process must be reaped here, or a dead one looks alive (a zombie).
-_children: dict[int, subprocess.Popen[bytes]] = {}
+_children: dict[int, tuple[subprocess.Popen[bytes], str]] = {}
+"""By pid: the child, and its mark."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,15 @@ class Server:
     @property
     def alive(self) -> bool:
         """Whether the process runs and is the one that was started."""
-        child = _children.get(self.pid)
-        if child is not None and child.poll() is not None:
+        if self.pid not in _children:
+            return self.mark in _command_line(self.pid)
+        child, mark = _children[self.pid]
+        if child.poll() is not None:
             del _children[self.pid]
             return False
-        return self.mark in _command_line(self.pid)
+        # A child's command line is not asked: it may be empty for a moment, when Java starts
+        # itself anew, and a pid is not given away before the child is reaped.
+        return mark == self.mark
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, if the process is still the one that was started."""
@@ -91,7 +96,7 @@ def launch(
             )
         except OSError as error:
             raise EnvironmentFault(f"{name} cannot be started: {error}") from error
-    _children[child.pid] = child
+    _children[child.pid] = child, str(mark)
     return Server(name, child.pid, str(log), str(mark))
 
 

@@ -1,0 +1,29 @@
+"""Servers that a process started are known as long as they run, and no longer."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from kafkeep.dev.process import Server, launch, wait_until
+
+
+def test_a_child_is_alive_whatever_its_command_line_says_for_the_moment(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    anew = "import os; os.execv('/bin/sleep', ['sleep', '60'])"
+    argv = [sys.executable, "-c", anew, str(mark)]
+    server = launch("anew", argv, log=tmp_path / "log", mark=mark, cwd=tmp_path)
+    line = Path(f"/proc/{server.pid}/cmdline")
+    try:
+        assert wait_until(lambda: line.read_bytes() == b"sleep\x0060\x00", timeout_s=10)
+        assert server.alive
+        assert not replace(server, mark=str(tmp_path / "other")).alive
+    finally:
+        assert server.stop(patience_s=10)
+    assert not server.alive
+
+
+def test_a_pid_of_somebody_else_is_not_ours(tmp_path: Path) -> None:
+    stranger = Server("stranger", 1, str(tmp_path / "log"), str(tmp_path / "mark"))
+    assert not stranger.alive
