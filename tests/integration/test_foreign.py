@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 import uuid
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import boto3
+import fastavro
+import httpx
 import pytest
 
 from cluster import Cluster, until
 from connect_jobs import Worker
 from golden_cases import GoldenCase, GoldenRecord, load_case
+from kafkeep import failpoint
 from kafkeep.config.foreign import layout_of_sink
 from kafkeep.config.spark import SparkOptions
 from kafkeep.connect.jobs_offsets import read_offsets
@@ -158,20 +164,85 @@ def test_a_source_follows_a_bucket_over_restarts(
     early = {key: objects[key] for key in objects.keys() - first.keys()}
     bucket.put_as_they_are(early)
     count = sum(body.count(b"\n") for body in early.values())
+
+    def restored() -> int:
+        return sum(cluster.end(target, p) for p in cluster.partitions(target))
+
     with worker.running("source", config) as job:
         until(lambda: job.progress.records == count, "the first objects came back")
+        failpoint.arm("follow.opened:raise@1;restore.written:raise@1;follow.written:raise@2")
         bucket.put_as_they_are(dict(list(first.items())[:1]))
-        until(lambda: job.progress.records == count + 10, "the next one is found")
+        until(lambda: restored() == count + 10, "the next one is found")
+    failpoint.arm("")
     bucket.put_as_they_are(dict(list(first.items())[1:]))
-    with worker.running("source", config) as job:
-        until(lambda: job.progress.records == 70 - count - 10, "and the rest after a restart")
+    with worker.running("source", config):
+        until(lambda: restored() >= 70, "and the rest after a restart")
+        until(lambda: len(told_by(worker, config)) == 2, "it is written down")
     same_records(cluster, target, case)
-    told = read_offsets("source", config, worker.surroundings)
+    told = told_by(worker, config)
     last = max(key for key in objects if "/partition=0/" in key)
     assert {
         "partition": {"folder": f"{folder}/{topic}/partition=0/"},
         "offset": {"lastFileRead": last, "fileOffset": "10", "eof": "true"},
     } in told
+
+
+def test_a_restore_that_was_cut_off_goes_on_with_the_same_objects(
+    cluster: Cluster, bucket: Bucket
+) -> None:
+    case = load_case("26")
+    topic = next(iter(case.topics))
+    archive = bucket.put("cut", case.objects)
+    target = f"back-{uuid.uuid4().hex[:6]}"
+    for place in ("restore.prepared", "restore.created", "restore.written"):
+        failpoint.arm(f"{place}:raise")
+        try:
+            assert restore(cluster, archive, f"{topic}:{target}", BACK_AGAIN).code not in (0, 3)
+        finally:
+            failpoint.arm("")
+        late = f"topics/{topic}/partition=0/{topic}+0+0000000040.json"
+        bucket.put("cut", {late: b'{"orderId":"late","ts":1}\n'})
+    restore(cluster, archive, f"{topic}:{target}", BACK_AGAIN).expect(0, 3)
+    same_records(cluster, target, case)
+
+
+def test_avro_rows_become_messages_of_the_registry(
+    cluster: Cluster, bucket: Bucket, registry_url: str
+) -> None:
+    case = load_case("13")
+    topic = next(iter(case.topics))
+    archive = bucket.put("avro", case.objects)
+    target = f"back-{uuid.uuid4().hex[:6]}"
+    settings = {
+        "value.converter": "io.confluent.connect.avro.AvroConverter",
+        "value.converter.schema.registry.url": registry_url,
+    }
+    restore(cluster, archive, f"{topic}:{target}", settings).expect(3)
+    records = committed(case)
+    for partition, seen in dump(cluster.bootstrap, target).items():
+        assert len(seen) == len(records[partition])
+        for one, record in zip(seen, records[partition], strict=True):
+            assert one.value is not None and one.value[0] == 0
+            schema = schema_of(registry_url, int.from_bytes(one.value[1:5]))
+            found = fastavro.schemaless_reader(io.BytesIO(one.value[5:]), schema, None)
+            wanted = json.loads(record.value or b"")["payload"]
+            assert {k: v for k, v in found.items() if v is not None} == {
+                k: v for k, v in wanted.items() if v is not None
+            }
+    assert f"{target}-value" in httpx.get(f"{registry_url}/subjects").json()
+
+
+@cache
+def schema_of(registry_url: str, number: int) -> Any:
+    """Return a schema as the registry has it."""
+    told = httpx.get(f"{registry_url}/schemas/ids/{number}").json()
+    return fastavro.parse_schema(json.loads(told["schema"]))
+
+
+def told_by(worker: Worker, config: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the source's offsets as Connect shows them."""
+    found: list[dict[str, Any]] = read_offsets("source", config, worker.surroundings)
+    return found
 
 
 def same_records(cluster: Cluster, target: str, case: GoldenCase) -> None:
