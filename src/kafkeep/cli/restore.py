@@ -25,6 +25,8 @@ from kafkeep.cli.places import (
     storage_options,
 )
 from kafkeep.cli.progress import record_progress
+from kafkeep.cli.verify import ReportOption
+from kafkeep.clock import now_ms
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.config.units import format_size
 
@@ -41,6 +43,7 @@ def restore_command(
     s3_region: RegionOption = None,
     s3_profile: ProfileOption = None,
     spark_conf: SparkConfOption = None,
+    report: ReportOption = None,
     output: OutputOption = Output.TABLE,
     options: RestoreOptions,
 ) -> None:
@@ -50,8 +53,10 @@ def restore_command(
     archive, 13 when objects are damaged, 14 when the target refuses; then nothing was written.
     SIGTERM pauses it (exit 0): the same command goes on.
     """
+    from kafkeep.care.report import check_report_path, write_report  # noqa: PLC0415
     from kafkeep.cli.foreign import foreign_options  # noqa: PLC0415 - keeps --help fast
 
+    file = check_report_path(report) if report is not None else None
     foreign = foreign_options(connector_config, settings or ())
     spark = start_spark(spark_conf, now=not options.dry_run)
     from kafkeep.config.places import Places  # noqa: PLC0415 - imports while the JVM starts
@@ -81,6 +86,10 @@ def restore_command(
         return
     if options.dry_run:
         return
+    if file is not None:
+        from kafkeep.cli.restore_report import restore_page  # noqa: PLC0415
+
+        write_report(restore_page(summary, places, now_ms()), file)
     for held in summary.held_back:
         say(f"warning: {held.topic}: {held.key}={held.value} was not put back: {held.reason}")
         say(f"hint: set it with: {held.command}")
@@ -110,11 +119,15 @@ def _pause(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _show_plan(preflight: Any, output: Output) -> None:
+    from kafkeep.contents.foreign.view import NAME as UNNAMED  # noqa: PLC0415
+
     plan = preflight.plan
     if output is Output.JSON:
         print_json(plan_json(preflight))
         return
-    say(f"would restore from log {plan.log}, commit {plan.commit}; nothing is written now")
+    named = plan.log != UNNAMED
+    source = f"log {plan.log}, commit {plan.commit}" if named else "objects that no log names"
+    say(f"would restore from {source}; nothing is written now")
     print_table(
         ("topic", "into", "partitions", "objects", "records", "bytes", "to read"),
         [

@@ -29,8 +29,9 @@ from kafkeep.errors import NoSuchArchiveError, UsageError
 from kafkeep.restore.document import RestoreDocument, load_document
 from kafkeep.restore.exact_plan import check_exact
 from kafkeep.restore.job import Preflight, RestoreJob, RunTasks
-from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_restore, restore_id
+from kafkeep.restore.plan import TopicPlan, plan_restore, restore_id
 from kafkeep.restore.preflight import check_targets, look_at_target
+from kafkeep.restore.shape import SAME, shape_of
 from kafkeep.restore.shape_plan import check_shape
 from kafkeep.restore.summary import RestoreSummary
 
@@ -79,6 +80,7 @@ class ForeignJob(RestoreJob):
             for check in check_targets(plan, target, self.options, found.document)
         ]
         checks += check_shape(plan, self.options)
+        checks += check_shape(plan, self.options)
         if plan.exact:
             checks += check_exact(plan, self.options)
         if not self.options.allow_missing:
@@ -106,6 +108,12 @@ class ForeignJob(RestoreJob):
             raise UsageError(
                 f"--{name} is about what a log says, and {self.store.describe()} has none",
                 hint="Its objects are found by listing: restore them without it.",
+            )
+
+        if self.foreign.drops_records and shape_of(self.options) != SAME:
+            raise UsageError(
+                "transforms with a Filter keep the partitions, times and records as they are",
+                hint="Filter with --filter, or restore in two steps.",
             )
 
     def _look(self, id: str, document: RestoreDocument | None) -> ForeignView:
@@ -188,8 +196,3 @@ def wanted_topics(options: RestoreOptions) -> Callable[[str], bool]:
         return lambda topic: topic in names
     pattern = re.compile(options.topics_regex or ".*")
     return lambda topic: pattern.fullmatch(topic) is not None
-
-
-def without_log(plan: RestorePlan) -> bool:
-    """Tell whether a plan is of objects that no log names."""
-    return plan.log == NAME
