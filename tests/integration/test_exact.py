@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import scenes
-from cluster import Cluster
+from cluster import Cluster, until
 from kafkeep.kafka.exact import filler_batch
 from oracle import Dump, dump
 from runs import Driver, Outcome, kafkeep
@@ -215,3 +215,15 @@ def test_killed_again_and_again_it_stands_at_its_old_offsets(
         trace.unlink()
     saved.restore().expect(0)
     saved.check(starts=False)
+
+
+def test_doctor_tries_exact_offsets_and_leaves_no_topic(cluster: Cluster) -> None:
+    where = ("--bootstrap-servers", cluster.bootstrap, "--no-spark", "--output", "json")
+    found = kafkeep("doctor", *where, "--exact").expect(0).json["checks"]
+    [exact] = [check for check in found if check["subject"] == "kafka exact offsets"]
+    assert exact["verdict"] == "pass"
+    until(
+        lambda: not [n for n in cluster.admin.list_topics(timeout=30).topics if "doctor" in n],
+        "the scratch topic is gone",
+    )
+    assert "is not given" in kafkeep("doctor", "--exact", "--no-spark").expect(2).stderr

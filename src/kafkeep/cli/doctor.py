@@ -16,6 +16,7 @@ from kafkeep.cli.places import (
     kafka_options,
     storage_options,
 )
+from kafkeep.errors import UsageError
 
 OptionalArchive = Annotated[
     str | None,
@@ -35,6 +36,13 @@ OptionalBootstrap = Annotated[
         help="Look at this Kafka too.",
     ),
 ]
+ExactOption = Annotated[
+    bool,
+    typer.Option(
+        "--exact",
+        help="Try what restore --exact-offsets needs, on a topic that is made and deleted for it.",
+    ),
+]
 NoSparkOption = Annotated[bool, typer.Option("--no-spark", help="Do not start Spark.")]
 
 
@@ -43,6 +51,7 @@ def doctor_command(
     archive: OptionalArchive = None,
     bootstrap_servers: OptionalBootstrap = None,
     command_config: CommandConfigOption = None,
+    exact: ExactOption = False,
     no_spark: NoSparkOption = False,
     spark_conf: SparkConfOption = None,
     s3_endpoint: EndpointOption = None,
@@ -52,17 +61,21 @@ def doctor_command(
 ) -> None:
     """Check this machine, Kafka and the store: what works, what does not, what to do.
 
-    What it writes to the store it removes again. Exits 0, or with the code of the first failure:
-    12 access denied, 14 the store lets two writers create one object, 1 anything else.
+    What it writes to the store, and with --exact to Kafka, it removes again. Exits 0, or with the
+    code of the first failure: 12 access denied, 14 the store lets two writers create one object, 1
+    anything else.
     """
     from kafkeep.care.doctor import DoctorPlaces, examine  # noqa: PLC0415 - keeps --help fast
     from kafkeep.config.spark import SparkOptions  # noqa: PLC0415
 
     wants_kafka = bootstrap_servers or command_config
+    if exact and not wants_kafka:
+        raise UsageError("exact is tried in Kafka, which is not given", hint="--bootstrap-servers")
     places = DoctorPlaces(
         archive=archive,
         storage=storage_options(s3_endpoint, s3_region, s3_profile),
         kafka=kafka_options(bootstrap_servers, command_config) if wants_kafka else None,
+        exact=exact,
         spark=None if no_spark else SparkOptions.load(spark_conf or ()),
     )
     checks = []
