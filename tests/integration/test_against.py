@@ -83,7 +83,9 @@ def told(document: dict[str, Any]) -> dict[str, int]:
 
 def test_a_restored_topic_is_clean_and_leaves_a_trace(archived: Archived, tmp_path: Path) -> None:
     report = tmp_path / "report.html"
-    target = restored(archived, "new")
+    written = tmp_path / "restore.html"
+    target = restored(archived, "new", "--report", written)
+    assert target in written.read_text() and "450" in written.read_text()
     document = archived.against(target, "--report", report).expect(0).json
     assert told(document) == {} and document["verdict"] == "clean"
     assert document["archived"] == document["found"] == document["matched"] == COUNT + 50
