@@ -7,12 +7,17 @@ the cache that ``kernel.py`` chose.
 from __future__ import annotations
 
 from kafkeep.archive.entry import OffsetRange
+from kafkeep.config.shape import parse_filter
 from kafkeep.kafka.batch import check_crcs, min_timestamps, scan_batches
 from kafkeep.kafka.build import Record, build_batch
 from kafkeep.kafka.layout import TRANSACTIONAL
+from kafkeep.kafka.match import matching
+from kafkeep.kafka.murmur2 import deal
 from kafkeep.kafka.records import decode
 from kafkeep.kafka.rewrite import regroup
 from kafkeep.kafka.transactions import drop_aborted
+from kafkeep.kafka.unpack import iter_unpacked
+from kafkeep.kafka.walk import walk_records
 
 
 def compile_kernels() -> None:
@@ -26,6 +31,10 @@ def compile_kernels() -> None:
     decode(batches)
     batches.select(batches.base_offsets != 1).packed()
     list(regroup([batches], range=OffsetRange(0, 3), max_batch_bytes=1 << 20))
+    for part in iter_unpacked(batches):
+        rows = walk_records(part)
+        deal(rows, 2, 0)
+        matching(rows, parse_filter("key=key,header:header^=value"))
 
 
 if __name__ == "__main__":
