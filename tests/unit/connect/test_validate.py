@@ -136,7 +136,7 @@ def test_the_workers_converter_is_the_default_and_is_used() -> None:
                 "transforms": "x",
                 "s3.poll.interval.ms": "soon",
             },
-            {"topic.regex.list", "transforms", "s3.poll.interval.ms"},
+            {"topic.regex.list", "transforms.x.type", "s3.poll.interval.ms"},
         ),
         ({"connector.class": "kafkeep.Restore", "topics": "a:b,c:b"}, {"s3.bucket.name", "topics"}),
         (
