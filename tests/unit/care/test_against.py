@@ -123,7 +123,8 @@ def test_no_difference_is_told_only_of_equal_lists(a: list[int], b: list[int]) -
     told = counted(tally)
     gone = told.get("lost", 0) + told.get("altered", 0) + told.get("reordered", 0)
     assert matched + gone == len(a)
-    come = sum(told.get(name, 0) for name in ("altered", "reordered", "duplicate", "extra", "newer"))
+    new = ("altered", "reordered", "duplicate", "extra", "newer")
+    come = sum(told.get(name, 0) for name in new)
     assert matched + come == len(b)
 
 
