@@ -10,7 +10,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,18 @@ class Answer:
         """Return the document, None where there is no body; fail on another status."""
         assert self.status == status, f"{self.status}: {self.text}"
         return json.loads(self.text) if self.text else None
+
+
+def patiently(claim: Callable[[], bool], what: str, *, seconds: float = PATIENCE) -> None:
+    """Wait until ``claim`` holds, without taking the machine's time from those who work."""
+
+    def look() -> bool:
+        holds = claim()
+        if not holds:
+            time.sleep(0.25)
+        return holds
+
+    until(look, what, seconds=seconds)
 
 
 class CurlService:
@@ -115,7 +128,7 @@ class CurlService:
             assert "FAILED" not in states, self.curl(f"/connectors/{name}/status").text
             return states == {"RUNNING"}
 
-        until(runs, f"{name} runs", seconds=PATIENCE)
+        patiently(runs, f"{name} runs")
 
     def tool(self, name: str, *arguments: str, typed: Sequence[str] = ()) -> str:
         """Run one of Kafka's own tools, with lines typed into it, and return what it prints."""

@@ -14,8 +14,8 @@ import fastavro
 import pyarrow.parquet as pq
 import urllib3
 
-from cluster import Cluster, until
-from curl_service import PATIENCE, CurlService, Shelf
+from cluster import Cluster
+from curl_service import CurlService, Shelf, patiently
 from kafkeep.dev import DevStatus
 from oracle import dump
 
@@ -101,11 +101,14 @@ class Desk:
 
     def wait_stored(self, topic: str, records: int, folder: str = "topics") -> None:
         """Wait until a folder holds so many records of a topic."""
-        until(
+        patiently(
             lambda: sum(map(len, self.stored(topic, folder).values())) >= records,
             f"{records} records of {topic} are stored",
-            seconds=PATIENCE,
         )
+
+    def committed(self) -> list[str]:
+        """Return what the service's log says of commits."""
+        return [line for line in self.service.log.read_text().splitlines() if "committed" in line]
 
     def check(self, topic: str) -> None:
         """Every record that any consumer sees is in one file, whose name says where it begins."""

@@ -15,9 +15,9 @@ import fastavro
 import pytest
 from botocore.exceptions import ClientError
 
-from cluster import Cluster, until
+from cluster import Cluster
 from connect_jobs import group_offsets
-from curl_service import PATIENCE, Shelf, curl_service
+from curl_service import Shelf, curl_service, patiently
 from exercise import (
     BUCKET,
     CLASS,
@@ -60,7 +60,7 @@ def desk(
 
 def test_01_everything_is_up(desk: Desk) -> None:
     assert desk.services.alive
-    until(lambda: desk.service.curl("/health/ready").status == 200, "ready", seconds=PATIENCE)
+    patiently(lambda: desk.service.curl("/health/ready").status == 200, "ready")
 
 
 def test_02_kafka_lists_its_topics(desk: Desk) -> None:
@@ -138,12 +138,8 @@ def test_11_events_are_typed_without_keys(desk: Desk) -> None:
 def test_12_files_are_flushed_by_the_interval_and_the_log_says_so(desk: Desk) -> None:
     desk.wait_stored("orders", 5)
     desk.wait_stored("events", 5)
-    until(lambda: any(SINK in line for line in _committed(desk)), "it is in the log")
-    assert all(f"s3://{BUCKET}" in line for line in _committed(desk))
-
-
-def _committed(desk: Desk) -> list[str]:
-    return [line for line in desk.service.log.read_text().splitlines() if "committed" in line]
+    patiently(lambda: any(SINK in line for line in desk.committed()), "it is in the log")
+    assert all(f"s3://{BUCKET}" in line for line in desk.committed())
 
 
 def test_13_files_lie_by_topic_and_partition(desk: Desk) -> None:
@@ -175,7 +171,9 @@ def test_17_the_consumer_group_shows_how_far_it_is(desk: Desk) -> None:
     read = dump(desk.cluster.bootstrap, "orders").items()
     ends = {("orders", partition): len(records) for partition, records in read if records}
     group = f"connect-{SINK}"
-    until(lambda: ends.items() <= group_offsets(desk.cluster, group, "orders").items(), "it knows")
+    patiently(
+        lambda: ends.items() <= group_offsets(desk.cluster, group, "orders").items(), "it knows"
+    )
     shown = desk.service.tool("kafka-consumer-groups", "--group", group, "--describe")
     rows = [line.split() for line in shown.splitlines() if line.startswith(group)]
     lags = {(topic, int(number)): (at, lag) for _, topic, number, at, _, lag, *_ in rows}
@@ -205,7 +203,7 @@ def test_19_exactly_five_messages_make_a_file_at_once(desk: Desk) -> None:
     before = desk.stored("orders")
     typed = [json.dumps(order(n)) for n in range(11, 16)]
     desk.service.tool("kafka-console-producer", "--topic", "orders", typed=typed)
-    until(lambda: len(desk.stored("orders")) > len(before), "a file is there", seconds=40)
+    patiently(lambda: len(desk.stored("orders")) > len(before), "a file is there", seconds=40)
     new = [lines for key, lines in desk.stored("orders").items() if key not in before]
     assert new == [[order(n) for n in range(11, 16)]]
 
@@ -260,9 +258,9 @@ def test_22_orders_are_kept_as_avro_and_as_parquet(desk: Desk, registry_url: str
     desk.service.post(f"{SINK}-avro", avro)
     desk.service.post(f"{SINK}-parquet", parquet)
     key = "avro/orders-avro/partition=0/orders-avro+0+0000000000.avro"
-    until(lambda: list(desk.shelf.sizes("avro/")) == [key], "Avro is there", seconds=PATIENCE)
+    patiently(lambda: list(desk.shelf.sizes("avro/")) == [key], "Avro is there")
     assert list(fastavro.reader(io.BytesIO(desk.shelf.read(key)))) == rows
-    until(lambda: len(parquet_rows(desk.shelf)) >= 20, "Parquet is there", seconds=PATIENCE)
+    patiently(lambda: len(parquet_rows(desk.shelf)) >= 20, "Parquet is there")
     assert parquet_rows(desk.shelf) == sorted((order(n) for n in range(1, 21)), key=number_of)
     for name in ("avro", "parquet"):
         desk.service.curl("-X", "DELETE", f"/connectors/{SINK}-{name}").expect(204)
@@ -270,7 +268,7 @@ def test_22_orders_are_kept_as_avro_and_as_parquet(desk: Desk, registry_url: str
 
 def test_23_what_takes_up_room_is_counted_to_the_byte(desk: Desk) -> None:
     du = ("du", "--archive", f"s3://{BUCKET}", "--output", "json")
-    until(
+    patiently(
         lambda: kafkeep(*du).json["total_bytes"] == sum(desk.shelf.sizes().values()),
         "du and the bucket agree, once what was deleted last has ended",
     )
@@ -290,7 +288,7 @@ def test_24_old_files_are_left_to_a_rule_of_the_bucket(desk: Desk) -> None:
     config = desk.config(rotate_interval_ms=MINUTE_MS, s3_retention_days="30")
     file = desk.service.write("config.json", config)
     desk.service.send("PUT", f"/connectors/{SINK}/config", file).expect(200)
-    until(lambda: len(desk.shelf.expiry()) > 1, "the rules are set", seconds=PATIENCE)
+    patiently(lambda: len(desk.shelf.expiry()) > 1, "the rules are set")
     ours = ("topics/orders/", "topics/orders~", "topics/events/", "topics/events~")
     assert desk.shelf.expiry() == {"elsewhere/": 7, **dict.fromkeys(ours, 30)}
     shown = kafkeep("retention", "show", "--archive", f"s3://{BUCKET}", "--output", "json")

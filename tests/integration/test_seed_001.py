@@ -16,7 +16,7 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from cluster import Cluster, until
+from cluster import Cluster
 from cold_storage import (
     BUCKET,
     BY_TIME,
@@ -33,7 +33,7 @@ from cold_storage import (
     World,
     clear,
 )
-from curl_service import PATIENCE, Shelf, curl_service
+from curl_service import Shelf, curl_service, patiently
 from kafkeep.dev import DevStatus
 from oracle import dump
 
@@ -89,7 +89,7 @@ def _wait_committed(world: World, name: str, offset: int) -> None:
         offsets = world.service.curl(f"/connectors/{name}/offsets").expect()["offsets"]
         return bool(offsets) and offsets[0]["offset"]["kafka_offset"] >= offset
 
-    until(has_come, f"{name} is at {offset}", seconds=PATIENCE)
+    patiently(has_come, f"{name} is at {offset}")
 
 
 def test_folders_are_of_the_records_own_hours(world: World) -> None:
@@ -132,10 +132,9 @@ def test_a_lost_topic_comes_back_in_its_order_and_no_other_does(world: World) ->
 
 
 def _wait_back(world: World, count: int, topic: str = TOPIC) -> None:
-    until(
+    patiently(
         lambda: bool(world.cluster.partitions(topic)) and world.cluster.end(topic) >= count,
         f"{count} records are back",
-        seconds=PATIENCE,
     )
 
 
@@ -143,7 +142,7 @@ def test_offsets_name_the_last_file_of_each_folder(world: World) -> None:
     read = {"lastFileRead": LAST, "fileOffset": "3", "eof": "true"}
     wanted = {"offsets": [{"partition": {"folder": FOLDER}, "offset": read}]}
     path = f"/connectors/{SOURCE}/offsets"
-    until(lambda: world.service.curl(path).expect() == wanted, "it is told", seconds=PATIENCE)
+    patiently(lambda: world.service.curl(path).expect() == wanted, "it is told")
 
 
 def test_offsets_are_flushed_without_a_new_machine(world: World) -> None:
@@ -151,7 +150,7 @@ def test_offsets_are_flushed_without_a_new_machine(world: World) -> None:
     path = f"/connectors/{SOURCE}/offsets"
     world.service.curl("-X", "DELETE", path).expect(400)
     world.service.curl("-X", "PUT", f"/connectors/{SOURCE}/stop").expect(204)
-    until(lambda: world.service.states(SOURCE) == {"STOPPED"}, "it is stopped")
+    patiently(lambda: world.service.states(SOURCE) == {"STOPPED"}, "it is stopped")
     answer = world.service.curl("-X", "DELETE", path).expect()
     assert "reset successfully" in answer["message"]
     assert world.service.curl(path).expect() == {"offsets": []}
