@@ -141,8 +141,8 @@ def expected(stored: Stored, records: list[Record]) -> list[Row]:
         offset: entry.min_timestamp
         for entry in stored.entries
         if entry.own_records and entry.min_timestamp == entry.max_timestamp
-        for run in (entry.runs or (entry.range,))
-        for offset in range(run.start, run.end)
+        for start, end in (entry.runs or [(entry.range.start, entry.range.end)])
+        for offset in range(start, end)
     }
     return [
         (

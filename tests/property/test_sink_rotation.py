@@ -401,7 +401,7 @@ def found_windows(entries: Sequence[Entry], store: MemoryStore) -> list[Closed]:
             offsets = [json.loads(line)["n"] for line in lines(store, entry)]
             assert offsets and int(name["first"]) == offsets[0]
             assert window.start <= offsets[0] and offsets[-1] < window.end
-            runs = [o for run in entry.runs for o in range(run.start, run.end)]
+            runs = [o for start, end in entry.runs for o in range(start, end)]
             assert (runs or list(range(window.start, window.end))) == offsets
             assert entry.records == len(offsets)
             files[name["folder"]] = offsets
