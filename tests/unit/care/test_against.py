@@ -241,9 +241,7 @@ def test_a_key_whose_records_changed_places_is_reordered() -> None:
     assert _by_key(ours, [[record(1), record(7), record(0), record(14)]], 1) == {"reordered": 1}
 
 
-def _by_key(
-    ours: list[list[Record]], theirs: list[list[Record]], shares: int
-) -> dict[str, int]:
+def _by_key(ours: list[list[Record]], theirs: list[list[Record]], shares: int) -> dict[str, int]:
     tally = Tally()
     seen = 0
     for number in range(shares):
