@@ -13,7 +13,7 @@ from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.places import Places
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.config.spark import SparkOptions, usable_cores
-from kafkeep.errors import UsageError
+from kafkeep.errors import NoSuchArchiveError, UsageError
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
 from kafkeep.restore.foreign import ForeignJob, is_foreign
@@ -75,6 +75,11 @@ def _kind_of_job(
     store: ObjectStore, options: RestoreOptions, foreign: ForeignOptions | None
 ) -> Callable[..., RestoreJob]:
     if is_foreign(store, options):
+        if next(iter(store.list("")), None) is None:
+            raise NoSuchArchiveError(
+                f"there is no archive at {store.describe()}",
+                hint="Check the address; kafkeep backup makes one.",
+            )
         return partial(ForeignJob, foreign=foreign or ForeignOptions())
     if foreign is not None and foreign.texts:
         raise UsageError(
