@@ -37,6 +37,8 @@ from kafkeep.errors import KafkeepError, UsageError
 CONNECT_VERSION = "4.1.0"
 """The version of Connect whose REST API this is: clients look at it to know what they may ask."""
 _LOOK_AGAIN_S = 0.5
+_PATIENCE_S = 3.0
+_PAUSE_S = 0.02
 
 
 class Herder:
@@ -80,12 +82,16 @@ class Herder:
         return self._local
 
     def _operations(self) -> Operations:
-        if self._duty.leads():
-            return self._local
-        leader = self._duty.lease.leader()
-        if leader is None or self._duty.lease.holds():
-            raise RestError(409, NO_LEADER)
-        return RemoteOperations(self._pool, leader.url, self._token, self._look_again)
+        """Return those of the worker that leads; one that is just beginning is waited for."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while not self._duty.leads():
+            leader = self._duty.lease.leader()
+            if leader is not None and not self._duty.lease.holds():
+                return RemoteOperations(self._pool, leader.url, self._token, self._look_again)
+            if time.monotonic() > deadline:
+                raise RestError(409, NO_LEADER)
+            time.sleep(_PAUSE_S)
+        return self._local
 
     def _look_again(self) -> None:
         """Let what is asked next see what was changed just now."""
