@@ -37,7 +37,7 @@ from kafkeep.errors import KafkeepError, UsageError
 CONNECT_VERSION = "4.1.0"
 """The version of Connect whose REST API this is: clients look at it to know what they may ask."""
 _LOOK_AGAIN_S = 0.5
-_PATIENCE_S = 3.0
+_PATIENCE_S = 10.0
 _PAUSE_S = 0.02
 
 
