@@ -189,7 +189,7 @@ def test_counts_of_real_runs_agree_with_kafka_and_the_bucket_over_a_restart(
     puts = last.total("kafkeep_s3_request_seconds_count", operation="PutObject")
     assert puts >= len(objects) + len(log)
     seconds = last.total("kafkeep_s3_request_seconds_sum", operation="PutObject")
-    assert 0 < seconds < time.time() - began
+    assert 0 < seconds < puts * (time.time() - began)  # several are under way at once
     assert last.total("jvm_threads_current") > 5
 
 

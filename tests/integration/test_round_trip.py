@@ -16,7 +16,7 @@ from kafkeep.archive.check import check_log
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.reader import load_view
 from kafkeep.archive.store import ObjectStore
-from kafkeep.backup import bundle, job
+from kafkeep.backup import bundle, writer
 from kafkeep.config.storage import StorageOptions
 from kafkeep.dev import DevStatus, kafka_tool
 from kafkeep.store.open import open_store
@@ -62,7 +62,7 @@ def story(services: DevStatus, module_s3: None) -> Iterator[Story]:
         backup = kafkeep("backup", *where, *chosen).expect(0)
         patch.setattr(bundle, "SMALLEST_SPLIT_BYTES", 1)
         patch.setattr(bundle, "SMALLEST_BUNDLE_BYTES", 1)
-        patch.setattr(job, "RANGES_PER_CORE", 20)
+        patch.setattr(writer, "RANGES_PER_CORE", 20)
         split = kafkeep("backup", *where, *chosen, "--name", "split", "--segment-bytes", "5MiB")
         split.expect(0)
         for topic in names:
