@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from kafkeep.archive.commit import Commit
@@ -22,7 +21,7 @@ from kafkeep.errors import PreflightError, UsageError
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
 from kafkeep.spark.door import SparkDoor
-from kafkeep.spark.early import SINK_PRELOAD
+from kafkeep.spark.early import with_sinks
 from kafkeep.store.open import open_store
 from kafkeep.store.probe import probe_conditional_create
 
@@ -55,8 +54,8 @@ def run_backup(
     Spark starts while Kafka and the archive are looked at. Nothing is written before both
     answered. ``stop`` ends a run cleanly after the cycle at hand.
     """
-    if options.sink is not None and not set(SINK_PRELOAD) <= set(spark.preload):
-        spark = replace(spark, preload=(*spark.preload, *SINK_PRELOAD))
+    if options.sink is not None:
+        spark = with_sinks(spark)
     with SparkDoor(spark) as door, Wire(places.kafka) as wire:
         admin = Admin(wire)
         admin.cluster_id()

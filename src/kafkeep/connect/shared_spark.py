@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkeep.config.spark import SparkOptions, usable_cores
 from kafkeep.errors import TransientError
+from kafkeep.spark.early import with_sinks
 
 if TYPE_CHECKING:
     from kafkeep.spark.door import SparkDoor
@@ -24,7 +25,7 @@ class SharedSpark:
     """
 
     def __init__(self, options: SparkOptions) -> None:
-        self._options = options
+        self._options = with_sinks(options)
         self._lock = threading.Lock()
         self._door: SparkDoor | None = None
         self._is_closed = False

@@ -22,3 +22,7 @@ class TimestampType(IntEnum):
 
     CREATE = 0
     LOG_APPEND = 1
+
+
+RESERVED_KEY = b"__kafkeep_hole"
+"""The key of tombstones that an exact restore puts where there was no record."""

@@ -13,12 +13,13 @@ from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.places import Places
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.config.spark import SparkOptions, usable_cores
-from kafkeep.errors import NoSuchArchiveError, UsageError
+from kafkeep.errors import UsageError
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
 from kafkeep.restore.foreign import ForeignJob, is_foreign
 from kafkeep.restore.job import Preflight, RestoreJob
 from kafkeep.restore.preflight import require_pass
+from kafkeep.restore.source import no_archive
 from kafkeep.restore.summary import RestoreSummary
 from kafkeep.spark.door import SparkDoor
 from kafkeep.store.open import open_store
@@ -76,10 +77,7 @@ def _kind_of_job(
 ) -> Callable[..., RestoreJob]:
     if is_foreign(store, options):
         if next(iter(store.list("")), None) is None:
-            raise NoSuchArchiveError(
-                f"there is no archive at {store.describe()}",
-                hint="Check the address; kafkeep backup makes one.",
-            )
+            raise no_archive(store)
         return partial(ForeignJob, foreign=foreign or ForeignOptions())
     if foreign is not None and foreign.texts:
         raise UsageError(

@@ -16,14 +16,19 @@ from kafkeep.errors import KeyMissingError, NoSuchArchiveError, PreflightError
 from kafkeep.restore.plan import RestorePlan
 
 
+def no_archive(store: ObjectStore) -> NoSuchArchiveError:
+    """Return the error for an address where nothing is."""
+    return NoSuchArchiveError(
+        f"there is no archive at {store.describe()}",
+        hint="Check the address; kafkeep backup makes one.",
+    )
+
+
 def choose_log(store: ObjectStore, options: RestoreOptions) -> str:
     """Return the log to read: the one named, the only one, or the one that loses least."""
     logs, name = list_logs(store), options.name
     if not logs:
-        raise NoSuchArchiveError(
-            f"there is no archive at {store.describe()}",
-            hint="Check the address; kafkeep backup makes one.",
-        )
+        raise no_archive(store)
     if name is not None:
         if name not in logs:
             raise NoSuchArchiveError(

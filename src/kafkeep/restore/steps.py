@@ -18,10 +18,11 @@ import numpy as np
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.kafka.batch import scan_batches
 from kafkeep.kafka.exact import LARGEST_FILLER, filler_batch
+from kafkeep.kafka.layout import RESERVED_KEY
 from kafkeep.kafka.rewrite import ReadyBatch, regroup
 from kafkeep.restore.pick import Piece
 from kafkeep.restore.read import MAX_BATCH_BYTES
-from kafkeep.restore.tombstones import RESERVED_KEY, iter_filled
+from kafkeep.restore.tombstones import iter_filled
 
 NO_TIME = -1
 _MAX_TIMESTAMP_AT = 35

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from kafkeep.kafka.batch import scan_batches
+from kafkeep.kafka.layout import RESERVED_KEY
 from kafkeep.kafka.records import RECORD_SCHEMA, decode
 from kafkeep.kafka.rewrite import ReadyBatch
 from kafkeep.kernel import Int64s
 
-RESERVED_KEY = b"__kafkeep_hole"
 LARGEST_INSIDE = 10_000
 """A larger hole is left to filler batches."""
 

@@ -24,6 +24,11 @@ SINK_PRELOAD = ("kafkeep.backup.warm:compile_sink_kernels",)
 _launched: list[tuple[SparkOptions, Jvm]] = []
 
 
+def with_sinks(options: SparkOptions) -> SparkOptions:
+    """Add what tasks of a sink need."""
+    return replace(options, preload=tuple(dict.fromkeys((*options.preload, *SINK_PRELOAD))))
+
+
 def launch_early(options: SparkOptions) -> None:
     """Start a JVM that the next door with the same options takes; at most one waits.
 

@@ -15,11 +15,11 @@ from kafkeep.contents.ready import iter_ready_batches
 from kafkeep.contents.windows import Window
 from kafkeep.kafka.batch import scan_batches
 from kafkeep.kafka.exact import filler_batch
+from kafkeep.kafka.layout import RESERVED_KEY
 from kafkeep.kafka.records import RECORD_SCHEMA, decode
 from kafkeep.kafka.rewrite import ReadyBatch
 from kafkeep.restore.pick import Piece
 from kafkeep.restore.steps import ExactPartition, Hole, Send, Trim, count_before
-from kafkeep.restore.tombstones import RESERVED_KEY
 
 
 def entry(start: int, end: int, records: int) -> Entry:

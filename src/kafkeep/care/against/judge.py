@@ -11,9 +11,8 @@ import numpy as np
 from kafkeep.care.against.digest import FIELDS, KEY, NOTHING, VALUE, Digests, Rows, digest_texts
 from kafkeep.care.against.stream import Parted
 from kafkeep.care.against.verdict import Place, Tally, Verdict
+from kafkeep.kafka.layout import RESERVED_KEY
 
-HOLE_KEY = b"__kafkeep_hole"
-"""The key of tombstones that an exact restore puts where there was no record."""
 _TELLING = 3
 """Of the first so many fields one must be the same for a record to be another's altered form,
 where nothing that follows shows that it stands in its place."""
@@ -31,7 +30,7 @@ class Leniency:
     starts_at: int = 0
     """Offsets of the archive before this one are deleted in the target; with exact offsets."""
     fillers: bool = False
-    """The target may have tombstones under ``HOLE_KEY``."""
+    """The target may have tombstones under ``RESERVED_KEY``."""
     exact: bool = False
     """Records must stand at the offsets they had."""
 
@@ -104,7 +103,7 @@ class _Judge:
     def _fillers(self) -> None:
         import pyarrow as pa  # noqa: PLC0415 - rarely needed
 
-        key = digest_texts(pa.array([HOLE_KEY], pa.binary()))[0]
+        key = digest_texts(pa.array([RESERVED_KEY], pa.binary()))[0]
         for row in list(self.theirs_left):
             parts = self.theirs.parts[row]
             if parts[KEY] == key and parts[VALUE] == NOTHING:
