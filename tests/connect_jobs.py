@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 from cluster import WAIT, Cluster, until
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.connect.job import ConnectorJob, Surroundings
-from kafkeep.connect.jobs import make_job
+from kafkeep.connect.jobs.make import make_job
 from kafkeep.dev import DevStatus
 from kafkeep.spark.door import OpenSpark
 from kafkeep.spark.tasks import TaskRow

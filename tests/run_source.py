@@ -11,13 +11,13 @@ from typing import Any
 
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.connect.job import Surroundings
-from kafkeep.connect.jobs import make_job
+from kafkeep.connect.jobs.make import make_job
 from kafkeep.failpoint import arm
 from kafkeep.restore.follow import Follower
 from kafkeep.spark.tasks import TaskRow
 
 _processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["kafkeep.connect.jobs", "kafkeep.restore.follow"])
+_processes.set_forkserver_preload(["kafkeep.connect.jobs.make", "kafkeep.restore.follow"])
 
 
 def run_source(

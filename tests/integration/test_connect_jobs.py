@@ -15,7 +15,7 @@ from connect_jobs import Worker, group_offsets, produce_json, read_values
 from kafkeep.archive.reader import load_view
 from kafkeep.config.spark import SparkOptions
 from kafkeep.config.storage import StorageOptions
-from kafkeep.connect.jobs_offsets import alter_offsets, read_offsets, reset_offsets
+from kafkeep.connect.jobs.offsets import alter_offsets, read_offsets, reset_offsets
 from kafkeep.dev import DevStatus
 from kafkeep.errors import NoSuchArchiveError
 from kafkeep.spark.door import OpenSpark, SparkDoor

@@ -21,7 +21,7 @@ from golden_cases import GoldenCase, GoldenRecord, load_case
 from kafkeep import failpoint
 from kafkeep.config.foreign import layout_of_sink
 from kafkeep.config.spark import SparkOptions
-from kafkeep.connect.jobs_offsets import read_offsets
+from kafkeep.connect.jobs.offsets import read_offsets
 from kafkeep.dev import DevStatus
 from kafkeep.spark.door import OpenSpark, SparkDoor
 from oracle import dump

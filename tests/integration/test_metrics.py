@@ -24,7 +24,7 @@ from kafkeep.clock import now_ms
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.storage import StorageOptions
 from kafkeep.connect.job import Surroundings
-from kafkeep.connect.jobs import make_job
+from kafkeep.connect.jobs.make import make_job
 from kafkeep.connect.metrics.jobs import measured
 from kafkeep.connect.metrics.render import WorkerFacts, render
 from kafkeep.connect.metrics.totals import Totals

@@ -24,10 +24,10 @@ from kafkeep.config.families_chtbd import CompactOptions
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.places import Places
 from kafkeep.config.storage import StorageOptions
-from kafkeep.connect.compact import CompactJob
-from kafkeep.connect.compact_pair import PairDocument, pair_id
-from kafkeep.connect.compact_roles import BUILD_MS, Pair, Phase
 from kafkeep.connect.job import Surroundings
+from kafkeep.connect.jobs.compact import CompactJob
+from kafkeep.connect.jobs.compact_pair import PairDocument, pair_id
+from kafkeep.connect.jobs.compact_roles import BUILD_MS, Pair, Phase
 from kafkeep.errors import FencedError, KeyMissingError, UnknownOutcomeError
 from kafkeep.store.memory import MemoryStore
 

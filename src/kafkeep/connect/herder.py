@@ -215,7 +215,7 @@ class Herder:
 
     def offsets(self, name: str) -> list[Json]:
         """Return what it has an offset of; any worker can read that."""
-        from kafkeep.connect.jobs_offsets import read_offsets  # noqa: PLC0415 - rarely needed
+        from kafkeep.connect.jobs.offsets import read_offsets  # noqa: PLC0415 - rarely needed
 
         config = self._definitions.resolve(self._found(name).config)
         return list(read_offsets(name, config, self._surroundings(config)))

@@ -44,7 +44,7 @@ class ConnectorJob(Protocol):
 
 
 class MakeJob(Protocol):
-    """Makes the job of a connector; ``connect/jobs.py`` has the one there is."""
+    """Makes the job of a connector; ``connect/jobs/make.py`` has the one there is."""
 
     def __call__(
         self, name: str, config: Mapping[str, str], surroundings: Surroundings

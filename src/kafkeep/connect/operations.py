@@ -163,7 +163,7 @@ class LocalOperations:
         """Move a stopped connector."""
         with self._offsets:
             config = self._stopped(name)
-            from kafkeep.connect.jobs_offsets import alter_offsets  # noqa: PLC0415 - rarely needed
+            from kafkeep.connect.jobs.offsets import alter_offsets  # noqa: PLC0415 - rarely needed
 
             return alter_offsets(name, config, self._surroundings(config), offsets)
 
@@ -171,7 +171,7 @@ class LocalOperations:
         """Move a stopped connector back to the beginning."""
         with self._offsets:
             config = self._stopped(name)
-            from kafkeep.connect.jobs_offsets import reset_offsets  # noqa: PLC0415 - rarely needed
+            from kafkeep.connect.jobs.offsets import reset_offsets  # noqa: PLC0415 - rarely needed
 
             return reset_offsets(name, config, self._surroundings(config))
 

@@ -182,7 +182,7 @@ def _surroundings_of(
 
 
 def _make_job(name: str, config: Mapping[str, str], surroundings: Surroundings) -> ConnectorJob:
-    from kafkeep.connect.jobs import make_job  # noqa: PLC0415 - idle services need none of it
+    from kafkeep.connect.jobs.make import make_job  # noqa: PLC0415 - idle services need none of it
 
     return make_job(name, config, surroundings)
 

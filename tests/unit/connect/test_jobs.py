@@ -15,14 +15,14 @@ from kafkeep.archive.state import State
 from kafkeep.backup.look import Look, PartitionLook, TopicLook
 from kafkeep.care.offsets import move_positions
 from kafkeep.config.kafka import KafkaOptions
-from kafkeep.connect.groups import positions_now
 from kafkeep.connect.job import Surroundings
-from kafkeep.connect.jobs import make_job
-from kafkeep.connect.jobs_offsets import parse_moves, sink_offsets
-from kafkeep.connect.jobs_progress import SinkProgress
-from kafkeep.connect.jobs_sink import SinkJob, kafka_of
-from kafkeep.connect.jobs_source import SourceJob
-from kafkeep.connect.jobs_wait import run_patiently
+from kafkeep.connect.jobs.groups import positions_now
+from kafkeep.connect.jobs.make import make_job
+from kafkeep.connect.jobs.offsets import parse_moves, sink_offsets
+from kafkeep.connect.jobs.progress import SinkProgress
+from kafkeep.connect.jobs.sink import SinkJob, kafka_of
+from kafkeep.connect.jobs.source import SourceJob
+from kafkeep.connect.jobs.wait import run_patiently
 from kafkeep.connect.model import Progress, RestError
 from kafkeep.errors import FencedError, TransientError, UsageError
 from kafkeep.restore.followed import Followed, load_followed, save_followed, sweep_followed
@@ -188,7 +188,7 @@ def commit(changes: Changes, *, at_ms: int) -> Commit:
 def test_faults_that_pass_are_waited_out_and_others_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kafkeep.connect.jobs_wait.FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr("kafkeep.connect.jobs.wait.FIRST_PAUSE_S", 0.001)
     outcomes: list[Exception | None] = [TransientError("away"), TransientError("away"), None]
 
     def work() -> None:

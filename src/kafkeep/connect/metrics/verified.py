@@ -22,7 +22,7 @@ def reader(
     """Return what finds the newest trace of a verify in a connector's archive."""
 
     def read(connector: Connector) -> int | None:
-        from kafkeep.connect.jobs_offsets import read_verified  # noqa: PLC0415 - rarely needed
+        from kafkeep.connect.jobs.offsets import read_verified  # noqa: PLC0415 - rarely needed
 
         config = definitions.resolve(connector.config)
         return read_verified(connector.name, config, surroundings(config))

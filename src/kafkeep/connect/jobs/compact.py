@@ -25,12 +25,12 @@ from kafkeep.clock import now_ms, writer_id
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.families_chtbd import CompactOptions
 from kafkeep.config.places import Places
-from kafkeep.connect.compact_pair import PairDocument, pair_id
-from kafkeep.connect.compact_roles import Facts, Pair, Phase, Step, next_step
 from kafkeep.connect.job import Surroundings
-from kafkeep.connect.jobs_retention import retention_of
-from kafkeep.connect.jobs_sink import SinkJob, places_of, read_sink, sink_options
-from kafkeep.connect.jobs_wait import run_patiently
+from kafkeep.connect.jobs.compact_pair import PairDocument, pair_id
+from kafkeep.connect.jobs.compact_roles import Facts, Pair, Phase, Step, next_step
+from kafkeep.connect.jobs.retention import retention_of
+from kafkeep.connect.jobs.sink import SinkJob, places_of, read_sink, sink_options
+from kafkeep.connect.jobs.wait import run_patiently
 from kafkeep.connect.model import ConnectorType, Progress
 from kafkeep.errors import AccessDeniedError, NoSuchArchiveError, UsageError
 from kafkeep.store.open import open_store

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from kafkeep.config.families import find_family
 from kafkeep.config.source import SourceConfig
-from kafkeep.connect.compact import make_compact_job
 from kafkeep.connect.job import ConnectorJob, Surroundings
-from kafkeep.connect.jobs_retention import retention_of
-from kafkeep.connect.jobs_sink import SinkJob, places_of, read_sink, sink_options
-from kafkeep.connect.jobs_source import SourceJob
+from kafkeep.connect.jobs.compact import make_compact_job
+from kafkeep.connect.jobs.retention import retention_of
+from kafkeep.connect.jobs.sink import SinkJob, places_of, read_sink, sink_options
+from kafkeep.connect.jobs.source import SourceJob
 
 __all__ = ["make_job", "places_of", "read_sink"]
 

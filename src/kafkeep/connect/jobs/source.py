@@ -15,8 +15,8 @@ from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.places import Places
 from kafkeep.config.source import SourceConfig
 from kafkeep.connect.job import Surroundings
-from kafkeep.connect.jobs_sink import kafka_of
-from kafkeep.connect.jobs_wait import run_patiently
+from kafkeep.connect.jobs.sink import kafka_of
+from kafkeep.connect.jobs.wait import run_patiently
 from kafkeep.connect.model import ConnectorType, Progress
 from kafkeep.contents.options import load_read_options
 from kafkeep.kafka.admin import Admin

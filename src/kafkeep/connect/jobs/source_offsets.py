@@ -10,9 +10,9 @@ from kafkeep.archive.reader import ArchiveView, load_view
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.source import SourceConfig
 from kafkeep.connect.job import Surroundings
-from kafkeep.connect.jobs_sink import kafka_of
-from kafkeep.connect.jobs_source import state_folder
-from kafkeep.connect.jobs_source_foreign import foreign_offsets, plan_foreign_moves
+from kafkeep.connect.jobs.sink import kafka_of
+from kafkeep.connect.jobs.source import state_folder
+from kafkeep.connect.jobs.source_foreign import foreign_offsets, plan_foreign_moves
 from kafkeep.connect.model import Json, RestError
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire

@@ -18,10 +18,10 @@ from kafkeep.clock import now_ms, writer_id
 from kafkeep.config.connector import ConnectorConfig
 from kafkeep.config.families import find_family
 from kafkeep.config.source import SourceConfig
-from kafkeep.connect.groups import newest_partitions, positions_now, replace_offsets
 from kafkeep.connect.job import Surroundings
-from kafkeep.connect.jobs_sink import places_of, read_sink
-from kafkeep.connect.jobs_source_offsets import (
+from kafkeep.connect.jobs.groups import newest_partitions, positions_now, replace_offsets
+from kafkeep.connect.jobs.sink import places_of, read_sink
+from kafkeep.connect.jobs.source_offsets import (
     alter_source,
     read_source,
     reset_source,

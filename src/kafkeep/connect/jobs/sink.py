@@ -22,10 +22,10 @@ from kafkeep.config.backup import BackupOptions
 from kafkeep.config.connector import ConnectorConfig
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.places import Places
-from kafkeep.connect.groups import ConnectorGroup, group_of, positions_now
 from kafkeep.connect.job import Surroundings
-from kafkeep.connect.jobs_progress import SinkProgress
-from kafkeep.connect.jobs_wait import run_patiently
+from kafkeep.connect.jobs.groups import ConnectorGroup, group_of, positions_now
+from kafkeep.connect.jobs.progress import SinkProgress
+from kafkeep.connect.jobs.wait import run_patiently
 from kafkeep.connect.model import ConnectorType, Progress
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire

@@ -20,7 +20,7 @@ from kafkeep.archive.document import (
 )
 from kafkeep.archive.keys import LAST_NUMBER, ROOT
 from kafkeep.archive.store import ObjectStore
-from kafkeep.connect.compact_roles import Member, Pair, Phase
+from kafkeep.connect.jobs.compact_roles import Member, Pair, Phase
 from kafkeep.errors import KeyExistsError, UnknownOutcomeError
 
 FOLDER = f"{ROOT}.pairs/"
