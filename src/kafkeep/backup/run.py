@@ -20,6 +20,7 @@ from kafkeep.config.spark import SparkOptions
 from kafkeep.errors import PreflightError, UsageError
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
+from kafkeep.spark.clients import open_clients
 from kafkeep.spark.door import SparkDoor
 from kafkeep.spark.early import with_sinks
 from kafkeep.store.open import open_store
@@ -56,7 +57,8 @@ def run_backup(
     """
     if options.sink is not None:
         spark = with_sinks(spark)
-    with SparkDoor(spark) as door, Wire(places.kafka) as wire:
+    first = partial(open_clients, places)
+    with SparkDoor(spark, first=first) as door, Wire(places.kafka) as wire:
         admin = Admin(wire)
         admin.cluster_id()
         store = open_store(places.archive, places.storage, create=True)

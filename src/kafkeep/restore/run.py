@@ -21,6 +21,7 @@ from kafkeep.restore.job import Preflight, RestoreJob
 from kafkeep.restore.preflight import require_pass
 from kafkeep.restore.source import no_archive
 from kafkeep.restore.summary import RestoreSummary
+from kafkeep.spark.clients import open_clients
 from kafkeep.spark.door import SparkDoor
 from kafkeep.store.open import open_store
 
@@ -40,7 +41,7 @@ def run_restore(
     the run there with PreflightError. Where there is no log, ``foreign`` says how the objects of
     Confluent's sink are read; given in vain it is refused.
     """
-    door = SparkDoor(spark)
+    door = SparkDoor(spark, first=partial(open_clients, places))
     with nullcontext() if options.dry_run else door, Wire(places.kafka) as wire:
         store = open_store(places.archive, places.storage)
         documents = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
@@ -53,11 +53,12 @@ class SparkDoor:
     """Starts Spark on entry without waiting, and hands it out when it has run its first job.
 
     On exit the session is stopped, also one still starting; one that was there before is not,
-    whether a caller or another door started it.
+    whether a caller or another door started it. ``first`` is called in each worker by that job.
     """
 
-    def __init__(self, options: SparkOptions) -> None:
+    def __init__(self, options: SparkOptions, *, first: Callable[[], None] | None = None) -> None:
         self._options = with_preload(options)
+        self._first = first
         self._jvm: Jvm | None = None
         self._borrowed = False
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="spark-start")
@@ -102,5 +103,5 @@ class SparkDoor:
 
     def _start(self) -> OpenSpark:
         session = start_session(self._options, jvm=self._jvm)
-        warm_up(session)
+        warm_up(session, self._first)
         return OpenSpark(session, task_slots(session))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -75,12 +75,20 @@ def run_tasks(
     return rows
 
 
-def warm_up(session: SparkSession, *, label: str = "start") -> None:
-    """Run a first job that does nothing, so that planning and workers are there for the next."""
-    run_tasks(session, range(task_slots(session)), _say_nothing, label=label)
+def warm_up(
+    session: SparkSession, first: Callable[[], None] | None = None, *, label: str = "start"
+) -> None:
+    """Run a first job, so that planning and workers are there for the next.
+
+    ``first`` is called in each worker; what it fails with is for the job that needs it to meet.
+    """
+    run_tasks(session, [first] * task_slots(session), _begin, label=label)
 
 
-def _say_nothing(_: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def _begin(first: Callable[[], None] | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    if first is not None:
+        with suppress(Exception):
+            first()
     return iter(())
 
 
