@@ -119,6 +119,12 @@ class RemoteOperations:
             )
         except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError):
             raise RestError(409, NO_LEADER) from None
+        except urllib3.exceptions.SSLError as error:
+            raise RestError(
+                500,
+                "This worker and the one that leads do not trust each other's certificates: "
+                f"look at the listener's trust stores ({error.args[0]})",
+            ) from error
         except urllib3.exceptions.HTTPError as error:
             raise RestError(
                 500,

@@ -6,6 +6,7 @@ last beat, and sends everything that changes something to the leader.
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -55,6 +56,7 @@ class Herder:
         token: str,
         cluster_id: Callable[[], str | None],
         now_ms: Callable[[], int],
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._duty = duty
         self._definitions = definitions
@@ -65,7 +67,7 @@ class Herder:
         self._cluster_id = cluster_id
         self._now_ms = now_ms
         self._local = LocalOperations(duty, definitions, surroundings)
-        self._pool = urllib3.PoolManager(maxsize=8)
+        self._pool = urllib3.PoolManager(maxsize=8, ssl_context=tls)
         self._loggers = Loggers(now_ms)
         self._verified = LastVerified(reader(definitions, surroundings), now_ms)
         self._looked_at = -_LOOK_AGAIN_S

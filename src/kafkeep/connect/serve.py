@@ -152,6 +152,7 @@ class _Parts:
             token=token,
             cluster_id=_ClusterId(worker),
             now_ms=now_ms,
+            tls=None if worker.tls is None else worker.tls.client,
         )
         return cls(
             ready=Ready(url=url, worker_id=worker_id, state=store.describe()),
@@ -218,7 +219,7 @@ class _Server:
     """uvicorn in a thread of its own, so that signals are ours and it answers until the end."""
 
     def __init__(self, parts: _Parts, worker: WorkerOptions, listener: socket.socket) -> None:
-        app = make_app(parts.herder, worker.security)
+        app, tls = make_app(parts.herder, worker.security), worker.tls
         config = uvicorn.Config(
             ForwardDoor(app, parts.herder.local_operations, parts.token),
             log_config=None,
@@ -226,6 +227,7 @@ class _Server:
             lifespan="off",
             server_header=False,
             timeout_graceful_shutdown=5,
+            ssl_context_factory=None if tls is None else lambda _config, _default: tls.server,
         )
         self._server = uvicorn.Server(config)
         run = partial(self._server.run, sockets=[listener])

@@ -25,6 +25,11 @@ _PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re
 _JKS_MAGIC = bytes.fromhex("feedfeed")
 _TYPES = frozenset({"PEM", "JKS", "PKCS12"})
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_CLIENT_AUTH = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
 _KEYTOOL_SECONDS = 60
 
 
@@ -39,6 +44,24 @@ def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
     _set_versions(context, properties)
     _trust(context, properties)
     _identify(context, properties)
+    return context
+
+
+def server_context(properties: Mapping[str, str]) -> ssl.SSLContext:
+    """Build the TLS context of a listener: it needs a key, and a trust store to prove callers."""
+    auth = properties.get("ssl.client.auth", "").strip().lower() or "none"
+    if auth not in _CLIENT_AUTH:
+        raise UsageError(f"ssl.client.auth={auth} is none of {', '.join(_CLIENT_AUTH)}")
+    if not (properties.get("ssl.keystore.location") or properties.get("ssl.keystore.key")):
+        raise UsageError("https needs ssl.keystore.location, or ssl.keystore.key and its chain")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _set_versions(context, properties)
+    _identify(context, properties)
+    context.verify_mode = _CLIENT_AUTH[auth]
+    if auth != "none":
+        if not any(properties.get(f"ssl.truststore.{x}") for x in ("location", "certificates")):
+            raise UsageError(f"ssl.client.auth={auth} needs ssl.truststore.location: whom to trust")
+        _trust(context, properties)
     return context
 
 

@@ -11,8 +11,9 @@ from kafkeep.config.connector import ConnectorConfig
 from kafkeep.config.group import ConfigErrors
 from kafkeep.config.option import iter_options
 from kafkeep.connect.rest.security import Role, token_digest
-from kafkeep.connect.worker.keys import BASIC_AUTH, GROUPS
+from kafkeep.connect.worker.keys import GROUPS
 from kafkeep.connect.worker.options import DECLARED, WorkerOptions, from_environ, variable
+from kafkeep.connect.worker.rest_keys import BASIC_AUTH
 from kafkeep.connect.worker.standing import KEYS, UNDER
 from kafkeep.connect.worker.users import user_line
 from kafkeep.errors import UsageError
@@ -144,7 +145,7 @@ def test_a_port_on_top_changes_that_part_of_the_files_listeners(tmp_path: Path) 
 @pytest.mark.parametrize(
     "listener",
     [
-        "https://127.0.0.1:8443",
+        "https://127.0.0.1:8443",  # without a key store
         "http://127.0.0.1:1,http://127.0.0.1:2",
         "127.0.0.1:8083",
         "http://a:x",

@@ -65,6 +65,8 @@ class RestSecurity:
     body_limit_bytes: int = DEFAULT_BODY_LIMIT_BYTES
     insecure: bool = False
     """Bind anywhere without asking who calls."""
+    proves_callers: bool = False
+    """TLS lets nobody through without a trusted certificate (ssl.client.auth=required)."""
 
     def __post_init__(self) -> None:
         for name, (stored, _) in self.basic_users.items():
@@ -122,7 +124,8 @@ class RestSecurity:
 
 def require_safe_bind(host: str, security: RestSecurity) -> None:
     """Raise UsageError when others could reach the API at ``host`` without saying who they are."""
-    if is_loopback(_without_port(host)) or security.has_auth or security.insecure:
+    proved = security.has_auth or security.proves_callers or security.insecure
+    if is_loopback(_without_port(host)) or proved:
         return
     raise UsageError(
         f"the REST API would be open to everyone who reaches {host or 'this machine'}",

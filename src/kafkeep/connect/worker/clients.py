@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.connect.worker.standing import worker_standing
+from kafkeep.connect.worker.tls import is_listener_key
 from kafkeep.errors import UsageError
 from kafkeep.kafka.properties import check_properties
 
@@ -19,14 +20,25 @@ _PREFIXES = tuple(f"{name}." for name in CLIENTS)
 
 def is_client_key(key: str) -> bool:
     """Tell whether a key of the worker's file is about a Kafka client."""
-    return (key in PLAIN or key.startswith((*STARTS, *_PREFIXES))) and worker_standing(key) is None
+    if is_listener_key(key) or worker_standing(key) is not None:
+        return False
+    return key in PLAIN or key.startswith((*STARTS, *_PREFIXES))
 
 
 class ClientReader:
     """Reads the clients of a worker; what is wrong goes to ``wrong``, by key, the rest to notes."""
 
-    def __init__(self, texts: Mapping[str, str], wrong: dict[str, str], notes: list[str]) -> None:
+    def __init__(
+        self,
+        texts: Mapping[str, str],
+        wrong: dict[str, str],
+        notes: list[str],
+        *,
+        listener_has_ssl: bool = False,
+    ) -> None:
+        """Make one; with ``listener_has_ssl`` plain ``ssl.`` keys may be the listener's alone."""
         self._texts = texts
+        self._listener_has_ssl = listener_has_ssl
         self._wrong = wrong
         self._notes = notes
 
@@ -34,7 +46,7 @@ class ClientReader:
         """Return one client: its own keys over those without a prefix."""
         own = dict(self._properties(f"{name}."))
         servers = own.pop("bootstrap.servers", "") or self._texts.get("bootstrap.servers", "")
-        properties = {**dict(self._properties("")), **own}
+        properties = self._shared({**dict(self._properties("")), **own}, own)
         try:
             check_properties(properties)
         except UsageError as error:
@@ -48,6 +60,12 @@ class ClientReader:
                 key if key in self._texts else "bootstrap.servers", error.message
             )
             return KafkaOptions("unknown:9092")
+
+    def _shared(self, properties: dict[str, str], own: Mapping[str, str]) -> dict[str, str]:
+        """Leave out what was set for the listener, if this client speaks no TLS."""
+        if not self._listener_has_ssl or "SSL" in properties.get("security.protocol", "").upper():
+            return properties
+        return {k: v for k, v in properties.items() if k in own or not k.startswith("ssl.")}
 
     def _properties(self, prefix: str) -> Iterator[tuple[str, str]]:
         """Yield what is passed on to the client; a property nobody knows is not."""

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from kafkeep.archive.names import check_log_name
 from kafkeep.config.choose import one_of, positive
 from kafkeep.config.kafka import parse_servers
 from kafkeep.config.option import option
 from kafkeep.config.storage import ArchiveAddress
-from kafkeep.connect.rest.security import DEFAULT_BODY_LIMIT_BYTES
+from kafkeep.connect.worker.rest_keys import RestOptions, comma_list
 from kafkeep.errors import UsageError
 
-DEFAULT_PORT = 8083
-BASIC_AUTH = "org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension"
 POLICIES = ("All", "None", "Principal")
 _POLICY_PACKAGE = "org.apache.kafka.connect.connector.policy."
 _POLICY_CLASS = "ConnectorClientConfigOverridePolicy"
-_EVERYWHERE = ("", "0.0.0.0", "::")
 
 
 def _servers(text: str) -> str:
@@ -40,51 +34,16 @@ def _address(text: str) -> str:
     return text.strip()
 
 
-def _port(text: str) -> int:
-    if not text.strip().isdecimal() or not 0 <= int(text) < 65536:
-        raise UsageError(f"{text!r} is not a port")
-    return int(text)
-
-
-def _list(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
 def _folders(text: str) -> tuple[str, ...]:
-    for folder in _list(text):
+    for folder in comma_list(text):
         if not folder.startswith("/"):
             raise UsageError(f"{folder!r} is not an absolute path")
-    return _list(text)
-
-
-def _listener(text: str) -> tuple[str, int] | None:
-    found = _list(text)
-    if not found:
-        return None
-    if len(found) > 1:
-        raise UsageError("there is one listener; a proxy in front may have more")
-    parts = urlsplit(found[0].lower())
-    if parts.scheme == "https":
-        raise UsageError("there is no https here; a proxy in front of the service may speak it")
-    try:
-        port = DEFAULT_PORT if parts.port is None else parts.port
-    except ValueError as error:
-        raise UsageError(f"{text!r} has no port from 0 to 65535") from error
-    if parts.scheme != "http" or parts.path not in ("", "/"):
-        raise UsageError(f"{text!r} is not http://host:port")
-    return parts.hostname or "", port
+    return comma_list(text)
 
 
 def _policy(text: str) -> str:
     name = text.strip().removeprefix(_POLICY_PACKAGE).removesuffix(_POLICY_CLASS)
     return one_of("the policy", *POLICIES)(name)
-
-
-def _extensions(text: str) -> tuple[str, ...]:
-    for name in _list(text):
-        if name not in (BASIC_AUTH, BASIC_AUTH.rpartition(".")[2]):
-            raise UsageError(f"{name} is a Java class that cannot run here; there is {BASIC_AUTH}")
-    return _list(text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,117 +87,6 @@ class ServiceOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RestOptions:
-    """Where the REST API is, and who may call it."""
-
-    listeners: tuple[str, int] | None = option(
-        "listeners",
-        "Where the REST API listens: http://host:port, one address. Without a host, everywhere; "
-        "then users or tokens are needed.",
-        default=None,
-        parse=_listener,
-        metavar="URL",
-    )
-    rest_host_name: str = option(
-        "rest.host.name",
-        "The address to listen on, where listeners is not set.",
-        default="127.0.0.1",
-        parse=str.strip,
-    )
-    rest_port: int = option(
-        "rest.port",
-        "The port to listen on, where listeners is not set; 0 takes a free one.",
-        default=DEFAULT_PORT,
-        parse=_port,
-    )
-    rest_advertised_host_name: str | None = option(
-        "rest.advertised.host.name",
-        "The name others call this worker by; it stands in worker_id.",
-        default=None,
-        parse=lambda text: text.strip() or None,
-    )
-    rest_advertised_port: int | None = option(
-        "rest.advertised.port",
-        "The port others call this worker at.",
-        default=None,
-        parse=lambda text: _port(text) if text.strip() else None,
-    )
-    rest_advertised_listener: str = option(
-        "rest.advertised.listener",
-        "http: there is no other.",
-        default="http",
-        parse=lambda text: one_of("the listener", "http")(text.strip().lower()),
-    )
-    rest_extension_classes: tuple[str, ...] = option(
-        "rest.extension.classes",
-        f"{BASIC_AUTH} demands kafkeep.rest.users.file; other classes are refused.",
-        default=(),
-        parse=_extensions,
-    )
-    kafkeep_rest_users_file: str | None = option(
-        "kafkeep.rest.users.file",
-        "Users with passwords (Basic), a line each: name:role:argon2 hash. Roles are read, operate "
-        "and admin. kafkeep user prints a line.",
-        default=None,
-        parse=lambda text: text.strip() or None,
-        metavar="FILE",
-    )
-    kafkeep_rest_tokens_file: str | None = option(
-        "kafkeep.rest.tokens.file",
-        "Bearer tokens, a line each: role:token, or role:sha256:digest in hex.",
-        default=None,
-        parse=lambda text: text.strip() or None,
-        metavar="FILE",
-    )
-    kafkeep_rest_hosts: tuple[str, ...] = option(
-        "kafkeep.rest.hosts",
-        "More names this service is called by; the advertised one and addresses always are. A "
-        "request for another Host is refused (DNS rebinding); * takes all.",
-        default=(),
-        parse=_list,
-    )
-    kafkeep_rest_body_limit_bytes: int = option(
-        "kafkeep.rest.body.limit.bytes",
-        "Larger requests are refused.",
-        default=DEFAULT_BODY_LIMIT_BYTES,
-        parse=positive("kafkeep.rest.body.limit.bytes"),
-        metavar="BYTES",
-    )
-    kafkeep_rest_insecure: bool = option(
-        "kafkeep.rest.insecure",
-        "Listen beyond this machine although nobody has to say who they are.",
-        default=False,
-    )
-
-    @property
-    def host(self) -> str:
-        """The address to bind."""
-        host = self.rest_host_name if self.listeners is None else self.listeners[0]
-        return host or "0.0.0.0"
-
-    @property
-    def port(self) -> int:
-        """The port to bind; 0 means a free one."""
-        return self.rest_port if self.listeners is None else self.listeners[1]
-
-    @property
-    def advertised_host(self) -> str:
-        """The name others call this worker by."""
-        if self.rest_advertised_host_name:
-            return self.rest_advertised_host_name
-        return socket.gethostname() if self.host in _EVERYWHERE else self.host
-
-    def worker_id(self, bound_port: int | None = None) -> str:
-        """Return ``host:port`` as statuses tell it; a port of 0 is known once it is bound."""
-        port = self.rest_advertised_port or bound_port or self.port
-        return f"{_in_brackets(self.advertised_host)}:{port}"
-
-    def url(self, bound_port: int | None = None) -> str:
-        """Return the address other workers reach this one at."""
-        return f"{self.rest_advertised_listener}://{self.worker_id(bound_port)}"
-
-
-@dataclass(frozen=True, kw_only=True)
 class TrackingOptions:
     """Whether the topics of connectors are told."""
 
@@ -268,7 +116,7 @@ class GuardOptions:
         "Hosts that addresses in connectors may name: names, *.domain, addresses, networks "
         "(10.0.0.0/8). Unless set, all but link-local and metadata addresses; those only if named.",
         default=(),
-        parse=_list,
+        parse=comma_list,
     )
     kafkeep_allowed_folders: tuple[str, ...] = option(
         "kafkeep.allowed.folders",
@@ -284,15 +132,9 @@ class GuardOptions:
         return self.connector_client_config_override_policy
 
 
+REST = "The REST API"
 GROUPS: dict[str, tuple[type, ...]] = {
     "The service": (ServiceOptions,),
-    "The REST API": (RestOptions, TrackingOptions),
+    REST: (RestOptions, TrackingOptions),
     "What connectors may do": (GuardOptions,),
 }
-
-
-def _in_brackets(host: str) -> str:
-    try:
-        return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
-    except ValueError:
-        return host

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -24,13 +24,19 @@ from kafkeep.connect.worker.clients import CLIENTS, READ_DEFAULTS, ClientReader,
 from kafkeep.connect.worker.keys import (
     GROUPS,
     GuardOptions,
-    RestOptions,
     ServiceOptions,
     TrackingOptions,
 )
 from kafkeep.connect.worker.providers import PREFIX as PROVIDERS
 from kafkeep.connect.worker.providers import Providers
+from kafkeep.connect.worker.rest_keys import RestOptions
 from kafkeep.connect.worker.standing import KEYS, worker_standing
+from kafkeep.connect.worker.tls import (
+    Tls,
+    is_listener_key,
+    read_tls,
+    shares_with_clients,
+)
 from kafkeep.connect.worker.users import read_tokens, read_users
 from kafkeep.errors import UsageError
 
@@ -59,6 +65,8 @@ class WorkerOptions:
     """Converters, and what is read, for connectors that say nothing of it."""
     spark: Mapping[str, str] = field(repr=False)
     """``spark.…`` keys: settings of the session."""
+    tls: Tls | None = field(default=None, repr=False)
+    """What an https listener needs."""
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -104,10 +112,14 @@ def _over(lower: Mapping[str, str], upper: Mapping[str, str]) -> dict[str, str]:
     parts = upper.keys() & {"rest.host.name", "rest.port"}
     if "listeners" in lower and "listeners" not in upper and parts:
         try:
-            listening = parse_group(RestOptions, {"listeners": texts.pop("listeners")})
+            below = parse_group(RestOptions, {"listeners": lower["listeners"]}).listener
+            port = parse_group(RestOptions, {"rest.port": upper.get("rest.port", str(below.port))})
         except ConfigErrors:
-            return {**lower, **upper}  # told of when all is read
-        texts = {"rest.host.name": listening.host, "rest.port": str(listening.port), **texts}
+            return texts  # told of when all is read
+        host = upper.get("rest.host.name", below.host).strip()
+        for part in ("rest.host.name", "rest.port"):
+            texts.pop(part, None)
+        texts["listeners"] = str(replace(below, host=host, port=port.rest_port))
     return texts
 
 
@@ -146,8 +158,10 @@ class _Reader:
         guard = self._try(parse_group, GuardOptions, self._texts)
         defaults = self._defaults()
         self._check_others()
-        security = self._security(rest) if rest else None
-        reader = ClientReader(self._texts, self._wrong, self._notes)
+        tls = self._tls(rest) if rest else None
+        security = self._security(rest, tls) if rest else None
+        shared = bool(rest and rest.is_https and shares_with_clients(self._texts))
+        reader = ClientReader(self._texts, self._wrong, self._notes, listener_has_ssl=shared)
         clients = {name: reader.read(name) for name in CLIENTS}
         if self._wrong or not (service and rest and tracking and guard and security):
             raise ConfigErrors(self._wrong)
@@ -163,6 +177,7 @@ class _Reader:
             providers=providers,
             defaults=defaults,
             spark={key: text for key, text in self._texts.items() if key.startswith("spark.")},
+            tls=tls,
             notes=tuple(dict.fromkeys(self._notes)),
         )
 
@@ -204,7 +219,20 @@ class _Reader:
             except UsageError as error:
                 self._wrong[key] = error.message
 
-    def _security(self, rest: RestOptions) -> RestSecurity | None:
+    def _tls(self, rest: RestOptions) -> Tls | None:
+        """Open the listener's stores; what is wrong with them is told under one of their keys."""
+        key = next((one for one in sorted(self._texts) if is_listener_key(one)), "listeners")
+        try:
+            rest.check_advertised()
+        except UsageError as error:
+            self._wrong["rest.advertised.listener"] = error.message
+        try:
+            return read_tls(self._texts, is_https=rest.is_https)
+        except UsageError as error:
+            self._wrong[key] = " ".join(filter(None, [error.message, error.hint]))
+            return None
+
+    def _security(self, rest: RestOptions, tls: Tls | None) -> RestSecurity | None:
         users_key, tokens_key = "kafkeep.rest.users.file", "kafkeep.rest.tokens.file"
         if rest.rest_extension_classes and not rest.kafkeep_rest_users_file:
             self._wrong["rest.extension.classes"] = f"needs {users_key}"
@@ -224,6 +252,7 @@ class _Reader:
                 allowed_hosts=frozenset({rest.advertised_host, *rest.kafkeep_rest_hosts}),
                 body_limit_bytes=rest.kafkeep_rest_body_limit_bytes,
                 insecure=rest.kafkeep_rest_insecure,
+                proves_callers=tls is not None and tls.proves_callers,
             )
             key = "rest.host.name" if rest.listeners is None else "listeners"
             require_safe_bind(rest.host, security)
@@ -234,7 +263,7 @@ class _Reader:
 
 
 def _is_honoured(key: str) -> bool:
-    if key in DECLARED or key.startswith("spark."):
+    if key in DECLARED or key.startswith("spark.") or is_listener_key(key):
         return True
     if key.startswith(tuple(f"{role}.converter" for role in ROLES)):
         return True

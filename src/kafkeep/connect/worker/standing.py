@@ -20,7 +20,6 @@ _INTERNAL = (
 )
 _METRICS = "Metrics are at /metrics, as Prometheus reads them."
 _TUNING = "Tuning of Java's clients; no effect on what is stored."
-_HTTPS = "There is no https here; a proxy in front of the service may speak it."
 
 
 def _empty(text: str) -> bool:
@@ -117,7 +116,6 @@ KEYS = (
         "Answers carry the headers that keep browsers from harm; a proxy may add others.",
         _empty,
     ),
-    StandingKey("ssl.client.auth", "string", "none", _HTTPS, only("none")),
     *(
         _text(name, _TUNING)
         for name in (
@@ -146,7 +144,6 @@ UNDER = (
     _text("confluent.license", "kafkeep needs no license."),
     _text("confluent.topic.", "kafkeep keeps no license topic."),
     _text("log4j.", "Log levels are set at /admin/loggers; kafkeep --debug shows everything."),
-    StandingKey("listeners.https.", "string", "", _HTTPS),
 )
 """By how they begin."""
 

@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from kafkeep.config.keys_table import Row, group_rows
 from kafkeep.config.standing import StandingKey, Verdict
 from kafkeep.connect.worker.clients import CLIENTS, PLAIN, STARTS
-from kafkeep.connect.worker.keys import GROUPS
+from kafkeep.connect.worker.keys import GROUPS, REST
 from kafkeep.connect.worker.providers import CLASSES, PACKAGE, PREFIX
 from kafkeep.connect.worker.standing import KEYS, UNDER
+from kafkeep.connect.worker.tls import CLIENT_AUTH
+from kafkeep.connect.worker.tls import PREFIX as LISTENER
 
 HEADING = "## The worker's keys"
 _INTRO = f"""\
@@ -28,7 +30,8 @@ start, with the nearest one there is. This table is made from the declarations i
 def iter_sections() -> Iterator[tuple[str, list[Row]]]:
     """Yield the tables with their headings."""
     for heading, groups in GROUPS.items():
-        yield heading, [row for group in groups for row in group_rows(group)]
+        own = [row for group in groups for row in group_rows(group)]
+        yield heading, [*own, *(_listener_rows() if heading == REST else ())]
     yield "Defaults of connectors", _default_rows()
     yield "Kafka's clients", _client_rows()
     yield "Config providers", _provider_rows()
@@ -49,6 +52,27 @@ def format_part() -> str:
         lines = ["| key | type | default | | |", "|---|---|---|---|---|", *map(_format_row, rows)]
         parts.append(f"### {heading}\n\n" + "\n".join(lines) + "\n")
     return "\n".join(parts)
+
+
+def _listener_rows() -> list[Row]:
+    stores = (
+        "ssl.keystore.…, ssl.truststore.…, ssl.key.password, ssl.protocol, ssl.enabled.protocols"
+    )
+    return [
+        _row(
+            f"{LISTENER}ssl.…",
+            f"Of an https listener: {stores} and ssl.client.auth. With one of them set, keys "
+            "without the prefix are for Kafka's clients alone; with none, those are for both.",
+        ),
+        Row(
+            CLIENT_AUTH,
+            "string",
+            "none",
+            Verdict.HONOURED,
+            "required: only callers with a certificate that the trust store knows get through; "
+            "requested: one that is shown has to be known. Also under the prefix.",
+        ),
+    ]
 
 
 def _default_rows() -> list[Row]:

@@ -1,0 +1,211 @@
+"""Keys of the worker's file about the REST API: where it is, what it is called, who may call it."""
+
+# ruff: noqa: RUF009  (``option`` makes a dataclass field, also where the type is a class)
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from kafkeep.config.choose import one_of, positive
+from kafkeep.config.option import option
+from kafkeep.connect.rest.security import DEFAULT_BODY_LIMIT_BYTES
+from kafkeep.errors import UsageError
+
+DEFAULT_PORT = 8083
+BASIC_AUTH = "org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension"
+SCHEMES = ("http", "https")
+_EVERYWHERE = ("", "0.0.0.0", "::")
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where the REST API listens, and whether over TLS; port 0 means a free one."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """Return it as listeners has it."""
+        return f"{self.scheme}://{_in_brackets(self.host)}:{self.port}"
+
+
+def _port(text: str) -> int:
+    if not text.strip().isdecimal() or not 0 <= int(text) < 65536:
+        raise UsageError(f"{text!r} is not a port")
+    return int(text)
+
+
+def comma_list(text: str) -> tuple[str, ...]:
+    """Split ``a, b``; empty parts are left out."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _listener(text: str) -> Listener | None:
+    found = comma_list(text)
+    if not found:
+        return None
+    if len(found) > 1:
+        raise UsageError("there is one listener; a proxy in front may have more")
+    parts = urlsplit(found[0].lower())
+    try:
+        port = DEFAULT_PORT if parts.port is None else parts.port
+    except ValueError as error:
+        raise UsageError(f"{text!r} has no port from 0 to 65535") from error
+    if parts.scheme not in SCHEMES or parts.path not in ("", "/"):
+        raise UsageError(f"{text!r} is not http://host:port or https://host:port")
+    return Listener(parts.scheme, parts.hostname or "", port)
+
+
+def _scheme(text: str) -> str | None:
+    return one_of("the listener", *SCHEMES)(text.strip().lower()) if text.strip() else None
+
+
+def _extensions(text: str) -> tuple[str, ...]:
+    for name in comma_list(text):
+        if name not in (BASIC_AUTH, BASIC_AUTH.rpartition(".")[2]):
+            raise UsageError(f"{name} is a Java class that cannot run here; there is {BASIC_AUTH}")
+    return comma_list(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestOptions:
+    """Where the REST API is, and who may call it."""
+
+    listeners: Listener | None = option(
+        "listeners",
+        "Where the REST API listens: http://host:port or https://host:port, one address. Without "
+        "a host, everywhere; then users, tokens or certificates of callers are needed.",
+        default=None,
+        parse=_listener,
+        metavar="URL",
+    )
+    rest_host_name: str = option(
+        "rest.host.name",
+        "The address to listen on, where listeners is not set.",
+        default="127.0.0.1",
+        parse=str.strip,
+    )
+    rest_port: int = option(
+        "rest.port",
+        "The port to listen on, where listeners is not set; 0 takes a free one.",
+        default=DEFAULT_PORT,
+        parse=_port,
+    )
+    rest_advertised_host_name: str | None = option(
+        "rest.advertised.host.name",
+        "The name others call this worker by; it stands in worker_id.",
+        default=None,
+        parse=lambda text: text.strip() or None,
+    )
+    rest_advertised_port: int | None = option(
+        "rest.advertised.port",
+        "The port others call this worker at.",
+        default=None,
+        parse=lambda text: _port(text) if text.strip() else None,
+    )
+    rest_advertised_listener: str | None = option(
+        "rest.advertised.listener",
+        "http or https, by which others call this worker; as the listener is, unless set. Another "
+        "one is what a proxy in front speaks: then its host and port are advertised too.",
+        default=None,
+        parse=_scheme,
+    )
+    rest_extension_classes: tuple[str, ...] = option(
+        "rest.extension.classes",
+        f"{BASIC_AUTH} demands kafkeep.rest.users.file; other classes are refused.",
+        default=(),
+        parse=_extensions,
+    )
+    kafkeep_rest_users_file: str | None = option(
+        "kafkeep.rest.users.file",
+        "Users with passwords (Basic), a line each: name:role:argon2 hash. Roles are read, operate "
+        "and admin. kafkeep user prints a line.",
+        default=None,
+        parse=lambda text: text.strip() or None,
+        metavar="FILE",
+    )
+    kafkeep_rest_tokens_file: str | None = option(
+        "kafkeep.rest.tokens.file",
+        "Bearer tokens, a line each: role:token, or role:sha256:digest in hex.",
+        default=None,
+        parse=lambda text: text.strip() or None,
+        metavar="FILE",
+    )
+    kafkeep_rest_hosts: tuple[str, ...] = option(
+        "kafkeep.rest.hosts",
+        "More names this service is called by; the advertised one and addresses always are. A "
+        "request for another Host is refused (DNS rebinding); * takes all.",
+        default=(),
+        parse=comma_list,
+    )
+    kafkeep_rest_body_limit_bytes: int = option(
+        "kafkeep.rest.body.limit.bytes",
+        "Larger requests are refused.",
+        default=DEFAULT_BODY_LIMIT_BYTES,
+        parse=positive("kafkeep.rest.body.limit.bytes"),
+        metavar="BYTES",
+    )
+    kafkeep_rest_insecure: bool = option(
+        "kafkeep.rest.insecure",
+        "Listen beyond this machine although nobody has to say who they are.",
+        default=False,
+    )
+
+    @property
+    def listener(self) -> Listener:
+        """What is listened on, whichever keys say it."""
+        return self.listeners or Listener("http", self.rest_host_name, self.rest_port)
+
+    @property
+    def host(self) -> str:
+        """The address to bind."""
+        return self.listener.host or "0.0.0.0"
+
+    @property
+    def port(self) -> int:
+        """The port to bind; 0 means a free one."""
+        return self.listener.port
+
+    @property
+    def is_https(self) -> bool:
+        """Tell whether callers speak TLS with this worker itself."""
+        return self.listener.scheme == "https"
+
+    @property
+    def advertised_host(self) -> str:
+        """The name others call this worker by."""
+        if self.rest_advertised_host_name:
+            return self.rest_advertised_host_name
+        return socket.gethostname() if self.host in _EVERYWHERE else self.host
+
+    def worker_id(self, bound_port: int | None = None) -> str:
+        """Return ``host:port`` as statuses tell it; a port of 0 is known once it is bound."""
+        port = self.rest_advertised_port or bound_port or self.port
+        return f"{_in_brackets(self.advertised_host)}:{port}"
+
+    def url(self, bound_port: int | None = None) -> str:
+        """Return the address other workers reach this one at."""
+        scheme = self.rest_advertised_listener or self.listener.scheme
+        return f"{scheme}://{self.worker_id(bound_port)}"
+
+    def check_advertised(self) -> None:
+        """Raise UsageError when others would be told a scheme that nobody speaks."""
+        told = self.rest_advertised_listener
+        if told in (None, self.listener.scheme):
+            return
+        if not (self.rest_advertised_host_name and self.rest_advertised_port):
+            raise UsageError(
+                f"is {told}, but the listener is {self.listener.scheme}; where a proxy in front "
+                "speaks it, set rest.advertised.host.name and rest.advertised.port as well"
+            )
+
+
+def _in_brackets(host: str) -> str:
+    try:
+        return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
+    except ValueError:
+        return host

@@ -1,0 +1,261 @@
+"""The REST API over TLS, asked with the real ``curl``: two services in this process, one state."""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, pkcs12
+
+from kafkeep.config.group import ConfigErrors
+from kafkeep.connect.serve import Ready, run_service
+from kafkeep.connect.worker.options import WorkerOptions
+from kafkeep.dev.certificates import make_certificates
+
+PASSWORD = "store secret"
+SINK = {
+    "connector.class": "io.confluent.connect.s3.S3SinkConnector",
+    "topics": "t",
+    "s3.bucket.name": "bucket",
+    "flush.size": "3",
+    "storage.class": "io.confluent.connect.s3.storage.S3Storage",
+    "format.class": "io.confluent.connect.s3.format.json.JsonFormat",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Certificates, and the worker's as a PKCS12 store; another authority lies beside them."""
+    made = tmp_path_factory.mktemp("certificates")
+    make_certificates(made)
+    pem = (made / "broker.pem").read_bytes()
+    key = load_pem_private_key(pem, None)
+    own, *others = x509.load_pem_x509_certificates(pem)
+    locked = serialization.BestAvailableEncryption(PASSWORD.encode())
+    store = pkcs12.serialize_key_and_certificates(b"w", key, own, others, locked)  # type: ignore[arg-type]
+    (made / "worker.p12").write_bytes(store)
+    (made / "other").mkdir()
+    make_certificates(made / "other")
+    return made
+
+
+def keys(folder: Path, prefix: str = "listeners.https.", **more: str) -> dict[str, str]:
+    found = {
+        "ssl.keystore.location": str(folder / "worker.p12"),
+        "ssl.keystore.password": PASSWORD,
+        "ssl.keystore.type": "PKCS12",
+        "ssl.truststore.location": str(folder / "ca.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.client.auth": "required",
+        **more,
+    }
+    return {prefix + key: text for key, text in found.items()}
+
+
+def load(flags: dict[str, str]) -> WorkerOptions:
+    return WorkerOptions.load(None, {}, {"bootstrap.servers": "127.0.0.1:1", **flags})
+
+
+def wrong(flags: dict[str, str]) -> dict[str, str]:
+    with pytest.raises(ConfigErrors) as caught:
+        load(flags)
+    return dict(caught.value.by_key)
+
+
+@dataclass
+class Worker:
+    ready: Ready
+    stop: threading.Event
+    thread: threading.Thread
+
+    def curl(self, folder: Path, path: str, *arguments: str) -> tuple[int, str]:
+        """Return curl's exit code, and the answer with its status in the last line."""
+        command = ["curl", "--silent", "--noproxy", "*", "--max-time", "20", *arguments]
+        command += ["--write-out", "\n%{http_code}", self.ready.url + path]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout
+
+    def end(self) -> None:
+        self.stop.set()
+        self.thread.join(20)
+
+
+def start(flags: dict[str, str]) -> Worker:
+    told: queue.Queue[Ready] = queue.Queue()
+    stop = threading.Event()
+    worker = load(flags)
+    thread = threading.Thread(
+        target=lambda: run_service(worker, on_ready=told.put, stop=stop), daemon=True
+    )
+    thread.start()
+    return Worker(told.get(timeout=20), stop, thread)
+
+
+@pytest.fixture(scope="module")
+def pair(folder: Path) -> Iterator[tuple[Worker, Worker]]:
+    """A leader and a follower, each of which lets in certificates of one authority alone."""
+    flags = {
+        "kafkeep.state": f"memory:{uuid.uuid4().hex}",
+        "listeners": "https://127.0.0.1:0",
+        "kafkeep.lease.timeout.ms": "6000",
+        **keys(folder),
+    }
+    first = start(flags)
+    wait_status(first, folder, '"is_leader":true')
+    second = start(flags)
+    wait_status(second, folder, '"healthy"')
+    yield first, second
+    second.end()
+    first.end()
+
+
+CERTIFIED = ("--cacert", "ca.pem", "--cert", "client.pem")
+
+
+def wait_status(worker: Worker, folder: Path, words: str) -> None:
+    deadline = time.monotonic() + 30
+    while words not in worker.curl(folder, "/health", *CERTIFIED)[1]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_curl_with_a_known_certificate_is_answered(
+    pair: tuple[Worker, Worker], folder: Path
+) -> None:
+    assert pair[0].ready.url.startswith("https://127.0.0.1:")
+    code, text = pair[0].curl(folder, "/connectors", *CERTIFIED)
+    assert (code, text) == (0, "[]\n200")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--cacert", "ca.pem"),
+        ("--cacert", "ca.pem", "--cert", "other/client.pem"),
+        ("--cacert", "other/ca.pem", "--cert", "client.pem"),
+        ("--cacert", "ca.pem", "--cert", "client.pem", "--tls-max", "1.1"),
+    ],
+    ids=["no certificate", "an unknown one", "another authority", "TLS 1.1"],
+)
+def test_curl_without_trust_on_both_sides_gets_no_answer(
+    pair: tuple[Worker, Worker], folder: Path, arguments: tuple[str, ...]
+) -> None:
+    code, text = pair[0].curl(folder, "/connectors", *arguments)
+    assert code != 0
+    assert text == "\n000"
+
+
+def test_plain_http_gets_no_answer(pair: tuple[Worker, Worker], folder: Path) -> None:
+    address = pair[0].ready.url.replace("https", "http") + "/connectors"
+    done = subprocess.run(["curl", "-s", "--noproxy", "*", address], check=False)
+    assert done.returncode != 0
+
+
+def test_a_follower_forwards_over_https(pair: tuple[Worker, Worker], folder: Path) -> None:
+    leader, follower = pair
+    body = {"name": "over-tls", "config": SINK, "initial_state": "STOPPED"}
+    told = ("-H", "Content-Type: application/json", "-d", json.dumps(body))
+    code, text = follower.curl(folder, "/connectors", *CERTIFIED, *told)
+    assert (code, text.rpartition("\n")[2]) == (0, "201"), text
+    assert leader.curl(folder, "/connectors", *CERTIFIED)[1] == '["over-tls"]\n200'
+    code, text = follower.curl(folder, "/connectors/over-tls", *CERTIFIED, "-X", "DELETE")
+    assert text == "\n204"
+
+
+@pytest.mark.parametrize(
+    ("auth", "answered"), [("none", [True, True]), ("requested", [True, False])]
+)
+def test_a_certificate_may_be_left_out_unless_it_is_required(
+    folder: Path, auth: str, answered: list[bool]
+) -> None:
+    """Keys without the prefix serve the listener too, when none has it."""
+    flags = keys(folder, "", **{"ssl.client.auth": auth})
+    worker = start({**flags, "kafkeep.state": "memory:one", "listeners": "https://127.0.0.1:0"})
+    try:
+        trust = ("--cacert", "ca.pem")
+        found = [
+            worker.curl(folder, "/connectors", *trust, *more)[1] == "[]\n200"
+            for more in ((), ("--cert", "other/client.pem"))
+        ]
+        assert found == answered
+    finally:
+        worker.end()
+
+
+def test_certificates_of_callers_make_it_safe_to_listen_everywhere(folder: Path) -> None:
+    everywhere = {"listeners": "https://:8443"}
+    assert load({**everywhere, **keys(folder)}).rest.host == "0.0.0.0"
+    for auth in ("none", "requested"):
+        found = wrong({**everywhere, **keys(folder, **{"ssl.client.auth": auth})})
+        assert list(found) == ["listeners"]
+
+
+def test_stores_of_the_listener_are_not_those_of_kafkas_clients(folder: Path) -> None:
+    listening = {"listeners": "https://localhost:8443"}
+    apart = {**listening, **keys(folder), "security.protocol": "SSL", "ssl.key.password": "x"}
+    assert load(apart).consumer.properties == {"security.protocol": "SSL", "ssl.key.password": "x"}
+    shared = {**listening, **keys(folder, "")}
+    assert load(shared).consumer.properties == {}
+    both = load({**shared, "security.protocol": "SSL"})
+    assert both.consumer.properties["ssl.truststore.location"] == str(folder / "ca.pem")
+    assert "ssl.client.auth" not in both.consumer.properties
+    assert PASSWORD not in repr(both)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"ssl.keystore.location": "/nowhere"}, "cannot read /nowhere"),
+        ({"ssl.keystore.location": ""}, "https needs ssl.keystore.location"),
+        ({"ssl.keystore.password": "other"}, "ssl.keystore.password is wrong"),
+        ({"ssl.truststore.location": ""}, "needs ssl.truststore.location"),
+        ({"ssl.client.auth": "maybe"}, "ssl.client.auth=maybe"),
+        ({"ssl.cipher.suites": "x"}, "ssl.cipher.suites cannot be honoured"),
+        ({"ssl.enabled.protocols": "TLSv1.1"}, "TLSv1.1 is not supported"),
+        ({"port": "1"}, "listeners.https.port is no key"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_a_listener_cannot_have_is_refused(
+    folder: Path, change: dict[str, str], words: str
+) -> None:
+    found = wrong({"listeners": "https://localhost:8443", **keys(folder, **change)})
+    assert any(words in sentence for sentence in found.values()), found
+
+
+def test_keys_of_a_listener_that_speaks_no_tls_are_refused(folder: Path) -> None:
+    assert "is not https" in next(iter(wrong(keys(folder)).values()))
+    assert "is not https" in wrong({"ssl.client.auth": "required"})["ssl.client.auth"]
+    assert load({"ssl.client.auth": "none"}).tls is None
+
+
+def test_the_advertised_scheme_is_the_listeners_or_a_proxys(folder: Path) -> None:
+    https = {"listeners": "https://localhost:8443", **keys(folder)}
+    assert load(https).rest.url() == "https://localhost:8443"
+    assert list(wrong({**https, "rest.advertised.listener": "http"})) == [
+        "rest.advertised.listener"
+    ]
+    proxy = {
+        "rest.advertised.listener": "https",
+        "rest.advertised.host.name": "connect.example.org",
+        "rest.advertised.port": "443",
+    }
+    assert load(proxy).rest.url() == "https://connect.example.org:443"
+    assert load({**https, "rest.port": "9000"}).rest.url() == "https://localhost:8443"
+
+
+def test_a_port_on_top_keeps_the_files_https(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "worker.properties"
+    lines = {"bootstrap.servers": "k:1", "listeners": "https://localhost:8443", **keys(folder)}
+    file.write_text("".join(f"{key}={text}\n" for key, text in lines.items()))
+    assert WorkerOptions.load(file, {}, {"rest.port": "9"}).rest.url() == "https://localhost:9"
