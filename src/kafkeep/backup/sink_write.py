@@ -6,27 +6,25 @@ What no rule has closed at the end of the range is left in Kafka, unless the pla
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange
-from kafkeep.archive.runs import NO_RUNS
 from kafkeep.archive.store import ObjectStore
 from kafkeep.backup.fetch import Chunk
+from kafkeep.backup.fill import OpenWindow, deal
 from kafkeep.backup.letters import Letters, make_letter, send_letters
 from kafkeep.backup.object import Origin, store_object
-from kafkeep.backup.pipeline import BadRecord, Pipeline, Ready
-from kafkeep.backup.rotate import NO_TIME, Reason, RotateRules, Window, find_cut
+from kafkeep.backup.pipeline import BadRecord, Pipeline, Ready, Stage
+from kafkeep.backup.rotate import Reason, RotateRules
 from kafkeep.backup.shape import SinkShape
+from kafkeep.backup.sink_entry import entry_of
 from kafkeep.backup.tail import Tail
 from kafkeep.backup.upload import Uploads
-from kafkeep.backup.window import Finished, Memory, Place, Views, WindowFiles
+from kafkeep.backup.views import Views
+from kafkeep.backup.window import Finished, Memory
 from kafkeep.config.sink import SinkOptions
-from kafkeep.data.arrow_parts import view_valid
 from kafkeep.errors import RecordError
 from kafkeep.kafka.records import iter_decode
 from kafkeep.kafka.unpack import AREA_BYTES
@@ -104,7 +102,7 @@ class SinkWriter:
             self.position = chunk.gap.end
         if chunk.batches is not None:
             wanted = OffsetRange(self.position, LAST_OFFSET)
-            spread = len(self._files) > MANY_FILES
+            spread = len(self._window.files) > MANY_FILES
             size = AREA_BYTES if spread else PIECE_BYTES
             for raw in iter_decode(chunk.batches, wanted, max_bytes=size):
                 self._take(raw)
@@ -115,7 +113,7 @@ class SinkWriter:
 
         Where no record is left to wait there is nothing to read again: the position moves on.
         """
-        if finished and (self._closes is not None or not self._window.count):
+        if finished and (self._closes is not None or not self._window.state.count):
             self._close(position, self._closes or Reason.PLAN)
         self._read_to = position
         return iter(())
@@ -132,7 +130,7 @@ class SinkWriter:
 
     def abort(self) -> None:
         """Drop what is open; nothing of it becomes visible."""
-        self._files.close()
+        self._window.files.close()
 
     def send_letters(self, wire: Wire) -> None:
         """Report bad records before their offsets count as archived: at least once, never not."""
@@ -150,18 +148,18 @@ class SinkWriter:
     @property
     def tail(self) -> Tail | None:
         """What is left to wait, if anything."""
-        if not self._window.count and not self.letters.is_waiting and not self._left_out:
+        window = self._window.state
+        if not window.count and not self.letters.is_waiting and not self._left_out:
             return None
         return Tail(
-            records=self._window.count,
-            bytes=self._window.bytes,
-            base_time=self._window.base_time,
+            records=window.count,
+            bytes=window.bytes,
+            base_time=window.base_time,
             read_to=self._read_to,
         )
 
     def _begin_window(self) -> None:
-        self._window = Window()
-        self._files = WindowFiles(self._views, self._memory)
+        self._window = OpenWindow(self._views, self._memory, self._rules)
 
     def _take(self, raw: pa.RecordBatch) -> None:
         self._raw = raw
@@ -172,18 +170,9 @@ class SinkWriter:
             at_ms=self._at_ms,
             on_bad=self._on_bad,
         )
-        kept = 0
-        for part in ready:
-            try:
-                self._write(part)
-            except RecordError as error:
-                first, last = int(part.rows.offsets[0]), int(part.rows.offsets[-1])
-                raise RecordError(
-                    f"{self._pid} offsets {first} to {last}: {error.message}", hint=error.hint
-                ) from error
-            kept += len(part.rows)
+        kept = sum(map(self._write, ready))
         self._left_out += raw.num_rows - kept
-        if not self._window.count and self._left_out >= SKIP_AFTER:
+        if not self._window.state.count and self._left_out >= SKIP_AFTER:
             self._close(int(raw.column("offset")[-1].as_py()) + 1, Reason.COUNT)
 
     def _on_bad(self, bad: BadRecord) -> None:
@@ -193,93 +182,35 @@ class SinkWriter:
         assert self._raw is not None
         self.letters.add(make_letter(self._raw, bad))
 
-    def _write(self, ready: Ready) -> None:
-        """Add rows to the window, closing it wherever a rule says so."""
-        places, codes = self._places(ready)
-        times = self._times(ready)
-        begin, total = 0, len(ready.rows)
-        while begin < total:
-            limit = self._schema_limit(ready, places, codes, begin)
-            cut = find_cut(
-                self._window,
-                self._rules,
-                begin=begin,
-                codes=codes[:limit],
-                paths=places,
-                times=times if times is None else times[:limit],
-                sizes=ready.sizes[:limit],
-            )
-            stop = limit if cut is None else cut.row
-            self._add(ready, places, codes, begin, stop)
-            if cut is not None:
-                self._close(self._last + 1, cut.reason)
-            elif stop < total:
-                self._close(self._last + 1, Reason.SCHEMA)
-            begin = stop
-        self._files.save_memory()
-
-    def _places(self, ready: Ready) -> tuple[tuple[Place, ...], NDArray[np.int32]]:
-        rows, placed = ready.rows, ready.placed
-        places = tuple(Place(rows.topic, path) for path in placed.paths)
-        if self._folder is None or rows.value.array.null_count == 0:
-            return places, placed.codes
-        absent = view_valid(rows.value.array) == 0
-        codes = np.where(absent, np.int32(len(places)), placed.codes).astype(np.int32)
-        return (*places, Place(rows.topic, self._folder, tombstones=True)), codes
-
-    def _times(self, ready: Ready) -> NDArray[np.int64] | None:
-        times = ready.placed.times
-        if times is None or self._rules.interval_ms is None:
-            return None
-        return np.where(times < 0, NO_TIME, times)
-
-    def _schema_limit(
-        self, ready: Ready, places: tuple[Place, ...], codes: NDArray[np.int32], begin: int
-    ) -> int:
-        """Return the first row that needs a new file because of its schema, else the end."""
-        if not len(self._files):
-            return len(codes)
-        schema = ready.rows.value.schema
-        blocked = [
-            code for code, place in enumerate(places) if self._files.wants_new(place, schema)
-        ]
-        if not blocked:
-            return len(codes)
-        hits = np.flatnonzero(np.isin(codes[begin:], blocked))
-        return begin + int(hits[0]) if len(hits) else len(codes)
-
-    def _add(
-        self,
-        ready: Ready,
-        places: tuple[Place, ...],
-        codes: NDArray[np.int32],
-        begin: int,
-        stop: int,
-    ) -> None:
-        if begin == stop:
-            return
-        rows, here = ready.rows.slice(begin, stop), codes[begin:stop]
-        self._last = int(rows.offsets[-1])
-        if (here == here[0]).all():
-            self._files.add(places[here[0]], rows, int(ready.sizes[begin:stop].sum()))
-            return
-        order = np.argsort(here, kind="stable").astype(np.int64)
-        grouped, ordered = rows.take(order), here[order]
-        sizes = ready.sizes[begin:stop][order]
-        edges = np.flatnonzero(np.diff(ordered)) + 1
-        for first, last in zip([0, *edges.tolist()], [*edges.tolist(), len(order)], strict=True):
-            weight = int(sizes[first:last].sum())
-            self._files.add(places[ordered[first]], grouped.slice(first, last), weight)
+    def _write(self, ready: Ready) -> int:
+        """Add rows to the window, closing it wherever a rule says so; return how many it took."""
+        dealt = deal(ready, tombstones=self._folder, with_times=self._rules.interval_ms is not None)
+        begin = 0
+        while begin < len(dealt):
+            filled = self._window.fill(dealt, begin)
+            begin = filled.stop
+            if filled.bad:
+                for row, error in filled.bad:
+                    offset = int(dealt.rows.offsets[row])
+                    self._on_bad(BadRecord(offset, Stage.TASK_PUT, error))
+                dealt = dealt.without([row for row, _ in filled.bad])
+            if filled.reason is not None:
+                self._close(self._window.last_offset + 1, filled.reason)
+        self._window.files.save_memory()
+        return len(dealt)
 
     def _close(self, end: int, reason: Reason) -> None:
         """Complete the window: its objects go up, its bad records are due."""
         window = OffsetRange(self.position, end)
-        finished = self._files.finish()
-        files, left = self._files, len(finished)
+        files = self._window.files
+        finished = files.finish()
+        left = len(finished)
 
         def store(done: Finished, slot: int) -> None:
             nonlocal left
-            entry = self._entry(done, window, len(finished), reason)
+            entry = entry_of(
+                self._origin, self._sink, done, window, parts=len(finished), reason=reason
+            )
             self._entries[slot] = store_object(self._store, self._origin, done, window, entry)
             left -= 1
             if not left:
@@ -295,39 +226,6 @@ class SinkWriter:
         self._left_out = 0
         self.closed += 1
         self._begin_window()
-
-    def _entry(self, done: Finished, window: OffsetRange, parts: int, reason: Reason) -> Entry:
-        return Entry(
-            key="to be named",
-            partition_id=self._pid,
-            topic_id=self._origin.planned.topic_id,
-            range=window,
-            records=len(done.offsets),
-            min_timestamp=done.min_timestamp,
-            max_timestamp=done.max_timestamp,
-            size_bytes=done.body.size,
-            raw_bytes=done.raw_bytes,
-            format=done.format,
-            codec=done.codec,
-            sha256=done.sha256,
-            view=done.view,
-            parts=parts,
-            closed_by=str(reason),
-            converter=self._converter(done.view),
-            runs=NO_RUNS if len(done.offsets) == len(window) else done.runs,
-        )
-
-    def _converter(self, view: str) -> str:
-        if view == "value" and self._sink.has_envelope:
-            return "envelope"
-        chosen: Mapping[str, Any] = {
-            "value": self._sink.value,
-            "keys": self._sink.key,
-            "tombstones": self._sink.key,
-            "headers": self._sink.header_converter,
-        }
-        options = chosen[view]
-        return "" if options is None else str(options.kind).rpartition(".")[2]
 
 
 class SinkWriters:

@@ -3,68 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkeep.archive.runs import NO_RUNS, Runs
 from kafkeep.backup.spill import Body, Spill
-from kafkeep.config.sink import SinkOptions
-from kafkeep.converters.headers import open_headers
+from kafkeep.backup.views import Views
 from kafkeep.data.column import Column
 from kafkeep.data.compatibility import needs_new_file, project
 from kafkeep.data.rows import Rows
 from kafkeep.data.schema import Schema
-from kafkeep.formats.envelope import to_envelope
-from kafkeep.formats.format import Encoder, Format
-from kafkeep.formats.open import open_format
+from kafkeep.formats.format import Encoder
 
 MEMORY_BYTES = 96 << 20
 """What the files of one task may hold in memory before they go to disk."""
 MAX_RUNS = 100_000
 """More are not told: they would take more room in the log than they are worth."""
 TOMBSTONES = "tombstones"
-
-
-class Views:
-    """How a sink's objects are made: one format for each of values, keys and headers."""
-
-    def __init__(self, sink: SinkOptions) -> None:
-        self.sink = sink
-        options = sink.format
-        self.formats: dict[str, Format] = {"value": open_format(options.format_class, options)}
-        if sink.naming.store_kafka_keys:
-            self.formats["keys"] = open_format(options.keys_format_class, options, view="keys")
-        if sink.naming.store_kafka_headers:
-            kind = options.headers_format_class
-            self.formats["headers"] = open_format(kind, options, view="headers")
-        self._headers = open_headers(sink.header_converter)
-        self._writes_nulls = sink.nulls.behavior_on_null_values == "write"
-
-    def column(self, view: str, rows: Rows) -> Column:
-        """Return what goes into the objects of a view."""
-        if view == "keys":
-            return _with_json_nulls(rows.key)
-        if view == "headers":
-            style = self.sink.format.headers_format_class.value
-            return self._headers.convert(rows.headers, style)  # type: ignore[arg-type]
-        if self.sink.has_envelope:
-            return to_envelope(rows, rows.key.array, rows.value.array)
-        if not self._writes_nulls:
-            return rows.value
-        value = _with_json_nulls(rows.value)
-        if value.schema is None:
-            return value
-        return Column(value.schema.as_optional(), value.array)
-
-
-def _with_json_nulls(column: Column) -> Column:
-    if column.schema is not None or column.array.null_count == 0:
-        return column
-    return Column(None, column.array.fill_null(pa.scalar(b"null", pa.binary())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,19 +96,29 @@ class _File:
         names = [view for view in views.formats if not (place.tombstones and view == "value")]
         self._names = names
 
-    def add(self, rows: Rows, weight: int) -> None:
-        self._weight += weight
-        self._offsets.append(rows.offsets)
-        self._low = min(self._low, int(rows.timestamps.min()))
-        self._high = max(self._high, int(rows.timestamps.max()))
+    def prepare(self, rows: Rows) -> dict[str, tuple[_Part, Column]]:
+        """Return what each of its objects gets; RecordError when one cannot take a row."""
+        found = {}
         for view in self._names:
             column = self._views.column(view, rows)
             part = self.parts.get(view)
             if part is None:
                 encoder = self._views.formats[view].encoder(column.schema)
-                part = self.parts[view] = _Part(encoder, column.schema, Body(self._spill))
+                part = _Part(encoder, column.schema, Body(self._spill))
             elif part.schema != column.schema and part.schema and column.schema:
                 column = project(column, part.schema)
+            part.encoder.check(column)
+            found[view] = part, column
+        return found
+
+    def take(self, prepared: Prepared, weight: int) -> None:
+        rows = prepared.rows
+        self._weight += weight
+        self._offsets.append(rows.offsets)
+        self._low = min(self._low, int(rows.timestamps.min()))
+        self._high = max(self._high, int(rows.timestamps.max()))
+        for view, (part, column) in prepared.columns.items():
+            self.parts[view] = part
             part.take(part.encoder.add(column))
 
     def finish(self) -> Iterator[Finished]:
@@ -179,6 +147,16 @@ class _File:
                 body=part.body,
                 sha256=part.digest.hexdigest(),
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Rows of one file, in the form its objects take; nothing is added yet."""
+
+    place: Place
+    file: _File
+    rows: Rows
+    columns: Mapping[str, tuple[_Part, Column]]
 
 
 class Memory:
@@ -246,12 +224,20 @@ class WindowFiles:
             return False
         return needs_new_file(self._schemas[place], schema, self._mode)  # type: ignore[arg-type]
 
-    def add(self, place: Place, rows: Rows, weight: int) -> None:
-        """Add rows, which weigh so many bytes in Kafka, to one file, which begins if it is new."""
-        if place not in self._files:
-            self._files[place] = _File(self._views, place, self._spill)
-            self._schemas[place] = rows.value.schema
-        self._files[place].add(rows, weight)
+    def prepare(self, place: Place, rows: Rows) -> Prepared:
+        """Make rows ready for one file; RecordError when it cannot take one, nothing is changed."""
+        file = self._files.get(place) or _File(self._views, place, self._spill)
+        return Prepared(place, file, rows, file.prepare(rows))
+
+    def take(self, prepared: Prepared, weight: int) -> None:
+        """Add rows, which weigh so many bytes in Kafka, to their file, which begins if it is new.
+
+        What was prepared is taken before anything else is prepared for that file.
+        """
+        if prepared.place not in self._files:
+            self._files[prepared.place] = prepared.file
+            self._schemas[prepared.place] = prepared.rows.value.schema
+        prepared.file.take(prepared, weight)
 
     def save_memory(self) -> None:
         """Count what the files hold, and move some to disk when that of the task is too much."""

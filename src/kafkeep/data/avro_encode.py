@@ -60,6 +60,11 @@ class EncodedRows:
         return total
 
 
+def check_rows(node: Node, array: pa.Array) -> None:
+    """RecordError when a row has no Avro form: every part finds that out before it is measured."""
+    _part(node, array, None)
+
+
 class _Part(Protocol):
     def size(self, sizes: Int64s) -> None:
         """Add the size of each row."""
@@ -280,7 +285,10 @@ def _fixed_bytes(node: Node, array: pa.Array) -> Bytes:
     values: list[bytes] = [value or b"" for value in array.to_pylist()]
     if node.schema.name == DECIMAL:
         numbers = (int.from_bytes(value, "big", signed=True) for value in values)
-        values = [number.to_bytes(width, "big", signed=True) for number in numbers]
+        try:
+            values = [number.to_bytes(width, "big", signed=True) for number in numbers]
+        except OverflowError as error:
+            raise RecordError(f"a decimal does not fit the fixed size {width}") from error
     if any(len(value) not in (0, width) for value in values):
         raise RecordError(f"bytes that are not of the fixed size {width}")
     data = b"".join(value or bytes(width) for value in values)

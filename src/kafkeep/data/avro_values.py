@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kafkeep.data import avro_decode_kernels as machine
 from kafkeep.data.arrow_parts import frozen, pack_bits
-from kafkeep.data.avro_encode import EncodedRows
+from kafkeep.data.avro_encode import EncodedRows, check_rows
 from kafkeep.data.avro_plan import Node, Shape, plan
 from kafkeep.data.avro_program import Program, compile_program
 from kafkeep.data.avro_schema import from_avro
@@ -57,6 +57,10 @@ class AvroValues:
     def encode(self, array: pa.Array) -> EncodedRows:
         """Return the rows of a column of this schema, to be written."""
         return EncodedRows(self._node, array)
+
+    def check_rows(self, array: pa.Array) -> None:
+        """RecordError when a row of a column of this schema cannot be written."""
+        check_rows(self._node, array)
 
     def check(
         self, buffer: Bytes, starts: Int64s, ends: Int64s, *, chained: bool = False

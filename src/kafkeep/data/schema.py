@@ -110,3 +110,11 @@ def arrow_type(schema: Schema) -> pa.DataType:
             )
         case _:
             return _PLAIN[schema.kind]
+
+
+@cache
+def has_decimals(schema: Schema) -> bool:
+    """Tell whether there are Decimals in values of this schema, however deep."""
+    inner = [part for part in (schema.items, schema.keys) if part is not None]
+    inner += [field.schema for field in schema.fields]
+    return schema.name == DECIMAL or any(map(has_decimals, inner))

@@ -102,6 +102,13 @@ class AvroEncoder:
         self._sync = b""
         self.buffered_bytes = 0
 
+    def check(self, column: Column) -> None:
+        """See Encoder."""
+        if column.schema != self._schema:
+            raise RecordError("a row of another schema than its Avro object has")
+        if self._values is not None:
+            self._values.check_rows(column.array)
+
     def add(self, column: Column) -> bytes:
         """Take rows; return the blocks they fill."""
         if column.schema != self._schema:

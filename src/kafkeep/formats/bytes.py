@@ -102,15 +102,29 @@ def _one(record: bytes | bytearray) -> pa.Array:
 
 
 class SeparatedEncoder:
-    """One object of records with a separator after each; ``texts`` makes bytes of values."""
+    """One object of records with a separator after each; ``texts`` makes bytes of values.
+
+    Unless it ``may_fail``, it makes them of every value.
+    """
 
     def __init__(
-        self, options: FormatOptions, separator: bytes, texts: Callable[[Column], pa.Array]
+        self,
+        options: FormatOptions,
+        separator: bytes,
+        texts: Callable[[Column], pa.Array],
+        *,
+        may_fail: bool = False,
     ) -> None:
         self.buffered_bytes = 0
         self._blocks = Blocks(options.s3_compression_type, options.s3_compression_level)
         self._separator = separator
         self._texts = texts
+        self._may_fail = may_fail
+
+    def check(self, column: Column) -> None:
+        """See Encoder."""
+        if self._may_fail:
+            self._texts(column)
 
     def add(self, column: Column) -> bytes:
         """See Encoder."""

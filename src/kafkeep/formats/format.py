@@ -20,8 +20,11 @@ class Encoder(Protocol):
     buffered_bytes: int
     """What ``flush`` would free."""
 
+    def check(self, column: Column) -> None:
+        """RecordError when a row cannot be written into this object; nothing is taken."""
+
     def add(self, column: Column) -> bytes:
-        """Take rows; return the bytes that are ready, often none.
+        """Take rows that pass ``check``; return the bytes that are ready, often none.
 
         No value is null unless the schema is optional; schemaless ones are never null.
         """

@@ -9,10 +9,10 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkeep.config.formats import FormatOptions
+from kafkeep.config.formats import DecimalText, FormatOptions
 from kafkeep.data.column import Column
 from kafkeep.data.json_values import json_texts
-from kafkeep.data.schema import Schema
+from kafkeep.data.schema import Schema, has_decimals
 from kafkeep.errors import DamagedError
 from kafkeep.formats.bytes import SeparatedEncoder, iter_split
 from kafkeep.formats.compress import SUFFIXES, open_decompressed
@@ -38,7 +38,9 @@ class JsonFormat:
 
     def encoder(self, schema: Schema | None) -> SeparatedEncoder:
         """See Format."""
-        return SeparatedEncoder(self.options, _BREAK, self._texts)
+        numeric = self.options.json_decimal_format is DecimalText.NUMERIC
+        may_fail = numeric and schema is not None and has_decimals(schema)
+        return SeparatedEncoder(self.options, _BREAK, self._texts, may_fail=may_fail)
 
     def _texts(self, column: Column) -> pa.Array:
         if column.schema is None:

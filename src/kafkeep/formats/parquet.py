@@ -26,6 +26,7 @@ from kafkeep.data.schema import Schema, arrow_type
 from kafkeep.errors import RecordError
 from kafkeep.formats.envelope import is_envelope
 from kafkeep.formats.format import Encoder
+from kafkeep.formats.parquet_columns import check_decimals
 from kafkeep.formats.parquet_json import Inferred, infer, project
 from kafkeep.formats.parquet_read import iter_columns
 from kafkeep.formats.parquet_schema import AVRO_SCHEMA, JSON_COLUMNS, WRAPPERS, Layout, wrap
@@ -87,6 +88,9 @@ class _Tables(Protocol):
     dictionaries: list[str] | bool
     statistics: list[str] | bool
 
+    def check(self, array: pa.Array) -> None:
+        """RecordError when a row has no place in a table."""
+
     def sizes(self, array: pa.Array) -> Int64s:
         """Return how much each row counts."""
 
@@ -115,6 +119,11 @@ class _TypedTables:
             return array
         return pa.StructArray.from_arrays([array], fields=list(arrow_type(self._struct)))
 
+    def check(self, array: pa.Array) -> None:
+        rows = self._rows(array)
+        self._values.check_rows(rows)
+        check_decimals(rows, self._struct)
+
     def sizes(self, array: pa.Array) -> Int64s:
         return self._values.encode(self._rows(array)).sizes
 
@@ -136,6 +145,9 @@ class _JsonTables:
         self._texts = WRAPPERS[view][1]
         """The column of whole texts."""
         self._begun = False
+
+    def check(self, array: pa.Array) -> None:
+        """Every JSON document has its place."""
 
     def sizes(self, array: pa.Array) -> Int64s:
         offsets = view_offsets(array).astype(np.int64)
@@ -233,6 +245,12 @@ class ParquetEncoder:
         self._waiting: list[pa.Array] = []
         self._waiting_rows = 0
         self.buffered_bytes = 0
+
+    def check(self, column: Column) -> None:
+        """See Encoder: a row group is made long after its rows were taken."""
+        if column.schema != self._schema:
+            raise RecordError("a row of another schema than its Parquet object has")
+        self._tables.check(column.array)
 
     def add(self, column: Column) -> bytes:
         """Take rows; return the row groups they fill."""

@@ -15,7 +15,17 @@ import pyarrow.compute as pc
 
 from kafkeep.data.arrow_parts import view_data, view_offsets
 from kafkeep.data.avro_names import PRECISION
-from kafkeep.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Kind, Schema, arrow_type
+from kafkeep.data.json_arrow import number_array
+from kafkeep.data.schema import (
+    DATE,
+    DECIMAL,
+    TIME,
+    TIMESTAMP,
+    Kind,
+    Schema,
+    arrow_type,
+    has_decimals,
+)
 from kafkeep.errors import DamagedError, RecordError
 from kafkeep.formats.parquet_kernels import narrow_decimals, widen_decimals
 
@@ -71,8 +81,24 @@ def to_parquet(array: pa.Array, schema: Schema) -> pa.Array:
         ]
         return _struct(array, kind, children or [pa.nulls(len(array), pa.bool_())])
     if schema.kind in (Kind.ARRAY, Kind.MAP):
+        array = _alone(array) if has_decimals(schema) else array
         return _relist(array, kind, [to_parquet(*pair) for pair in _parts(array, schema)])
     return array.view(kind)
+
+
+def check_decimals(array: pa.Array, schema: Schema) -> None:
+    """RecordError when a decimal has more digits than its column holds. Visits decimals alone."""
+    if not has_decimals(schema):
+        return
+    kind = parquet_type(schema)
+    if pa.types.is_decimal(kind):
+        _to_decimal(array, kind)
+    elif schema.kind is Kind.STRUCT:
+        for i, field in enumerate(schema.fields):
+            check_decimals(array.field(i), field.schema)
+    elif schema.kind in (Kind.ARRAY, Kind.MAP):
+        for part, inner in _parts(_alone(array), schema):
+            check_decimals(part, inner)
 
 
 def from_parquet(array: pa.Array, schema: Schema) -> pa.Array:
@@ -124,6 +150,11 @@ def _parts(array: pa.Array, schema: Schema) -> list[tuple[pa.Array, Schema]]:
     return [(entries.field("key"), schema.keys), (entries.field("value"), schema.items)]
 
 
+def _alone(array: pa.Array) -> pa.Array:
+    """Return the same lists without the items of others: those may be ones that do not fit."""
+    return array.take(number_array(pa.int64(), np.arange(len(array), dtype=np.int64)))
+
+
 def _relist(array: pa.Array, kind: pa.DataType, items: list[pa.Array]) -> pa.Array:
     """Return the same lists, slice included, over other items."""
     child = items[0]
@@ -143,7 +174,7 @@ def _to_decimal(array: pa.Array, kind: pa.DataType) -> pa.Array:
     out = np.zeros(16 * len(array), dtype=np.uint8)
     row = widen_decimals(view_offsets(array), view_data(array), out)
     if row >= 0:
-        raise RecordError(f"a decimal in row {row} has more digits than {kind} holds")
+        raise RecordError(f"a decimal has more digits than {kind} holds")
     found = pa.Array.from_buffers(kind, len(array), [_validity(array), pa.py_buffer(out)])
     try:
         found.validate(full=True)

@@ -1,0 +1,175 @@
+"""A window being filled: which file each row goes to, where the window ends, what has no place.
+
+Rows are looked at before any of them is added: one that no file can take is handed back, and the
+window is as if it had never come. In tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkeep.backup.pipeline import Ready
+from kafkeep.backup.rotate import NO_TIME, Reason, RotateRules, Window, find_cut
+from kafkeep.backup.views import Views
+from kafkeep.backup.window import Memory, Place, Prepared, WindowFiles
+from kafkeep.data.arrow_parts import view_valid
+from kafkeep.data.rows import Rows
+from kafkeep.errors import RecordError
+
+
+@dataclass(frozen=True, slots=True)
+class DealtRows:
+    """Rows, and for each of them its file, its weight and perhaps its time."""
+
+    rows: Rows
+    places: tuple[Place, ...]
+    codes: NDArray[np.int32]
+    """For each row, which of the places."""
+    sizes: NDArray[np.int64]
+    times: NDArray[np.int64] | None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def without(self, rows: Sequence[int]) -> DealtRows:
+        """Return the others. They are copied: nothing of those left out stays behind."""
+        kept = np.delete(np.arange(len(self), dtype=np.int64), rows)
+        return replace(
+            self,
+            rows=self.rows.take(kept),
+            codes=self.codes[kept],
+            sizes=self.sizes[kept],
+            times=None if self.times is None else self.times[kept],
+        )
+
+
+def deal(ready: Ready, *, tombstones: str | None, with_times: bool) -> DealtRows:
+    """Say where rows go; those without a value to the folder ``tombstones``, if there is one."""
+    rows, placed = ready.rows, ready.placed
+    places, codes = tuple(Place(rows.topic, path) for path in placed.paths), placed.codes
+    if tombstones is not None and rows.value.array.null_count:
+        absent = view_valid(rows.value.array) == 0
+        codes = np.where(absent, np.int32(len(places)), codes).astype(np.int32)
+        places = (*places, Place(rows.topic, tombstones, tombstones=True))
+    times = placed.times if with_times else None
+    if times is not None:
+        times = np.where(times < 0, NO_TIME, times)
+    return DealtRows(rows, places, codes, ready.sizes, times)
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """How far rows were added, and why not farther."""
+
+    stop: int
+    """The first row that was not added."""
+    reason: Reason | None = None
+    """Why the window ends in front of it."""
+    bad: tuple[tuple[int, RecordError], ...] = ()
+    """Rows from ``stop`` on that have no place: to be left out before going on."""
+
+
+class OpenWindow:
+    """The open files of a partition and the rules that end them. Ended by ``files.finish``."""
+
+    def __init__(self, views: Views, memory: Memory, rules: RotateRules) -> None:
+        self.files = WindowFiles(views, memory)
+        self.state = Window()
+        self.last_offset = -1
+        """Of the last row added."""
+        self._rules = rules
+
+    def fill(self, dealt: DealtRows, begin: int) -> Filled:
+        """Add rows from ``begin`` on until the window ends, one has no place, or none is left."""
+        limit, refusal = self._limit(dealt, begin)
+        if refusal is not None and limit == begin:
+            return Filled(begin, bad=self._refused(dealt, begin, refusal))
+        before = replace(self.state)
+        cut = find_cut(
+            self.state,
+            self._rules,
+            begin=begin,
+            codes=dealt.codes[:limit],
+            paths=dealt.places,
+            times=dealt.times if dealt.times is None else dealt.times[:limit],
+            sizes=dealt.sizes[:limit],
+        )
+        stop = limit if cut is None else cut.row
+        try:
+            prepared = list(self._prepare(dealt, begin, stop))
+        except RecordError:
+            self.state = before
+            return Filled(begin, bad=tuple(self._bad(dealt, begin, stop)))
+        for one, weight in prepared:
+            self.files.take(one, weight)
+        if stop > begin:
+            self.last_offset = int(dealt.rows.offsets[stop - 1])
+        if cut is not None:
+            return Filled(stop, cut.reason)
+        ends = stop < len(dealt) and refusal is None
+        return Filled(stop, Reason.SCHEMA if ends else None)
+
+    def _limit(self, dealt: DealtRows, begin: int) -> tuple[int, RecordError | None]:
+        """Return the first row that the file open for it does not take.
+
+        With an error when a new file is no answer to that.
+        """
+        limit, refusal = len(dealt), None
+        for code, error in self._barred(dealt).items():
+            hits = np.flatnonzero(dealt.codes[begin:limit] == code)
+            if len(hits):
+                limit, refusal = begin + int(hits[0]), error
+        return limit, refusal
+
+    def _barred(self, dealt: DealtRows) -> dict[int, RecordError | None]:
+        """Return the places whose open files do not take rows of this schema."""
+        found: dict[int, RecordError | None] = {}
+        schema = dealt.rows.value.schema
+        for code, place in enumerate(dealt.places) if len(self.files) else ():
+            try:
+                if self.files.wants_new(place, schema):
+                    found[code] = None
+            except RecordError as error:
+                found[code] = error
+        return found
+
+    def _refused(
+        self, dealt: DealtRows, begin: int, refusal: RecordError
+    ) -> tuple[tuple[int, RecordError], ...]:
+        """Return the row that was refused, and those right behind it that go to the same file."""
+        others = np.flatnonzero(dealt.codes[begin:] != dealt.codes[begin])
+        end = begin + int(others[0]) if len(others) else len(dealt)
+        return tuple((row, refusal) for row in range(begin, end))
+
+    def _prepare(self, dealt: DealtRows, begin: int, stop: int) -> Iterator[tuple[Prepared, int]]:
+        """Yield what each file gets, and its weight; nothing is added yet."""
+        if begin == stop:
+            return
+        rows, here = dealt.rows.slice(begin, stop), dealt.codes[begin:stop]
+        sizes = dealt.sizes[begin:stop]
+        if (here == here[0]).all():
+            yield self.files.prepare(dealt.places[here[0]], rows), int(sizes.sum())
+            return
+        order = np.argsort(here, kind="stable").astype(np.int64)
+        grouped, ordered, sizes = rows.take(order), here[order], sizes[order]
+        edges = (np.flatnonzero(np.diff(ordered)) + 1).tolist()
+        for first, last in zip([0, *edges], [*edges, len(order)], strict=True):
+            mine = self.files.prepare(dealt.places[ordered[first]], grouped.slice(first, last))
+            yield mine, int(sizes[first:last].sum())
+
+    def _bad(self, dealt: DealtRows, begin: int, stop: int) -> Iterator[tuple[int, RecordError]]:
+        """Find the rows that have no place, halving what holds one until it stands alone."""
+        try:
+            for _ in self._prepare(dealt, begin, stop):
+                pass
+        except RecordError as error:
+            if stop - begin == 1:
+                yield begin, error
+                return
+            middle = (begin + stop) // 2
+            yield from self._bad(dealt, begin, middle)
+            yield from self._bad(dealt, middle, stop)
