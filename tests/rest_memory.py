@@ -192,6 +192,12 @@ class MemoryService:
         self._loggers[name] = level.upper()
         return [name]
 
+    def set_logger_everywhere(self, name: str, level: str) -> None:
+        self.set_logger(name, level)
+
+    def answers_from_memory(self) -> bool:
+        return False
+
     def metrics(self) -> str:
         return "# TYPE kafka_connect_worker_connector_count gauge\n"
 

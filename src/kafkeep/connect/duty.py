@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from kafkeep.connect.state.journal import Journal
-from kafkeep.connect.state.lease import Lease
+from kafkeep.connect.state.lease import Beat, Lease
 from kafkeep.connect.state.state import Change, State
 from kafkeep.connect.supervisor import Supervisor
 from kafkeep.errors import KafkeepError
@@ -24,8 +24,16 @@ class Duty:
     must be stopped in time.
     """
 
-    def __init__(self, journal: Journal, lease: Lease, supervisor: Supervisor) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        lease: Lease,
+        supervisor: Supervisor,
+        on_beat: Callable[[Beat], None] = lambda _beat: None,
+    ) -> None:
+        """Make one; ``on_beat`` hears the worker that leads, when it is another one."""
         self.journal, self.lease, self.supervisor = journal, lease, supervisor
+        self._on_beat = on_beat
         self._closing = threading.Event()
         self._beat_now = threading.Event()
         self._changed = threading.Lock()
@@ -81,6 +89,9 @@ class Duty:
         while not self._closing.is_set():
             try:
                 self.lease.step()
+                beat = self.lease.leader()
+                if beat is not None and not self.lease.holds():
+                    self._on_beat(beat)
             except KafkeepError as error:
                 logger.warning("the lease: %s", error.message)
             if self._beat_now.wait(self.lease.interval_s):

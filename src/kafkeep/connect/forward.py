@@ -104,6 +104,10 @@ class RemoteOperations:
         """Move it back."""
         return str(self._call("reset_offsets", name))
 
+    def set_logger_everywhere(self, name: str, level: str) -> None:
+        """Set a logger of all workers."""
+        self._call("set_logger_everywhere", name, level=level)
+
     def _call(self, operation: str, name: str, **arguments: Any) -> Any:
         body = orjson.dumps({"operation": operation, "name": name, **arguments})
         headers = {"Content-Type": "application/json", HEADER: self._token}
@@ -178,4 +182,5 @@ _CARRIED_OUT: Mapping[str, Any] = {
     "reset_topics": lambda o, n, a: o.reset_topics(n),
     "alter_offsets": lambda o, n, a: o.alter_offsets(n, a["offsets"]),
     "reset_offsets": lambda o, n, a: o.reset_offsets(n),
+    "set_logger_everywhere": lambda o, n, a: o.set_logger_everywhere(n, as_str(a["level"])),
 }

@@ -9,14 +9,12 @@ from __future__ import annotations
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-
-import urllib3
+from collections.abc import Callable, Mapping
 
 from kafkeep.connect.definitions import CLASS, Definitions, masked
 from kafkeep.connect.duty import Duty
-from kafkeep.connect.forward import NO_LEADER, RemoteOperations
 from kafkeep.connect.job import Surroundings
+from kafkeep.connect.leader import LeaderOperations
 from kafkeep.connect.loggers import Loggers
 from kafkeep.connect.metrics.totals import Totals
 from kafkeep.connect.metrics.verified import LastVerified, reader
@@ -30,7 +28,7 @@ from kafkeep.connect.model import (
     Target,
     TaskStatus,
 )
-from kafkeep.connect.operations import LocalOperations, Operations
+from kafkeep.connect.operations import LocalOperations
 from kafkeep.connect.plugins.classes import VERSION, definitions, find_any_plugin, list_plugins
 from kafkeep.connect.worker.keys import TrackingOptions
 from kafkeep.errors import KafkeepError, UsageError
@@ -38,11 +36,9 @@ from kafkeep.errors import KafkeepError, UsageError
 CONNECT_VERSION = "4.1.0"
 """The version of Connect whose REST API this is: clients look at it to know what they may ask."""
 _LOOK_AGAIN_S = 0.5
-_PATIENCE_S = 10.0
-_PAUSE_S = 0.02
 
 
-class Herder:
+class Herder(LeaderOperations):
     """``Service`` over journal, lease and supervisor. Safe to use from any thread."""
 
     def __init__(
@@ -53,49 +49,26 @@ class Herder:
         surroundings: Callable[[Mapping[str, str]], Surroundings],
         tracking: TrackingOptions,
         totals: Totals,
+        loggers: Loggers,
         token: str,
         cluster_id: Callable[[], str | None],
         now_ms: Callable[[], int],
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._duty = duty
+        local = LocalOperations(duty, definitions, surroundings, loggers)
+        super().__init__(duty, local, token, tls)
         self._definitions = definitions
         self._surroundings = surroundings
         self._tracking = tracking
         self._totals = totals
-        self._token = token
         self._cluster_id = cluster_id
         self._now_ms = now_ms
-        self._local = LocalOperations(duty, definitions, surroundings)
-        self._pool = urllib3.PoolManager(maxsize=8, ssl_context=tls)
-        self._loggers = Loggers(now_ms)
+        self._loggers = loggers
         self._verified = LastVerified(reader(definitions, surroundings), now_ms)
         self._looked_at = -_LOOK_AGAIN_S
         self._looking = threading.Lock()
 
-    def close(self) -> None:
-        """Close connections to other workers."""
-        self._pool.clear()
-
-    def local_operations(self) -> Operations:
-        """Return the operations of this worker; 409 when it does not lead."""
-        if not self._duty.leads():
-            raise RestError(409, NO_LEADER)
-        return self._local
-
-    def _operations(self) -> Operations:
-        """Return those of the worker that leads; one that is just beginning is waited for."""
-        deadline = time.monotonic() + _PATIENCE_S
-        while not self._duty.leads():
-            leader = self._duty.lease.leader()
-            if leader is not None and not self._duty.lease.holds():
-                return RemoteOperations(self._pool, leader.url, self._token, self._look_again)
-            if time.monotonic() > deadline:
-                raise RestError(409, NO_LEADER)
-            time.sleep(_PAUSE_S)
-        return self._local
-
-    def _look_again(self) -> None:
+    def answered(self) -> None:
         """Let what is asked next see what was changed just now."""
         self._looked_at = -_LOOK_AGAIN_S
 
@@ -166,36 +139,6 @@ class Herder:
             raise RestError(404, f"No status found for task {name}-{task}")
         return tasks[task]
 
-    def create(self, name: str, config: Mapping[str, str], initial: Target) -> Connector:
-        """Define a connector."""
-        return self._operations().create(name, config, initial)
-
-    def put_config(self, name: str, config: Mapping[str, str]) -> tuple[Connector, bool]:
-        """Define or change it."""
-        return self._operations().put_config(name, config)
-
-    def patch_config(self, name: str, changes: Mapping[str, str | None]) -> Connector:
-        """Change some keys."""
-        return self._operations().patch_config(name, changes)
-
-    def delete(self, name: str) -> None:
-        """Forget it."""
-        self._operations().delete(name)
-
-    def set_target(self, name: str, target: Target) -> None:
-        """Pause, resume or stop it."""
-        self._operations().set_target(name, target)
-
-    def restart(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStatus:
-        """Restart it, with its tasks or without, or only what failed."""
-        return self._operations().restart(
-            name, include_tasks=include_tasks, only_failed=only_failed
-        )
-
-    def restart_task(self, name: str, task: int) -> None:
-        """Restart one task."""
-        self._operations().restart_task(name, task)
-
     def topics(self, name: str) -> list[str]:
         """Return the topics it has read or written since it was made or they were reset."""
         self._check_tracking(self._tracking.topic_tracking_enable, "Topic tracking is disabled.")
@@ -209,7 +152,7 @@ class Herder:
         self._check_tracking(self._tracking.topic_tracking_enable, "Topic tracking is disabled.")
         allowed = self._tracking.topic_tracking_allow_reset
         self._check_tracking(allowed, "Topic tracking reset is disabled.")
-        self._operations().reset_topics(name)
+        super().reset_topics(name)
 
     def _check_tracking(self, allowed: bool, otherwise: str) -> None:
         if not allowed:
@@ -221,14 +164,6 @@ class Herder:
 
         config = self._definitions.resolve(self._found(name).config)
         return list(read_offsets(name, config, self._surroundings(config)))
-
-    def alter_offsets(self, name: str, offsets: Sequence[Json]) -> str:
-        """Move a stopped connector."""
-        return self._operations().alter_offsets(name, offsets)
-
-    def reset_offsets(self, name: str) -> str:
-        """Move a stopped connector back to the beginning."""
-        return self._operations().reset_offsets(name)
 
     def plugins(self, *, connectors_only: bool) -> list[Json]:
         """Return class, type and version of each."""
@@ -256,6 +191,15 @@ class Herder:
     def set_logger(self, name: str, level: str) -> list[str]:
         """Set a logger and those under it, on this worker."""
         return self._loggers.set(name, level)
+
+    def set_logger_everywhere(self, name: str, level: str) -> None:
+        """Set it on every worker: on the one that leads, which tells the others; here at once."""
+        super().set_logger_everywhere(name, level)
+        self._loggers.set(name, level)
+
+    def answers_from_memory(self) -> bool:
+        """Tell whether looking at connectors asks nobody: a worker that leads knows them all."""
+        return self._duty.leads()
 
     def metrics(self) -> str:
         """Return all metrics as text."""

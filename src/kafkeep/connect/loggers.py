@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from kafkeep.connect.model import Json, RestError
+from kafkeep.connect.model import Json, LoggerLevel, RestError
 
 ROOT = "root"
 LEVELS = {
@@ -22,12 +22,17 @@ _OURS = "kafkeep"
 
 
 class Loggers:
-    """Levels of this worker's loggers, and when each was last set."""
+    """Levels of this worker's loggers, and when each was last set.
+
+    Levels for all workers are numbered by the one that leads and told with its signs of life, also
+    to workers that come later; they are forgotten when no worker is left.
+    """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._lock = threading.Lock()
         self._set_at: dict[str, int] = {}
+        self._everywhere: tuple[LoggerLevel, ...] = ()
 
     def all(self) -> Json:
         """Return the root, our own loggers' common parent, and those with a level of their own."""
@@ -44,6 +49,30 @@ class Loggers:
         level = _of(name).getEffectiveLevel()
         return {"level": _level_name(level), "last_modified": self._set_at.get(name)}
 
+    def everywhere(self) -> tuple[LoggerLevel, ...]:
+        """Return what all workers are to have, oldest first."""
+        return self._everywhere
+
+    def set_everywhere(self, name: str, level: str) -> None:
+        """Set it here, and note it for the others; only on the worker that leads."""
+        self.set(name, level)
+        with self._lock:
+            number = max((one.number for one in self._everywhere), default=0) + 1
+            self._note(LoggerLevel(number, name, level))
+
+    def follow(self, told: Iterable[LoggerLevel]) -> None:
+        """Set what the worker that leads has set since this was called last."""
+        for level in sorted(told, key=lambda one: one.number):
+            if level.number > max((one.number for one in self._everywhere), default=0):
+                self.set(level.logger, level.level)
+                with self._lock:
+                    self._note(level)
+
+    def _note(self, level: LoggerLevel) -> None:
+        """Keep the newest of each logger; one above others takes the place of them all."""
+        kept = (one for one in self._everywhere if not _covers(level.logger, one.logger))
+        self._everywhere = (*kept, level)
+
     def set(self, name: str, level: str) -> list[str]:
         """Set a logger and those under it; 404 for a level there is not, as in Connect."""
         number = LEVELS.get(level.strip().upper())
@@ -53,14 +82,17 @@ class Loggers:
             below = [
                 other
                 for other, found in logging.Logger.manager.loggerDict.items()
-                if isinstance(found, logging.Logger)
-                and (name == ROOT or other.startswith(f"{name}."))
+                if isinstance(found, logging.Logger) and _covers(name, other)
             ]
             changed = sorted({name, *below})
             for one in changed:
                 _of(one).setLevel(number)
                 self._set_at[one] = self._now_ms()
         return changed
+
+
+def _covers(name: str, other: str) -> bool:
+    return name in (ROOT, other) or other.startswith(f"{name}.")
 
 
 def _of(name: str) -> logging.Logger:

@@ -67,6 +67,15 @@ class ConnectorStatus:
     trace: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LoggerLevel:
+    """A logger's level that every worker is to have; numbers grow with every one that is set."""
+
+    number: int
+    logger: str
+    level: str
+
+
 @dataclass(slots=True)
 class Progress:
     """What a job has done since it was started, told by the job, read by status and metrics.

@@ -10,6 +10,7 @@ from typing import Protocol
 from kafkeep.connect.definitions import Definitions, masked
 from kafkeep.connect.duty import Duty
 from kafkeep.connect.job import Surroundings
+from kafkeep.connect.loggers import Loggers
 from kafkeep.connect.model import (
     Connector,
     ConnectorStatus,
@@ -46,6 +47,7 @@ class Operations(Protocol):
     def reset_topics(self, name: str) -> None: ...  # noqa: D102
     def alter_offsets(self, name: str, offsets: Sequence[Json]) -> str: ...  # noqa: D102
     def reset_offsets(self, name: str) -> str: ...  # noqa: D102
+    def set_logger_everywhere(self, name: str, level: str) -> None: ...  # noqa: D102
 
 
 class LocalOperations:
@@ -56,8 +58,10 @@ class LocalOperations:
         duty: Duty,
         definitions: Definitions,
         surroundings: Callable[[Mapping[str, str]], Surroundings],
+        loggers: Loggers,
     ) -> None:
         self._duty = duty
+        self._loggers = loggers
         self._definitions = definitions
         self._surroundings = surroundings
         self._offsets = threading.Lock()
@@ -174,6 +178,11 @@ class LocalOperations:
             from kafkeep.connect.jobs.offsets import reset_offsets  # noqa: PLC0415 - rarely needed
 
             return reset_offsets(name, config, self._surroundings(config))
+
+    def set_logger_everywhere(self, name: str, level: str) -> None:
+        """Set a logger here, and tell the other workers."""
+        self._loggers.set_everywhere(name, level)
+        self._duty.beat_soon()
 
     def _found(self, name: str, otherwise: str) -> Connector:
         connector = self._duty.journal.state.connectors.get(name)

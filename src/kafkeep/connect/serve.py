@@ -24,6 +24,7 @@ from kafkeep.connect.forward import shared_token
 from kafkeep.connect.forward_door import ForwardDoor
 from kafkeep.connect.herder import Herder
 from kafkeep.connect.job import ConnectorJob, Surroundings
+from kafkeep.connect.loggers import Loggers
 from kafkeep.connect.metrics.jobs import measured
 from kafkeep.connect.metrics.totals import Totals
 from kafkeep.connect.model import ConnectorStatus
@@ -118,7 +119,7 @@ class _Parts:
             guard=lambda config: check_connector(config, worker),
         )
         surroundings = _surroundings_of(worker, spark, definitions)
-        secrets, totals = HideSecrets(), Totals()
+        secrets, totals, loggers = HideSecrets(), Totals(), Loggers(now_ms)
         worker_id, url = worker.rest.worker_id(port), worker.rest.url(port)
         supervisor = Supervisor(
             make_job=measured(_make_job, totals),
@@ -140,8 +141,9 @@ class _Parts:
             url=url,
             timeout_s=timeout_s,
             statuses=statuses,
+            levels=loggers.everywhere,
         )
-        duty = Duty(journal, lease, supervisor)
+        duty = Duty(journal, lease, supervisor, lambda beat: loggers.follow(beat.levels))
         supervisor.on_change = duty.beat_soon
         herder = Herder(
             duty=duty,
@@ -149,6 +151,7 @@ class _Parts:
             surroundings=surroundings,
             tracking=worker.tracking,
             totals=totals,
+            loggers=loggers,
             token=token,
             cluster_id=_ClusterId(worker),
             now_ms=now_ms,

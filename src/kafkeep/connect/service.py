@@ -97,6 +97,12 @@ class Service(Protocol):
     def set_logger(self, name: str, level: str) -> list[str]:
         """Set a logger and those under it; returns their names. 404 for a level there is not."""
 
+    def set_logger_everywhere(self, name: str, level: str) -> None:
+        """Set it on every worker: here at once, on others within some seconds."""
+
+    def answers_from_memory(self) -> bool:
+        """Tell whether looking at connectors asks nobody now, and so takes no time."""
+
     def metrics(self) -> str:
         """Return all metrics as text, as Prometheus reads them."""
 

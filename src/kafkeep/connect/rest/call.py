@@ -49,7 +49,7 @@ class Call:
 
 
 Run = Callable[[Service, Call], Response]
-"""Answers a call. Blocks, so it runs in a thread."""
+"""Answers a call. May block, so it runs in a thread unless it is known to be quick."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,3 +78,5 @@ class Endpoint:
     """The schema of the body that is needed."""
     query: tuple[Query, ...] = ()
     media_type: str = "application/json"
+    quick: bool = False
+    """Only looks at connectors: while that asks nobody, it is answered without a thread."""

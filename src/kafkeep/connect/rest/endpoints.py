@@ -12,7 +12,15 @@ _ONE = "/connectors/{connector}"
 _PLUGIN = "/connector-plugins/{plugin}/config"
 
 
-def _get(path: str, run: Run, shape: str, text: str, query: tuple[Query, ...] = ()) -> Endpoint:
+def _get(
+    path: str,
+    run: Run,
+    shape: str,
+    text: str,
+    query: tuple[Query, ...] = (),
+    *,
+    quick: bool = False,
+) -> Endpoint:
     return Endpoint(
         method="GET",
         path=path,
@@ -21,6 +29,7 @@ def _get(path: str, run: Run, shape: str, text: str, query: tuple[Query, ...] = 
         help=text,
         answers={200: shape},
         query=query,
+        quick=quick,
     )
 
 
@@ -49,12 +58,18 @@ _LOOK = (
                 type="array",
             ),
         ),
+        quick=True,
     ),
-    _get(_ONE, c.get, "Connector", "A connector, its configuration (secrets masked), its tasks."),
-    _get(f"{_ONE}/config", c.get_config, "Config", "Its configuration alone."),
-    _get(f"{_ONE}/status", c.status, "Status", "Its state, and the state of each task."),
-    _get(f"{_ONE}/tasks", c.tasks, "Tasks", "Its tasks and their configurations."),
-    _get(f"{_ONE}/tasks/{{task}}/status", c.task_status, "TaskStatus", "One task's state."),
+    *(
+        _get(_ONE + path, run, shape, text, quick=True)
+        for path, run, shape, text in (
+            ("", c.get, "Connector", "A connector, its configuration (masked), its tasks."),
+            ("/config", c.get_config, "Config", "Its configuration alone."),
+            ("/status", c.status, "Status", "Its state, and the state of each task."),
+            ("/tasks", c.tasks, "Tasks", "Its tasks and their configurations."),
+            ("/tasks/{task}/status", c.task_status, "TaskStatus", "One task's state."),
+        )
+    ),
     _get(f"{_ONE}/topics", c.topics, "Topics", "Topics it has read or written."),
     _get(f"{_ONE}/offsets", c.offsets, "Offsets", "How far it is in each partition."),
     _get(

@@ -65,8 +65,10 @@ def set_logger(service: Service, call: Call) -> Response:
         raise RestError(400, "Desired 'level' parameter was not specified in request.")
     if not isinstance(level, str):
         raise RestError(400, "The level must be a text")
-    changed = service.set_logger(call.path["logger"], level)
-    return empty_answer(204) if scope == "cluster" else json_answer(changed)
+    if scope == "cluster":
+        service.set_logger_everywhere(call.path["logger"], level)
+        return empty_answer(204)
+    return json_answer(service.set_logger(call.path["logger"], level))
 
 
 def metrics(service: Service, call: Call) -> Response:

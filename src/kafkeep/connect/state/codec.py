@@ -10,6 +10,7 @@ from kafkeep.connect.model import (
     Connector,
     ConnectorStatus,
     ConnectorType,
+    LoggerLevel,
     RunState,
     Target,
     TaskStatus,
@@ -98,3 +99,15 @@ def _type(value: Any) -> ConnectorType:
 
 def _text_or_none(value: Any) -> str | None:
     return None if value is None else as_str(value)
+
+
+def level_to_json(level: LoggerLevel) -> dict[str, Any]:
+    """Return a level for all workers."""
+    return {"number": level.number, "logger": level.logger, "level": level.level}
+
+
+def level_from_json(document: Mapping[str, Any]) -> LoggerLevel:
+    """Read it back."""
+    return LoggerLevel(
+        as_int(document["number"]), as_str(document["logger"]), as_str(document["level"])
+    )

@@ -29,9 +29,11 @@ from kafkeep.archive.document import (
 )
 from kafkeep.archive.store import ObjectStore
 from kafkeep.clock import now_ms
-from kafkeep.connect.model import ConnectorStatus
+from kafkeep.connect.model import ConnectorStatus, LoggerLevel
 from kafkeep.connect.state.codec import (
     STATE_VERSION,
+    level_from_json,
+    level_to_json,
     parse_state_document,
     status_from_json,
     status_to_json,
@@ -47,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """A sign of life: who leads, where it answers, and how its connectors are."""
+    """A sign of life: who leads, where it answers, how its connectors are, what others log."""
 
     number: int
     epoch: int
@@ -56,6 +58,7 @@ class Beat:
     at_ms: int
     released: bool = False
     statuses: tuple[ConnectorStatus, ...] = ()
+    levels: tuple[LoggerLevel, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the document of this beat."""
@@ -68,6 +71,7 @@ class Beat:
             "at_ms": self.at_ms,
             "released": self.released,
             "statuses": [status_to_json(status) for status in self.statuses],
+            "levels": [level_to_json(level) for level in self.levels],
         }
 
 
@@ -83,6 +87,7 @@ def parse_beat(body: bytes, key: str) -> Beat:
             at_ms=as_int(document["at_ms"]),
             released=document["released"] is True,
             statuses=tuple(status_from_json(row) for row in as_list(document["statuses"])),
+            levels=tuple(level_from_json(row) for row in as_list(document.get("levels", []))),
         )
 
 
@@ -98,12 +103,13 @@ class Lease:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         clock: Callable[[], float] = time.monotonic,
         statuses: Callable[[], Sequence[ConnectorStatus]] = tuple,
+        levels: Callable[[], Sequence[LoggerLevel]] = tuple,
     ) -> None:
         self._store = store
         self._worker_id, self._url = worker_id, url
         self._timeout_s = timeout_s
         self._clock = clock
-        self._statuses = statuses
+        self._statuses, self._levels = statuses, levels
         self._lock = threading.Lock()
         self._mine: Beat | None = None
         self._held_until = 0.0
@@ -218,6 +224,7 @@ class Lease:
             at_ms=now_ms(),
             released=released,
             statuses=() if released else tuple(self._statuses()),
+            levels=() if released else tuple(self._levels()),
         )
 
     def _numbers(self) -> list[int]:
