@@ -114,6 +114,16 @@ def kernel(function: F) -> F:
     return compiled
 
 
+def inlined(function: F) -> F:
+    """Compile ``function`` into each kernel that calls it.
+
+    For the few bytes it reads, a call takes as long as the work: references to the arrays it is
+    given would be counted.
+    """
+    compiled: F = numba.njit(inline="always", nogil=True)(function)
+    return compiled
+
+
 def view_bytes(buffer: Any) -> Bytes:
     """Return any bytes-like thing as a read-only array, without a copy.
 
@@ -124,14 +134,14 @@ def view_bytes(buffer: Any) -> Bytes:
     return view
 
 
-@kernel
+@inlined
 def read_i16(buffer: Bytes, position: int) -> int:
     """Read a big-endian int16; the caller has checked the bounds."""
     value = (np.int64(buffer[position]) << 8) | np.int64(buffer[position + 1])
     return value - ((value & 0x8000) << 1)
 
 
-@kernel
+@inlined
 def read_i32(buffer: Bytes, position: int) -> int:
     """Read a big-endian int32; the caller has checked the bounds."""
     value = np.int64(0)
@@ -140,7 +150,7 @@ def read_i32(buffer: Bytes, position: int) -> int:
     return value - ((value & 0x80000000) << 1)
 
 
-@kernel
+@inlined
 def read_i64(buffer: Bytes, position: int) -> int:
     """Read a big-endian int64; the caller has checked the bounds."""
     value = np.int64(0)
@@ -149,7 +159,7 @@ def read_i64(buffer: Bytes, position: int) -> int:
     return value
 
 
-@kernel
+@inlined
 def read_varlong(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """Read a zigzag varlong; return it and the next position, which is -1 when not readable."""
     value = np.int64(0)
@@ -163,7 +173,7 @@ def read_varlong(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     return np.int64(0), np.int64(-1)
 
 
-@kernel
+@inlined
 def read_varint(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """Read a zigzag varint of 32 bits; return it and the next position, or -1 as above."""
     if position < end and buffer[position] < 0x80:
@@ -178,7 +188,7 @@ def read_varint(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     return value, following
 
 
-@kernel
+@inlined
 def varlong_size(value: int) -> int:
     """Return how many bytes ``write_varlong`` will use."""
     rest = (value << 1) ^ (value >> 63)
@@ -189,7 +199,7 @@ def varlong_size(value: int) -> int:
     return size
 
 
-@kernel
+@inlined
 def write_varlong(buffer: Bytes, position: int, value: int) -> int:
     """Write a zigzag varlong (the same bytes as a varint where it fits); return what follows."""
     rest = (value << 1) ^ (value >> 63)

@@ -20,13 +20,13 @@ from kafkeep.data.arrow_parts import frozen, view_numbers, view_offsets
 from kafkeep.data.json_arrow import is_valid, view_binary
 from kafkeep.kafka.layout import CRC_START, HEADER_BYTES
 from kafkeep.kafka.rewrite import TARGET_BYTES, ReadyBatch
-from kafkeep.kernel import Bytes, Int64s, copy_bytes, kernel, varlong_size, write_varlong
+from kafkeep.kernel import Bytes, Int64s, copy_bytes, inlined, kernel, varlong_size, write_varlong
 
 Texts: TypeAlias = tuple[Bytes, NDArray[np.int32], Bytes, int]
 """Data, offsets, validity and the bit of the first row, as ``BinaryView`` has them."""
 
 
-@kernel
+@inlined
 def _size(texts: Texts, row: int) -> int:
     """Return how many bytes a value takes with its length in front; null is the length alone."""
     _, offsets, valid, first = texts
@@ -36,7 +36,7 @@ def _size(texts: Texts, row: int) -> int:
     return varlong_size(length) + length
 
 
-@kernel
+@inlined
 def _put(out: Bytes, at: int, texts: Texts, row: int) -> int:
     data, offsets, valid, first = texts
     if not is_valid(valid, first + row):

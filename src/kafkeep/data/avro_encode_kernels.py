@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkeep.kernel import Bytes, Int64s, copy_bytes, kernel, varlong_size, write_varlong
+from kafkeep.kernel import Bytes, Int64s, copy_bytes, inlined, kernel, varlong_size, write_varlong
 
 SKIP = 0
 NULL = 1
@@ -21,12 +21,12 @@ TAGGED = 2
 PLAIN = 3
 
 
-@kernel
+@inlined
 def _code(codes: Bytes, code: int, row: int) -> int:
     return np.int64(codes[row]) if len(codes) else code
 
 
-@kernel
+@inlined
 def _tag(out: Bytes, place: int, code: int, null_byte: int, value_byte: int) -> int:
     if code == NULL:
         out[place] = np.uint8(null_byte)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafkeep.kernel import Bytes, Int64s, copy_bytes, kernel, view_bytes
+from kafkeep.kernel import Bytes, Int64s, copy_bytes, inlined, kernel, view_bytes
 
 _NOTHING = view_bytes(b"")
 MAX_COLUMN_BYTES = int(np.iinfo(np.int32).max)
@@ -67,7 +67,7 @@ def bitmap(flags: NDArray[np.bool_]) -> pa.Buffer | None:
     return pa.py_buffer(np.packbits(flags, bitorder="little"))
 
 
-@kernel
+@inlined
 def is_valid(valid: Bytes, at: int) -> bool:
     """Tell whether the row with bit ``at`` is there."""
     return len(valid) == 0 or (valid[at >> 3] >> (at & 7)) & 1 == 1

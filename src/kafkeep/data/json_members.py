@@ -16,12 +16,11 @@ from kafkeep.data.json_arrow import is_valid
 from kafkeep.data.json_scan import (
     address_of,
     byte_at,
-    inlined,
     same_bytes,
     skip_space,
     skip_string,
 )
-from kafkeep.kernel import Bytes, Int64s, kernel
+from kafkeep.kernel import Bytes, Int64s, inlined, kernel
 
 MISSING, NULL, FALSE, TRUE, NUMBER, STRING, OBJECT, ARRAY = range(8)
 

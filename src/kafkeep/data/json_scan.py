@@ -16,13 +16,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import types
 from numba.extending import intrinsic
 
-from kafkeep.kernel import F, kernel
+from kafkeep.kernel import inlined, kernel
 
 # What is wrong with a text.
 EMPTY = 1
@@ -40,15 +39,6 @@ BAD_UTF8 = 12
 
 _LANES = 32
 _INT = ir.IntType(64)
-
-
-def inlined(function: F) -> F:
-    """Compile ``function`` into each kernel that calls it.
-
-    For the few bytes it reads, a call takes as long as the work.
-    """
-    compiled: F = numba.njit(forceinline=True, nogil=True)(function)
-    return compiled
 
 
 def _load(builder: Any, address: Any, lanes: int) -> Any:

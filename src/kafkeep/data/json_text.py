@@ -29,14 +29,13 @@ from kafkeep.data.json_scan import (
     address_of,
     byte_at,
     fail,
-    inlined,
     put_byte,
     skip_scalar,
     skip_space,
     skip_string,
 )
 from kafkeep.data.json_spans import FieldKind, FieldSpans, field_texts, find_fields
-from kafkeep.kernel import Bytes, copy_bytes, kernel, view_bytes
+from kafkeep.kernel import Bytes, copy_bytes, inlined, kernel, view_bytes
 
 __all__ = [
     "MAX_DEPTH",

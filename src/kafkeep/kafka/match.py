@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from kafkeep.config.shape import Condition
 from kafkeep.kafka.walk import Walked
-from kafkeep.kernel import Bytes, Int64s, kernel, read_varint
+from kafkeep.kernel import Bytes, Int64s, inlined, kernel, read_varint
 
 _ANY, _BEGINS, _EQUALS = 0, 1, 2
 
 
-@kernel
+@inlined
 def _same(buffer: Bytes, at: int, wanted: Bytes) -> bool:
     for i in range(len(wanted)):  # noqa: SIM110 - compiled
         if buffer[at + i] != wanted[i]:
@@ -22,7 +22,7 @@ def _same(buffer: Bytes, at: int, wanted: Bytes) -> bool:
     return True
 
 
-@kernel
+@inlined
 def _fits(buffer: Bytes, at: int, length: int, how: int, wanted: Bytes) -> bool:
     """Tell whether the bytes at ``at`` are what is wanted; there are none if ``length`` is -1."""
     if how == _EQUALS:

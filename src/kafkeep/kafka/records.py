@@ -22,7 +22,7 @@ from kafkeep.kafka.walk import (
     Walked,
     walk_records,
 )
-from kafkeep.kernel import Bytes, Int64s, copy_bytes, kernel, read_varint
+from kafkeep.kernel import Bytes, Int64s, copy_bytes, inlined, kernel, read_varint
 
 HEADER_TYPE = pa.struct([pa.field("key", pa.binary(), nullable=False), ("value", pa.binary())])
 RECORD_SCHEMA = pa.schema(
@@ -51,7 +51,7 @@ class _Column:
         return pa.Array.from_buffers(pa.binary(), len(self.offsets) - 1, buffers)
 
 
-@kernel
+@inlined
 def _put(  # noqa: PLR0917
     buffer: Bytes,
     at: int,

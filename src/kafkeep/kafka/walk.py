@@ -20,6 +20,7 @@ from kafkeep.kernel import (
     Bytes,
     Int64s,
     damaged,
+    inlined,
     kernel,
     read_varint,
     read_varlong,
@@ -61,7 +62,7 @@ class Walked:
         )
 
 
-@kernel
+@inlined
 def _skip_field(buffer: Bytes, at: int, end: int) -> tuple[int, int]:
     """Return the length of the sized bytes at ``at`` (-1 for null) and what follows, or -1."""
     length, at = read_varint(buffer, at, end)
@@ -74,7 +75,7 @@ def _skip_field(buffer: Bytes, at: int, end: int) -> tuple[int, int]:
     return length, at + length
 
 
-@kernel
+@inlined
 def _check_fields(buffer: Bytes, at: int, end: int, sums: Int64s) -> int:
     """Check key, value and headers, which must end at ``end``; add their sizes to ``sums``."""
     length, at = _skip_field(buffer, at, end)
