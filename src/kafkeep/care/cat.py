@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -23,6 +23,8 @@ from kafkeep.errors import DamagedError, KeyMissingError, NoSuchArchiveError
 from kafkeep.kafka.records import iter_decode
 
 PIECE_BYTES = 1 << 20
+Planned = tuple[Window, OffsetRange]
+"""Objects to read, and which of their offsets are wanted."""
 logger = logging.getLogger(__name__)
 
 
@@ -63,8 +65,19 @@ def iter_lines(
     time the archive does not hold, those are given that lie in an object with wanted times.
     DamagedError names the object when its bytes are not sound.
     """
-    left = options.count
-    for lines in _iter_pieces(store, load_view(store, name), options, to_line):
+    view = load_view(store, name)
+    planned = plan_windows(view, options)
+    of_sink = any(not window.is_segment for window, _ in planned)
+    told = load_read_options(store, view).looking() if of_sink else NO_OPTIONS
+    expiry = Expiry(store, view, now_ms())
+    pieces = iter_pieces(store, planned, told, options, to_line, expiry=expiry)
+    yield from limited(pieces, options.count)
+
+
+def limited(pieces: Iterable[list[bytes]], count: int | None) -> Iterator[bytes]:
+    """Yield the lines of pieces, each piece as one, and no more than ``count`` lines."""
+    left = count
+    for lines in pieces:
         wanted = lines if left is None else lines[:left]
         if wanted:
             yield b"".join(wanted)
@@ -74,7 +87,7 @@ def iter_lines(
                 return
 
 
-def plan_windows(view: ArchiveView, options: CatOptions) -> list[tuple[Window, OffsetRange]]:
+def plan_windows(view: ArchiveView, options: CatOptions) -> list[Planned]:
     """Return what may hold wanted records, and which offsets of it are wanted."""
     check_topics([view], options.topics or None)
     planned = []
@@ -101,13 +114,16 @@ def _incarnation(view: ArchiveView, topic: str, options: CatOptions) -> int:
     return options.incarnation
 
 
-def _iter_pieces(
-    store: ObjectStore, view: ArchiveView, options: CatOptions, to_line: ToLine
+def iter_pieces(
+    store: ObjectStore,
+    planned: Iterable[Planned],
+    told: ReadOptions,
+    options: CatOptions,
+    to_line: ToLine,
+    *,
+    expiry: Expiry | None = None,
 ) -> Iterator[list[bytes]]:
-    planned = plan_windows(view, options)
-    of_sink = any(not window.is_segment for window, _ in planned)
-    told = load_read_options(store, view).looking() if of_sink else NO_OPTIONS
-    expiry = Expiry(store, view, now_ms())
+    """Yield the wanted records of windows as lines."""
     for window, offsets in planned:
         topic, _, partition = window.entries[0].partition_id
         vague = not window.is_segment
@@ -123,14 +139,16 @@ def _iter_pieces(
 
 
 def _unless_expired(
-    expiry: Expiry, window: Window, records: Iterator[pa.RecordBatch]
+    expiry: Expiry | None, window: Window, records: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records; a window that may have expired has none, and a warning instead."""
     try:
         yield from records
     except DamagedError as error:
+        if expiry is None or not isinstance(error.__cause__, KeyMissingError):
+            raise
         reasons = [r for entry in window.entries if (r := expiry.reason(entry)) is not None]
-        if not isinstance(error.__cause__, KeyMissingError) or not reasons:
+        if not reasons:
             raise
         logger.warning("%s; %s", error.message, reasons[0])
 

@@ -44,6 +44,8 @@ class Kind(StrEnum):
     """Archived offsets for which there is no object: all of them held no committed record."""
     OPEN_INTENT = "open-intent"
     """A backup is under way, or was cut short and will be finished by the next."""
+    NO_LOG = "no-log"
+    """Objects of another writer: nothing says which there were, and what their bytes were."""
     ORPHAN = "orphan"
     """An object that no log names: the left-over of a backup that was cut short."""
 

@@ -22,7 +22,8 @@ def choose_logs(store: ObjectStore, name: str | None = None) -> list[str]:
     if not there:
         raise NoSuchArchiveError(
             f"nothing is archived at {store.describe()}",
-            hint="Check the address: an archive has a folder _kafkeep below its prefix.",
+            hint="Check the address: an archive has a folder _kafkeep below its prefix. Objects of "
+            "Confluent's sink without it are for restore, cat, info, ls, du and verify.",
         )
     if name is not None and name not in there:
         raise NoSuchArchiveError(

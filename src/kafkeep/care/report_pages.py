@@ -19,6 +19,11 @@ _SAID = {
     "warnings": "Every record that the target should hold is as it was archived; see the warnings.",
     "differs": "The target does not hold what was archived.",
 }
+_VERIFIED = {
+    "intact": "Every object is what the log says.",
+    "readable": "There is no log: every object can be read, and names and counts agree.",
+    "damaged": "See the findings.",
+}
 
 
 def against_page(result: AgainstResult) -> Page:
@@ -177,12 +182,12 @@ def verify_page(report: VerifyReport, *, began_ms: int, seconds: float) -> Page:
     objects = [(f"{kind}", count) for kind, count in _kinds(report).items()]
     return Page(
         title="Archive verified",
-        verdict="intact" if report.intact else "damaged",
+        verdict=report.verdict,
         mood="good" if report.intact else "bad",
-        summary="Every object is what the log says." if report.intact else "See the findings.",
+        summary=_VERIFIED[report.verdict],
         facts=[
             ("archive", report.archive),
-            ("logs", ", ".join(report.logs)),
+            ("logs", ", ".join(report.logs) or "none"),
             ("commits", f"{report.commits:,}"),
             ("objects", f"{report.objects:,}"),
             ("records", f"{report.records:,}"),

@@ -23,8 +23,9 @@ class TopicUsage:
     log: str
     folder: str
     objects: int
-    records: int
-    raw_bytes: int
+    records: int | None
+    """None where no log counts them."""
+    raw_bytes: int | None
     stored_bytes: int
     formats: tuple[str, ...]
 

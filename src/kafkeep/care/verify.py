@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -44,6 +44,13 @@ class VerifyReport:
     def intact(self) -> bool:
         """Whether nothing is damaged."""
         return all(finding.severity is not Severity.DAMAGE for finding in self.findings)
+
+    @property
+    def verdict(self) -> str:
+        """One word for people; without a log nobody can say that nothing is missing."""
+        if not self.intact:
+            return "damaged"
+        return "intact" if self.logs else "readable"
 
     @property
     def lost_offsets(self) -> int:
@@ -106,7 +113,6 @@ def verify(
     if topics is None and len(views) == len(names) and set(names) == set(list_logs(store)):
         retired = {entry.key for view in views for entry in view.retired()}
         findings.extend(_iter_orphans(listed, {entry.key for _, entry in work} | retired))
-    order = list(Severity)
     return VerifyReport(
         archive=store.describe(),
         logs=tuple(names),
@@ -115,8 +121,14 @@ def verify(
         objects=len(work),
         records=sum(entry.own_records for _, entry in work),
         read_bytes=sum(result.read_bytes for result in checked),
-        findings=tuple(sorted(findings, key=lambda found: order.index(found.severity))),
+        findings=in_order(findings),
     )
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Put the worst first; what is alike stays as it was."""
+    order = list(Severity)
+    return tuple(sorted(findings, key=lambda found: order.index(found.severity)))
 
 
 def _check_chain(store: ObjectStore, name: str) -> Iterator[Finding]:

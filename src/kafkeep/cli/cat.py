@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 
 from kafkeep.cli.output import Output, OutputOption
-from kafkeep.cli.places import ArchiveOption, EndpointOption, ProfileOption, RegionOption
-from kafkeep.cli.reading import NameOption, PartitionsOption, TopicsOption, open_archive
+from kafkeep.cli.reading import PartitionsOption, Reading, TopicsOption, reads_archive
 
 OffsetOption = Annotated[
     str,
@@ -52,10 +51,10 @@ IncarnationOption = Annotated[
 ]
 
 
+@reads_archive
 def cat_command(
     *,
-    archive: ArchiveOption,
-    name: NameOption = None,
+    reading: Reading,
     topic: TopicsOption = None,
     partition: PartitionsOption = None,
     offset: OffsetOption = "beginning",
@@ -65,15 +64,13 @@ def cat_command(
     format: FormatOption = None,
     aborted: AbortedOption = False,
     incarnation: IncarnationOption = None,
-    s3_endpoint: EndpointOption = None,
-    s3_region: RegionOption = None,
-    s3_profile: ProfileOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Print records of an archive as JSON lines with kcat's names, or as --format says.
 
     By topic, partition and offset; only what is needed is read. Keys, values and headers that are
-    not UTF-8 come as key_b64, payload_b64 and headers_b64 instead.
+    not UTF-8 come as key_b64, payload_b64 and headers_b64 instead. Where there is no log, objects
+    of Confluent's sink are printed as a restore would write them; -1 is what they do not tell.
 
     Exits 0, 10 when there is no such archive or topic, 13 when an object is damaged, 14 when
     there are several logs and --name does not say which.
@@ -95,8 +92,13 @@ def cat_command(
         incarnation=incarnation,
     )
     to_line = json_line if format is None else parse_format(format)
-    store = open_archive(archive, s3_endpoint, s3_region, s3_profile)
-    _write(iter_lines(store, choose_log(store, name, topic or None), options, to_line))
+    store, foreign = reading.open()
+    if foreign is not None:
+        from kafkeep.care.foreign.cat import iter_foreign_lines  # noqa: PLC0415
+
+        _write(iter_foreign_lines(store, foreign, options, to_line))
+        return
+    _write(iter_lines(store, choose_log(store, reading.name, topic or None), options, to_line))
 
 
 def _write(pieces: Iterable[bytes]) -> None:

@@ -9,31 +9,26 @@ import typer
 from kafkeep.cli.flags import with_options
 from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, say
 from kafkeep.cli.places import (
-    ArchiveOption,
+    ArchivePlace,
     BootstrapOption,
     CommandConfigOption,
-    EndpointOption,
-    ProfileOption,
-    RegionOption,
     SparkConfOption,
     kafka_options,
     start_spark,
-    storage_options,
+    with_archive,
 )
 from kafkeep.cli.verify import ReportOption
 from kafkeep.config.against import DrillOptions
 
 
+@with_archive
 @with_options(DrillOptions)
 def drill_command(
     *,
+    archive: ArchivePlace,
     bootstrap_servers: BootstrapOption,
-    archive: ArchiveOption,
     report: ReportOption = None,
     command_config: CommandConfigOption = None,
-    s3_endpoint: EndpointOption = None,
-    s3_region: RegionOption = None,
-    s3_profile: ProfileOption = None,
     spark_conf: SparkConfOption = None,
     output: OutputOption = Output.TABLE,
     options: DrillOptions,
@@ -53,14 +48,9 @@ def drill_command(
     spark = start_spark(spark_conf)
     from kafkeep.care.drill import run_drill  # noqa: PLC0415 - imports while the JVM starts
     from kafkeep.care.report_pages import drill_page  # noqa: PLC0415
-    from kafkeep.config.places import Places  # noqa: PLC0415
     from kafkeep.restore.run import run_restore  # noqa: PLC0415
 
-    places = Places(
-        kafka=kafka_options(bootstrap_servers, command_config),
-        archive=archive,
-        storage=storage_options(s3_endpoint, s3_region, s3_profile),
-    )
+    places = archive.beside(kafka_options(bootstrap_servers, command_config))
     result = run_drill(options, places, spark, run_restore)
     if file is not None:
         write_report(drill_page(result), file)

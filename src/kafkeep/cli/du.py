@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, print_table
-from kafkeep.cli.places import ArchiveOption, EndpointOption, ProfileOption, RegionOption
-from kafkeep.cli.reading import NameOption, open_archive
+from kafkeep.cli.reading import Reading, reads_archive
 from kafkeep.config.units import format_size
 
+if TYPE_CHECKING:
+    from kafkeep.care.usage import Usage
 
+
+@reads_archive
 def du_command(
     *,
-    archive: ArchiveOption,
-    name: NameOption = None,
-    s3_endpoint: EndpointOption = None,
-    s3_region: RegionOption = None,
-    s3_profile: ProfileOption = None,
+    reading: Reading,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show what takes up room: topics, the logs themselves, left-overs.
 
-    Left-overs are objects that no log names. Exits 0, or 10 when there is no such archive.
+    Left-overs are objects that no log names; where there is no log, those whose names do not fit.
+    Exits 0, or 10 when there is no such archive.
     """
-    from kafkeep.care.logs import choose_logs  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.care.usage import load_usage  # noqa: PLC0415
-
-    store = open_archive(archive, s3_endpoint, s3_region, s3_profile)
-    usage = load_usage(store, choose_logs(store, name))
+    usage = _usage(reading)
     if output is Output.JSON:
         print_json(usage.to_json())
         return
@@ -38,7 +36,7 @@ def du_command(
                 ", ".join(topic.formats),
                 topic.objects,
                 topic.records,
-                format_size(topic.raw_bytes),
+                None if topic.raw_bytes is None else format_size(topic.raw_bytes),
                 format_size(topic.stored_bytes),
                 f"{usage.share(topic):.1%}",
             )
@@ -54,3 +52,17 @@ def du_command(
             "total": format_size(usage.total_bytes),
         }
     )
+
+
+def _usage(reading: Reading) -> Usage:
+    store, foreign = reading.open()
+    if foreign is None:
+        from kafkeep.care.logs import choose_logs  # noqa: PLC0415 - keeps --help fast
+        from kafkeep.care.usage import load_usage  # noqa: PLC0415
+
+        return load_usage(store, choose_logs(store, reading.name))
+    from kafkeep.care.foreign.topics import sort_by_topic, usage_of  # noqa: PLC0415
+    from kafkeep.contents.foreign.find import list_objects  # noqa: PLC0415
+
+    listing = list_objects(store, foreign)
+    return usage_of(store.describe(), listing, sort_by_topic(listing))

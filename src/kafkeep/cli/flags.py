@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING
 from typing import Annotated, Any, TypeVar
 
@@ -15,30 +15,30 @@ from kafkeep.errors import UsageError
 T = TypeVar("T")
 
 
-def with_options(
-    group: type[T], parameter: str = "options", *, built: bool = True
+def with_flags(
+    parameter: str,
+    flags: Sequence[inspect.Parameter],
+    make: Callable[[dict[str, Any]], Any],
+    *,
+    first: bool = False,
 ) -> Callable[..., Any]:
-    """Give a command one flag for each option of ``group``.
+    """Give a command flags that it takes together, as what ``make`` makes of their values.
 
-    The command takes the built group as the keyword argument ``parameter``; every other
-    parameter of it stays a flag of its own. Without ``built`` it takes the values as they were
-    given, by field, None where none was: for commands that have other sources for them too.
+    Every other parameter of the command stays a flag of its own. ``first`` puts these before them
+    in the help.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        declared = {option.field: option for option in iter_options(group)}
-
         def run(**values: Any) -> Any:
-            mine = {name: values.pop(name) for name in declared}
-            return command(**values, **{parameter: build(group, mine) if built else mine})
+            mine = {flag.name: values.pop(flag.name) for flag in flags}
+            return command(**values, **{parameter: make(mine)})
 
         kept = [
             p
             for p in inspect.signature(command, eval_str=True).parameters.values()
             if p.name != parameter
         ]
-        flags = [_parameter(option) for option in declared.values()]
-        signature = inspect.Signature([*kept, *flags])
+        signature = inspect.Signature([*flags, *kept] if first else [*kept, *flags])
         run.__signature__ = signature  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
         run.__doc__ = command.__doc__
@@ -47,6 +47,26 @@ def with_options(
         return run
 
     return decorate
+
+
+def flag(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    """Return a flag for ``with_flags``; one without a default must be given."""
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
+
+
+def with_options(
+    group: type[T], parameter: str = "options", *, built: bool = True
+) -> Callable[..., Any]:
+    """Give a command one flag for each option of ``group``.
+
+    The command takes the built group as the keyword argument ``parameter``. Without ``built`` it
+    takes the values as they were given, by field, None where none was: for commands that have
+    other sources for them too.
+    """
+    flags = [_parameter(option) for option in iter_options(group)]
+    return with_flags(parameter, flags, lambda mine: build(group, mine) if built else mine)
 
 
 def build(group: type[T], values: dict[str, Any]) -> T:
@@ -83,9 +103,7 @@ def _parameter(option: Option) -> inspect.Parameter:
             option.flag, help=_help(option), metavar=option.metavar or "TEXT", show_default=False
         )
         annotation, default = Annotated[str | None, info], None
-    return inspect.Parameter(
-        option.field, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
-    )
+    return flag(option.field, annotation, default)
 
 
 def _help(option: Option) -> str:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from kafkeep.cli.flags import with_options
 from kafkeep.cli.output import Output, OutputOption, print_json, print_table, say
 from kafkeep.cli.places import (
-    ArchiveOption,
+    ArchivePlace,
     BootstrapOption,
     CommandConfigOption,
-    EndpointOption,
-    ProfileOption,
-    RegionOption,
     kafka_options,
-    storage_options,
+    with_archive,
 )
-from kafkeep.cli.reading import NameOption, open_archive
+from kafkeep.cli.reading import NameOption
 from kafkeep.cli.restore import show_moves
 from kafkeep.config.restore import RestoreOptions
-
-if TYPE_CHECKING:
-    from kafkeep.config.places import Places
 
 app = typer.Typer(help="Consumer groups of an archive: see, plan, move, put back.")
 
@@ -37,15 +31,13 @@ AtOption = Annotated[
 
 
 @app.command("show")
+@with_archive
 def show_command(
     *,
-    archive: ArchiveOption,
+    archive: ArchivePlace,
     name: NameOption = None,
     commit: CommitOption = None,
     at: AtOption = None,
-    s3_endpoint: EndpointOption = None,
-    s3_region: RegionOption = None,
-    s3_profile: ProfileOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show where every group stood when the archive was made. Exits 0, or 10 without an archive."""
@@ -53,7 +45,7 @@ def show_command(
     from kafkeep.config.units import parse_time  # noqa: PLC0415
     from kafkeep.restore.source import choose_log  # noqa: PLC0415
 
-    store = open_archive(archive, s3_endpoint, s3_region, s3_profile)
+    store = archive.open()
     chosen = RestoreOptions(name=name, commit=commit)
     at_ms = parse_time(at) if at is not None else None
     view = load_view(store, choose_log(store, chosen), commit=commit, at_ms=at_ms)
@@ -71,15 +63,13 @@ def show_command(
 
 
 @app.command("plan")
+@with_archive
 @with_options(RestoreOptions)
 def plan_command(
     *,
+    archive: ArchivePlace,
     bootstrap_servers: BootstrapOption,
-    archive: ArchiveOption,
     command_config: CommandConfigOption = None,
-    s3_endpoint: EndpointOption = None,
-    s3_region: RegionOption = None,
-    s3_profile: ProfileOption = None,
     output: OutputOption = Output.TABLE,
     options: RestoreOptions,
 ) -> None:
@@ -89,22 +79,18 @@ def plan_command(
     """
     from kafkeep.restore.group_run import move_groups  # noqa: PLC0415 - keeps --help fast
 
-    places = _places(
-        bootstrap_servers, archive, command_config, (s3_endpoint, s3_region, s3_profile)
-    )
+    places = archive.beside(kafka_options(bootstrap_servers, command_config))
     _show(move_groups(options, places, dry_run=True), output)
 
 
 @app.command("apply")
+@with_archive
 @with_options(RestoreOptions)
 def apply_command(
     *,
+    archive: ArchivePlace,
     bootstrap_servers: BootstrapOption,
-    archive: ArchiveOption,
     command_config: CommandConfigOption = None,
-    s3_endpoint: EndpointOption = None,
-    s3_region: RegionOption = None,
-    s3_profile: ProfileOption = None,
     output: OutputOption = Output.TABLE,
     options: RestoreOptions,
 ) -> None:
@@ -114,22 +100,18 @@ def apply_command(
     """
     from kafkeep.restore.group_run import move_groups  # noqa: PLC0415 - keeps --help fast
 
-    places = _places(
-        bootstrap_servers, archive, command_config, (s3_endpoint, s3_region, s3_profile)
-    )
+    places = archive.beside(kafka_options(bootstrap_servers, command_config))
     _show(move_groups(options, places, dry_run=options.dry_run), output)
 
 
 @app.command("rollback")
+@with_archive
 @with_options(RestoreOptions)
 def rollback_command(
     *,
+    archive: ArchivePlace,
     bootstrap_servers: BootstrapOption,
-    archive: ArchiveOption,
     command_config: CommandConfigOption = None,
-    s3_endpoint: EndpointOption = None,
-    s3_region: RegionOption = None,
-    s3_profile: ProfileOption = None,
     output: OutputOption = Output.TABLE,
     options: RestoreOptions,
 ) -> None:
@@ -139,9 +121,7 @@ def rollback_command(
     """
     from kafkeep.restore.group_run import put_groups_back  # noqa: PLC0415 - keeps --help fast
 
-    places = _places(
-        bootstrap_servers, archive, command_config, (s3_endpoint, s3_region, s3_profile)
-    )
+    places = archive.beside(kafka_options(bootstrap_servers, command_config))
     rows = [
         (group, topic, partition, offset)
         for group, offsets in sorted(put_groups_back(options, places).items())
@@ -152,21 +132,6 @@ def rollback_command(
         print_json({"groups": [dict(zip(names, row, strict=True)) for row in rows]})
         return
     print_table(names, [(*row[:3], "none" if row[3] is None else row[3]) for row in rows])
-
-
-def _places(
-    bootstrap_servers: str,
-    archive: str,
-    command_config: Any,
-    s3: tuple[str | None, str | None, str | None],
-) -> Places:
-    from kafkeep.config.places import Places  # noqa: PLC0415 - keeps --help fast
-
-    return Places(
-        kafka=kafka_options(bootstrap_servers, command_config),
-        archive=archive,
-        storage=storage_options(*s3),
-    )
 
 
 def _show(moves: Any, output: Output) -> None:

@@ -6,33 +6,36 @@ import sys
 from typing import TYPE_CHECKING
 
 from kafkeep.cli.output import Output, OutputOption, print_json, print_table
-from kafkeep.cli.places import ArchiveOption, EndpointOption, ProfileOption, RegionOption
-from kafkeep.cli.reading import NameOption, TopicsOption, open_archive, when
+from kafkeep.cli.reading import Reading, TopicsOption, reads_archive, when
 from kafkeep.config.units import format_size
 
 if TYPE_CHECKING:
+    from kafkeep.archive.store import ObjectStore
+    from kafkeep.care.foreign.topics import NamedTopic
     from kafkeep.care.info import LogInfo, TopicSummary
+    from kafkeep.config.foreign import ForeignOptions
 
 
+@reads_archive
 def info_command(
     *,
-    archive: ArchiveOption,
-    name: NameOption = None,
+    reading: Reading,
     topic: TopicsOption = None,
-    s3_endpoint: EndpointOption = None,
-    s3_region: RegionOption = None,
-    s3_profile: ProfileOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show what an archive holds: logs, topics, offsets, sizes, times, groups.
 
-    With --topic, partition by partition. Exits 0, or 10 when there is no such archive or topic.
+    With --topic, partition by partition. Where there is no log, what the names of Confluent's
+    objects tell. Exits 0, or 10 when there is no such archive or topic.
     """
     from kafkeep.care.info import load_info  # noqa: PLC0415 - keeps --help fast
     from kafkeep.care.logs import choose_logs  # noqa: PLC0415
 
-    store = open_archive(archive, s3_endpoint, s3_region, s3_profile)
-    logs = load_info(store, choose_logs(store, name), topics=topic or None)
+    store, foreign = reading.open()
+    if foreign is not None:
+        _show_named(store, foreign, topic, output)
+        return
+    logs = load_info(store, choose_logs(store, reading.name), topics=topic or None)
     if output is Output.JSON:
         print_json({"archive": store.describe(), "logs": [log.to_json() for log in logs]})
         return
@@ -115,3 +118,45 @@ def _show_groups(log: LogInfo) -> None:
     if rows:
         sys.stdout.write("\n")
         print_table(("group", "partition", "offset"), rows)
+
+
+def _show_named(
+    store: ObjectStore, foreign: ForeignOptions, topics: list[str] | None, output: Output
+) -> None:
+    from kafkeep.care.foreign.topics import NOTE, sort_by_topic  # noqa: PLC0415
+    from kafkeep.contents.foreign.find import list_objects  # noqa: PLC0415
+
+    found = sort_by_topic(list_objects(store, foreign), topics)
+    if output is Output.JSON:
+        told = [topic.to_json() for topic in found]
+        print_json({"archive": store.describe(), "logs": [], "topics": told, "note": NOTE})
+        return
+    sys.stdout.write(f"archive {store.describe()}\n\n")
+    print_table(
+        ("topic", "partitions", "objects", "stored", "format", "beside values"),
+        [
+            (
+                topic.topic,
+                len(topic.partitions),
+                len(topic.objects),
+                format_size(topic.stored_bytes),
+                ", ".join(topic.formats),
+                ", ".join(topic.beside) or "-",
+            )
+            for topic in found
+        ],
+    )
+    for topic in found if topics else ():
+        _show_named_topic(topic)
+    sys.stdout.write(f"{NOTE}\n")
+
+
+def _show_named_topic(topic: NamedTopic) -> None:
+    sys.stdout.write(f"\ntopic {topic.topic}\n")
+    print_table(
+        ("partition", "from", "last object from", "objects", "stored"),
+        [
+            (p.partition, p.start, p.last_start, len(p.objects), format_size(p.stored_bytes))
+            for p in topic.partitions
+        ],
+    )

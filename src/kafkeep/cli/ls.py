@@ -7,38 +7,39 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkeep.cli.output import Output, OutputOption, print_json, print_table
-from kafkeep.cli.places import ArchiveOption, EndpointOption, ProfileOption, RegionOption
-from kafkeep.cli.reading import NameOption, PartitionsOption, TopicsOption, open_archive, when
+from kafkeep.cli.reading import PartitionsOption, Reading, TopicsOption, reads_archive, when
 from kafkeep.config.units import format_size
 
 if TYPE_CHECKING:
+    from kafkeep.archive.store import ObjectStore
     from kafkeep.care.listing import ListedObject
+    from kafkeep.config.foreign import ForeignOptions
 
 LongOption = Annotated[bool, typer.Option("--long", "-l", help="Show all that is known.")]
 
 
+@reads_archive
 def ls_command(
     *,
-    archive: ArchiveOption,
-    name: NameOption = None,
+    reading: Reading,
     topic: TopicsOption = None,
     partition: PartitionsOption = None,
     long: LongOption = False,
-    s3_endpoint: EndpointOption = None,
-    s3_region: RegionOption = None,
-    s3_profile: ProfileOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the objects of an archive as its logs know them.
+    """List the objects of an archive as its logs know them, or as names tell where there is none.
 
     Exits 0, or 10 when there is no such archive or topic.
     """
     from kafkeep.care.listing import list_objects  # noqa: PLC0415 - keeps --help fast
     from kafkeep.care.logs import choose_logs  # noqa: PLC0415
 
-    store = open_archive(archive, s3_endpoint, s3_region, s3_profile)
+    store, foreign = reading.open()
+    if foreign is not None:
+        _show_named(store, foreign, topic, partition, long, output)
+        return
     found = list_objects(
-        store, choose_logs(store, name), topics=topic or None, partitions=partition or None
+        store, choose_logs(store, reading.name), topics=topic or None, partitions=partition or None
     )
     if output is Output.JSON:
         objects = [listed.to_json() for listed in found]
@@ -85,4 +86,38 @@ def _long_row(listed: ListedObject) -> tuple[object, ...]:
         f"{entry.format}/{entry.codec}",
         entry.sha256[:12],
         entry.key,
+    )
+
+
+def _show_named(  # noqa: PLR0917
+    store: ObjectStore,
+    foreign: ForeignOptions,
+    topics: list[str] | None,
+    partitions: list[int] | None,
+    long: bool,
+    output: Output,
+) -> None:
+    from kafkeep.care.foreign.topics import describe_object, sort_by_topic  # noqa: PLC0415
+    from kafkeep.contents.foreign.find import list_objects  # noqa: PLC0415
+
+    rows = [
+        describe_object(one)
+        for topic in sort_by_topic(list_objects(store, foreign), topics)
+        for one in topic.objects
+        if not partitions or one.name.partition in partitions
+    ]
+    if output is Output.JSON:
+        print_json({"archive": store.describe(), "objects": rows})
+        return
+    more = ("view", "format", "codec") if long else ()
+    print_table(
+        ("topic", "partition", "from", *more, "stored", "key"),
+        [
+            (
+                *(row[name] for name in ("topic", "partition", "start", *more)),
+                format_size(row["size_bytes"]),
+                row["key"],
+            )
+            for row in rows
+        ],
     )

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Annotated
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kafkeep.cli.flags import flag, with_flags
 from kafkeep.cli.output import say
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.spark import SparkOptions
 from kafkeep.config.storage import StorageOptions
 from kafkeep.spark.early import launch_early
+
+if TYPE_CHECKING:
+    from kafkeep.archive.store import ObjectStore
+    from kafkeep.config.places import Places
 
 _BOOTSTRAP = typer.Option(
     "--bootstrap-servers",
@@ -66,6 +72,48 @@ SparkConfOption = Annotated[
     list[str] | None,
     typer.Option("--spark-conf", metavar="KEY=VALUE", help="A Spark setting; may be repeated."),
 ]
+
+
+@dataclass(frozen=True)
+class ArchivePlace:
+    """Where an archive lies."""
+
+    address: str
+    storage: StorageOptions
+
+    def open(self) -> ObjectStore:
+        """Open the store."""
+        from kafkeep.store.open import open_store  # noqa: PLC0415 - keeps --help fast
+
+        return open_store(self.address, self.storage)
+
+    def beside(self, kafka: KafkaOptions) -> Places:
+        """Return it together with a cluster."""
+        from kafkeep.config.places import Places  # noqa: PLC0415
+
+        return Places(kafka=kafka, archive=self.address, storage=self.storage)
+
+
+ARCHIVE_FLAGS = (
+    flag("archive", ArchiveOption, inspect.Parameter.empty),
+    flag("s3_endpoint", EndpointOption),
+    flag("s3_region", RegionOption),
+    flag("s3_profile", ProfileOption),
+)
+
+
+def archive_place(given: Mapping[str, Any]) -> ArchivePlace:
+    """Make it of the values of ``ARCHIVE_FLAGS``."""
+    stored = storage_options(given["s3_endpoint"], given["s3_region"], given["s3_profile"])
+    return ArchivePlace(given["archive"], stored)
+
+
+def with_archive(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the flags that say where its archive lies; it takes an ``ArchivePlace``."""
+    decorated: Callable[..., Any] = with_flags("archive", ARCHIVE_FLAGS, archive_place, first=True)(
+        command
+    )
+    return decorated
 
 
 def storage_options(

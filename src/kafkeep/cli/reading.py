@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkeep.cli.places import storage_options
+from kafkeep.cli.flags import flag, with_flags
+from kafkeep.cli.places import (
+    ARCHIVE_FLAGS,
+    ArchivePlace,
+    ConnectorConfigOption,
+    SetOption,
+    archive_place,
+)
 
 if TYPE_CHECKING:
     from kafkeep.archive.store import ObjectStore
+    from kafkeep.config.foreign import ForeignOptions
 
 NameOption = Annotated[
     str | None,
@@ -30,13 +40,44 @@ PartitionsOption = Annotated[
 ]
 
 
-def open_archive(
-    address: str, endpoint: str | None, region: str | None, profile: str | None
-) -> ObjectStore:
-    """Open the store an archive lies in."""
-    from kafkeep.store.open import open_store  # noqa: PLC0415 - keeps --help fast
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What a command looks at: a log of an archive, or objects that no log names."""
 
-    return open_store(address, storage_options(endpoint, region, profile))
+    place: ArchivePlace
+    name: str | None
+    connector_config: str | None
+    settings: tuple[str, ...]
+
+    def open(self) -> tuple[ObjectStore, ForeignOptions | None]:
+        """Open the store; where it has no log, also say how its objects are read."""
+        from kafkeep.cli.foreign import foreign_options  # noqa: PLC0415 - keeps --help fast
+        from kafkeep.contents.foreign.find import without_log  # noqa: PLC0415
+
+        told = foreign_options(self.connector_config, self.settings)
+        store = self.place.open()
+        return store, without_log(store, self.name, told)
+
+
+def reads_archive(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the flags that say what it looks at; it takes them as ``reading``."""
+    flags = [
+        *ARCHIVE_FLAGS,
+        flag("name", NameOption),
+        flag("connector_config", ConnectorConfigOption),
+        flag("settings", SetOption),
+    ]
+
+    def make(given: dict[str, Any]) -> Reading:
+        return Reading(
+            place=archive_place(given),
+            name=given["name"],
+            connector_config=given["connector_config"],
+            settings=tuple(given["settings"] or ()),
+        )
+
+    decorated: Callable[..., Any] = with_flags("reading", flags, make, first=True)(command)
+    return decorated
 
 
 def when(time_ms: int | None) -> str:

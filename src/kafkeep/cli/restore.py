@@ -11,18 +11,15 @@ import typer
 from kafkeep.cli.flags import with_options
 from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, print_table, say
 from kafkeep.cli.places import (
-    ArchiveOption,
+    ArchivePlace,
     BootstrapOption,
     CommandConfigOption,
     ConnectorConfigOption,
-    EndpointOption,
-    ProfileOption,
-    RegionOption,
     SetOption,
     SparkConfOption,
     kafka_options,
     start_spark,
-    storage_options,
+    with_archive,
 )
 from kafkeep.cli.progress import record_progress
 from kafkeep.cli.verify import ReportOption
@@ -31,17 +28,15 @@ from kafkeep.config.restore import RestoreOptions
 from kafkeep.config.units import format_size
 
 
+@with_archive
 @with_options(RestoreOptions)
 def restore_command(
     *,
+    archive: ArchivePlace,
     bootstrap_servers: BootstrapOption,
-    archive: ArchiveOption,
     connector_config: ConnectorConfigOption = None,
     settings: SetOption = None,
     command_config: CommandConfigOption = None,
-    s3_endpoint: EndpointOption = None,
-    s3_region: RegionOption = None,
-    s3_profile: ProfileOption = None,
     spark_conf: SparkConfOption = None,
     report: ReportOption = None,
     output: OutputOption = Output.TABLE,
@@ -59,14 +54,9 @@ def restore_command(
     file = check_report_path(report) if report is not None else None
     foreign = foreign_options(connector_config, settings or ())
     spark = start_spark(spark_conf, now=not options.dry_run)
-    from kafkeep.config.places import Places  # noqa: PLC0415 - imports while the JVM starts
-    from kafkeep.restore.run import run_restore  # noqa: PLC0415
+    from kafkeep.restore.run import run_restore  # noqa: PLC0415 - imports while the JVM starts
 
-    places = Places(
-        kafka=kafka_options(bootstrap_servers, command_config),
-        archive=archive,
-        storage=storage_options(s3_endpoint, s3_region, s3_profile),
-    )
+    places = archive.beside(kafka_options(bootstrap_servers, command_config))
     plans: list[Any] = []
     signal.signal(signal.SIGTERM, _pause)
     try:

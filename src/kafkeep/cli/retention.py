@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkeep.cli.output import Output, OutputOption, print_json, print_table, say
-from kafkeep.cli.places import (
-    ArchiveOption,
-    EndpointOption,
-    ProfileOption,
-    RegionOption,
-    storage_options,
-)
-from kafkeep.cli.reading import NameOption, open_archive, when
+from kafkeep.cli.places import ArchivePlace, with_archive
+from kafkeep.cli.reading import NameOption, when
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,14 +35,12 @@ _DirOption = Annotated[
 
 
 @app.command("show")
+@with_archive
 def show_command(
     *,
-    archive: ArchiveOption,
+    archive: ArchivePlace,
     name: NameOption = None,
     topics: _TopicsOption = None,
-    s3_endpoint: EndpointOption = None,
-    s3_region: RegionOption = None,
-    s3_profile: ProfileOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show which topics have a rule, since when, and whether the bucket has it.
@@ -57,13 +49,12 @@ def show_command(
     """
     from kafkeep.care.retention import show_retention  # noqa: PLC0415 - keeps --help fast
 
-    storage = storage_options(s3_endpoint, s3_region, s3_profile)
-    store = open_archive(archive, s3_endpoint, s3_region, s3_profile)
+    store = archive.open()
     wanted = _split(topics)
     rows = [
         row
         for log, _ in _chosen(store, name, topics)
-        for row in show_retention(archive, storage, log)
+        for row in show_retention(archive.address, archive.storage, log)
         if not wanted or row.topic in wanted
     ]
     if output is Output.JSON:
@@ -88,16 +79,14 @@ def show_command(
 
 
 @app.command("set")
+@with_archive
 def set_command(
     *,
-    archive: ArchiveOption,
+    archive: ArchivePlace,
     days: _DaysOption,
     name: NameOption = None,
     topics: _TopicsOption = None,
     topics_dir: _DirOption = "topics",
-    s3_endpoint: EndpointOption = None,
-    s3_region: RegionOption = None,
-    s3_profile: ProfileOption = None,
 ) -> None:
     """Let the bucket delete objects of these topics after so many days.
 
@@ -107,31 +96,29 @@ def set_command(
     from kafkeep.care.retention import apply_retention  # noqa: PLC0415 - keeps --help fast
     from kafkeep.clock import now_ms  # noqa: PLC0415
 
-    storage = storage_options(s3_endpoint, s3_region, s3_profile)
-    store = open_archive(archive, s3_endpoint, s3_region, s3_profile)
+    store = archive.open()
     for log, chosen in _chosen(store, name, topics):
-        apply_retention(archive, storage, log, chosen, days, folder=topics_dir, now_ms=now_ms())
+        apply_retention(
+            archive.address, archive.storage, log, chosen, days, folder=topics_dir, now_ms=now_ms()
+        )
         say(f"{log}: objects of {', '.join(chosen)} are deleted after {days} days")
 
 
 @app.command("remove")
+@with_archive
 def remove_command(
     *,
-    archive: ArchiveOption,
+    archive: ArchivePlace,
     name: NameOption = None,
     topics: _TopicsOption = None,
-    s3_endpoint: EndpointOption = None,
-    s3_region: RegionOption = None,
-    s3_profile: ProfileOption = None,
 ) -> None:
     """Take the rules away that were set for these topics; what is gone stays explained."""
     from kafkeep.care.retention import remove_retention  # noqa: PLC0415 - keeps --help fast
     from kafkeep.clock import now_ms  # noqa: PLC0415
 
-    storage = storage_options(s3_endpoint, s3_region, s3_profile)
-    store = open_archive(archive, s3_endpoint, s3_region, s3_profile)
+    store = archive.open()
     for log, chosen in _chosen(store, name, topics):
-        remove_retention(archive, storage, log, chosen, now_ms=now_ms())
+        remove_retention(archive.address, archive.storage, log, chosen, now_ms=now_ms())
         say(f"{log}: objects of {', '.join(chosen)} are kept")
 
 

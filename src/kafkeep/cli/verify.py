@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kafkeep.cli.flags import with_options
 from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, say
 from kafkeep.cli.places import (
-    ArchiveOption,
+    ArchivePlace,
     CommandConfigOption,
-    EndpointOption,
-    ProfileOption,
-    RegionOption,
     SparkConfOption,
     kafka_options,
     start_spark,
-    storage_options,
 )
 from kafkeep.cli.progress import task_progress
-from kafkeep.cli.reading import NameOption, TopicsOption, open_archive
+from kafkeep.cli.reading import Reading, TopicsOption, reads_archive
 from kafkeep.config.against import AgainstOptions
 from kafkeep.config.units import format_size
 from kafkeep.errors import DamagedError, UsageError
@@ -52,20 +48,17 @@ ReportOption = Annotated[
 ]
 
 
+@reads_archive
 @with_options(AgainstOptions)
 def verify_command(
     *,
-    archive: ArchiveOption,
-    name: NameOption = None,
+    reading: Reading,
     topic: TopicsOption = None,
     deep: DeepOption = False,
     workers: WorkersOption = 4,
     against: AgainstOption = None,
     report: ReportOption = None,
     command_config: CommandConfigOption = None,
-    s3_endpoint: EndpointOption = None,
-    s3_region: RegionOption = None,
-    s3_profile: ProfileOption = None,
     spark_conf: SparkConfOption = None,
     output: OutputOption = Output.TABLE,
     options: AgainstOptions,
@@ -74,23 +67,30 @@ def verify_command(
 
     Reads the commit log and every object: sizes, SHA-256, checksums of all record batches, counts
     and offsets. Left-overs that no log names are told, and are no damage. With --against the
-    topics of a cluster are read back and compared record by record instead.
+    topics of a cluster are read back and compared record by record instead. Where there is no log,
+    objects of Confluent's sink are read and counted: digests to hold them against do not exist.
 
     Exits 0 when intact, 3 when the cluster has more or less for a reason of its own, 10 when there
     is no archive, 13 when something is damaged, missing or differs, 14 when it cannot be compared.
     """
     if against is not None:
-        if deep or topic:
-            flag = "--deep" if deep else "--topic"
-            raise UsageError(f"{flag} is not for --against", hint="Name topics with --topics.")
-        places = archive, s3_endpoint, s3_region, s3_profile
-        _against(options, places, (against, command_config), name, spark_conf, report, output)
+        _refuse_beside_against(deep, topic, reading)
+        kafka = against, command_config
+        _against(options, reading.place, kafka, reading.name, spark_conf, report, output)
         return
     if options != AgainstOptions():
         raise UsageError("this is for --against, which is not given: " + _given(options))
     _check_file(report)
-    store = open_archive(archive, s3_endpoint, s3_region, s3_profile)
-    _alone(store, name, topic, deep, workers, report, output)
+    _alone(reading, topic, deep, workers, report, output)
+
+
+def _refuse_beside_against(deep: bool, topics: list[str] | None, reading: Reading) -> None:
+    if deep or topics:
+        flag = "--deep" if deep else "--topic"
+        raise UsageError(f"{flag} is not for --against", hint="Name topics with --topics.")
+    if reading.settings or reading.connector_config:
+        flag = "--set" if reading.settings else "--connector-config"
+        raise UsageError(f"{flag} is not for --against, which compares with what a log names")
 
 
 def _given(options: AgainstOptions) -> str:
@@ -109,24 +109,27 @@ def _check_file(report: str | None) -> None:
 
 
 def _alone(  # noqa: PLR0917
-    store: ObjectStore,
-    name: str | None,
+    reading: Reading,
     topics: list[str] | None,
     deep: bool,
     workers: int,
     report: str | None,
     output: Output,
 ) -> None:
+    from kafkeep.care.foreign.verify import verify_foreign  # noqa: PLC0415
     from kafkeep.care.logs import choose_logs  # noqa: PLC0415 - keeps --help fast
     from kafkeep.care.verify import verify  # noqa: PLC0415
     from kafkeep.clock import now_ms  # noqa: PLC0415
 
-    names = choose_logs(store, name)
+    store, foreign = reading.open()
+    names = choose_logs(store, reading.name) if foreign is None else []
     began_ms, began = now_ms(), time.monotonic()
+    asked: dict[str, Any] = {"deep": deep, "topics": topics or None, "workers": workers}
     with task_progress("verifying", enabled=output is Output.TABLE) as on_progress:
-        found = verify(
-            store, names, deep=deep, topics=topics or None, workers=workers, on_progress=on_progress
-        )
+        if foreign is None:
+            found = verify(store, names, on_progress=on_progress, **asked)
+        else:
+            found = verify_foreign(store, foreign, on_progress=on_progress, **asked)
     if report is not None:
         from kafkeep.care.report import check_report_path, write_report  # noqa: PLC0415
         from kafkeep.care.report_pages import verify_page  # noqa: PLC0415
@@ -145,7 +148,7 @@ def _alone(  # noqa: PLR0917
 
 def _against(  # noqa: PLR0917
     options: AgainstOptions,
-    archive: tuple[str, str | None, str | None, str | None],
+    archive: ArchivePlace,
     kafka: tuple[str, str | None],
     name: str | None,
     spark_conf: list[str] | None,
@@ -157,17 +160,15 @@ def _against(  # noqa: PLR0917
     from kafkeep.care.against.job import run_against  # noqa: PLC0415 - imports while the JVM starts
     from kafkeep.care.report import check_report_path, write_report  # noqa: PLC0415
     from kafkeep.care.report_pages import against_page  # noqa: PLC0415
-    from kafkeep.config.places import Places  # noqa: PLC0415
 
-    address, *others = archive
-    places = Places(kafka=kafka_options(*kafka), archive=address, storage=storage_options(*others))
+    places = archive.beside(kafka_options(*kafka))
     with task_progress("comparing", enabled=output is Output.TABLE) as on_progress:
         result = run_against(options, places, spark, name=name, on_progress=on_progress)
     if report is not None:
         write_report(against_page(result), check_report_path(report))
     if result.verdict == "clean" and options.is_whole:
         told = {"kind": "against", "commit": result.commit, "records": result.sum("matched")}
-        _leave_trace(open_archive(*archive), result.log, told)
+        _leave_trace(archive.open(), result.log, told)
     if output is Output.JSON:
         print_json(result.to_json())
     else:
@@ -215,13 +216,13 @@ def _show(report: VerifyReport) -> None:
     print_pairs(
         {
             "archive": report.archive,
-            "logs": ", ".join(report.logs),
+            "logs": ", ".join(report.logs) or "none",
             "commits": report.commits,
             "objects": report.objects,
             "records": report.records,
             "read": format_size(report.read_bytes),
             "lost offsets": report.lost_offsets,
-            "verdict": "intact" if report.intact else "damaged",
+            "verdict": report.verdict,
         }
     )
 

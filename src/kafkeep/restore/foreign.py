@@ -18,24 +18,21 @@ from kafkeep.archive.store import ObjectStore
 from kafkeep.check import Check, Verdict
 from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.restore import RestoreOptions
+from kafkeep.contents.foreign.find import SHOWN, find_objects
 from kafkeep.contents.foreign.index import Index, load_index, next_number, save_index
-from kafkeep.contents.foreign.listing import list_foreign
 from kafkeep.contents.foreign.missing import what_is_not_told
 from kafkeep.contents.foreign.names import ForeignName, Names
-from kafkeep.contents.foreign.scan import scan
 from kafkeep.contents.foreign.view import NAME, ForeignView, foreign_view
 from kafkeep.contents.options import ReadOptions
-from kafkeep.errors import NoSuchArchiveError, UsageError
+from kafkeep.errors import UsageError
 from kafkeep.restore.document import RestoreDocument, load_document
 from kafkeep.restore.exact_plan import check_exact
 from kafkeep.restore.job import Preflight, RestoreJob, RunTasks
 from kafkeep.restore.plan import TopicPlan, plan_restore, restore_id
 from kafkeep.restore.preflight import check_targets, look_at_target
-from kafkeep.restore.shape import SAME, shape_of
 from kafkeep.restore.shape_plan import check_shape
 from kafkeep.restore.summary import RestoreSummary
 
-SHOWN = 5
 _OF_A_LOG = ("commit", "at_ms", "groups", "incarnations", "restore_aborted")
 
 
@@ -54,6 +51,10 @@ class ForeignJob(RestoreJob):
     id: str | None = None
     """What the restore is called, where it is not to follow from what was asked for."""
     found: ForeignView | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.foreign.active:
+            self.options = replace(self.options, changes=self.foreign)
 
     def plan_only(self) -> Preflight:
         """Find the objects, or those an unfinished run began with, and plan."""
@@ -79,7 +80,6 @@ class ForeignJob(RestoreJob):
             replace(check, what=check.what.replace("-1 replicas", "the broker's replicas"))
             for check in check_targets(plan, target, self.options, found.document)
         ]
-        checks += check_shape(plan, self.options)
         checks += check_shape(plan, self.options)
         if plan.exact:
             checks += check_exact(plan, self.options)
@@ -110,12 +110,6 @@ class ForeignJob(RestoreJob):
                 hint="Its objects are found by listing: restore them without it.",
             )
 
-        if self.foreign.drops_records and shape_of(self.options) != SAME:
-            raise UsageError(
-                "transforms with a Filter keep the partitions, times and records as they are",
-                hint="Filter with --filter, or restore in two steps.",
-            )
-
     def _look(self, id: str, document: RestoreDocument | None) -> ForeignView:
         if document is not None and self._goes_on(document):
             saved = load_index(self.documents, f"{id}-restored", document.commit)
@@ -124,7 +118,9 @@ class ForeignJob(RestoreJob):
         if self.index is not None:
             index = replace(self.index, number=number)
         else:
-            index = find_objects(self.store, self.foreign, self.options, number=number)
+            index = find_objects(
+                self.store, self.foreign, wanted_topics(self.options), number=number
+            )
         index = replace(index, partitions=self._partitions({o.name.topic for o in index.objects}))
         return foreign_view(self.store, index, self.foreign)
 
@@ -160,26 +156,6 @@ class ForeignJob(RestoreJob):
                 "for the highest number in names, and the broker's defaults"
             )
         return [Check(Verdict.WARN, topic.target, sentence) for sentence in said]
-
-
-def find_objects(
-    store: ObjectStore,
-    foreign: ForeignOptions,
-    options: RestoreOptions,
-    *,
-    number: int,
-) -> Index:
-    """List and read the objects of the topics asked for; NoSuchArchiveError when there is none."""
-    listing = list_foreign(store, foreign, wanted_topics(options))
-    if not listing.objects:
-        odd = f"; {listing.odd[0][0]} {listing.odd[0][1]}" if listing.odd else ""
-        raise NoSuchArchiveError(
-            f"there is no archive at {store.describe()}: no log of kafkeep's, and no object of "
-            f"Confluent's sink under {foreign.naming.topics_dir or 'it'}{odd}",
-            hint="Check the address, and topics.dir, directory.delim and file.delim (--set).",
-        )
-    objects = tuple(scan(store, listing.objects, foreign))
-    return Index(number, objects, tuple(listing.odd[:SHOWN]), listing.odd_count)
 
 
 def has_objects(store: ObjectStore, foreign: ForeignOptions, options: RestoreOptions) -> bool:

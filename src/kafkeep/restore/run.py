@@ -13,10 +13,10 @@ from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.places import Places
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.config.spark import SparkOptions, usable_cores
-from kafkeep.errors import UsageError
+from kafkeep.contents.foreign.find import without_log
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
-from kafkeep.restore.foreign import ForeignJob, is_foreign
+from kafkeep.restore.foreign import ForeignJob
 from kafkeep.restore.job import Preflight, RestoreJob
 from kafkeep.restore.preflight import require_pass
 from kafkeep.restore.source import no_archive
@@ -76,13 +76,9 @@ def run_restore(
 def _kind_of_job(
     store: ObjectStore, options: RestoreOptions, foreign: ForeignOptions | None
 ) -> Callable[..., RestoreJob]:
-    if is_foreign(store, options):
-        if next(iter(store.list("")), None) is None:
-            raise no_archive(store)
-        return partial(ForeignJob, foreign=foreign or ForeignOptions())
-    if foreign is not None and foreign.texts:
-        raise UsageError(
-            f"{store.describe()} has a log, which says how its objects were made",
-            hint="--set and --connector-config are for objects of Confluent's sink without a log.",
-        )
-    return RestoreJob
+    told = without_log(store, options.name, foreign)
+    if told is None:
+        return RestoreJob
+    if next(iter(store.list("")), None) is None:
+        raise no_archive(store)
+    return partial(ForeignJob, foreign=told)

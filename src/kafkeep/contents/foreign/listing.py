@@ -28,6 +28,7 @@ class Listing:
     odd: list[tuple[str, str]] = field(default_factory=list)
     """Keys that do not fit, and why; the first thousand."""
     odd_count: int = 0
+    odd_bytes: int = 0
 
     @property
     def topics(self) -> set[str]:
@@ -47,6 +48,7 @@ def list_foreign(
         name = names.parse(key)
         if isinstance(name, str):
             found.odd_count += 1
+            found.odd_bytes += size
             if len(found.odd) < MOST_ODD:
                 found.odd.append((key, name))
         elif name is not None and wanted(name.topic):

@@ -20,7 +20,9 @@ from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.formats import Compression, FormatKind, FormatOptions
 from kafkeep.contents.foreign.listing import Listed
 from kafkeep.contents.foreign.names import ForeignName
+from kafkeep.contents.rows import check_documents
 from kafkeep.errors import DamagedError, KeyMissingError, RecordError
+from kafkeep.formats.bytes import BytesFormat
 from kafkeep.formats.open import open_format
 
 THREADS = 8
@@ -40,14 +42,24 @@ class Scanned:
 
 
 def scan(
-    store: ObjectStore, objects: Iterable[Listed], options: ForeignOptions
+    store: ObjectStore,
+    objects: Iterable[Listed],
+    options: ForeignOptions,
+    *,
+    deep: bool = False,
+    threads: int = THREADS,
 ) -> Iterator[Scanned]:
-    """Read objects and count their rows; in the order given."""
-    with ThreadPoolExecutor(THREADS, thread_name_prefix="scan") as pool:
-        yield from pool.map(partial(scan_one, store, options), objects)
+    """Read objects and count their rows; in the order given.
+
+    JSON lines are parsed only with ``deep``: to count them it is not needed.
+    """
+    with ThreadPoolExecutor(threads, thread_name_prefix="scan") as pool:
+        yield from pool.map(partial(scan_one, store, options, deep=deep), objects)
 
 
-def scan_one(store: ObjectStore, options: ForeignOptions, listed: Listed) -> Scanned:
+def scan_one(
+    store: ObjectStore, options: ForeignOptions, listed: Listed, *, deep: bool = False
+) -> Scanned:
     """Read one object whole."""
     name, size = listed.name, listed.size_bytes
     try:
@@ -60,7 +72,7 @@ def scan_one(store: ObjectStore, options: ForeignOptions, listed: Listed) -> Sca
             if spool.tell() != size:
                 raise DamagedError(f"{spool.tell()} of {size} bytes came")
             spool.seek(0)
-            return Scanned(name, size, _count(spool, name, options), digest.hexdigest())
+            return Scanned(name, size, _count(spool, name, options, deep), digest.hexdigest())
     except (DamagedError, RecordError, KeyMissingError) as error:
         return Scanned(name, size, 0, "", error.message)
 
@@ -77,11 +89,18 @@ def read_options(name: ForeignName, options: ForeignOptions) -> FormatOptions:
     )
 
 
-def _count(source: BinaryIO, name: ForeignName, options: ForeignOptions) -> int:
-    if options.rotate.flush_size == 1:
-        return 1
+def _count(source: BinaryIO, name: ForeignName, options: ForeignOptions, deep: bool) -> int:
     form = open_format(name.format, read_options(name, options))
-    return sum(len(column) for column in form.read(source))
+    if isinstance(form, BytesFormat):
+        columns = form.read(source, single=options.rotate.flush_size == 1)
+    else:
+        columns = form.read(source)
+    found = 0
+    for column in columns:
+        if deep and name.format is FormatKind.JSON:
+            check_documents(column, found)
+        found += len(column)
+    return found
 
 
 def _spool(size: int) -> BinaryIO:

@@ -1,0 +1,1 @@
+"""Looking at objects of Confluent's sink that no log names."""
