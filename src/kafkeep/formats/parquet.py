@@ -7,9 +7,10 @@ over: a row group ends after the row that fills it. Only ``flush`` makes one end
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from types import MappingProxyType
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import orjson
@@ -39,10 +40,15 @@ JSON_GROUP_BYTES = 8 << 20
 GROUP_ROWS = 1 << 20
 _MAX_PIECES = 1024
 _SLICE_ROWS = 8192
-_ENVELOPE_DICTIONARIES = ["topic", "partition", "headers.list.element.key"]
-"""Columns of whole records that repeat; in the others a dictionary is tried in vain."""
-_ENVELOPE_STATISTICS = ["topic", "partition", "offset", "timestamp", "key"]
-"""Columns of whole records that a reader may look for; the least and largest value help nobody."""
+_ENVELOPE: Mapping[str, Any] = {
+    # Columns that repeat; in the others a dictionary is tried in vain.
+    "use_dictionary": ["topic", "partition", "headers.list.element.key"],
+    # Columns that a reader may look for; the least and largest value help nobody.
+    "write_statistics": ["topic", "partition", "offset", "timestamp", "key"],
+    # Columns that grow step by step.
+    "column_encoding": dict.fromkeys(("offset", "timestamp"), "DELTA_BINARY_PACKED"),
+}
+"""How columns of whole records are written; those of others are left to Arrow."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +91,7 @@ class _Tables(Protocol):
     """How rows become tables; the schema is known when the first table was made."""
 
     group_bytes: int
-    dictionaries: list[str] | bool
-    statistics: list[str] | bool
+    hints: Mapping[str, Any]
 
     def check(self, array: pa.Array) -> None:
         """RecordError when a row has no place in a table."""
@@ -110,9 +115,7 @@ class _TypedTables:
         self._avro = avro
         self._values = avro_values(avro, struct)
         self._layout = Layout(struct)
-        whole = is_envelope(schema)
-        self.dictionaries: list[str] | bool = _ENVELOPE_DICTIONARIES if whole else True
-        self.statistics: list[str] | bool = _ENVELOPE_STATISTICS if whole else True
+        self.hints: Mapping[str, Any] = _ENVELOPE if is_envelope(schema) else {}
 
     def _rows(self, array: pa.Array) -> pa.Array:
         if not self._wrapped:
@@ -136,8 +139,7 @@ class _TypedTables:
 
 class _JsonTables:
     group_bytes = JSON_GROUP_BYTES
-    dictionaries: list[str] | bool = True
-    statistics: list[str] | bool = True
+    hints: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, view: str) -> None:
         self._view = view
@@ -299,9 +301,8 @@ class ParquetEncoder:
             self._sink,
             schema,
             compression=self._codec,
-            use_dictionary=self._tables.dictionaries,
-            write_statistics=self._tables.statistics,
             store_schema=False,
+            **self._tables.hints,
         )
         writer.add_key_value_metadata(self._tables.metadata())
         return writer
