@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkeep.archive.commit import Commit
     from kafkeep.backup.summary import BackupSummary
     from kafkeep.config.backup import BackupOptions
+    from kafkeep.config.foreign import ForeignOptions
     from kafkeep.config.spark import SparkOptions
     from kafkeep.config.storage import StorageOptions
     from kafkeep.restore.job import Preflight
@@ -78,13 +79,16 @@ def restore(
     spark: Session | SparkOptions | None = None,
     on_plan: Callable[[Preflight], None] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
+    settings: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> RestoreSummary:
     """Bring topics back from the archive, every record exactly once; return what was done.
 
     ``options`` are the fields of ``kafkeep.config.restore.RestoreOptions``, as in ``backup``;
-    topics also as ``{"orders": "orders-restored"}``. ``on_plan`` sees the plan and the preflight
-    before anything is written. The same call after a failure goes on where it stopped.
+    topics also as ``{"orders": "orders-restored"}``. ``settings`` are transforms and converters,
+    under Connect's names, and for a bucket without a log also how its objects were written.
+    ``on_plan`` sees the plan and the preflight before anything is written. The same call after a
+    failure goes on where it stopped.
     """
     from kafkeep.config.places import Places  # noqa: PLC0415
     from kafkeep.config.restore import RestoreOptions  # noqa: PLC0415 - keeps the import light
@@ -92,7 +96,14 @@ def restore(
 
     chosen = make_options(RestoreOptions, options)
     places = Places(**_places(archive, bootstrap_servers, command_config, storage))
-    return run_restore(chosen, places, _spark(spark), on_plan=on_plan, on_progress=on_progress)
+    return run_restore(
+        chosen,
+        places,
+        _spark(spark),
+        foreign=_told(settings or {}),
+        on_plan=on_plan,
+        on_progress=on_progress,
+    )
 
 
 def _with_sink(options: BackupOptions, settings: Mapping[str, Any]) -> BackupOptions:
@@ -120,6 +131,16 @@ def _with_sink(options: BackupOptions, settings: Mapping[str, Any]) -> BackupOpt
     return replace(
         options, sink=dict(config.shape), sink_secrets=dict(config.secrets), format=config.format
     )
+
+
+def _told(settings: Mapping[str, Any]) -> ForeignOptions | None:
+    """Read what is said of records on their way back, and of objects without a log."""
+    if not settings:
+        return None
+    from kafkeep.config.connector_file import to_texts  # noqa: PLC0415 - keeps the import light
+    from kafkeep.config.foreign import ForeignOptions  # noqa: PLC0415
+
+    return ForeignOptions.parse(to_texts(settings))
 
 
 def make_options(group: type[T], given: Mapping[str, Any]) -> T:

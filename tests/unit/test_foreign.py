@@ -211,7 +211,9 @@ class TestWhatRecordsBecome:
         told = {"transforms": "x", "transforms.x.type": f"{SMT}ValueToKey"}
         told |= {"transforms.x.fields": "n"}
         objects = {"topics/t/partition=0/t+0+0000000000.json": b"[1]\n"}
-        with pytest.raises(PreflightError, match=r"t\+0\+0000000000.json: rows 1 to 1"):
+        with pytest.raises(
+            PreflightError, match=r"t\+0\+0000000000.json: row 1, offset 0: only Map"
+        ):
             read_back(objects, told)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from kafkeep.config.converters import ConverterClass
 from kafkeep.config.sink import SinkOptions
 from kafkeep.converters.converter import Converter, Piece
 from kafkeep.converters.open import open_converter
+from kafkeep.converters.pieces import Result, iter_aligned
 from kafkeep.converters.sinetstream import fill_times
 from kafkeep.data.arrow_parts import view_numbers, view_offsets, view_valid
 from kafkeep.data.column import OPTIONAL_BYTES, Column
@@ -107,27 +107,20 @@ class Pipeline:
         times = view_numbers(batch.column("timestamp"), np.int64)
         values = list(self._value.convert(batch.column("value")))
         keys = _convert_keys(self._key, batch.column("key"))
-        edges = sorted({p.start for p in (*values, *keys)} | {len(offsets)})
-        value_pieces, key_pieces = iter(values), iter(keys)
-        value, key = next(value_pieces, None), next(key_pieces, None)
-        for start, stop in pairwise(edges):
-            while value is not None and value.stop <= start:
-                value = next(value_pieces)
-            while key is not None and key.stop <= start:
-                key = next(key_pieces)
-            assert value is not None and key is not None
+        for start, stop, key, value in iter_aligned(keys, values, len(offsets)):
             bad = _bad(key, Stage.KEY_CONVERTER) or _bad(value, Stage.VALUE_CONVERTER)
             if bad is not None:
                 for row in range(start, stop):
                     on_bad(BadRecord(int(offsets[row]), *bad))
                 continue
+            assert isinstance(key, Column) and isinstance(value, Column)
             rows = Rows(
                 topic=topic,
                 partition=partition,
                 offsets=offsets[start:stop],
                 timestamps=times[start:stop],
-                key=_cut(key, start, stop),
-                value=_cut(value, start, stop),
+                key=key,
+                value=value,
                 headers=batch.column("headers").slice(start, stop - start),
             )
             yield fill_times(rows) if self._fills_times else rows
@@ -198,13 +191,8 @@ def _convert_keys(converter: Converter | None, keys: pa.BinaryArray) -> list[Pie
     return list(converter.convert(keys))
 
 
-def _bad(piece: Piece, stage: Stage) -> tuple[Stage, RecordError] | None:
-    return (stage, piece.result) if isinstance(piece.result, RecordError) else None
-
-
-def _cut(piece: Piece, start: int, stop: int) -> Column:
-    assert isinstance(piece.result, Column)
-    return piece.result.slice(start - piece.start, stop - piece.start)
+def _bad(result: Result, stage: Stage) -> tuple[Stage, RecordError] | None:
+    return (stage, result) if isinstance(result, RecordError) else None
 
 
 def _sizes(batch: pa.RecordBatch) -> NDArray[np.int64]:

@@ -1,29 +1,24 @@
 """Objects that Confluent's sink wrote and no log names: how they were written, what they become.
 
-The keys are Connect's. Those of the layout and the formats say how objects are found and read;
-converters, transforms and ``timestamp.field`` what records are made of their rows.
+The keys are Connect's. Those of the layout and the formats say how objects are found and read; what
+records are made of their rows is ``ChangeOptions``, as for records of a log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
 
+from kafkeep.config.changes import TIME_KEYS, ChangeOptions, is_change_key
 from kafkeep.config.choose import did_you_mean
-from kafkeep.config.converters import ConverterOptions, Role, parse_converter
 from kafkeep.config.formats import FormatKind, FormatOptions
 from kafkeep.config.group import ConfigErrors, parse_group
 from kafkeep.config.sink import NamingOptions, NullOptions, RotateOptions
-from kafkeep.config.transforms import TransformSpec, parse_transforms
 from kafkeep.errors import UsageError
-
-T = TypeVar("T")
 
 TOMBSTONES = "tombstone"
 """Confluent's folder for them, unless told otherwise."""
-EXTRACTORS = ("Wallclock", "Record", "RecordField")
 READ_KEYS = (
     "topics.dir",
     "directory.delim",
@@ -36,21 +31,14 @@ READ_KEYS = (
     "format.bytearray.extension",
     "format.bytearray.separator",
     "enhanced.avro.schema.support",
-    "timestamp.extractor",
-    "timestamp.field",
+    *TIME_KEYS,
 )
 """What matters beside converters and transforms."""
-_ROUTERS = ("RegexRouter", "TimestampRouter")
-_ROLES: tuple[Role, ...] = ("key", "value", "header")
 
 
 @dataclass(frozen=True)
-class ForeignOptions:
+class ForeignOptions(ChangeOptions):
     """Read from a flat map of texts; travels to tasks, secrets of converters included."""
-
-    texts: Mapping[str, str] = field(default_factory=dict, repr=False)
-    targets: Mapping[str, str] = field(default_factory=dict)
-    """The topics' new names, where they have others: schemas are registered under these."""
 
     @classmethod
     def parse(cls, given: Mapping[str, str], *, strict: bool = True) -> ForeignOptions:
@@ -64,17 +52,14 @@ class ForeignOptions:
                 near = did_you_mean(key, READ_KEYS)
                 wrong[key] = "says nothing about reading" + (f". {near}" if near else "")
         found = cls({key: text for key, text in given.items() if is_read_key(key)})
-        for look in ("naming", "nulls", "rotate", "format", "converters", "transforms"):
+        for look in ("naming", "nulls", "rotate", "format"):
             try:
                 getattr(found, look)
             except ConfigErrors as error:
                 wrong |= error.by_key
             except UsageError as error:
                 wrong[look] = error.message
-        try:
-            found.time_field  # noqa: B018 - looked at for its errors
-        except UsageError as error:
-            wrong["timestamp.extractor"] = error.message
+        wrong |= found.mistakes()
         if wrong:
             raise ConfigErrors(wrong)
         return found
@@ -109,52 +94,43 @@ class ForeignOptions:
         """The folder of tombstones."""
         return self.nulls.tombstone_encoded_partition or TOMBSTONES
 
-    @cached_property
-    def converters(self) -> Mapping[str, ConverterOptions]:
-        """Those named, by ``key``, ``value`` and ``header``."""
-        found = {role: parse_converter(role, self.texts) for role in _ROLES}
-        return {role: told for role, told in found.items() if told is not None}
-
-    @cached_property
-    def transforms(self) -> tuple[TransformSpec, ...]:
-        """What is done to records on their way back."""
-        found = parse_transforms(self.texts)
-        for spec in found:
-            if spec.kind in _ROUTERS:
-                raise ConfigErrors(
-                    {f"transforms.{spec.alias}.type": "topics are renamed with topics=a:new-a"}
-                )
-        return found
-
-    @property
-    def drops_records(self) -> bool:
-        """Whether fewer records may come out than rows go in."""
-        return any(spec.kind == "Filter" for spec in self.transforms)
-
-    @property
-    def time_field(self) -> str | None:
-        """The field of values that becomes the record's time, if one does."""
-        name = self.texts.get("timestamp.extractor", "").strip()
-        kind = next((one for one in EXTRACTORS if one.lower() == name.lower()), None)
-        if name and kind is None and name.endswith("TimestampExtractor"):
-            kind = name.rpartition("$")[2].removesuffix("TimestampExtractor")
-        if name and kind not in EXTRACTORS:
-            raise UsageError(f"{name!r} is none of {', '.join(EXTRACTORS)}")
-        return self.texts.get("timestamp.field", "timestamp") if kind == "RecordField" else None
-
-    def target(self, topic: str) -> str:
-        """Return the name a topic is restored under."""
-        return self.targets.get(topic, topic)
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return (ForeignOptions, (dict(self.texts), dict(self.targets)))
-
 
 def is_read_key(key: str) -> bool:
     """Tell whether a key matters for reading objects and making records of them."""
-    below = ("transforms.", "predicates.", *(f"{role}.converter." for role in _ROLES))
-    exact = ("transforms", "predicates", *(f"{role}.converter" for role in _ROLES))
-    return key in READ_KEYS or key in exact or key.startswith(below)
+    return key in READ_KEYS or is_change_key(key)
+
+
+def changes_of_log(told: ForeignOptions | None, where: str) -> ChangeOptions | None:
+    """Return what is to be done to records of a log; UsageError for what the log says itself.
+
+    Converters say how records are read and written that transforms change; without one they would
+    change nothing, and are refused.
+    """
+    if told is None or not told.texts:
+        return None
+    for key in told.texts:
+        if not is_change_key(key) or key.startswith("header.converter"):
+            raise UsageError(
+                f"{key}: {where} has a log, which says how its objects were made",
+                hint="Records of a log can be changed with transforms, and with key.converter and "
+                "value.converter to read and write them.",
+            )
+    changes = ChangeOptions.of(told.texts)
+    if changes.converters and not changes.transforms:
+        role = next(iter(changes.converters))
+        raise UsageError(
+            f"{role}.converter changes nothing without transforms: records of a log come back "
+            "with the bytes they had",
+            hint="Leave it out, or add transforms.",
+        )
+    if "timestamp.extractor" in told.texts and changes.time_field is None:
+        raise UsageError(
+            "timestamp.extractor: records of a log come back with the times they had",
+            hint="Where its objects do not hold them, RecordField takes them from a field.",
+        )
+    if not changes.active:
+        raise UsageError(f"{next(iter(told.texts))} changes nothing without transforms")
+    return changes
 
 
 def layout_of_sink(given: Mapping[str, str]) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kafkeep.config.choose import names, one_of, positive, regex
 from kafkeep.config.option import option
@@ -21,6 +22,9 @@ from kafkeep.config.shape import (
 )
 from kafkeep.config.units import parse_size, parse_time
 from kafkeep.errors import UsageError
+
+if TYPE_CHECKING:  # converters and transforms take a while to import
+    from kafkeep.config.changes import ChangeOptions
 
 
 def parse_renames(text: str) -> tuple[tuple[str, str], ...]:
@@ -192,6 +196,9 @@ class RestoreOptions:
         "dry.run", "Print the plan and the preflight; write nothing.", default=False
     )
 
+    changes: ChangeOptions | None = field(default=None, repr=False)
+    """What is done to each record: Connect's transforms. Only where they do anything."""
+
     def __post_init__(self) -> None:
         if self.commit is not None and self.at_ms is not None:
             raise UsageError("commit and at cannot both be given")
@@ -217,6 +224,10 @@ class RestoreOptions:
         if self.exact_offsets and self.filter:
             raise UsageError(
                 "filter leaves a hole for each record left out: exact-offsets cannot be given"
+            )
+        if self.exact_offsets and self.changes is not None and self.changes.drops_records:
+            raise UsageError(
+                "a Filter leaves a hole for each record it drops: exact-offsets cannot be given"
             )
         if self.groups and mixes:
             raise UsageError(
@@ -244,4 +255,6 @@ class RestoreOptions:
             "filter": [condition.to_json() for condition in self.filter],
             "holes": self.fill_holes if self.fill_holes == "tombstones" else None,
         }
-        return {key: value for key, value in picked.items() if value not in (None, (), [], False)}
+        changed = self.changes.to_json() if self.changes is not None else {}
+        picked = {k: value for k, value in picked.items() if value not in (None, (), [], False)}
+        return {**picked, **changed}

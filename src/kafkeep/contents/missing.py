@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from kafkeep.archive.entry import Entry
+from kafkeep.config.changes import ChangeOptions
 from kafkeep.config.converters import ConverterClass
 from kafkeep.config.formats import FormatKind
 from kafkeep.contents.options import REGISTERED, ReadOptions
@@ -37,11 +38,12 @@ def what_is_missing(
     mains = [e for w in windows for e in w.entries if e.own_records and e.converter != ENVELOPE]
     if not mains:
         return ()
+    options = options or ReadOptions()
     found = [
-        *_about_times(mains),
-        *_about_views(windows, mains),
+        *_about_times(mains, options.changes),
+        *_about_views(windows, mains, options.changes),
         *_about_offsets(windows),
-        *_about_values(mains, options or ReadOptions()),
+        *_about_values(mains, options),
         *_about_keys_and_headers([e for w in windows for e in w.entries]),
     ]
     return tuple(found)
@@ -52,19 +54,24 @@ def _names(entries: Iterable[Entry]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if names[:-1] else names)
 
 
-def _about_times(mains: Sequence[Entry]) -> Iterator[str]:
+def _about_times(mains: Sequence[Entry], changes: ChangeOptions | None) -> Iterator[str]:
     vague = [entry for entry in mains if entry.min_timestamp != entry.max_timestamp]
-    if vague:
+    if vague and changes is not None and changes.time_field is not None:
+        yield f"timestamps are those of the field {changes.time_field}; without it there is none"
+    elif vague:
         yield f"timestamps are not in {_names(vague)} objects: restored records have none"
 
 
-def _about_views(windows: Sequence[Window], mains: Sequence[Entry]) -> Iterator[str]:
+def _about_views(
+    windows: Sequence[Window], mains: Sequence[Entry], changes: ChangeOptions | None
+) -> Iterator[str]:
+    made = changes is not None and any(spec.kind == "ValueToKey" for spec in changes.transforms)
     values = sum(entry.records for entry in mains if entry.view == "value")
     whole = sum(e.records for w in windows for e in w.entries if e.converter == ENVELOPE)
     everything = sum(entry.records for entry in mains)
     for view, wanted in (("keys", values), ("headers", everything)):
         stored = sum(e.records for w in windows for e in w.entries if e.view == view)
-        if stored < wanted:
+        if stored < wanted and not (view == "keys" and made):
             some = "" if not stored and not whole else f" for {wanted - stored:,} records"
             yield f"{view} were not stored{some}: restored records have none"
 
@@ -85,6 +92,8 @@ def _about_offsets(windows: Sequence[Window]) -> Iterator[str]:
 def _about_values(mains: Sequence[Entry], options: ReadOptions) -> Iterator[str]:
     values = [entry for entry in mains if entry.view == "value"]
     sink = options.sink
+    if options.changes is not None and "value" in options.changes.converters:
+        return  # they are written anew, as was asked for
     registered = {e.converter: e for e in values if e.converter in _REGISTERED}
     for name, entry in sorted(registered.items()):
         if entry.format == FormatKind.JSON or sink is None:

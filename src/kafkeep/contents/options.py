@@ -15,6 +15,7 @@ from kafkeep.archive.commit import Intent
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.store import ObjectStore
 from kafkeep.archive.view import ArchiveView
+from kafkeep.config.changes import ChangeOptions
 from kafkeep.config.converters import ConverterClass, ConverterOptions, Role, parse_class
 from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.formats import Compression, FormatKind, FormatOptions
@@ -43,6 +44,13 @@ class ReadOptions:
     """Whether schemas may be registered on the way: not by those who only look."""
     foreign: ForeignOptions | None = None
     """Given for objects that no log names: what is known of them, and what they become."""
+    asked: ChangeOptions | None = None
+    """What records of a log become, if they are to be changed."""
+
+    @property
+    def changes(self) -> ChangeOptions | None:
+        """What records become on their way back; None when they get the bytes they had."""
+        return self.asked or self.foreign
 
     @cached_property
     def sink(self) -> SinkOptions | None:

@@ -45,12 +45,12 @@ IN_JSON = {
 class Original:
     """Gives the bytes of the rows of one object of values, keys or tombstones."""
 
-    def __init__(self, entry: Entry, options: ReadOptions) -> None:
+    def __init__(self, entry: Entry, options: ReadOptions, topic: str | None = None) -> None:
+        """Take the object's entry, and the topic its schemas are registered for: its own."""
         self._entry = entry
+        self._topic = topic or entry.partition_id.topic
         self._told = options.converter(entry)
-        sink = options.sink
-        in_line = sink is None or sink.nulls.behavior_on_null_values == "write"
-        self._null_is_none = in_line or entry.view != "value"
+        self._null_is_none = null_is_none(entry, options)
         self._registered = self._told is not None and self._told.kind in REGISTERED
         self._registers = self._registered and options.registers
 
@@ -82,7 +82,7 @@ class Original:
             told = replace(told, shape={**told.shape, "auto.register.schemas": "false"})
         try:
             role: Literal["key", "value"] = "key" if told.role == "key" else "value"
-            return open_converter(role, told, self._entry.partition_id.topic)
+            return open_converter(role, told, self._topic)
         except UsageError:
             return None
 
@@ -99,6 +99,13 @@ class Original:
         for row in misfits:
             rows[row] = texts[row].as_py()
         return pa.array(rows, pa.binary())
+
+
+def null_is_none(entry: Entry, options: ReadOptions) -> bool:
+    """Tell whether JSON's null in an object stands for no value at all."""
+    sink = options.sink
+    in_line = sink is None or sink.nulls.behavior_on_null_values == "write"
+    return in_line or entry.view != "value"
 
 
 def without_nulls(texts: pa.BinaryArray) -> pa.BinaryArray:

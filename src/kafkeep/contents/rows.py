@@ -56,7 +56,7 @@ def iter_source(source: BinaryIO, entry: Entry, options: ReadOptions) -> Iterato
     for column in columns:
         if found + len(column) > entry.records:
             raise _miscounted(entry, form, f"more than {entry.records}")
-        yield _checked(column, found) if told.format_class is FormatKind.JSON else column
+        yield check_documents(column, found) if told.format_class is FormatKind.JSON else column
         found += len(column)
     if found != entry.records:
         raise _miscounted(entry, form, str(found))
@@ -74,7 +74,8 @@ def _miscounted(entry: Entry, form: Format, found: str) -> DamagedError | Prefli
     return DamagedError(f"{found} rows, the log says {entry.records}", hint=HINT)
 
 
-def _checked(column: Column, before: int) -> Column:
+def check_documents(column: Column, before: int) -> Column:
+    """Return a column of JSON texts; DamagedError names the line that is no document."""
     checked = check_texts(column.array)
     if len(checked.bad):
         row = int(checked.bad[0])
@@ -89,10 +90,10 @@ def iter_file(
 
     What it does not hold: offsets and times are ``UNKNOWN``, keys null, headers none.
     """
-    if options.foreign is not None:
-        from kafkeep.contents.foreign.read import iter_foreign_file  # noqa: PLC0415 - reads by this
+    if options.changes is not None:
+        from kafkeep.contents.changed_file import iter_changed_file  # noqa: PLC0415 - reads by this
 
-        yield from iter_foreign_file(store, file, options, memory_bytes=memory_bytes)
+        yield from iter_changed_file(store, file, options, memory_bytes=memory_bytes)
         return
     if file.whole:
         for column in iter_columns(store, file.main, options, memory_bytes=memory_bytes):
@@ -111,7 +112,7 @@ def iter_file(
         rows = len(main)
         yield _batch(
             offsets.rows(done, done + rows),
-            np.full(rows, _time(file.main), dtype=np.int64),
+            np.full(rows, time_of(file.main), dtype=np.int64),
             main if tombstones else keys,
             pa.nulls(rows, pa.binary()) if tombstones else main,
             headers,
@@ -119,7 +120,7 @@ def iter_file(
         done += rows
 
 
-def _time(entry: Entry) -> int:
+def time_of(entry: Entry) -> int:
     """Return the time of each row where all have the same."""
     return entry.min_timestamp if entry.min_timestamp == entry.max_timestamp else UNKNOWN
 

@@ -266,7 +266,8 @@ def _plan_topic(
         span = view.spans.get(pid)
         end = max(view.positions.get(pid, 0), span.end if span else 0)
         partitions.append(plan_partition(number, entries, ranges, times, end))
-    return TopicPlan(info, target, tuple(partitions), shape_of(options))
+    entries = [entry for partition in partitions for entry in partition.entries]
+    return TopicPlan(info, target, tuple(partitions), shape_of(options, entries))
 
 
 def _picked(topic: str, partition: int, options: RestoreOptions) -> tuple[OffsetRange, ...] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafkeep.archive.retention import Expiry
 from kafkeep.archive.store import ObjectStore
@@ -105,7 +105,9 @@ def check_contents(plan: RestorePlan, reading: ReadOptions) -> list[Check]:
     return [
         Check(Verdict.WARN, topic.target, sentence)
         for topic in plan.topics
-        for sentence in what_is_missing(topic.entries, reading)
+        for sentence in what_is_missing(
+            topic.entries, replace(reading, asked=topic.shape.changes)
+        )
     ]
 
 

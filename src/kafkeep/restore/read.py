@@ -56,8 +56,7 @@ def _iter_sink(
     from kafkeep.contents.ready import iter_ready_batches  # noqa: PLC0415
 
     left = list(windows)
-    drops = options.foreign is not None and options.foreign.drops_records
-    while left and left[0].records <= skip_records and not drops:
+    while left and left[0].records <= skip_records:
         skip_records -= left.pop(0).records
     entries = (e for window in left for file in window.files() for e in file.entries)
     with read_ahead(store, entries) as ahead:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 
 from kafkeep.archive.store import ObjectStore
 from kafkeep.clock import now_ms
-from kafkeep.config.foreign import ForeignOptions
+from kafkeep.config.foreign import ForeignOptions, changes_of_log
 from kafkeep.config.places import Places
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.config.spark import SparkOptions, usable_cores
@@ -38,8 +39,8 @@ def run_restore(
     """Restore as ``options`` say and return what was done; with ``dry_run``, plan alone.
 
     ``on_plan`` sees the plan and the preflight before anything is written; a failed check ends
-    the run there with PreflightError. Where there is no log, ``foreign`` says how the objects of
-    Confluent's sink are read; given in vain it is refused.
+    the run there with PreflightError. ``foreign`` says what becomes of records, and where there
+    is no log also how the objects of Confluent's sink are read; said in vain it is refused.
     """
     door = SparkDoor(spark, first=partial(open_clients, places))
     with nullcontext() if options.dry_run else door, Wire(places.kafka) as wire:
@@ -47,7 +48,7 @@ def run_restore(
         documents = (
             open_store(options.state, places.storage, create=True) if options.state else store
         )
-        make = _kind_of_job(store, options, foreign)
+        make, options = _kind_of_job(store, options, foreign)
         job = make(
             options=options,
             places=places,
@@ -75,10 +76,12 @@ def run_restore(
 
 def _kind_of_job(
     store: ObjectStore, options: RestoreOptions, foreign: ForeignOptions | None
-) -> Callable[..., RestoreJob]:
-    told = without_log(store, options.name, foreign)
-    if told is None:
-        return RestoreJob
+) -> tuple[Callable[..., RestoreJob], RestoreOptions]:
+    """Return what restores from there, and what is asked of it."""
+    untold = without_log(store, options.name, None)
+    if untold is None:
+        changes = changes_of_log(foreign, store.describe())
+        return RestoreJob, replace(options, changes=changes)
     if next(iter(store.list("")), None) is None:
         raise no_archive(store)
-    return partial(ForeignJob, foreign=told)
+    return partial(ForeignJob, foreign=foreign or untold), options

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
+from kafkeep.archive.entry import Entry
+from kafkeep.config.changes import ChangeOptions
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.config.shape import Condition
+from kafkeep.contents.windows import ENVELOPE, SEGMENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +24,13 @@ class Shape:
     partition_count: int | None = None
     shift_ms: int = 0
     filter: tuple[Condition, ...] = ()
+    changes: ChangeOptions | None = None
+    """What is done to records before anything else here."""
+
+    @property
+    def drops(self) -> bool:
+        """Whether fewer records may come than were archived."""
+        return bool(self.filter) or (self.changes is not None and self.changes.drops_records)
 
     @property
     def routed(self) -> bool:
@@ -37,8 +48,21 @@ class Shape:
 SAME = Shape()
 
 
-def shape_of(options: RestoreOptions) -> Shape:
-    """Return what the options ask for."""
+def shape_of(options: RestoreOptions, entries: Collection[Entry] = ()) -> Shape:
+    """Return what the options ask for; a time from a field only where objects hold no times."""
+    changes = options.changes
+    if changes is not None and not changes.transforms and all(holds_times(e) for e in entries):
+        changes = None
     return Shape(
-        options.partition_map, options.partition_count, options.shift_time_ms, options.filter
+        options.partition_map,
+        options.partition_count,
+        options.shift_time_ms,
+        options.filter,
+        changes.under(dict(options.topics)) if changes is not None else None,
     )
+
+
+def holds_times(entry: Entry) -> bool:
+    """Whether an object tells the time of each of its records."""
+    same = entry.min_timestamp == entry.max_timestamp
+    return same or entry.format == SEGMENT or entry.converter == ENVELOPE

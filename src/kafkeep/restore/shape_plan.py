@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from kafkeep.archive.entry import Entry
 from kafkeep.check import Check, Verdict
+from kafkeep.config.changes import ChangeOptions
+from kafkeep.config.converters import ConverterClass
+from kafkeep.config.formats import FormatKind
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.config.units import format_time
+from kafkeep.contents.windows import ENVELOPE, SEGMENT
+from kafkeep.errors import UsageError
 from kafkeep.restore.plan import RestorePlan, TopicPlan
+from kafkeep.restore.shape import holds_times
 
 _LATEST = 2**63 - 1
+_BYTES = {kind.rpartition(".")[2] for kind in (ConverterClass.BYTES, ConverterClass.ALREADY_BYTES)}
 
 
 def oldest_time(topic: TopicPlan, options: RestoreOptions) -> int | None:
@@ -54,6 +62,8 @@ def check_shape(plan: RestorePlan, options: RestoreOptions) -> list[Check]:
 
 def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
     shape = topic.shape
+    if options.changes is not None:
+        yield from _check_changes(topic, options.changes)
     if shape.partition_count is not None:
         yield Check(
             Verdict.PASS,
@@ -69,6 +79,30 @@ def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
                 yield Check(Verdict.PASS, topic.target, what)
     if shape.shift_ms:
         yield from _check_times(topic, options)
+
+
+def _check_changes(topic: TopicPlan, changes: ChangeOptions) -> Iterator[Check]:
+    """Say what is done to records; fail where transforms look into bytes that stay bytes."""
+    if changes.transforms:
+        steps = ", ".join(
+            f"{spec.alias} ({spec.kind}{'$' + spec.side if spec.side else ''})"
+            for spec in changes.transforms
+        )
+        yield Check(Verdict.PASS, topic.target, f"each record goes through {steps}")
+    if any(_holds_bytes(entry) for entry in topic.entries):
+        try:
+            changes.check_bytes()
+        except UsageError as error:
+            yield Check(Verdict.FAIL, topic.target, error.message, error.hint)
+    if changes.time_field is not None and all(holds_times(entry) for entry in topic.entries):
+        what = f"its objects hold the times of records: the field {changes.time_field} is not used"
+        yield Check(Verdict.WARN, topic.target, what)
+
+
+def _holds_bytes(entry: Entry) -> bool:
+    """Whether values stand in an object as the bytes they were in Kafka."""
+    whole = entry.format in (SEGMENT, FormatKind.BYTES) or entry.converter == ENVELOPE
+    return whole or (entry.view == "value" and entry.converter in _BYTES)
 
 
 def _check_times(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:

@@ -20,7 +20,7 @@ def needs_rows(shape: Shape, entries: Iterable[Entry]) -> bool:
 
     The times of a batch follow from its header; but records without a time have none to move.
     """
-    if shape.filter:
+    if shape.filter or shape.changes is not None:
         return True
     timed = all(entry.format == SEGMENT and entry.min_timestamp >= 0 for entry in entries)
     return bool(shape.shift_ms) and not timed
@@ -28,6 +28,8 @@ def needs_rows(shape: Shape, entries: Iterable[Entry]) -> bool:
 
 def iter_shaped(source: SourceRows, shape: Shape, skip_records: int = 0) -> Iterator[ReadyBatch]:
     """Yield the records that pass, less the first ``skip_records``, as batches for Produce."""
+    if not shape.drops:
+        source, skip_records = source.behind(skip_records)
     merger = Merger(TARGET_BYTES, MAX_BATCH_BYTES)
     for rows, codec in source.rows(shape):
         skipped = min(skip_records, len(rows))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
+import pyarrow as pa
 
 from kafkeep.archive.store import ObjectStore
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions
@@ -13,12 +15,15 @@ from kafkeep.contents.segments import iter_segment
 from kafkeep.errors import DamagedError
 from kafkeep.kafka.batch import scan_batches
 from kafkeep.kafka.match import matching
+from kafkeep.kafka.records import to_arrow
 from kafkeep.kafka.rewrite import ReadyBatch
 from kafkeep.kafka.unpack import iter_unpacked
 from kafkeep.kafka.walk import Walked, walk_records
 from kafkeep.restore.pick import ALL_TIMES, Piece, Times
-from kafkeep.restore.read_pieces import iter_built, iter_records
+from kafkeep.restore.read_pieces import iter_built, iter_records, time_filter
 from kafkeep.restore.shape import Shape
+
+ChangeRecords = Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]
 
 UNPACKED_BYTES = 4 << 20
 NO_TIME = -1
@@ -35,10 +40,26 @@ class SourceRows:
     restore_aborted: bool = False
     options: ReadOptions = NO_OPTIONS
 
-    def rows(self, shape: Shape) -> Iterator[tuple[Walked, int]]:
-        """Yield the records that pass the filter, shifted; and the codec they were packed with."""
+    def behind(self, records: int) -> tuple[SourceRows, int]:
+        """Leave out whole pieces of the first ``records``; return how many are still to skip.
+
+        For shapes that drop none.
+        """
+        first = 0
         for piece in self.pieces:
-            for rows, codec in self._checked(piece):
+            if not piece.exact or piece.records > records:
+                break
+            records -= piece.records
+            first += 1
+        return replace(self, pieces=self.pieces[first:]), records
+
+    def rows(self, shape: Shape) -> Iterator[tuple[Walked, int]]:
+        """Yield records, changed, those that pass the filter, shifted; and their codec."""
+        source = self
+        if shape.changes is not None:
+            source = replace(self, options=replace(self.options, asked=shape.changes))
+        for piece in self.pieces:
+            for rows, codec in source._checked(piece):
                 kept = rows
                 if shape.filter:
                     mask = matching(rows, shape.filter)
@@ -49,12 +70,20 @@ class SourceRows:
     def _checked(self, piece: Piece) -> Iterator[tuple[Walked, int]]:
         """Yield a piece's records; DamagedError when they are not as many as the log says."""
         if not piece.window.is_segment:  # what reads rows counts them
-            yield from self._sink(piece)
+            records = iter_records(
+                self.store, piece, self.times, self.restore_aborted, self.options
+            )
+            yield from _walked(records, 0)
             return
+        change, times = self._change(piece), self.times if piece.timed else ALL_TIMES
         found = 0
-        for rows, codec in self._segment(piece):
+        for rows, codec in self._segment(piece, times):
             found += len(rows)
-            yield rows, codec
+            if change is None:
+                yield _inside(rows, times), codec
+            elif len(rows):
+                wanted = time_filter(times)(to_arrow(rows))
+                yield from _walked((made for batch in wanted for made in change(batch)), codec)
         counted = piece.exact or (piece.whole and self.restore_aborted)
         if counted and found != piece.records:
             raise DamagedError(
@@ -62,8 +91,8 @@ class SourceRows:
                 f"{found} were found"
             )
 
-    def _segment(self, piece: Piece) -> Iterator[tuple[Walked, int]]:
-        times = self.times if piece.timed else ALL_TIMES
+    def _segment(self, piece: Piece, times: Times) -> Iterator[tuple[Walked, int]]:
+        """Yield the records of batches that may have such times."""
         for batches in iter_segment(
             self.store,
             piece.window.entries[0],
@@ -74,13 +103,25 @@ class SourceRows:
         ):
             data = batches.select(~batches.is_control & (batches.record_counts > 0))
             for part in iter_unpacked(data, max_bytes=UNPACKED_BYTES):
-                rows = walk_records(part, piece.range)
-                yield _inside(rows, times), int(part.batches.codec.max(initial=0))
+                yield walk_records(part, piece.range), int(part.batches.codec.max(initial=0))
 
-    def _sink(self, piece: Piece) -> Iterator[tuple[Walked, int]]:
-        records = iter_records(self.store, piece, self.times, self.restore_aborted, self.options)
-        for ready in iter_built(records, 0):
-            yield walk_ready(ready), 0
+    def _change(self, piece: Piece) -> ChangeRecords | None:
+        """Return what makes other records of a segment's; None when they stay as they are."""
+        if self.options.changes is None:
+            return None
+        # Converters and transforms take a while to import; segments as they are need none.
+        from kafkeep.contents.change import Change  # noqa: PLC0415
+
+        entry = piece.window.entries[0]
+        change = Change(self.options.changes, entry.partition_id.topic)
+        return partial(
+            change.apply_to_records, partition=entry.partition_id.partition, where=entry.key
+        )
+
+
+def _walked(records: Iterator[pa.RecordBatch], codec: int) -> Iterator[tuple[Walked, int]]:
+    for ready in iter_built(records, 0):
+        yield walk_ready(ready), codec
 
 
 def walk_ready(ready: ReadyBatch) -> Walked:

@@ -30,12 +30,12 @@ def count_records_before(
 ) -> dict[int, int]:
     """Return the number of restored records before each offset.
 
-    Objects before it are counted by the log; only the frame an offset lies in is read. With a
-    filter, all of them are read.
+    Objects before it are counted by the log; only the frame an offset lies in is read. Where
+    records are dropped, all of them are read.
     PreflightError when objects do not tell the offsets of their records.
     """
     left = sorted(set(offsets))
-    if shape.filter:
+    if shape.drops:
         for piece in partition.all_pieces():
             _check_offsets(piece)
         source = SourceRows(
