@@ -110,6 +110,7 @@ def store_object(
         except KeyExistsError:
             there = store.head(key)
             if _is_ours(there, metadata):
+                failpoint("object.adopted")
                 if tags:
                     store.set_tags(key, tags)
                 found = there.metadata.get(SHA256, done.sha256)

@@ -164,6 +164,7 @@ class RangeWriter:
             except KeyMissingError:
                 break
             if isinstance(decide(there.metadata, mine), Adopt) and self._can_adopt(there.metadata):
+                failpoint("object.adopted")
                 return read_adopted(
                     self._store, key, self._planned, self._start, _aborted_of(there.metadata)
                 )

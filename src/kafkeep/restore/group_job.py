@@ -142,6 +142,7 @@ class GroupJob:
         for group, offsets in sorted(before.items()):
             commit_offsets(self.admin, group, {k: o for k, o in offsets.items() if o is not None})
             delete_offsets(self.admin, group, [key for key, o in offsets.items() if o is None])
+            failpoint("groups.returned")
         change = GroupChange(history.next_revision, self.now_ms(), {}, rolled_back=True)
         save_change(self.documents, self.plan.id, change)
         return before

@@ -19,6 +19,7 @@ from kafkeep.errors import (
     TransientError,
     UnknownOutcomeError,
 )
+from kafkeep.failpoint import failpoint
 from kafkeep.kafka.rewrite import ReadyBatch, stamp
 from kafkeep.kafka.wire import Pending, Produced, Wire
 from kafkeep.restore.document import TargetPartition
@@ -208,6 +209,7 @@ def _next_request(
 def _finish(request: _Request) -> None:
     try:
         answers = request.pending.result()
+        failpoint("request.after")
     except (UnknownOutcomeError, TransientError) as error:
         for sender, *_ in request.parts:
             sender.lose(error.message)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import KafkeepError, KeyExistsError, KeyMissingError, TransientError
+from kafkeep.failpoint import failpoint
 from kafkeep.store.digests import Digests
 from kafkeep.store.keys import check_metadata, check_tags, encode_metadata
 from kafkeep.store.retry import RetryPolicy
@@ -231,6 +232,7 @@ class PartsUpload:
             part["ChecksumCRC32"] = answer["ChecksumCRC32"]
         self._done.append(part)
         self._buffer = bytearray()
+        failpoint("object.part")
 
     def _where(self) -> dict[str, str]:
         return {**self._store.where(self._key), "UploadId": self._upload}

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.state import State
 from kafkeep.errors import KafkeepError
+from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.groups import commit_offsets, delete_group
 
@@ -55,7 +56,9 @@ class ConnectorGroup:
         if not news:
             return
         try:
+            failpoint("group.before")
             commit_offsets(self._admin, self.id, news)
+            failpoint("group.after")
         except KafkeepError as error:
             if error.message != self._warned:
                 logger.warning("offsets of group %s are not told: %s", self.id, error.message)
