@@ -13,7 +13,18 @@ from kafkeep.archive.commit import Changes, Commit, Gap, Intent, LogSpan, Planne
 from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange, PartitionId
 from kafkeep.archive.keys import check_key, data_key, padded_again, parse_data_key
 from kafkeep.archive.retire import Retirement
+from kafkeep.archive.schemas import (
+    Reference,
+    RegisteredSchema,
+    SchemaSet,
+    SchemaVersion,
+    Subject,
+    load_schemas,
+    save_schemas,
+    schemas_digest,
+)
 from kafkeep.archive.state import State
+from kafkeep.store.memory import MemoryStore
 
 TOPIC_LETTERS = string.ascii_letters + string.digits + "._-"
 topics = st.text(TOPIC_LETTERS, min_size=1, max_size=249).filter(lambda t: t not in {".", ".."})
@@ -56,10 +67,11 @@ topic_infos = st.builds(
     replication_factor=offsets, configs=st.dictionaries(texts, texts, max_size=2),
     deleted=st.booleans(),
 )  # fmt: skip
+digests = st.just("") | st.text("0123456789abcdef", min_size=64, max_size=64)
 changes = st.builds(
     Changes, entries=tuples_of(entries()), positions=positions,
     gaps=tuples_of(st.builds(Gap, partition_ids, ranges, texts, times, offsets)),
-    retired=positions, topics=tuples_of(topic_infos), spans=spans, groups=groups,
+    retired=positions, topics=tuples_of(topic_infos), spans=spans, groups=groups, schemas=digests,
     intent=st.none() | intents, closes_intent=st.booleans(), note=texts,
 )  # fmt: skip
 commits = st.builds(
@@ -75,8 +87,22 @@ states = st.builds(
     topics=st.lists(topic_infos, max_size=2).map(
         lambda infos: {(t.topic, t.incarnation): t for t in infos}
     ),
-    retired=retirements, generations=generations,
+    retired=retirements, generations=generations, schemas=digests,
 )  # fmt: skip
+subject_versions = st.builds(SchemaVersion, st.integers(1, 99), st.integers(0, 4), st.booleans())
+registered = st.builds(
+    RegisteredSchema, st.sampled_from(["AVRO", "JSON", "PROTOBUF", "XML"]), texts,
+    tuples_of(st.builds(Reference, texts, texts, st.integers(1, 9))),
+    st.sampled_from(["", '{"metadata":{"tags":{}},"ruleSet":{"domainRules":[]}}']),
+)  # fmt: skip
+schema_sets = st.builds(
+    SchemaSet,
+    st.dictionaries(
+        texts, st.builds(Subject, tuples_of(subject_versions), st.none() | texts), max_size=3
+    ),
+    st.fixed_dictionaries(dict.fromkeys(range(5), registered)),
+    st.none() | texts,
+)
 
 
 @given(commit=commits)
@@ -91,6 +117,18 @@ def test_a_commit_comes_back_as_it_went_in_and_its_bytes_are_the_same(commit: Co
 def test_a_checkpoint_comes_back_as_it_went_in(state: State) -> None:
     body = encode_root(Checkpoint(state))
     assert decode_root(body, "key", log="backup", commit=state.commit) == Checkpoint(state)
+
+
+@given(found=schema_sets, other=schema_sets)
+def test_schemas_come_back_as_they_went_in_under_a_name_of_their_own(
+    found: SchemaSet, other: SchemaSet
+) -> None:
+    store = MemoryStore()
+    digests = [save_schemas(store, "backup", one) for one in (found, other, found)]
+    assert [load_schemas(store, "backup", digest) for digest in digests] == [found, other, found]
+    assert digests[0] == digests[2] == schemas_digest(found)
+    assert (digests[0] == digests[1]) == (found == other)
+    assert len(list(store.list("_kafkeep/backup/schemas/"))) == len(set(digests))
 
 
 @given(one=st.tuples(partition_ids, offsets), other=st.tuples(partition_ids, offsets))

@@ -49,6 +49,7 @@ from kafkeep.archive.keys import (
     log_key,
     parse_checkpoint_key,
 )
+from kafkeep.archive.schemas import check_digest
 from kafkeep.archive.state import State
 from kafkeep.archive.store import ObjectStore
 from kafkeep.archive.tables import (
@@ -96,6 +97,8 @@ def encode_root(checkpoint: Checkpoint) -> bytes:
     if state.retired:
         document["retired"] = retired_to_json(state.retired)
         document["generations"] = generations_to_json(state.generations)
+    if state.schemas:
+        document["schemas"] = state.schemas
     return pack({**document, "checksum": digest_of(dump_document(document))})
 
 
@@ -193,6 +196,7 @@ class Checkpointer:
         try:
             failpoint("checkpoint.before")
             tables = self._next_tables(state.commit)
+            failpoint("checkpoint.tables")
             self._create_root(Checkpoint(state, tables))
             failpoint("checkpoint.after")
         except TransientError:
@@ -243,6 +247,7 @@ def _state_from_json(document: Mapping[str, Any]) -> State:
         leader_epochs=partition_map_from_json(document.get("leader_epochs", {}), as_int),
         spans=spans_from_json(document["spans"]),
         groups=groups_from_json(document["groups"]),
+        schemas=check_digest(as_str(document.get("schemas", ""))),
         intent=intent_from_json(document["intent"]),
         retired=retired_from_json(document.get("retired", {})),
         generations=generations_from_json(document.get("generations", {})),

@@ -29,6 +29,7 @@ from kafkeep.archive.document import (
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.names import check_topic_name, parse_folder
 from kafkeep.archive.retire import Retirement, Retirements
+from kafkeep.archive.schemas import check_digest
 from kafkeep.errors import DamagedError
 
 T = TypeVar("T")
@@ -90,6 +91,7 @@ def changes_to_json(changes: Changes) -> dict[str, Any]:
         "leader_epochs": partition_map_to_json(changes.leader_epochs),
         "spans": spans_to_json(changes.spans),
         "groups": groups_to_json(changes.groups),
+        "schemas": changes.schemas,
         "intent": intent_to_json(changes.intent),
         "closes_intent": changes.closes_intent,
         "note": changes.note,
@@ -108,6 +110,7 @@ def changes_from_json(document: Mapping[str, Any]) -> Changes:
         leader_epochs=partition_map_from_json(document.get("leader_epochs", {}), as_int),
         spans=spans_from_json(document.get("spans", {})),
         groups=groups_from_json(document.get("groups", {})),
+        schemas=check_digest(as_str(document.get("schemas", ""))),
         intent=intent_from_json(document.get("intent")),
         closes_intent=document.get("closes_intent", False) is True,
         note=as_str(document.get("note", "")),

@@ -106,6 +106,8 @@ class Changes:
     groups: Mapping[str, Mapping[PartitionId, int]] = field(default_factory=dict)
     """Group → partition → committed offset; a group named here replaces what was known of it,
     and is forgotten when it has no offset left."""
+    schemas: str = ""
+    """SHA-256 of the document that holds the registry's schemas from here on."""
     intent: Intent | None = None
     closes_intent: bool = False
     note: str = ""

@@ -6,6 +6,7 @@ All keys are relative to the archive's prefix::
     _kafkeep/<log>/log/<number>.json                                 commits
     _kafkeep/<log>/checkpoint/<10^20-1-number>-<number>.json.zst     checkpoint roots, newest first
     _kafkeep/<log>/table/<first>-<last>[-<try>].json.zst             entry tables
+    _kafkeep/<log>/schemas/<sha256>.json.zst                         schemas of a registry
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ __all__ = [
     "parse_data_key",
     "parse_folder",
     "parse_log_key",
+    "schemas_key",
     "table_key",
 ]
 
@@ -134,6 +136,11 @@ def table_key(name: str, first: int, last: int, attempt: int = 0) -> str:
     """Return the key of the entries of commits ``first`` to ``last``, both included."""
     tried = f"-{attempt}" if attempt else ""
     return f"{ROOT}{check_log_name(name)}/table/{first:020d}-{last:020d}{tried}.json.zst"
+
+
+def schemas_key(name: str, digest: str) -> str:
+    """Return the key of a document of schemas."""
+    return f"{ROOT}{check_log_name(name)}/schemas/{digest}.json.zst"
 
 
 def _stem(topic: str) -> str:

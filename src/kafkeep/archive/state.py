@@ -40,6 +40,8 @@ class State:
     leader_epochs: Mapping[PartitionId, int] = field(default_factory=dict)
     spans: Mapping[PartitionId, LogSpan] = field(default_factory=dict)
     groups: Mapping[str, Mapping[PartitionId, int]] = field(default_factory=dict)
+    schemas: str = ""
+    """Names the newest document of schemas; empty when no registry was ever read."""
     intent: Intent | None = None
     """What was planned and not yet finished; it must be finished before anything else."""
     retired: Mapping[PartitionId, Retirements] = field(default_factory=dict)
@@ -104,6 +106,7 @@ def apply(state: State, commit: Commit, digest: str) -> State:
         leader_epochs=_merged_epochs(state, changes),
         spans=_merged(state.spans, changes.spans),
         groups=_merged_groups(_bounded_groups(state, changes), changes.groups),
+        schemas=changes.schemas or state.schemas,
         intent=_next_intent(state, changes),
         retired=_next_retired(state, changes),
         generations=_next_generations(state, changes),

@@ -77,6 +77,11 @@ class ArchiveView:
         return self.state.groups
 
     @property
+    def schemas(self) -> str:
+        """Digest of the document with the registry's schemas; empty when there is none."""
+        return self.state.schemas
+
+    @property
     def intent(self) -> Intent | None:
         """What a writer was about to write, or None."""
         return self.state.intent

@@ -14,12 +14,14 @@ from kafkeep.backup.begin import EARLIEST, first_positions, taken_over
 from kafkeep.backup.due import SinkTiming, late_times
 from kafkeep.backup.look import Details, Look, is_unchanged, look_at_kafka
 from kafkeep.backup.plan import CyclePlan, identify_topics, plan_cycle
+from kafkeep.backup.schemas import SchemaKeeper
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.backup.writer import RunTasks, Writer
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.places import Places
 from kafkeep.config.sink import SinkOptions
 from kafkeep.errors import PreflightError, RecordError, TransientError
+from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.groups import load_group_offsets
 
@@ -49,6 +51,8 @@ class BackupJob:
     on_commit: Callable[[Commit, BackupSummary], None] = lambda _commit, _summary: None
     on_look: Callable[[Look, CyclePlan], None] = lambda _look, _plan: None
     """Told what was seen and planned, before anything is done about it."""
+    schemas: SchemaKeeper | None = None
+    """Keeps the schemas of a registry too."""
     summary: BackupSummary = field(default_factory=BackupSummary)
     writer: Writer = field(init=False)
     _sink: SinkTiming | None = field(init=False, default=None)
@@ -76,6 +80,8 @@ class BackupJob:
 
     def run(self) -> BackupSummary:
         """Archive everything not yet in the archive; with ``follow``, until stopped."""
+        if self.schemas is not None:
+            self.schemas.check()
         self._begin()
         if self.options.follow:
             self._follow()
@@ -204,15 +210,19 @@ class BackupJob:
         if plan.stretches and self._is_stale(look, DUE_DETAILS_MS):
             self._details = None
             return self._cycle(self._look(), until)
+        schemas = ""
+        if self.schemas is not None:
+            known = self.log.state.schemas
+            schemas = self.schemas.keep(known, self.now_ms(), records=bool(plan.stretches))
         self.writer.waiting = dict(plan.waiting)
         self.summary.saw(look, plan)
         self.on_look(look, plan)
         if not plan.stretches and not left_over:
-            self.writer.tell(look, plan, note)
+            self.writer.tell(look, plan, note, schemas)
             self._met_all, self._seen = True, look
             return False
         self._seen = None
-        intent, weights = self.writer.intend(plan, left_over, note)
+        intent, weights = self.writer.intend(plan, left_over, note, schemas)
         self._met_all = True
         self.writer.execute(intent, look, weights)
         return True
@@ -275,4 +285,5 @@ class BackupJob:
             details=details,
         )
         self._details = look.details
+        failpoint("look.after")
         return look

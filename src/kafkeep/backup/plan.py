@@ -269,5 +269,10 @@ def changed_groups(
 def is_empty(changes: Changes) -> bool:
     """Whether a commit of ``changes`` would tell the log nothing new."""
     return not (
-        changes.entries or changes.positions or changes.gaps or changes.topics or changes.groups
+        changes.entries
+        or changes.positions
+        or changes.gaps
+        or changes.topics
+        or changes.groups
+        or changes.schemas
     )

@@ -12,6 +12,7 @@ from kafkeep.archive.keys import log_prefix
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.store import ObjectStore
 from kafkeep.backup.job import BackupJob
+from kafkeep.backup.schemas import schema_keeper
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.clock import now_ms, writer_id
 from kafkeep.config.backup import BackupOptions
@@ -77,6 +78,7 @@ def run_backup(
             now_ms=now_ms,
             stop=stop or threading.Event(),
             on_commit=on_commit or (lambda _commit, _summary: None),
+            schemas=schema_keeper(options, store),
         )
         summary = job.run()
         summary.start_seconds = started - door.launched_at

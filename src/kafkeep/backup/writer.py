@@ -68,7 +68,11 @@ class Writer:
         return Known(self.state.positions, latest, self.state.last_folders())
 
     def intend(
-        self, plan: CyclePlan, left_over: tuple[PlannedRange, ...], note: str = ""
+        self,
+        plan: CyclePlan,
+        left_over: tuple[PlannedRange, ...],
+        note: str = "",
+        schemas: str = "",
     ) -> tuple[Intent, tuple[WeighedRange, ...]]:
         """Commit what is about to be written, before the first byte of it."""
         weighed = [WeighedRange(planned=r, leader=-1, est_bytes=len(r.range)) for r in left_over]
@@ -90,6 +94,7 @@ class Writer:
                 positions=plan.positions,
                 intent=intent,
                 closes_intent=self.state.intent is not None,
+                schemas=schemas,
                 note=note,
             )
         )
@@ -119,9 +124,15 @@ class Writer:
         self.commit(self._changes(intent, settled, look))
         self.summary.bad += settled.bad
 
-    def tell(self, look: Look, plan: CyclePlan, note: str = "") -> None:
+    def tell(self, look: Look, plan: CyclePlan, note: str = "", schemas: str = "") -> None:
         """Commit what a cycle without data has to say: new topics, settings, gaps, groups."""
-        changes = Changes(topics=plan.topics, gaps=plan.gaps, positions=plan.positions, note=note)
+        changes = Changes(
+            topics=plan.topics,
+            gaps=plan.gaps,
+            positions=plan.positions,
+            schemas=schemas,
+            note=note,
+        )
         self.commit(self._with_metadata(changes, look, {**self.state.positions, **plan.positions}))
 
     def commit(self, changes: Changes) -> None:

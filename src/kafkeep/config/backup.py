@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from kafkeep.config.choose import names, one_of, regex
 from kafkeep.config.option import option
+from kafkeep.config.registry import RegistryOptions
 from kafkeep.config.units import parse_duration, parse_size
 from kafkeep.errors import UsageError
 
@@ -15,7 +16,7 @@ FORMATS = ("segment", "json", "avro", "parquet", "bytes")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackupOptions:
+class BackupOptions(RegistryOptions):
     """What to back up, and how objects are cut."""
 
     topics: tuple[str, ...] = option(
@@ -106,6 +107,7 @@ class BackupOptions:
                 "topics must be given either by list or by regular expression",
                 hint="Use --topics orders,events or --topics-regex 'order.*'.",
             )
+        self.registry()  # what is wrong with it is told at once
 
     @property
     def keeps_aborted(self) -> bool:

@@ -19,7 +19,10 @@ from kafkeep.errors import UsageError
 
 CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
 OURS = "kafkeep.Backup"
-_OWN_KEYS = ("interval", "on.gap", "segment.bytes", "segment.age", "cycle.bytes", "cycle.time")
+_OWN_KEYS = (
+    *("interval", "on.gap", "segment.bytes", "segment.age", "cycle.bytes", "cycle.time"),
+    *("schema.registry", "schema.registry.config"),
+)
 _EXTRA = tuple(one for one in iter_options(BackupOptions) if one.name in _OWN_KEYS)
 FAMILIES: tuple[Family, ...] = (
     Family(name="confluent", kind="sink", classes=(CONFLUENT,), region="us-west-2"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkeep.config.choose import names, one_of, positive, regex
 from kafkeep.config.option import option
+from kafkeep.config.registry import SchemaOptions
 from kafkeep.config.selection import (
     OffsetPick,
     parse_incarnations,
@@ -42,7 +43,7 @@ def parse_renames(text: str) -> tuple[tuple[str, str], ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RestoreOptions:
+class RestoreOptions(SchemaOptions):
     """What to restore, and into what."""
 
     topics: tuple[tuple[str, str], ...] = option(
@@ -211,6 +212,7 @@ class RestoreOptions:
         if self.fill_holes != "auto" and not self.exact_offsets:
             raise UsageError("fill-holes is for exact-offsets, which is not given")
         self._check_shape()
+        self.check_schemas(self.changes)
 
     def _check_shape(self) -> None:
         """Refuse what has no meaning together."""
@@ -254,6 +256,7 @@ class RestoreOptions:
             "shift": self.shift_time_ms,
             "filter": [condition.to_json() for condition in self.filter],
             "holes": self.fill_holes if self.fill_holes == "tombstones" else None,
+            **self.schema_selection(),
         }
         changed = self.changes.to_json() if self.changes is not None else {}
         picked = {k: value for k, value in picked.items() if value not in (None, (), [], False)}

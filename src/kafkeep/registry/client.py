@@ -19,6 +19,8 @@ from kafkeep.registry.schema import RegisteredSchema
 _CONTENT = "application/vnd.schemaregistry.v1+json"
 _ATTEMPTS = 4
 _PAUSE_S = 0.2
+CONNECTIONS = 8
+"""At most so many threads should ask at once."""
 
 
 class Registry:
@@ -50,7 +52,10 @@ class Registry:
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
         self._pool = urllib3.PoolManager(
-            timeout=urllib3.Timeout(total=timeout_s), retries=False, ca_certs=ca_file
+            timeout=urllib3.Timeout(total=timeout_s),
+            retries=False,
+            ca_certs=ca_file,
+            maxsize=CONNECTIONS,
         )
         self._cache_size = cache_size
         self._schemas: dict[int, RegisteredSchema] = {}
@@ -119,15 +124,46 @@ class Registry:
             del into[next(iter(into))]
         into[key] = value
 
+    @property
+    def address(self) -> str:
+        """The first address, without credentials."""
+        return self._urls[0]
+
+    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Ask anything, and nothing from memory; None for "not found".
+
+        RecordError when the registry refuses, TransientError when it does not answer.
+        """
+        return self._ask(method, path, body)
+
+    def send(self, path: str, body: bytes, headers: Mapping[str, str], *, below: str) -> None:
+        """Send bytes to another API of the same server, whose paths begin where ``below`` does."""
+        self._send("POST", path, body, headers, below)
+
+    def ask_beside(self, path: str, *, below: str) -> Any:
+        """Ask another API of the same server; see ``send``."""
+        return self._send("GET", path, None, {}, below)
+
     def _get(self, path: str) -> Any:
         return self._ask("GET", path, None)
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         """Send a request until there is an answer; None for "not found"."""
         data = None if body is None else orjson.dumps(body)
-        headers = self._headers | ({} if data is None else {"Content-Type": _CONTENT})
+        return self._send(method, path, data, {} if data is None else {"Content-Type": _CONTENT})
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        data: bytes | None,
+        more: Mapping[str, str],
+        below: str | None = None,
+    ) -> Any:
+        headers = {**self._headers, **more}
         why = "no answer"
-        for url in self._attempts():
+        for base in self._attempts():
+            url = base if below is None else base.partition(below)[0]
             try:
                 answer = self._pool.request(method, url + path, body=data, headers=headers)
             except urllib3.exceptions.HTTPError as error:
@@ -155,6 +191,8 @@ def _read(answer: urllib3.BaseHTTPResponse, url: str, path: str) -> Any:
         )
     if answer.status == 404:
         return None
+    if answer.status == 204:
+        return {}
     if answer.status >= 300:
         told = answer.data[:300].decode("utf-8", "replace")
         raise RecordError(f"the schema registry refuses {path} with status {answer.status}: {told}")

@@ -74,6 +74,8 @@ class RestoreDocument:
     targets: tuple[Target, ...]
     asked: Mapping[str, Any] = field(default_factory=dict)
     """What was picked, and into what shape; for those who look at the target later."""
+    schemas: Mapping[str, Any] = field(default_factory=dict)
+    """What was done in a schema registry, and which ids records get; empty: nothing."""
 
     def next(self, phase: Phase, *, at_ms: int, targets: tuple[Target, ...]) -> RestoreDocument:
         """Return the following revision."""

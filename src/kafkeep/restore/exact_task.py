@@ -12,12 +12,21 @@ from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin import Admin, OffsetSpec
 from kafkeep.kafka.exact import Transactions
 from kafkeep.kafka.rewrite import ReadyBatch
+from kafkeep.kafka.schema_ids import IdRewriter
 from kafkeep.kafka.wire import Wire, wire_for
 from kafkeep.restore.exact import ExactSender, Filler
 from kafkeep.restore.send import send_all
 from kafkeep.restore.steps import ExactPartition, Send, Trim
 from kafkeep.restore.tail import check_hole, check_tail
-from kafkeep.restore.task import RestoreBundle, TargetWork, end_offsets, pace_for, read_pieces
+from kafkeep.restore.task import (
+    RestoreBundle,
+    TargetWork,
+    end_offsets,
+    pace_for,
+    read_pieces,
+    rewriter_of,
+    with_ids,
+)
 from kafkeep.store.open import open_store
 
 
@@ -40,7 +49,8 @@ def restore_exactly(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]
     keys = [(work.topic, work.partition) for work in bundle.work]
     starts = admin.offsets(keys, OffsetSpec.EARLIEST)
     ends = admin.offsets(keys, OffsetSpec.LATEST)
-    senders = [_sender(store, work, bundle) for work in bundle.work]
+    rewriter = rewriter_of(bundle)
+    senders = [_sender(store, work, bundle, rewriter) for work in bundle.work]
     for work, sender in zip(bundle.work, senders, strict=True):
         _check_there(wire, work, sender, starts[sender.key], ends[sender.key])
         sender.begin(ends[sender.key])
@@ -54,11 +64,15 @@ def restore_exactly(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]
     )
     for sender in senders:
         yield "partition", _report(sender)
+    if rewriter is not None:
+        yield "schema ids", rewriter.to_json()
 
 
-def _sender(store: ObjectStore, work: TargetWork, bundle: RestoreBundle) -> ExactSender:
+def _sender(
+    store: ObjectStore, work: TargetWork, bundle: RestoreBundle, rewriter: IdRewriter | None
+) -> ExactSender:
     assert bundle.exact is not None and work.pieces is not None
-    read = partial(read_pieces, store, work, bundle)
+    read = with_ids(partial(read_pieces, store, work, bundle), rewriter, work)
     contents = ExactPartition(work.pieces, work.end, bundle.exact.tombstones, read)
     return ExactSender(work.topic, work.partition, work.place, contents=contents)
 

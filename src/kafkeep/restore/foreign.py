@@ -33,7 +33,10 @@ from kafkeep.restore.preflight import check_targets, look_at_target
 from kafkeep.restore.shape_plan import check_shape
 from kafkeep.restore.summary import RestoreSummary
 
-_OF_A_LOG = ("commit", "at_ms", "groups", "incarnations", "restore_aborted")
+_OF_A_LOG = (
+    *("commit", "at_ms", "groups", "incarnations", "restore_aborted"),
+    *("schema_registry", "schema_registry_config"),
+)
 
 
 def is_foreign(store: ObjectStore, options: RestoreOptions) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from kafkeep.archive.reader import ArchiveView, load_view
 from kafkeep.archive.retention import Expiry
@@ -30,9 +31,10 @@ from kafkeep.restore.preflight import (
     look_at_target,
     require_pass,
 )
-from kafkeep.restore.prepare import prepare
+from kafkeep.restore.prepare import begun, prepare
 from kafkeep.restore.progress import watch
 from kafkeep.restore.repartition import restore_routed
+from kafkeep.restore.schemas import OFF, SchemaStep, id_map, plan_schemas
 from kafkeep.restore.settings import final_settings
 from kafkeep.restore.shape_plan import check_shape, largest_target, oldest_time
 from kafkeep.restore.source import (
@@ -66,6 +68,8 @@ class Preflight:
     """Every group of the commit, with its offsets."""
     groups: GroupPlan = field(default_factory=GroupPlan)
     """Where the groups asked for go, as far as it can be told yet."""
+    schemas: SchemaStep | None = None
+    """What becomes of the archived schemas; None: nothing."""
 
 
 @dataclass(kw_only=True)
@@ -110,6 +114,11 @@ class RestoreJob:
         losses = check_contents(plan, found.reading)
         self.summary.missing = [f"{check.subject}: {check.what}" for check in losses]
         found = replace(found, plan=plan, checks=(*checks, *losses), lost=lost)
+        done = found.document is not None and found.document.phase is Phase.DONE
+        if self.options.schemas != OFF and not done:
+            going_on = begun(plan, target, found.document)
+            step = plan_schemas(self.options, view, self.store, going_on, self.now_ms)
+            found = replace(found, schemas=step, checks=(*found.checks, *step.checks))
         return self._with_groups(found) if self.options.groups else found
 
     def plan_only(self) -> Preflight:
@@ -159,6 +168,7 @@ class RestoreJob:
             admin=self.admin,
             store=self.documents,
             now_ms=self.now_ms,
+            put_schemas=partial(preflight.schemas.put, self.summary) if preflight.schemas else dict,
         )
         self.summary.id, self.summary.commit = plan.id, plan.commit
         self.summary.lost = sorted(preflight.lost)
@@ -169,7 +179,13 @@ class RestoreJob:
             self._move_groups(preflight, document)
             return self.summary
         bundles = bundles_of(
-            work, plan, self.options, self.places, cores=self.cores, reading=preflight.reading
+            work,
+            plan,
+            self.options,
+            self.places,
+            cores=self.cores,
+            reading=preflight.reading,
+            ids=id_map(document, self.options),
         )
         total = sum(w.end for w in work) if plan.exact else plan.records
         with watch(lambda: self._grown(work), lambda done: self.on_progress(done, total)):
@@ -185,6 +201,7 @@ class RestoreJob:
             self.documents,
             document.next(Phase.DONE, at_ms=self.now_ms(), targets=document.targets),
         )
+        failpoint("restore.done")
         return self.summary
 
     def _view(self, log: str, document: RestoreDocument | None) -> ArchiveView:
@@ -218,6 +235,10 @@ class RestoreJob:
         return sum(ends[w.topic, w.partition] - w.place.base for w in work)
 
     def _count(self, rows: list[TaskRow], plan: RestorePlan) -> None:
+        for row in rows:
+            if row.kind == "schema ids":
+                self.summary.count_ids(row.body)
+        rows = [row for row in rows if row.kind == "partition"]
         for row in rows:
             topic = row.body["topic"]
             self.summary.topics[topic] = self.summary.topics.get(topic, 0) + row.body["records"]

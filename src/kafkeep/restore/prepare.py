@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.restore import RestoreOptions
+from kafkeep.errors import PreflightError
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin import Admin
 from kafkeep.restore.document import (
@@ -30,15 +32,20 @@ def prepare(
     admin: Admin,
     store: ObjectStore,
     now_ms: Callable[[], int],
+    put_schemas: Callable[[], Mapping[str, Any]] = dict,
 ) -> RestoreDocument:
     """Create what is missing, lift limits, take producer ids; the document says so first.
 
-    Called again after a crash it finds its own topics and goes on.
+    Called again after a crash it finds its own topics and goes on. ``put_schemas`` brings schemas
+    into a registry and tells what the document is to say of it; the same each time.
     """
     if _can_resume(plan, target, document):
         assert document is not None
+        if document.phase is not Phase.DONE:
+            _check_same(document, put_schemas())
         return document
     known = document
+    going_on = begun(plan, target, known)
     first = RestoreDocument(
         id=plan.id,
         revision=known.revision + 1 if known else 0,
@@ -49,6 +56,7 @@ def prepare(
         at_ms=now_ms(),
         targets=tuple(_intended(topic, target, known, admin) for topic in plan.topics),
         asked=options.selection(),
+        schemas=going_on.schemas if going_on else {},
     )
     save_document(store, first)
     failpoint("restore.prepared")
@@ -56,11 +64,32 @@ def prepare(
         _make_ready(topic, aim, target, known, options=options, admin=admin)
         for topic, aim in zip(plan.topics, first.targets, strict=True)
     )
-    document = first.next(Phase.WRITING, at_ms=now_ms(), targets=ready)
+    schemas = put_schemas()
+    if going_on is not None and going_on.schemas:
+        _check_same(going_on, schemas)
+    document = replace(first.next(Phase.WRITING, at_ms=now_ms(), targets=ready), schemas=schemas)
     failpoint("restore.created")
     save_document(store, document)
     failpoint("restore.documented")
     return document
+
+
+def begun(
+    plan: RestorePlan, target: TargetLook, document: RestoreDocument | None
+) -> RestoreDocument | None:
+    """Return the document if it is unfinished, and a target of it is there: with records, maybe."""
+    if document is None or document.phase is Phase.DONE:
+        return None
+    ours = any(_is_ours(topic, target, document) is not None for topic in plan.topics)
+    return document if ours else None
+
+
+def _check_same(document: RestoreDocument, schemas: Mapping[str, Any]) -> None:
+    if dict(document.schemas) != dict(schemas):
+        raise PreflightError(
+            "the schema registry gives other ids than when this restore began",
+            hint="Delete the topics and run the restore again.",
+        )
 
 
 def _can_resume(plan: RestorePlan, target: TargetLook, document: RestoreDocument | None) -> bool:

@@ -13,6 +13,7 @@ from kafkeep.errors import PreflightError
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin import Admin, OffsetSpec
 from kafkeep.kafka.rewrite import ReadyBatch, stamp
+from kafkeep.kafka.schema_ids import IdRewriter
 from kafkeep.kafka.wire import Produced, Wire, wire_for
 from kafkeep.restore.send import SEQUENCES, Sender, send_all
 from kafkeep.restore.shape_lanes import Lane, Router, batch_bytes_for, blocks_of
@@ -26,6 +27,7 @@ from kafkeep.restore.task import (
     end_offsets,
     pace_for,
     report_of,
+    rewriter_of,
 )
 from kafkeep.store.open import open_store
 
@@ -85,24 +87,23 @@ def restore_routed(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]
     store = open_store(bundle.archive, bundle.storage)
     routes = {route.topic: route for route in bundle.routes}
     pace = pace_for(bundle.rate_bytes)
+    rewriter = rewriter_of(bundle)
     for topic, members in groupby(sorted(bundle.work, key=_by_topic), key=lambda w: w.topic):
         work = list(members)
-        before, senders = _write(wire, store, routes[topic], work, bundle, pace)
+        blocks = iter_blocks(store, routes[topic], bundle, rewriter)
+        before, senders = _write(wire, blocks, work, pace)
         for sender in senders:
             yield "partition", report_of(sender, before[sender.key])
+    if rewriter is not None:
+        yield "schema ids", rewriter.to_json()
 
 
 def _by_topic(work: TargetWork) -> tuple[str, int]:
     return work.topic, work.partition
 
 
-def _write(  # noqa: PLR0917
-    wire: Wire,
-    store: ObjectStore,
-    route: Route,
-    work: list[TargetWork],
-    bundle: RestoreBundle,
-    pace: Callable[[int], None],
+def _write(
+    wire: Wire, blocks: Iterator[Block], work: list[TargetWork], pace: Callable[[int], None]
 ) -> tuple[Mapping[tuple[str, int], int], list[RoutedSender]]:
     """Write one topic's partitions; return what was there before, and their senders."""
     admin = Admin(wire)
@@ -121,9 +122,7 @@ def _write(  # noqa: PLR0917
         sender.begin(written)
         senders.append(sender)
     before = {sender.key: sender.written for sender in senders}
-    router = Router(
-        iter_blocks(store, route, bundle), {sender.partition: sender.lane for sender in senders}
-    )
+    router = Router(blocks, {sender.partition: sender.lane for sender in senders})
     send_all(
         wire,
         list(senders),
@@ -149,12 +148,18 @@ def _check_edge(wire: Wire, work: TargetWork, offset: int, expected: ReadyBatch 
     )
 
 
-def iter_blocks(store: ObjectStore, route: Route, bundle: RestoreBundle) -> Iterator[Block]:
+def iter_blocks(
+    store: ObjectStore, route: Route, bundle: RestoreBundle, rewriter: IdRewriter | None = None
+) -> Iterator[Block]:
     """Yield the records of all archived partitions of a topic, in the order targets get them."""
     sources = []
     for source in route.sources:
         rows = SourceRows(
             store, source.pieces, source.times, bundle.restore_aborted, bundle.reading
         )
-        sources.append(blocks_of(rows.rows(route.shape), source.partition, route.shape))
+        records = rows.rows(route.shape)
+        if rewriter is not None:  # before they are dealt: by the keys that consumers will see
+            place = (route.topic, source.partition) if route.counts else None
+            records = rewriter.rows(records, place)
+        sources.append(blocks_of(records, source.partition, route.shape))
     return merge(sources)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +35,8 @@ class RestoreSummary:
     groups: dict[str, int] = field(default_factory=dict)
     """Consumer group → partitions whose offset was set."""
     groups_left_out: list[str] = field(default_factory=list)
+    schemas: dict[str, int] = field(default_factory=dict)
+    """Versions registered and found in a schema registry; ids put into records, and left."""
     id: str = ""
     seconds: float = 0.0
     start_seconds: float = 0.0
@@ -42,7 +45,17 @@ class RestoreSummary:
     def exit_code(self) -> int:
         """3 when something is not as it was, else 0."""
         lacks = self.held_back or self.lost or self.gaps or self.missing or self.groups_left_out
-        return 3 if lacks else 0
+        return 3 if lacks or self.unknown_ids else 0
+
+    @property
+    def unknown_ids(self) -> int:
+        """Keys and values that begin like an id which the archived schemas do not have."""
+        return self.schemas.get("unknown_keys", 0) + self.schemas.get("unknown_values", 0)
+
+    def count_ids(self, counts: Mapping[str, int]) -> None:
+        """Add what a task did to ids."""
+        for name, count in counts.items():
+            self.schemas[name] = self.schemas.get(name, 0) + count
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``--output json`` ends with."""
@@ -59,6 +72,7 @@ class RestoreSummary:
             "holes": self.holes,
             "groups": self.groups,
             "groups_left_out": self.groups_left_out,
+            "schemas": self.schemas,
             "gaps": self.gaps,
             "lost": self.lost,
             "missing": self.missing,

@@ -17,6 +17,7 @@ from kafkeep.errors import PreflightError
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin import Admin, OffsetSpec
 from kafkeep.kafka.rewrite import ReadyBatch
+from kafkeep.kafka.schema_ids import IdMap, IdRewriter
 from kafkeep.kafka.wire import wire_for
 from kafkeep.restore.document import TargetPartition
 from kafkeep.restore.pick import ALL_TIMES, Piece, Times, whole_pieces
@@ -64,6 +65,8 @@ class Route:
     topic: str
     sources: tuple[RouteSource, ...]
     shape: Shape
+    counts: bool = True
+    """Of bundles that all read the topic, one counts what it met."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,8 @@ class RestoreBundle:
     rate_bytes: float | None
     reading: ReadOptions = field(default_factory=ReadOptions)
     """How the log's objects were made."""
+    ids: IdMap | None = None
+    """Given when records get other schema ids."""
     exact: ExactWay | None = None
     """Given when every record goes to the offset it had."""
     routes: tuple[Route, ...] = ()
@@ -104,8 +109,9 @@ def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]
     store = open_store(bundle.archive, bundle.storage)
     ends = admin.offsets([(w.topic, w.partition) for w in bundle.work], OffsetSpec.LATEST)
     senders = []
+    rewriter = rewriter_of(bundle)
     for work in bundle.work:
-        read = partial(_read, store, work, bundle)
+        read = with_ids(partial(_read, store, work, bundle), rewriter, work)
         sender = Sender(work.topic, work.partition, work.place, read)
         written = ends[sender.key] - work.place.base
         if written < 0:
@@ -131,6 +137,23 @@ def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]
     )
     for sender in senders:
         yield "partition", report_of(sender, before[sender.key])
+    if rewriter is not None:
+        yield "schema ids", rewriter.to_json()
+
+
+def rewriter_of(bundle: RestoreBundle) -> IdRewriter | None:
+    """Return what puts other schema ids into records, if they get any."""
+    return None if bundle.ids is None else IdRewriter(bundle.ids)
+
+
+def with_ids(
+    read: Callable[..., Iterator[ReadyBatch]], rewriter: IdRewriter | None, work: TargetWork
+) -> Callable[..., Iterator[ReadyBatch]]:
+    """Return what reads the same records with other schema ids."""
+    if rewriter is None:
+        return read
+    source = work.topic, work.partition
+    return lambda *arguments: rewriter.batches(read(*arguments), source)
 
 
 def report_of(sender: Sender, before: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from functools import partial
 from kafkeep.config.places import Places
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.options import ReadOptions
+from kafkeep.kafka.schema_ids import IdMap
 from kafkeep.restore.bundle import bundles_for, pack_topics, pack_work
 from kafkeep.restore.document import RestoreDocument
 from kafkeep.restore.exact_plan import lanes, needs_transactions, transactional_id
@@ -68,6 +69,7 @@ def bundles_of(
     *,
     cores: int,
     reading: ReadOptions,
+    ids: IdMap | None = None,
 ) -> list[RestoreBundle]:
     """Share the work out; a bundle at exact offsets has a transactional id of its own."""
     if plan.shape.routed:
@@ -89,6 +91,7 @@ def bundles_of(
             restore_aborted=options.restore_aborted,
             rate_bytes=share,
             reading=reading,
+            ids=ids,
             exact=ExactWay(
                 transactional_id(plan.id, lane) if marks else None,
                 options.fill_holes == "tombstones",
@@ -111,5 +114,6 @@ def _routes(plan: RestorePlan, work: tuple[TargetWork, ...]) -> tuple[Route, ...
         mine = {p.partition: p for n in targets.get(topic.target, ()) for p in topic.sources_of(n)}
         sources = [RouteSource(n, p.all_pieces(), p.times) for n, p in sorted(mine.items())]
         if sources:
-            routes.append(Route(topic.target, tuple(sources), topic.shape))
+            first = min(shares(topic)) in targets[topic.target]
+            routes.append(Route(topic.target, tuple(sources), topic.shape, counts=first))
     return tuple(routes)

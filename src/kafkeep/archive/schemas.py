@@ -1,0 +1,210 @@
+"""The schemas of a registry, as a document of the archive; a commit names it by its SHA-256.
+
+``_kafkeep/<log>/schemas/<sha256>.json.zst``, the digest being that of the document unpacked: the
+same registry makes the same document, which is stored once. docs/format.md describes each field.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from kafkeep.archive.document import (
+    FIRST_VERSION,
+    as_dict,
+    as_int,
+    as_list,
+    as_str,
+    dump_document,
+    pack,
+    reading,
+    unpack,
+)
+from kafkeep.archive.keys import schemas_key
+from kafkeep.archive.store import ObjectStore
+from kafkeep.errors import DamagedError, KeyExistsError, KeyMissingError
+
+AVRO = "AVRO"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_MORE = ("metadata", "ruleSet")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Reference:
+    """What a schema imports: ``name`` as its text spells it, and where that is registered."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """The text of a schema, and what it refers to."""
+
+    type: str
+    text: str
+    references: tuple[Reference, ...] = ()
+    more: str = ""
+    """Metadata and rules that a registry keeps with it, as one JSON text."""
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> RegisteredSchema:
+        """Read a registry's answer; the type is left out when it is Avro."""
+        references = tuple(
+            Reference(as_str(one["name"]), as_str(one["subject"]), as_int(one["version"]))
+            for one in told.get("references") or ()
+        )
+        more = {name: told[name] for name in _MORE if told.get(name)}
+        return cls(
+            as_str(told.get("schemaType") or AVRO),
+            as_str(told["schema"]),
+            references,
+            dump_document(more).decode() if more else "",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the body that registers this schema."""
+        body: dict[str, Any] = {"schema": self.text}
+        if self.type != AVRO:
+            body["schemaType"] = self.type
+        if self.references:
+            body["references"] = [
+                {"name": one.name, "subject": one.subject, "version": one.version}
+                for one in self.references
+            ]
+        return {**body, **(orjson.loads(self.more) if self.more else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """One version of a subject, and the id records bear for it."""
+
+    version: int
+    id: int
+    deleted: bool = False
+    """Deleted, but not for good: who has the id still gets the schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A subject's versions, in order; ``compatibility`` None: that of the registry holds."""
+
+    versions: tuple[SchemaVersion, ...]
+    compatibility: str | None = None
+
+    def find(self, version: int) -> SchemaVersion | None:
+        """Return one version, or None."""
+        return next((one for one in self.versions if one.version == version), None)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaSet:
+    """Everything a registry holds."""
+
+    subjects: Mapping[str, Subject] = field(default_factory=dict)
+    schemas: Mapping[int, RegisteredSchema] = field(default_factory=dict)
+    """By id."""
+    compatibility: str | None = None
+
+    def versions(self) -> list[tuple[str, SchemaVersion]]:
+        """Return every version of every subject, sorted."""
+        return [
+            (name, one)
+            for name, subject in sorted(self.subjects.items())
+            for one in subject.versions
+        ]
+
+
+def schemas_digest(found: SchemaSet) -> str:
+    """Return the name of the document: equal sets have the same."""
+    return _digest(_schemas_to_json(found))
+
+
+def save_schemas(store: ObjectStore, log: str, found: SchemaSet) -> str:
+    """Store the document unless it is there, and return its digest."""
+    document = _schemas_to_json(found)
+    digest = _digest(document)
+    try:
+        store.put_new(schemas_key(log, digest), pack(document))
+    except KeyExistsError:
+        load_schemas(store, log, digest)  # it is whole, or this run ends
+    return digest
+
+
+def load_schemas(store: ObjectStore, log: str, digest: str) -> SchemaSet:
+    """Return the schemas of a digest; DamagedError when they are not there, or are others."""
+    key = schemas_key(log, digest)
+    try:
+        document = unpack(store.get(key), key)
+    except KeyMissingError as error:
+        raise DamagedError(f"{key} is missing, though a commit names it") from error
+    if _digest(document) != digest:
+        raise DamagedError(f"{key} is damaged: its SHA-256 is not the one in its name")
+    with reading(key):
+        return _schemas_from_json(document)
+
+
+def check_digest(text: str) -> str:
+    """Return ``text`` if it is a SHA-256 in hex, or empty; ValueError else."""
+    if text and not _DIGEST.fullmatch(text):
+        raise ValueError(f"{text!r:.80} is not a SHA-256")
+    return text
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(dump_document(document)).hexdigest()
+
+
+def _schemas_to_json(found: SchemaSet) -> dict[str, Any]:
+    return {
+        "version": FIRST_VERSION,
+        "compatibility": found.compatibility,
+        "subjects": {name: _subject_to_json(subject) for name, subject in found.subjects.items()},
+        "schemas": {str(id): schema.to_json() for id, schema in found.schemas.items()},
+    }
+
+
+def _subject_to_json(subject: Subject) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "versions": [
+            {"version": one.version, "id": one.id, **({"deleted": True} if one.deleted else {})}
+            for one in subject.versions
+        ]
+    }
+    if subject.compatibility is not None:
+        document["compatibility"] = subject.compatibility
+    return document
+
+
+def _schemas_from_json(document: Mapping[str, Any]) -> SchemaSet:
+    schemas = {
+        int(id): RegisteredSchema.from_json(as_dict(one))
+        for id, one in as_dict(document["schemas"]).items()
+    }
+    subjects = {
+        name: _subject_from_json(as_dict(one))
+        for name, one in as_dict(document["subjects"]).items()
+    }
+    for name, subject in subjects.items():
+        for one in subject.versions:
+            if one.id not in schemas:
+                raise ValueError(f"there is no schema {one.id}, which {name} has")
+    return SchemaSet(subjects, schemas, _text_or_none(document.get("compatibility")))
+
+
+def _subject_from_json(document: Mapping[str, Any]) -> Subject:
+    versions = tuple(
+        SchemaVersion(as_int(one["version"]), as_int(one["id"]), one.get("deleted") is True)
+        for one in as_list(document["versions"])
+    )
+    return Subject(versions, _text_or_none(document.get("compatibility")))
+
+
+def _text_or_none(value: Any) -> str | None:
+    return None if value is None else as_str(value)

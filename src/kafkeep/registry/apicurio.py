@@ -1,0 +1,132 @@
+"""Apicurio Registry's own import: the only way to give schemas their ids there.
+
+Its API takes a zip as its own export makes one: for each schema its text and what it is, then the
+versions that bear it. It answers "done" also to what it left out, so look again afterwards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from kafkeep.archive.schemas import RegisteredSchema, SchemaSet, SchemaVersion
+from kafkeep.registry.client import Registry
+
+BELOW = "/apis/"
+"""Where the paths of all its APIs begin, Confluent's among them."""
+_INFO = "/apis/registry/v2/system/info"
+_IMPORT = "/apis/registry/v2/admin/import"
+
+
+def is_apicurio(registry: Registry) -> bool:
+    """Tell whether a registry is Apicurio's, with the API of its version 2."""
+    if BELOW not in registry.address:
+        return False
+    told = registry.ask_beside(_INFO, below=BELOW)
+    return isinstance(told, dict) and "Apicurio" in str(told.get("name", ""))
+
+
+def import_versions(
+    registry: Registry,
+    found: SchemaSet,
+    versions: Sequence[tuple[str, SchemaVersion]],
+    newest: Mapping[str, int],
+    at_ms: int,
+) -> None:
+    """Import some versions of ``found``, in this order, with their ids.
+
+    ``newest`` says which version of each subject will be its last.
+    """
+    headers = {
+        "Content-Type": "application/zip",
+        "Accept": "*/*",
+        "X-Registry-Preserve-ContentId": "true",
+        "X-Registry-Preserve-GlobalId": "false",
+    }
+    registry.send(_IMPORT, import_zip(found, versions, newest, at_ms), headers, below=BELOW)
+
+
+def import_zip(
+    found: SchemaSet,
+    versions: Sequence[tuple[str, SchemaVersion]],
+    newest: Mapping[str, int],
+    at_ms: int,
+) -> bytes:
+    """Return what the import takes. Pure.
+
+    What is referred to must come first, with its versions: hashes are made as it is read.
+    """
+    out = io.BytesIO()
+    there: set[int] = set()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        for subject, one in versions:
+            schema = found.schemas[one.id]
+            if one.id not in there:
+                there.add(one.id)
+                content = _content(one.id, schema)
+                file.writestr(f"content/{content['contentHash']}.Content.json", _json(content))
+                file.writestr(f"content/{content['contentHash']}.Content.data", schema.text)
+            path = f"groups/default/artifacts/{subject}/versions/{one.version}"
+            latest = one.version == newest[subject]
+            version = _version(subject, one, schema.type, latest=latest, at_ms=at_ms)
+            file.writestr(f"{path}.ArtifactVersion.json", _json(version))
+    return out.getvalue()
+
+
+def _content(id: int, schema: RegisteredSchema) -> dict[str, Any]:
+    references = _serialized(schema)
+    body = schema.text.encode() + (references or "").encode()
+    return {
+        "contentId": id,
+        "canonicalHash": None,
+        "contentHash": hashlib.sha256(body).hexdigest(),
+        "artifactType": schema.type,
+        "serializedReferences": references,
+    }
+
+
+def _serialized(schema: RegisteredSchema) -> str | None:
+    """Return references as Apicurio writes them: the hash of a schema covers these bytes."""
+    if not schema.references:
+        return None
+    rows: Iterable[Mapping[str, Any]] = [
+        {
+            "groupId": None,
+            "artifactId": one.subject,
+            "version": str(one.version),
+            "name": one.name,
+        }
+        for one in schema.references
+    ]
+    return orjson.dumps(list(rows)).decode()
+
+
+def _version(
+    subject: str, one: SchemaVersion, kind: str, *, latest: bool, at_ms: int
+) -> dict[str, Any]:
+    return {
+        "globalId": -1,
+        "groupId": None,
+        "artifactId": subject,
+        "version": str(one.version),
+        "versionId": one.version,
+        "artifactType": kind,
+        "state": "DISABLED" if one.deleted else "ENABLED",
+        "name": None,
+        "description": None,
+        "createdBy": "",
+        "createdOn": at_ms,
+        "labels": None,
+        "properties": None,
+        "isLatest": latest,
+        "contentId": one.id,
+    }
+
+
+def _json(document: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(document)
