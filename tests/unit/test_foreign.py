@@ -237,7 +237,7 @@ class TestOptions:
         assert told.naming.topics_dir == "d"
         assert pickle.loads(pickle.dumps(told)).naming.topics_dir == "d"
 
-    def test_a_source_takes_transforms_and_refuses_them_for_a_log(self) -> None:
+    def test_a_source_takes_transforms_with_and_without_a_log(self) -> None:
         config = SourceConfig.from_map(
             {
                 "connector.class": "io.confluent.connect.s3.source.S3SourceConnector",
@@ -250,8 +250,11 @@ class TestOptions:
             name="n",
         )
         assert config.foreign is not None and config.foreign.naming.topics_dir == "d"
-        with pytest.raises(Exception, match="come back as they were"):
-            config.check_changes()
+        worker = {"value.converter": "StringConverter", "consumer.override.x": "y"}
+        of_segments = config.changes_of({}, worker)
+        assert of_segments is not None and set(of_segments.converters) == {"value"}
+        of_sink = config.changes_of({"format.class": "json"}, worker)
+        assert of_sink is not None and not of_sink.converters
 
 
 class TestDocuments:

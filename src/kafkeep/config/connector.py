@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
+from kafkeep.config.bucket import read_address, read_storage
 from kafkeep.config.connector_file import ConnectorDocument, read_connector_file, to_texts
 from kafkeep.config.connector_keys import (
     DECLARED,
@@ -132,8 +133,12 @@ class _Reader:
         self._check_topics()
         if self._family.name == "confluent":
             self._check_confluent(sink)
-        address = self._address(common, s3, complains=meaning is not None)
-        storage = self._storage(s3)
+        named = common.archive if common is not None else None
+        if self._archive is not None:
+            named = str(ArchiveAddress.parse(self._archive))
+        known = s3 if meaning is not None else None
+        address = read_address(named, known, self._meaning.prefix, self._wrong)
+        storage = read_storage(s3, self._environ, self._family.region, self._wrong)
         if self._wrong or not (common and s3 and consumer and storage):
             raise ConfigErrors(self._meaning.in_their_words(self._wrong, self._given))
         secrets = {key: text for key, text in shape.items() if is_secret(key, text)}
@@ -270,28 +275,3 @@ class _Reader:
         writes = sink.nulls.behavior_on_null_values == "write"
         if writes and not sink.naming.store_kafka_keys:
             self._wrong["store.kafka.keys"] = "must be true to write records without a value"
-
-    def _address(
-        self, common: ConnectorOptions | None, s3: S3Options | None, *, complains: bool
-    ) -> str:
-        if self._archive is not None:
-            return str(ArchiveAddress.parse(self._archive))
-        if common is not None and common.archive is not None:
-            return common.archive
-        bucket = s3.s3_bucket_name if s3 else None
-        if s3 is not None and bucket is None and complains:
-            self._wrong["s3.bucket.name"] = "missing: it says where the archive is"
-        try:
-            place = f"s3://{bucket}/{self._meaning.prefix}"
-            return str(ArchiveAddress.parse(place)) if bucket else ""
-        except UsageError as error:
-            self._wrong["s3.bucket.name"] = error.message
-            return ""
-
-    def _storage(self, s3: S3Options | None) -> StorageOptions | None:
-        try:
-            region = self._family.region
-            return s3.to_storage(self._environ, default_region=region) if s3 else None
-        except UsageError as error:
-            self._wrong["store.url"] = error.message
-            return None

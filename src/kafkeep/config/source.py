@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
+from kafkeep.config.bucket import read_address, read_storage
+from kafkeep.config.changes import TIME_KEYS, ChangeOptions
 from kafkeep.config.connector_file import to_texts
 from kafkeep.config.converters import ConverterClass, parse_role_class
 from kafkeep.config.families import find_family, matches
@@ -28,7 +30,7 @@ from kafkeep.config.source_keys import (
     say_unknown_source,
     source_standing,
 )
-from kafkeep.config.storage import ArchiveAddress, StorageOptions
+from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import UsageError
 
 P = ParamSpec("P")
@@ -57,6 +59,8 @@ class SourceConfig:
     converters: Mapping[str, ConverterClass]
     """The classes named for ``key``, ``value`` and ``header``."""
     kafka: Mapping[str, str] = field(repr=False)
+    changes: ChangeOptions
+    """What becomes of records on their way back."""
     foreign: ForeignOptions | None = None
     """How objects are read that no log names; None for classes that read none."""
     unknown: tuple[str, ...] = ()
@@ -86,13 +90,23 @@ class SourceConfig:
             texts["name"] = name
         return _Reader(texts, strict, environ).read()
 
-    def check_changes(self) -> None:
-        """Raise UsageError when records of a log are to be changed: they come back as they were."""
-        if self.foreign is not None and self.foreign.transforms:
-            raise UsageError(
-                "transforms: records of a log come back as they were",
-                hint="Transforms are for objects that no log names.",
-            )
+    def changes_of(
+        self, shape: Mapping[str, str], defaults: Mapping[str, str]
+    ) -> ChangeOptions | None:
+        """Return what is done to records of a log; None when they come back as they were.
+
+        ``shape`` is what the log says of a sink's objects, empty for segments. Which converters
+        read and write the records that transforms change is said here, else by the log, and for
+        segments, of which a log tells none, by the worker's ``defaults``.
+        """
+        texts = dict(self.changes.texts)
+        if not self.changes.transforms:
+            self.check_converters(shape)
+            texts = {key: text for key, text in texts.items() if key in TIME_KEYS}
+        elif not shape:
+            texts = with_converters(texts, defaults)
+        changes = ChangeOptions(texts)
+        return changes if changes.active else None
 
     def check_converters(self, shape: Mapping[str, str]) -> None:
         """Raise UsageError when a converter differs from the one the objects were written with.
@@ -109,6 +123,16 @@ class SourceConfig:
                     f"{role}.converter is {kind.value}, but records were archived with {written}",
                     hint="They come back as they were: name the same class, or none.",
                 )
+
+
+def with_converters(texts: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """Add the worker's converters where none is named."""
+    found = dict(texts)
+    for role in ROLES:
+        name = f"{role}.converter"
+        if name in defaults and name not in texts:
+            found |= {k: v for k, v in defaults.items() if f"{k}.".startswith(f"{name}.")}
+    return found
 
 
 class _Reader:
@@ -134,11 +158,14 @@ class _Reader:
         options = self._try(parse_group, SourceOptions, texts)
         s3 = self._try(parse_group, S3Options, texts)
         restore = self._restore(texts, options)
-        archive = self._archive(options, s3, complains=meaning is not None)
-        storage = self._storage(s3)
+        named = options.archive if options is not None else None
+        known = s3 if meaning is not None else None
+        archive = read_address(named, known, self._meaning.prefix, self._wrong)
+        storage = read_storage(s3, self._environ, self._family.region, self._wrong)
         converters, kafka = self._converters(), self._kafka()
         foreign = self._foreign(texts)
-        if self._wrong or not (options and s3 and restore and storage):
+        changes = foreign or self._try(ChangeOptions.of, texts)
+        if self._wrong or not (options and s3 and restore and storage and changes):
             raise ConfigErrors(self._meaning.in_their_words(self._wrong, self._given))
         return SourceConfig(
             name=options.name,
@@ -152,6 +179,7 @@ class _Reader:
             instance=options.restore_log,
             converters=converters,
             kafka=kafka,
+            changes=changes,
             foreign=foreign,
             unknown=unknown,
             notes=(*s3.notes(), *self._meaning.notes),
@@ -205,30 +233,6 @@ class _Reader:
         if self._family.name not in (CONFLUENT.name, OURS.name):
             return None
         return self._try(partial(ForeignOptions.parse, strict=False), texts)
-
-    def _archive(
-        self, options: SourceOptions | None, s3: S3Options | None, *, complains: bool
-    ) -> str:
-        if options is not None and options.archive is not None:
-            return options.archive
-        bucket = s3.s3_bucket_name if s3 else None
-        if bucket is None:
-            if complains and s3 is not None:
-                self._wrong["s3.bucket.name"] = "missing: it says where the archive is"
-            return ""
-        try:
-            return str(ArchiveAddress.parse(f"s3://{bucket}/{self._meaning.prefix}"))
-        except UsageError as error:
-            self._wrong["s3.bucket.name"] = error.message
-            return ""
-
-    def _storage(self, s3: S3Options | None) -> StorageOptions | None:
-        try:
-            region = self._family.region
-            return s3.to_storage(self._environ, default_region=region) if s3 else None
-        except UsageError as error:
-            self._wrong["store.url"] = error.message
-            return None
 
     def _converters(self) -> dict[str, ConverterClass]:
         found: dict[str, ConverterClass] = {}

@@ -100,15 +100,15 @@ class SourceOptions:
 
 
 _TRANSFORMS = (
-    "For objects that no log names; records of a log come back as they were, and a connector that "
-    "would change them fails."
+    "Done to each record on its way back. Routers are refused: topics gives new names. Values of "
+    "segments are read and written by value.converter."
 )
 _STANDING = (
     StandingKey(
         "errors.tolerance",
         "string",
         "none",
-        "Records come back as they were: none is converted, so none can fail.",
+        "A record that cannot be converted or transformed stops the connector.",
         only("none"),
     ),
     StandingKey("errors.log.enable", "boolean", "false", "Problems are told.", any_truth),

@@ -11,9 +11,10 @@ from functools import partial
 from kafkeep.archive.reader import load_view
 from kafkeep.archive.store import ObjectStore
 from kafkeep.clock import now_ms
+from kafkeep.config.changes import ChangeOptions
 from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.places import Places
-from kafkeep.config.source import SourceConfig
+from kafkeep.config.source import SourceConfig, with_converters
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.jobs.sink import kafka_of
 from kafkeep.connect.jobs.wait import run_patiently
@@ -51,7 +52,7 @@ class SourceJob:
     type: ConnectorType = "source"
 
     def __init__(self, config: SourceConfig, surroundings: Surroundings) -> None:
-        self._config = with_converters(config, surroundings.defaults)
+        self._config = with_defaults(config, surroundings.defaults)
         self._surroundings = surroundings
         self.task_count = config.tasks_max or 1
         self.progress = Progress()
@@ -83,8 +84,7 @@ class SourceJob:
             )
             follower.begin()
             if isinstance(follower, Follower):
-                self._config.check_changes()
-                self._check_converters(follower)
+                follower.options = replace(follower.options, changes=self._changes(follower))
             self._follow(follower, stop)
 
     def _follow(self, follower: Follower | ForeignFollower, stop: threading.Event) -> None:
@@ -103,11 +103,13 @@ class SourceJob:
                 return
             stop.wait(poll_ms / 1000)
 
-    def _check_converters(self, follower: Follower) -> None:
-        if not self._config.converters:
-            return
-        view = load_view(follower.store, follower.followed.log)
-        self._config.check_converters(load_read_options(follower.store, view).texts)
+    def _changes(self, follower: Follower) -> ChangeOptions | None:
+        """Return what is done to records of the log that is followed."""
+        config, written = self._config, {}
+        if config.converters or config.changes.active:
+            view = load_view(follower.store, follower.followed.log)
+            written = load_read_options(follower.store, view).texts
+        return config.changes_of(written, self._surroundings.defaults)
 
     def _count(self, summary: RestoreSummary) -> None:
         progress = self.progress
@@ -154,14 +156,11 @@ class SourceJob:
         self.task_count = max(1, min(most, len(progress.positions) or most))
 
 
-def with_converters(config: SourceConfig, defaults: Mapping[str, str]) -> SourceConfig:
+def with_defaults(config: SourceConfig, defaults: Mapping[str, str]) -> SourceConfig:
     """Let the worker's converters encode records of objects without a log, where none is named."""
     if config.foreign is None:
         return config
-    texts = dict(config.foreign.texts)
-    for name in ("key.converter", "value.converter", "header.converter"):
-        if name in defaults and name not in texts:
-            texts |= {k: v for k, v in defaults.items() if f"{k}.".startswith(f"{name}.")}
+    texts = with_converters(config.foreign.texts, defaults)
     return replace(config, foreign=ForeignOptions.parse(texts, strict=False))
 
 
