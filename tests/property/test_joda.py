@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkeep.partition.days import date_of, days_of, week_of, weekday_of
+from kafkeep.data.calendar import date_of, days_of, week_of, weekday_of
 from kafkeep.partition.distinct import find_distinct
 from kafkeep.partition.field_times import read_texts
 from kafkeep.partition.iso import parse_text_ms

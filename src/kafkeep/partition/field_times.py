@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from kafkeep.data.calendar import DAY_MS
 from kafkeep.data.column import Column
 from kafkeep.data.json_text import FieldKind
 from kafkeep.data.schema import DATE, TIME, Kind, Schema
 from kafkeep.partition.arrow import codes_of, numbers, true_rows
-from kafkeep.partition.days import DAY_MS
 from kafkeep.partition.distinct import Int64s
 from kafkeep.partition.iso import parse_text_ms
 from kafkeep.partition.json_fields import find_json, unescape

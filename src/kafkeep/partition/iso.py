@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kafkeep.partition.days import DAY_MS, days_in_month, days_of, first_week
+from kafkeep.data.calendar import DAY_MS, days_in_month, days_of, first_week
 
 _DIGITS = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _ISO = re.compile(

@@ -6,24 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafkeep.config.path_format import Token, iter_tokens
-from kafkeep.partition.days import DAY_MS, date_of, days_of, week_of, weekday_of
+from kafkeep.data.calendar import (
+    DAY_MS,
+    DAYS,
+    MONTHS,
+    date_of,
+    days_of,
+    week_of,
+    weekday_of,
+)
 from kafkeep.partition.zone import Zone
 
-MONTHS = (
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-)
-DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _UNITS = {"S": 1, "s": 1000, "m": 60_000}
 _HOUR_MS = 3_600_000
 

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkeep.data.calendar import date_of
 from kafkeep.data.column import Column
 from kafkeep.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Kind, Schema
 from kafkeep.partition.arrow import binary_scalar, codes_of, true_rows
-from kafkeep.partition.days import date_of
 from kafkeep.partition.distinct import Int64s
 from kafkeep.partition.joda import PathFormat
 from kafkeep.partition.json_fields import read_json

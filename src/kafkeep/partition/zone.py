@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from kafkeep.config.partition import parse_offset
-from kafkeep.partition.days import CYCLE_DAYS, DAY_MS, days_of
+from kafkeep.data.calendar import CYCLE_DAYS, DAY_MS, days_of
 from kafkeep.partition.distinct import Int64s, find_distinct
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

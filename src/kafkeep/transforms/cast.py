@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from kafkeep.config.transform_options import CastOptions
+from kafkeep.data.calendar import DAY_MS
 from kafkeep.data.column import Column
 from kafkeep.data.json_edit import (
     decode_string,
@@ -25,7 +26,6 @@ from kafkeep.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Kind, Sch
 from kafkeep.errors import RecordError
 from kafkeep.transforms.date_format import DateFormat
 from kafkeep.transforms.java_values import (
-    DAY_MS,
     INT_BITS,
     date_ms,
     decode_decimal,

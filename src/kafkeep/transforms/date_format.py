@@ -16,62 +16,29 @@ from kafkeep.config.date_pattern import (
     parse_date_pattern,
     unreadable_letters,
 )
+from kafkeep.data.calendar import DAY_MS, DAYS, MONTHS, date_of, days_of, weekday_of
 
-MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
-DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"]
-_DAY_MS = 86_400_000
 _STEPS = (("S", 1), ("s", 1000), ("m", 60_000), ("HkKha", 3_600_000))
 _FIRST_CENTURY = 1950
 """A year of two digits is one of the hundred from here on."""
-
-
-def civil_from_days(days: int) -> tuple[int, int, int]:
-    """Return year, month and day of a day counted from 1970-01-01."""
-    era, of_era = divmod(days + 719_468, 146_097)
-    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
-    of_year = of_era - (365 * year + year // 4 - year // 100)
-    shifted = (5 * of_year + 2) // 153
-    month = shifted + 3 if shifted < 10 else shifted - 9
-    return year + era * 400 + (month <= 2), month, of_year - (153 * shifted + 2) // 5 + 1
-
-
-def days_from_civil(year: int, month: int, day: int) -> int:
-    """Return the day counted from 1970-01-01; ``day`` may lie outside of its month."""
-    year -= month <= 2
-    era, of_era = divmod(year, 400)
-    of_year = (153 * ((month + 9) % 12) + 2) // 5
-    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year + day - 1 - 719_468
 
 
 class _Moment:
     """A time taken apart; weeks begin on Sunday, and the first one of a year has its first day."""
 
     def __init__(self, time_ms: int) -> None:
-        self.days, self.ms = divmod(time_ms, _DAY_MS)
-        self.year, self.month, self.day = civil_from_days(self.days)
+        self.days, self.ms = divmod(time_ms, DAY_MS)
+        self.year, self.month, self.day = date_of(self.days)
         self.hour = self.ms // 3_600_000
         self.weekday = (self.days + 4) % 7
-        self.day_of_year = self.days - days_from_civil(self.year, 1, 1) + 1
+        self.day_of_year = self.days - days_of(self.year, 1, 1) + 1
 
     def week_of_year(self) -> tuple[int, int]:
         """Return the year a week belongs to, and its number."""
-        next_year = days_from_civil(self.year + 1, 1, 1)
+        next_year = days_of(self.year + 1, 1, 1)
         if self.days - self.weekday + 6 >= next_year:
             return self.year + 1, 1
-        first = (days_from_civil(self.year, 1, 1) + 4) % 7
+        first = (days_of(self.year, 1, 1) + 4) % 7
         return self.year, (self.day_of_year - 1 + first) // 7 + 1
 
     def week_of_month(self) -> int:
@@ -113,7 +80,7 @@ _TEXTS: dict[str, Callable[[_Moment, int], str]] = {
     "Y": lambda m, count: _year(m.week_of_year()[0], count),
     "M": _month,
     "L": _month,
-    "E": lambda m, count: _name(DAYS, m.weekday, count),
+    "E": lambda m, count: _name(DAYS, weekday_of(m.days) - 1, count),
     "a": lambda m, _: "AM" if m.hour < 12 else "PM",
     "z": lambda _, count: "Coordinated Universal Time" if count >= 4 else "UTC",
     "Z": lambda _m, _c: "+0000",
@@ -144,7 +111,7 @@ class DateFormat:
     def step_ms(self) -> int:
         """Times in one such stretch, counted from 1970, are written alike."""
         letters = {part.letter for part in self.pattern if isinstance(part, DateField)}
-        return next((step for some, step in _STEPS if letters & set(some)), _DAY_MS)
+        return next((step for some, step in _STEPS if letters & set(some)), DAY_MS)
 
     def parse(self, text: str) -> int:
         """Read a time as Java does by default: what follows the pattern is let be, and
@@ -269,10 +236,10 @@ class _Read:
         """Return the time read."""
         year = 1 - self.year if self.is_bc else self.year
         if self.day_of_year is not None:
-            days = days_from_civil(year, 1, 1) + self.day_of_year - 1
+            days = days_of(year, 1, 1) + self.day_of_year - 1
         else:
             more, month = divmod(self.month - 1, 12)
-            days = days_from_civil(year + more, month + 1, 1) + self.day - 1
+            days = days_of(year + more, month + 1, 1) + self.day - 1
         hour = self.hour + (12 * self.half if self.halves else 0)
         ms = ((hour * 60 + self.minute) * 60 + self.second) * 1000 + self.ms
-        return days * _DAY_MS + ms - self.zone_ms
+        return days * DAY_MS + ms - self.zone_ms

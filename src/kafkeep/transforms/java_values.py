@@ -8,10 +8,10 @@ from decimal import Decimal, Inexact, localcontext
 
 import numpy as np
 
+from kafkeep.data.calendar import DAY_MS
 from kafkeep.data.schema import DATE, TIME, TIMESTAMP, Kind, Schema
 from kafkeep.errors import RecordError
 
-DAY_MS = 86_400_000
 INT_BITS = {Kind.INT8: 8, Kind.INT16: 16, Kind.INT32: 32, Kind.INT64: 64}
 _LONG = (-(2**63), 2**63 - 1)
 _INT = (-(2**31), 2**31 - 1)

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from kafkeep.config.transform_options import TimestampConverterOptions
+from kafkeep.data.calendar import DAY_MS
 from kafkeep.data.column import Column
 from kafkeep.data.json_edit import (
     decode_string,
@@ -22,7 +23,6 @@ from kafkeep.data.rows import Rows
 from kafkeep.data.schema import DATE, TIME, TIMESTAMP, Field, Kind, Schema, arrow_type
 from kafkeep.errors import RecordError
 from kafkeep.transforms.date_format import DateFormat
-from kafkeep.transforms.java_values import DAY_MS
 from kafkeep.transforms.sides import edit_texts, get_column, json_class, members_of, set_column
 from kafkeep.transforms.structs import copy_fields, get_fields, require_struct, with_children
 

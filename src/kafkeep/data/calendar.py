@@ -3,6 +3,21 @@
 from __future__ import annotations
 
 DAY_MS = 86_400_000
+MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 CYCLE_DAYS = 146_097
 """In 400 years the calendar repeats itself, days of the week too."""
 
