@@ -7,7 +7,7 @@ digits as they need.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kafkeep.config.date_pattern import (
@@ -51,7 +51,7 @@ def _year(year: int, count: int) -> str:
     return f"{of_era % 100:02d}" if count == 2 else f"{of_era:0{count}d}"
 
 
-def _name(names: list[str], index: int, count: int) -> str:
+def _name(names: Sequence[str], index: int, count: int) -> str:
     return names[index] if count >= 4 else names[index][:3]
 
 
@@ -213,7 +213,7 @@ class _Read:
         self.at = match.end()
         return int(match[0])
 
-    def _word(self, names: list[str]) -> int:
+    def _word(self, names: Sequence[str]) -> int:
         rest = self.text[self.at :].lower()
         for size in (None, 3):
             for i, name in enumerate(names):
