@@ -53,8 +53,8 @@ def _open_change(file: StoredFile, options: ReadOptions) -> Change:
     assert changes is not None
     topic = file.main.partition_id.topic
     make = partial(Change, changes, topic, looking=not options.registers)
-    if options.foreign is not None:
-        return make(encodes_bytes=True)
+    if options.foreign is not None or file.whole:
+        return make(encodes_bytes=options.foreign is not None)
     target = changes.target(topic)
 
     def own(entry: Entry | None) -> Encode | None:

@@ -105,7 +105,8 @@ class SourceJob:
 
     def _changes(self, follower: Follower) -> ChangeOptions | None:
         """Return what is done to records of the log that is followed."""
-        config, written = self._config, {}
+        config = self._config
+        written: Mapping[str, str] = {}
         if config.converters or config.changes.active:
             view = load_view(follower.store, follower.followed.log)
             written = load_read_options(follower.store, view).texts
@@ -171,7 +172,7 @@ def follower_for(
 
     Once begun it stays so, whatever is put into the bucket later.
     """
-    if load_foreign_followed(state) is not None:
+    if load_foreign_followed(state) is not None or (config.foreign and config.foreign.generic):
         assert config.foreign is not None
         return partial(ForeignFollower, foreign=config.foreign)
     if config.foreign is None or load_followed(state) is not None:
