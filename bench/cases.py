@@ -6,14 +6,15 @@ import shutil
 import statistics
 import subprocess
 import time
-import uuid
 from collections.abc import Callable
 from tempfile import TemporaryDirectory
 
 from bench import topics
 from bench.connectors import many_connectors
 from bench.floors import fetch_floor, produce_floor
-from bench.measure import Cost, run_kafkeep
+from bench.measure import Cost
+from bench.restores import exact_offsets, one_hundredth
+from bench.runs import backup, delete, kafka_options, new_archive, restore
 from kafkeep.archive.commit import Changes
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import data_key
@@ -21,53 +22,10 @@ from kafkeep.archive.log import CommitLog
 from kafkeep.clock import now_ms
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.admin import Admin
-from kafkeep.kafka.wire import Wire
 from kafkeep.store.open import open_store
 
 Numbers = dict[str, float]
 MIB = 1 << 20
-
-
-def _archive(status: DevStatus) -> str:
-    return f"s3://{status.s3.bucket}/{uuid.uuid4().hex}"
-
-
-def _options(status: DevStatus, config: str | None = None) -> KafkaOptions:
-    return KafkaOptions.load(status.bootstrap_servers, config)
-
-
-def _delete(status: DevStatus, *names: str) -> None:
-    with Wire(_options(status)) as wire:
-        Admin(wire).delete_topics(names)
-
-
-def _backup(status: DevStatus, topic: str, archive: str, *more: str, at: str | None = None) -> Cost:
-    return run_kafkeep(
-        "backup",
-        "--bootstrap-servers",
-        at or status.bootstrap_servers,
-        "--topics",
-        topic,
-        "--archive",
-        archive,
-        *more,
-    )
-
-
-def _restore(
-    status: DevStatus, topic: str, target: str, archive: str, *more: str, at: str | None = None
-) -> Cost:
-    return run_kafkeep(
-        "restore",
-        "--bootstrap-servers",
-        at or status.bootstrap_servers,
-        "--topics",
-        f"{topic}:{target}",
-        "--archive",
-        archive,
-        *more,
-    )
 
 
 def _figures(prefix: str, costs: list[Cost], floor: float) -> Numbers:
@@ -93,19 +51,19 @@ def large_batches(status: DevStatus, records: int, repeat: int) -> Numbers:
     topic = "bench"
     topics.create(status.bootstrap_servers, topic, 3)
     topics.fill(status.bootstrap_servers, topic, records, 3)
-    options = _options(status)
+    options = kafka_options(status)
     fetched, backups, produced, restores = [], [], [], []
     _, data = fetch_floor(options, topic, keep=True)
     for number in range(repeat):
         fetched.append(fetch_floor(options, topic)[0])
-        archive = _archive(status)
-        backups.append(_backup(status, topic, archive))
+        archive = new_archive(status)
+        backups.append(backup(status, topic, archive))
         target, floor_target = f"bench-back-{number}", f"bench-floor-{number}"
         topics.create(status.bootstrap_servers, floor_target, 3, **{"max.message.bytes": "8388608"})
         produced.append(produce_floor(options, floor_target, data))
-        _delete(status, floor_target)
-        restores.append(_restore(status, topic, target, archive))
-        _delete(status, target)
+        delete(status, floor_target)
+        restores.append(restore(status, topic, target, archive))
+        delete(status, target)
     numbers: Numbers = {
         "fetch floor seconds": statistics.median(fetched),
         "produce floor seconds": statistics.median(produced),
@@ -114,7 +72,7 @@ def large_batches(status: DevStatus, records: int, repeat: int) -> Numbers:
     numbers |= _figures("restore", restores, statistics.median(produced))
     if shutil.which("kcat"):
         numbers["kcat seconds"] = _kcat(status, topic)
-    _delete(status, topic)
+    delete(status, topic)
     return numbers
 
 
@@ -140,16 +98,16 @@ def single_record_batches(status: DevStatus, records: int, repeat: int) -> Numbe
         topic = f"bench-{kind}"
         topics.create(status.bootstrap_servers, topic, 3)
         topics.fill(status.bootstrap_servers, topic, count, 3, **producer)
-        archive = _archive(status)
-        numbers[f"backup of {kind} batches seconds"] = _backup(status, topic, archive).summary[
+        archive = new_archive(status)
+        numbers[f"backup of {kind} batches seconds"] = backup(status, topic, archive).summary[
             "seconds"
         ]
         runs = []
         for _ in range(max(1, repeat - 1)):
-            runs.append(_restore(status, topic, f"{topic}-back", archive).summary["seconds"])
-            _delete(status, f"{topic}-back")
+            runs.append(restore(status, topic, f"{topic}-back", archive).summary["seconds"])
+            delete(status, f"{topic}-back")
         seconds[kind] = numbers[f"restore of {kind} batches seconds"] = min(runs)
-        _delete(status, topic)
+        delete(status, topic)
     numbers["restore single / large"] = seconds["single"] / seconds["large"]
     return numbers
 
@@ -159,17 +117,17 @@ def many_partitions(status: DevStatus, records: int, repeat: int) -> Numbers:
     count = min(records, 500_000)
     topics.create(status.bootstrap_servers, "bench-wide", 500)
     topics.fill(status.bootstrap_servers, "bench-wide", count, 500)
-    archive = _archive(status)
-    backup = _backup(status, "bench-wide", archive)
-    restore = _restore(status, "bench-wide", "bench-wide-back", archive)
-    _delete(status, "bench-wide", "bench-wide-back")
+    archive = new_archive(status)
+    saved = backup(status, "bench-wide", archive)
+    back = restore(status, "bench-wide", "bench-wide-back", archive)
+    delete(status, "bench-wide", "bench-wide-back")
     return {
         "records": count,
-        "backup seconds": backup.summary["seconds"],
-        "backup objects": backup.summary["objects"],
-        "restore seconds": restore.summary["seconds"],
-        "backup largest worker MB": backup.worker_mb,
-        "restore largest worker MB": restore.worker_mb,
+        "backup seconds": saved.summary["seconds"],
+        "backup objects": saved.summary["objects"],
+        "restore seconds": back.summary["seconds"],
+        "backup largest worker MB": saved.worker_mb,
+        "restore largest worker MB": back.worker_mb,
     }
 
 
@@ -225,20 +183,20 @@ def encrypted(status: DevStatus, records: int, repeat: int) -> Numbers:
     topics.create(status.bootstrap_servers, "bench-tls", 3)
     topics.fill(status.bootstrap_servers, "bench-tls", count, 3)
     config = str(listener.properties_file)
-    archive = _archive(status)
+    archive = new_archive(status)
     floor, _ = fetch_floor(KafkaOptions.load(listener.bootstrap_servers, config), "bench-tls")
     secured = {"at": listener.bootstrap_servers}
-    backup = _backup(status, "bench-tls", archive, "--command-config", config, **secured)
-    restore = _restore(
+    saved = backup(status, "bench-tls", archive, "--command-config", config, **secured)
+    back = restore(
         status, "bench-tls", "bench-tls-back", archive, "--command-config", config, **secured
     )
-    _delete(status, "bench-tls", "bench-tls-back")
+    delete(status, "bench-tls", "bench-tls-back")
     return {
         "records": count,
         "fetch floor seconds (TLS)": floor,
-        "backup seconds": backup.summary["seconds"],
-        "backup / floor": backup.summary["seconds"] / floor,
-        "restore seconds": restore.summary["seconds"],
+        "backup seconds": saved.summary["seconds"],
+        "backup / floor": saved.summary["seconds"] / floor,
+        "restore seconds": back.summary["seconds"],
     }
 
 
@@ -262,12 +220,12 @@ def sink_formats(status: DevStatus, records: int, repeat: int) -> Numbers:
     topics.fill(status.bootstrap_servers, topic, records, 3)
     floors: list[float] = []
     costs: dict[str, list[Cost]] = {name: [] for name in SINKS}
-    fetch_floor(_options(status), topic)
+    fetch_floor(kafka_options(status), topic)
     for _ in range(repeat):
         for name, flags in SINKS.items():
-            floors.append(fetch_floor(_options(status), topic)[0])
-            costs[name].append(_backup(status, topic, _archive(status), *flags))
-    _delete(status, topic)
+            floors.append(fetch_floor(kafka_options(status), topic)[0])
+            costs[name].append(backup(status, topic, new_archive(status), *flags))
+    delete(status, topic)
     floor = statistics.median(floors)
     numbers: Numbers = {"fetch floor seconds": floor}
     for name, measured in costs.items():
@@ -285,6 +243,8 @@ CASES: dict[str, Callable[[DevStatus, int, int], Numbers]] = {
     "500 partitions": many_partitions,
     "cost of a commit": commit_cost,
     "TLS and SCRAM": encrypted,
+    "exact offsets": exact_offsets,
+    "one hundredth of an archive": one_hundredth,
     "formats of the sink": sink_formats,
     "50 connectors": many_connectors,
 }

@@ -46,3 +46,14 @@ def fill(bootstrap: str, topic: str, records: int, partitions: int, **producer: 
         if i % 5000 == 0:
             client.poll(0)
     client.flush()
+
+
+def transactions(bootstrap: str, topic: str, count: int, partitions: int) -> None:
+    """Produce ``count`` transactions of two records in each partition."""
+    client = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    client.init_transactions()
+    for number in range(count):
+        client.begin_transaction()
+        for i in range(2 * partitions):
+            client.produce(topic, b"%d %d" % (number, i), partition=i % partitions)
+        client.commit_transaction()
