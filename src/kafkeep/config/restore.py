@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -235,6 +236,12 @@ class RestoreOptions(SchemaOptions):
             raise UsageError(
                 f"{mixes} mixes records that a group has read with others: groups cannot be given"
             )
+
+    def wants(self, topic: str) -> bool:
+        """Whether an archived topic is to be restored."""
+        if self.topics:
+            return any(source == topic for source, _ in self.topics)
+        return self.topics_regex is None or re.fullmatch(self.topics_regex, topic) is not None
 
     @property
     def cuts_times(self) -> bool:

@@ -1,26 +1,20 @@
 """A restore that goes on: what an archive gains is appended to its topics, round by round.
 
-Every round is a restore of its own, of offsets that were written down before it began, with the
-document that makes it resumable. So a round that was cut off is finished, one that is done is not
-done again, and each record is written once. On the driver.
+What a round restores are offsets that were written down before it began. On the driver.
 """
 
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.keys import log_key
 from kafkeep.archive.reader import ArchiveView, list_logs, load_view
-from kafkeep.archive.store import ObjectStore
-from kafkeep.config.places import Places
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.errors import KeyMissingError, NoSuchArchiveError
 from kafkeep.failpoint import failpoint
-from kafkeep.kafka.admin import Admin
 from kafkeep.restore.followed import (
     Followed,
     load_followed,
@@ -29,11 +23,10 @@ from kafkeep.restore.followed import (
     save_followed,
     sweep_followed,
 )
-from kafkeep.restore.job import RestoreJob, RunTasks
+from kafkeep.restore.job import RestoreJob
+from kafkeep.restore.rounds import Rounds
 from kafkeep.restore.source import choose_log
-from kafkeep.restore.summary import RestoreSummary
 
-ROUND_BYTES = 1 << 30
 SWEEP_EVERY = 500
 KEPT_MS = 86_400_000
 """Documents of rounds are kept for a day: a worker that slept may still look for them."""
@@ -41,24 +34,12 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
-class Follower:
-    """One restore that follows a log. Everything that does I/O is given to it."""
+class Follower(Rounds[Followed]):
+    """One restore that follows a log.
 
-    options: RestoreOptions
-    """With a commit, a time or a selection of its own there is one round."""
-    places: Places
-    admin: Admin
-    store: ObjectStore
-    state: ObjectStore
-    """Where its document lies."""
-    open_round: Callable[[int], ObjectStore]
-    """Opens the place for the documents of a round."""
-    run_tasks: RunTasks
-    cores: int
-    now_ms: Callable[[], int]
-    on_round: Callable[[RestoreSummary], None] = lambda _summary: None
-    most_bytes: int = ROUND_BYTES
-    followed: Followed = field(init=False)
+    With a commit, a time or a selection of its own among its options there is one round.
+    """
+
     view: ArchiveView | None = field(init=False, default=None)
     """The archive as it was last looked at."""
     _warned: frozenset[str] = field(init=False, default=frozenset())
@@ -74,7 +55,7 @@ class Follower:
                     hint="Check bucket and prefix, and topics.dir.",
                 )
             found = Followed(log=choose_log(self.store, self.options), revision=-1)
-        self.followed = self._named_anew(self._other_log(found))
+        self.followed = self._other_log(found)
         self._sweep()
 
     def _other_log(self, found: Followed) -> Followed:
@@ -86,28 +67,15 @@ class Follower:
         log = choose_log(self.store, self.options)
         return found if log == found.log else replace(found.move({}), log=log, targets={})
 
-    def _named_anew(self, found: Followed) -> Followed:
-        """Let a topic that is to have another name come back from its beginning, under that."""
-        renamed = found.renamed(dict(self.options.topics))
-        if not renamed:
-            return found
-        logger.info("restored under new names, from the beginning: %s", ", ".join(sorted(renamed)))
-        anew = found.forget(found.targets if self.is_one_shot else renamed)
-        save_followed(self.state, anew)
-        return anew
+    def _forget(self, topics: Collection[str]) -> None:
+        self.followed = self.followed.forget(self.followed.targets if self.is_one_shot else topics)
+        save_followed(self.state, self.followed)
 
-    def step(self) -> bool:
-        """Restore one round; tell whether there was one."""
-        if self.followed.round is None and not self._open():
-            return False
-        self._restore()
-        failpoint("follow.written")
+    def _finish(self, job: RestoreJob) -> None:
         self.followed = self.followed.finish()
         save_followed(self.state, self.followed)
-        failpoint("follow.finished")
         if self.followed.rounds % SWEEP_EVERY == 0:
             self._sweep()
-        return True
 
     @property
     def is_one_shot(self) -> bool:
@@ -123,10 +91,8 @@ class Follower:
     def targets(self) -> dict[str, str]:
         """Return archived topics and the names they are restored under, of the last view."""
         known = sorted({name for name, _ in self.view.topics}) if self.view else []
-        if self.options.topics:
-            return {source: target for source, target in self.options.topics if source in known}
-        pattern = re.compile(self.options.topics_regex or ".*")
-        return {name: name for name in known if pattern.fullmatch(name)}
+        names = dict(self.options.topics)
+        return {name: names.get(name, name) for name in known if self.options.wants(name)}
 
     def _open(self) -> bool:
         """Write down what the next round restores, if there is anything."""
@@ -161,18 +127,24 @@ class Follower:
             return False
         return True
 
-    def _restore(self) -> None:
+    def _job(self) -> RestoreJob:
         opened = self.followed.round
         assert opened is not None
         view = self.view
         if view is None or view.commit != opened.commit:
             view = self.view = load_view(self.store, self.followed.log, commit=opened.commit)
-        targets = self.targets()
-        options = replace(self.options, name=self.followed.log, commit=opened.commit, at_ms=None)
+        begun = self.followed.targets  # the names the round began with
+        options = replace(
+            self.options,
+            topics=tuple((topic, begun.get(topic, name)) for topic, name in self.options.topics),
+            name=self.followed.log,
+            commit=opened.commit,
+            at_ms=None,
+        )
         if not self.is_one_shot:
-            options = self._options_of_round(options, opened.ends, targets)
-            self._grow(view, opened.ends, targets)
-        job = RestoreJob(
+            options = self._options_of_round(options, opened.ends, begun)
+            self._grow(view, opened.ends, begun)
+        return RestoreJob(
             options=options,
             places=self.places,
             admin=self.admin,
@@ -180,8 +152,8 @@ class Follower:
             documents=self.open_round(opened.number),
             cores=self.cores,
             now_ms=self.now_ms,
+            id=self.round_id(opened.number),
         )
-        self.on_round(job.run(job.preflight(), self.run_tasks))
 
     def _options_of_round(
         self,

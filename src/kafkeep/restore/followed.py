@@ -16,7 +16,8 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.reader import ArchiveView
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.selection import OffsetPick
-from kafkeep.errors import DamagedError, FencedError, KeyExistsError, NewerFormatError
+from kafkeep.errors import DamagedError, NewerFormatError
+from kafkeep.restore.revisions import load_newest, save_revision, sweep_revisions
 
 VERSION = 1
 FOLDER = "followed/"
@@ -47,6 +48,11 @@ class Followed:
     """Under which names topics were restored."""
     round: Round | None = None
 
+    @property
+    def open_round(self) -> int | None:
+        """The number of the round under way."""
+        return self.round.number if self.round is not None else None
+
     def begin(self, commit: int, ends: Positions, targets: Mapping[str, str]) -> Followed:
         """Return the revision that says what the next round restores, and under which names."""
         opened = Round(number=self.rounds + 1, commit=commit, ends=ends)
@@ -73,10 +79,6 @@ class Followed:
         """Return the same, knowing that ``commit`` has nothing more; no revision of its own."""
         return replace(self, commit=commit)
 
-    def renamed(self, targets: Mapping[str, str]) -> frozenset[str]:
-        """Return the topics that were restored under other names than they have now."""
-        return frozenset(t for t, name in targets.items() if self.targets.get(t, name) != name)
-
     def forget(self, topics: Collection[str]) -> Followed:
         """Return the revision in which nothing of these topics was restored yet."""
         kept = {pid: at for pid, at in self.positions.items() if pid.topic not in topics}
@@ -98,31 +100,19 @@ class Followed:
 
 def load_followed(store: ObjectStore) -> Followed | None:
     """Return the newest revision, or None when nothing was ever restored."""
-    newest = None
-    for info in store.list(FOLDER):
-        newest = info.key
-    return None if newest is None else _parse(store.get(newest), newest)
+    newest = load_newest(store, FOLDER)
+    return None if newest is None else _parse(*newest)
 
 
 def save_followed(store: ObjectStore, followed: Followed) -> None:
     """Create a revision. FencedError when another worker was faster."""
-    key = _key(followed.revision)
     body = orjson.dumps(_to_json(followed), option=orjson.OPT_SORT_KEYS)
-    try:
-        store.put_new(key, body)
-    except KeyExistsError as error:
-        if store.get(key) != body:
-            raise _fenced() from error
-    # An old number is free again once it was swept: then there is a newer one.
-    if next(iter(store.list(FOLDER, after=key)), None) is not None:
-        raise _fenced()
+    save_revision(store, FOLDER, followed.revision, body)
 
 
 def sweep_followed(store: ObjectStore, followed: Followed, *, before_ms: int) -> None:
     """Delete revisions that are older than ``before_ms`` and were followed by others."""
-    for info in list(store.list(FOLDER)):
-        if info.key < _key(followed.revision) and info.modified_ms < before_ms:
-            store.delete(info.key)
+    sweep_revisions(store, FOLDER, followed.revision, before_ms=before_ms)
 
 
 def plan_round(
@@ -170,17 +160,6 @@ def _end(entries: Sequence[Entry], share: int) -> int:
         total += entry.raw_bytes
         end = max(end, entry.range.end)
     return end
-
-
-def _key(revision: int) -> str:
-    return f"{FOLDER}{revision:012d}.json"
-
-
-def _fenced() -> FencedError:
-    return FencedError(
-        "another worker runs this connector",
-        hint="A connector is run by one worker at a time; this one has stopped.",
-    )
 
 
 def _to_json(followed: Followed) -> dict[str, Any]:

@@ -86,6 +86,8 @@ class RestoreJob:
     now_ms: Callable[[], int]
     on_progress: Callable[[int, int], None] = lambda _done, _total: None
     """Told the records written and the records to write."""
+    id: str | None = None
+    """What the restore is called, where it is not to follow from what was asked for."""
     summary: RestoreSummary = field(default_factory=RestoreSummary)
 
     def preflight(self) -> Preflight:
@@ -125,7 +127,7 @@ class RestoreJob:
         """Plan by what the log says alone, with the restore's document if there is one."""
         log = choose_log(self.store, self.options)
         cluster = self.admin.cluster_id()
-        id = restore_id(self.store.describe(), log, self.options, cluster)
+        id = self.id or restore_id(self.store.describe(), log, self.options, cluster)
         document = load_document(self.documents, id)
         view = self._view(log, document)
         plan = plan_restore(view, self.options, id=id)

@@ -1,0 +1,49 @@
+"""Documents that say how far a restore that follows has come: one object for each revision.
+
+Each is created once, and the newest one counts: a worker that lost its place finds that it is late.
+"""
+
+from __future__ import annotations
+
+from kafkeep.archive.store import ObjectStore
+from kafkeep.errors import FencedError, KeyExistsError
+
+
+def load_newest(store: ObjectStore, folder: str) -> tuple[bytes, str] | None:
+    """Return the newest revision and its key, or None when there is none."""
+    newest = None
+    for info in store.list(folder):
+        newest = info.key
+    return None if newest is None else (store.get(newest), newest)
+
+
+def save_revision(store: ObjectStore, folder: str, revision: int, body: bytes) -> None:
+    """Create a revision. FencedError when another worker was faster."""
+    key = revision_key(folder, revision)
+    try:
+        store.put_new(key, body)
+    except KeyExistsError as error:
+        if store.get(key) != body:
+            raise _fenced() from error
+    # An old number is free again once it was swept: then there is a newer one.
+    if next(iter(store.list(folder, after=key)), None) is not None:
+        raise _fenced()
+
+
+def sweep_revisions(store: ObjectStore, folder: str, revision: int, *, before_ms: int) -> None:
+    """Delete those before ``revision`` that are older than ``before_ms``."""
+    for info in list(store.list(folder)):
+        if info.key < revision_key(folder, revision) and info.modified_ms < before_ms:
+            store.delete(info.key)
+
+
+def revision_key(folder: str, revision: int) -> str:
+    """Return where a revision lies."""
+    return f"{folder}{revision:012d}.json"
+
+
+def _fenced() -> FencedError:
+    return FencedError(
+        "another worker runs this connector",
+        hint="A connector is run by one worker at a time; this one has stopped.",
+    )

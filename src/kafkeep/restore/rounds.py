@@ -1,0 +1,128 @@
+"""A restore that goes on, round by round, whatever it follows.
+
+Every round is a restore of its own, of what was written down before it began, with the document
+that makes it resumable. So a round that was cut off is finished, one that is done is not done
+again, and each record is written once. On the driver.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from kafkeep.archive.store import ObjectStore
+from kafkeep.config.places import Places
+from kafkeep.config.restore import RestoreOptions
+from kafkeep.failpoint import failpoint
+from kafkeep.kafka.admin import Admin
+from kafkeep.restore.document import load_document
+from kafkeep.restore.job import RestoreJob, RunTasks
+from kafkeep.restore.summary import RestoreSummary
+
+ROUND_BYTES = 1 << 30
+logger = logging.getLogger(__name__)
+
+
+class HowFar(Protocol):
+    """What is written down of a restore that follows."""
+
+    @property
+    def targets(self) -> Mapping[str, str]:
+        """Under which names topics came back."""
+
+    @property
+    def open_round(self) -> int | None:
+        """The number of the round under way."""
+
+
+F = TypeVar("F", bound=HowFar)
+
+
+@dataclass(kw_only=True)
+class Rounds(ABC, Generic[F]):
+    """One restore that follows. Everything that does I/O is given to it."""
+
+    options: RestoreOptions
+    places: Places
+    admin: Admin
+    store: ObjectStore
+    state: ObjectStore
+    """Where its document lies."""
+    open_round: Callable[[int], ObjectStore]
+    """Opens the place for the documents of a round."""
+    run_tasks: RunTasks
+    cores: int
+    now_ms: Callable[[], int]
+    on_round: Callable[[RestoreSummary], None] = lambda _summary: None
+    most_bytes: int = ROUND_BYTES
+    followed: F = field(init=False)
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Read how far it has come."""
+
+    def step(self) -> bool:
+        """Restore one round; tell whether there was one."""
+        if not self._is_begun():
+            self._settle_names()
+        if self.followed.open_round is None and not self._open():
+            return False
+        job = self._job()
+        self.on_round(job.run(job.preflight(), self.run_tasks))
+        failpoint("follow.written")
+        self._finish(job)
+        failpoint("follow.finished")
+        return True
+
+    @abstractmethod
+    def _open(self) -> bool:
+        """Write down what the next round restores, if there is anything."""
+
+    @abstractmethod
+    def _job(self) -> RestoreJob:
+        """Return the restore of the round under way: always the same."""
+
+    @abstractmethod
+    def _finish(self, job: RestoreJob) -> None:
+        """Write down that the round under way is done."""
+
+    @abstractmethod
+    def _forget(self, topics: Collection[str]) -> None:
+        """Let topics come back from their beginning, a round under way given up."""
+
+    def round_id(self, number: int) -> str:
+        """Return what the restore of a round is called: the same whatever the options become.
+
+        So a round goes on under other options only if what is there can be theirs.
+        """
+        told = f"{self.state.describe()}\n{number}"
+        return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+    def _is_begun(self) -> bool:
+        """Tell whether records of the round under way may have been written already."""
+        number = self.followed.open_round
+        if number is None:
+            return False
+        return load_document(self.open_round(number), self.round_id(number)) is not None
+
+    def _settle_names(self) -> None:
+        """Let a topic that is to have another name come back from its beginning, under that.
+
+        A round that has begun is finished under the names it began with; one that has not, perhaps
+        because its target was refused, is given up.
+        """
+        names = dict(self.options.topics)
+        moved = {
+            topic
+            for topic, name in self.followed.targets.items()
+            if self.options.wants(topic) and names.get(topic, topic) != name
+        }
+        if moved:
+            logger.info(
+                "restored under new names, from the beginning: %s", ", ".join(sorted(moved))
+            )
+            self._forget(moved)

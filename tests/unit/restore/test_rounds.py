@@ -1,0 +1,83 @@
+"""Rounds of a restore that follows: what becomes of one under way when names change."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from kafkeep.archive.entry import PartitionId
+from kafkeep.archive.store import ObjectStore
+from kafkeep.config.restore import RestoreOptions
+from kafkeep.restore.document import Phase, RestoreDocument, save_document
+from kafkeep.restore.follow import Follower
+from kafkeep.restore.followed import Followed, load_followed
+from kafkeep.store.memory import MemoryStore
+
+A, B = PartitionId("a", 1, 0), PartitionId("b", 1, 0)
+UNDER = {"a": "old-a", "b": "b"}
+
+
+class Places:
+    """The state of a connector, and places for its rounds."""
+
+    def __init__(self) -> None:
+        self.state = MemoryStore(uuid.uuid4().hex)
+        self.rounds: dict[int, MemoryStore] = {}
+
+    def open_round(self, number: int) -> ObjectStore:
+        return self.rounds.setdefault(number, MemoryStore(uuid.uuid4().hex))
+
+    def follower(self, followed: Followed, **options: Any) -> Follower:
+        nothing: Any = None
+        made = Follower(
+            options=RestoreOptions(**options), places=nothing, admin=nothing, store=nothing,
+            state=self.state, open_round=self.open_round, run_tasks=nothing, cores=1,
+            now_ms=lambda: 0,
+        )  # fmt: skip
+        made.followed = followed
+        return made
+
+
+DONE = Followed(log="x", revision=-1).begin(7, {A: 5, B: 3}, UNDER).finish()
+OPEN = DONE.begin(8, {A: 9, B: 4}, UNDER)
+
+
+@pytest.mark.parametrize(
+    ("topics", "forgotten"),
+    [
+        ((("a", "new-a"), ("b", "b")), {A}),
+        ((("a", "old-a"),), set()),
+        ((("b", "new-b"),), {B}),
+        ((), {A}),  # all come back under their own names now
+    ],
+)
+def test_a_topic_that_gets_another_name_comes_back_from_its_beginning(
+    topics: tuple[tuple[str, str], ...], forgotten: set[PartitionId]
+) -> None:
+    follower = Places().follower(DONE, topics=topics)
+    follower._settle_names()
+    assert DONE.positions.keys() - follower.followed.positions.keys() == forgotten
+
+
+def test_a_round_that_has_not_begun_is_given_up_and_one_that_has_is_finished() -> None:
+    places = Places()
+    follower = places.follower(OPEN, topics=(("a", "new-a"), ("b", "b")))
+    assert not follower._is_begun()
+    follower._settle_names()
+    assert follower.followed.round is None and follower.followed.rounds == 2
+    assert load_followed(places.state) == follower.followed
+
+    document = RestoreDocument(
+        id=follower.round_id(2), revision=0, phase=Phase.PREPARING, log="x", commit=8,
+        cluster_id="", at_ms=0, targets=(),
+    )  # fmt: skip
+    save_document(places.open_round(2), document)
+    assert places.follower(OPEN, topics=(("a", "new-a"),))._is_begun()
+
+
+def test_rounds_of_two_connectors_are_called_differently() -> None:
+    one, other = Places().follower(DONE), Places().follower(DONE)
+    names = {one.round_id(1), one.round_id(2), other.round_id(1)}
+    assert len(names) == 3
