@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from kafkeep.cli.places import (
     ArchivePlace,
     BootstrapOption,
     CommandConfigOption,
+    SetOption,
     kafka_options,
     with_archive,
 )
@@ -69,6 +71,7 @@ def plan_command(
     *,
     archive: ArchivePlace,
     bootstrap_servers: BootstrapOption,
+    settings: SetOption = None,
     command_config: CommandConfigOption = None,
     output: OutputOption = Output.TABLE,
     options: RestoreOptions,
@@ -80,7 +83,7 @@ def plan_command(
     from kafkeep.restore.group_run import move_groups  # noqa: PLC0415 - keeps --help fast
 
     places = archive.beside(kafka_options(bootstrap_servers, command_config))
-    _show(move_groups(options, places, dry_run=True), output)
+    _show(move_groups(_of(options, settings), places, dry_run=True), output)
 
 
 @app.command("apply")
@@ -90,6 +93,7 @@ def apply_command(
     *,
     archive: ArchivePlace,
     bootstrap_servers: BootstrapOption,
+    settings: SetOption = None,
     command_config: CommandConfigOption = None,
     output: OutputOption = Output.TABLE,
     options: RestoreOptions,
@@ -101,7 +105,8 @@ def apply_command(
     from kafkeep.restore.group_run import move_groups  # noqa: PLC0415 - keeps --help fast
 
     places = archive.beside(kafka_options(bootstrap_servers, command_config))
-    _show(move_groups(options, places, dry_run=options.dry_run), output)
+    asked = _of(options, settings)
+    _show(move_groups(asked, places, dry_run=options.dry_run), output)
 
 
 @app.command("rollback")
@@ -111,6 +116,7 @@ def rollback_command(
     *,
     archive: ArchivePlace,
     bootstrap_servers: BootstrapOption,
+    settings: SetOption = None,
     command_config: CommandConfigOption = None,
     output: OutputOption = Output.TABLE,
     options: RestoreOptions,
@@ -124,7 +130,7 @@ def rollback_command(
     places = archive.beside(kafka_options(bootstrap_servers, command_config))
     rows = [
         (group, topic, partition, offset)
-        for group, offsets in sorted(put_groups_back(options, places).items())
+        for group, offsets in sorted(put_groups_back(_of(options, settings), places).items())
         for (topic, partition), offset in sorted(offsets.items())
     ]
     names = ("group", "topic", "partition", "offset")
@@ -132,6 +138,15 @@ def rollback_command(
         print_json({"groups": [dict(zip(names, row, strict=True)) for row in rows]})
         return
     print_table(names, [(*row[:3], "none" if row[3] is None else row[3]) for row in rows])
+
+
+def _of(options: RestoreOptions, settings: list[str] | None) -> RestoreOptions:
+    """Add the transforms of the restore that is meant."""
+    from kafkeep.cli.foreign import foreign_options  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.config.foreign import changes_of_log  # noqa: PLC0415
+
+    told = foreign_options(None, settings or ())
+    return replace(options, changes=changes_of_log(told, "the archive"))
 
 
 def _show(moves: Any, output: Output) -> None:
