@@ -101,7 +101,7 @@ class EnvironmentFault(KafkeepError):
 
 
 class RecordError(KafkeepError):
-    """A record that cannot be converted, transformed or placed; others are not touched by it."""
+    """A record that cannot be converted, transformed, placed or written; others are untouched."""
 
 
 class KeyExistsError(KafkeepError):
