@@ -35,6 +35,11 @@ class Saved:
     def restore(self, *arguments: object) -> Outcome:
         return kafkeep(*self.arguments, *arguments)
 
+    def against(self) -> Outcome:
+        """Hold the target against the archive; that offsets are exact, its restore has said."""
+        where = ("--against", self.cluster.bootstrap, *self.where[2:])
+        return kafkeep("verify", *where, "--topics", f"{self.topic}:{self.target}")
+
     def ends(self, topic: str) -> list[tuple[int, int]]:
         partitions = self.cluster.partitions(topic)
         return [
@@ -100,6 +105,8 @@ def test_transactions_leave_the_holes_they_left(
     saved.check(starts=False)
     seen = dump(cluster.bootstrap, saved.target, committed=False)
     assert_at_old_offsets(saved.before, seen)  # nothing that any consumer sees fills the holes
+    compared = saved.against().expect(0).json
+    assert compared["exact_offsets"] and compared["matched"] == compared["found"]
 
 
 @pytest.mark.parametrize("way", ["transactions", "tombstones"])
@@ -154,6 +161,9 @@ def test_many_holes_are_refused_with_their_number_and_time(
     assert [r.offset for r in after] == list(range(MILLION + 15))
     assert {r.key for r in after[10:-5]} == {b"__kafkeep_hole"}
     assert [r.key for r in after[-5:]] == [b"k10", b"k11", b"k12", b"k13", b"k14"]
+    compared = saved.against().expect(3).json
+    assert {k: n for k, n in compared["counts"].items() if n} == {"filler": MILLION}
+    assert (compared["archived"], compared["matched"], compared["found"]) == (15, 15, MILLION + 15)
 
 
 def test_a_target_whose_offsets_are_used_up_is_refused(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from cluster import Cluster
+from kafkeep.dev import DevOptions, kafka_tool, start, stop
 from oracle import Seen, dump
 from runs import Outcome, kafkeep
 
@@ -58,10 +61,15 @@ def committed(cluster: Cluster, group: str, topic: str, partition: int = 0) -> i
     return offset
 
 
+Reader = Callable[[Cluster, str, str, int], Sequence[tuple[int, int, bytes | None]]]
+
+
 class Saved:
     """A topic with holes, a group that has read half of it, and the archive of both."""
 
-    def __init__(self, cluster: Cluster, topic: str, folder: Path) -> None:
+    def __init__(
+        self, cluster: Cluster, topic: str, folder: Path, *, read: Reader | None = None
+    ) -> None:
         self.cluster, self.topic, self.group = cluster, topic, f"g-{topic}"
         cluster.create(topic, 2)
         for turn in range(4):
@@ -70,11 +78,12 @@ class Saved:
                 cluster.transaction(topic, values, commit=turn != 1, partition=partition)
         for partition in (0, 1):
             cluster.commit_offset(self.group, topic, 0, partition)
-        self.first = consume(cluster, self.group, topic, 80)
+        self.first = (read or consume)(cluster, self.group, topic, 80)
         self.where = ("--bootstrap-servers", cluster.bootstrap, "--archive", folder / "archive")
         self.where += ("--output", "json")
         kafkeep("backup", *self.where, "--topics", topic).expect(0)
-        self.everything = [r.value for rs in dump(cluster.bootstrap, topic).values() for r in rs]
+        self.before = dump(cluster.bootstrap, topic)
+        self.everything = [r.value for rs in self.before.values() for r in rs]
 
     def run(self, verb: tuple[str, ...], target: str, *arguments: object) -> Outcome:
         names = ("--topics", f"{self.topic}:{target}")
@@ -187,3 +196,69 @@ def test_a_time_cut_keeps_the_place_of_a_group(saved: Saved) -> None:
     wanted = [r.value for r in before if r.offset >= place and r.timestamp >= at]
     after = dump(saved.cluster.bootstrap, target)[0]
     assert next_records(after, committed(saved.cluster, saved.group, target)) == wanted
+
+
+@pytest.fixture
+def new_cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A broker that has never seen the topic, the group or the archive."""
+    folder = tmp_path / "new"
+    try:
+        yield Cluster(start(DevOptions(folder=folder)).bootstrap_servers)
+    finally:
+        stop(folder)
+
+
+def tool(name: str, cluster: Cluster, *arguments: object) -> list[list[str]]:
+    """Run one of Kafka's own tools and return its lines, split."""
+    servers = ("--bootstrap-server", cluster.bootstrap)
+    argv = kafka_tool(name, *servers, *map(str, arguments))
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE * 2, check=False)
+    assert done.returncode == 0, done.stderr
+    return [line.split() for line in done.stdout.splitlines() if line.strip()]
+
+
+def console(cluster: Cluster, group: str, topic: str, count: int) -> list[tuple[int, int, bytes]]:
+    """Read as ``kafka-console-consumer --group`` does: partition, offset and value of each."""
+    lines = tool(
+        "kafka-console-consumer", cluster, "--topic", topic, "--group", group,
+        "--max-messages", count, "--timeout-ms", 20_000, "--isolation-level", "read_committed",
+        *("--property", "print.partition=true", "--property", "print.offset=true"),
+        *("--property", "key.separator=|"),
+    )  # fmt: skip
+    assert len(lines) == count, f"{group} on {topic}: {len(lines)} of {count}"
+    read = [" ".join(line).split("|") for line in lines]
+    return [
+        (int(partition.split(":")[1]), int(offset.split(":")[1]), value.encode())
+        for partition, offset, value in read
+    ]
+
+
+def places(cluster: Cluster, group: str) -> dict[tuple[str, int], int]:
+    """Return where a group stands, as ``kafka-consumer-groups --describe`` tells it."""
+    header, *rows = tool("kafka-consumer-groups", cluster, "--describe", "--group", group)
+    topic, number, offset = (header.index(n) for n in ("TOPIC", "PARTITION", "CURRENT-OFFSET"))
+    return {(row[topic], int(row[number])): int(row[offset]) for row in rows}
+
+
+def test_kafkas_own_tools_go_on_in_a_new_cluster(
+    cluster: Cluster, new_cluster: Cluster, topic_name: str, tmp_path: Path
+) -> None:
+    saved = Saved(cluster, topic_name, tmp_path, read=console)
+    group, exact, new = saved.group, topic_name, f"{topic_name}-new"
+    elsewhere = ("--bootstrap-servers", new_cluster.bootstrap, "--groups", group)
+    saved.run(("restore",), exact, "--exact-offsets", *elsewhere).expect(0)
+    saved.run(("restore",), new, *elsewhere).expect(0)
+    found = places(new_cluster, group)
+    had = {n: len([1 for number, _, _ in saved.first if number == n]) for n in (0, 1)}
+    assert found == {
+        **{(exact, n): committed(cluster, group, topic_name, n) for n in (0, 1)},
+        **{(new, n): had[n] for n in (0, 1)},
+    }
+    rest = len(saved.everything) - len(saved.first)
+    for target in (exact, new):
+        read = console(new_cluster, group, target, rest)
+        values = [value for _, _, value in (*saved.first, *read)]
+        assert sorted(values) == sorted(value or b"" for value in saved.everything)
+        if target == exact:
+            before = {(n, r.offset): r.value for n, rs in saved.before.items() for r in rs}
+            assert {(n, offset): value for n, offset, value in read}.items() <= before.items()

@@ -21,7 +21,8 @@ from kafkeep.care.lines import json_line
 from kafkeep.config.spark import SparkOptions
 from kafkeep.config.storage import StorageOptions
 from kafkeep.dev import DevStatus
-from kafkeep.errors import UsageError
+from kafkeep.errors import DamagedError, UsageError
+from kafkeep.spark.datasource import KafkeepReader
 from kafkeep.spark.door import OpenSpark, SparkDoor
 from kafkeep.store.lifecycle import Lifecycle, Rule, rule_id
 from kafkeep.store.open import open_store
@@ -140,6 +141,8 @@ def test_what_a_rule_may_have_deleted_is_expired_and_all_else_is_damage(
         "--topics", f"{topic}:{target}", "--output", "json",
     )  # fmt: skip
     kafkeep(*restore).expect(13)
+    with pytest.raises(DamagedError):
+        count_rows(address, topic)
     eight_days = 8 * DAY_MS * 1_000_000
     late = SimpleNamespace(time_ns=lambda: time.time_ns() + eight_days)
     monkeypatch.setattr("kafkeep.clock.time", late)
@@ -153,11 +156,27 @@ def test_what_a_rule_may_have_deleted_is_expired_and_all_else_is_damage(
     assert (gap["start"], gap["end"]) == (0, 10)
     assert gap["reason"] == "expired by the retention rule of 7 days"
     assert cluster.end(target) == 20
+    against = ("verify", "--archive", address, "--against", services.bootstrap_servers)
+    for there, code, counts in ((target, 0, {}), (topic, 3, {"unheld": 10})):
+        asked = (*against, "--topics", f"{topic}:{there}", "--output", "json")
+        compared = kafkeep(*asked).expect(code).json
+        assert {k: n for k, n in compared["counts"].items() if n} == counts
+        assert compared["matched"] == compared["archived"] == 20
+        assert "expired by the retention rule of 7 days" in str(compared["topics"][0]["notes"])
     caplog.clear()
     lines = iter_lines(open_store(address), "backup", CatOptions(topics=(topic,)), json_line)
     assert len(b"".join(lines).splitlines()) == 20
     assert "expired by the retention rule of 7 days" in caplog.text
+    caplog.clear()
+    assert count_rows(address, topic) == 20
+    assert f"{topic}-0 offsets 0..10: expired by the retention rule of 7 days" in caplog.text
     kafkeep("retention", "remove", "--archive", address).expect(0)
+
+
+def count_rows(address: str, topic: str) -> int:
+    """Read a topic as Spark would, in this process."""
+    reader = KafkeepReader({"path": address, "topics": topic})
+    return sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ once each, the newest first in a listing. No part of the log: no writer is distu
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -97,6 +98,14 @@ def record_retention(
     raise TransientError(f"{log}: others keep changing its retention")
 
 
+def stored_sizes(store: ObjectStore, entries: Collection[Entry]) -> dict[str, int]:
+    """List the folder that objects share; return the sizes of what lies there, by key."""
+    if not entries:
+        return {}
+    folder = os.path.commonpath([os.path.dirname(entry.key) for entry in entries])
+    return {info.key: info.size_bytes for info in store.list(folder + "/" if folder else "")}
+
+
 class Expiry:
     """Explains objects that are gone: which of a log's may have expired by now."""
 
@@ -105,12 +114,25 @@ class Expiry:
         self._rules: Retention | None = None
         self._old: dict[str, dict[int, frozenset[str]]] = {}
 
-    def reason(self, entry: Entry) -> str | None:
-        """Return why the entry's object may be gone, or None when nothing explains it."""
+    def find(self, entries: Collection[Entry]) -> dict[str, str]:
+        """Return which objects of one topic have expired, and why; lists them if a rule may."""
+        if not any(self.rules.topics.get(entry.partition_id.topic) for entry in entries):
+            return {}
+        there = stored_sizes(self._store, entries)
+        reasons = {e.key: self.reason(e) for e in entries if e.key not in there}
+        return {key: reason for key, reason in reasons.items() if reason is not None}
+
+    @property
+    def rules(self) -> Retention:
+        """What rules there are and were."""
         if self._rules is None:
             self._rules = load_retention(self._store, self._view.name)
+        return self._rules
+
+    def reason(self, entry: Entry) -> str | None:
+        """Return why the entry's object may be gone, or None when nothing explains it."""
         topic = entry.partition_id.topic
-        for period in self._rules.topics.get(topic, ()):
+        for period in self.rules.topics.get(topic, ()):
             cutoff = period.expired_up_to(self._now_ms)
             known = self._old.setdefault(topic, {})
             if cutoff not in known:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from kafkeep.archive.retention import Expiry
+from kafkeep.archive.retention import Expiry, stored_sizes
 from kafkeep.archive.store import ObjectStore
 from kafkeep.check import Check, Verdict
 from kafkeep.config.restore import RestoreOptions
@@ -77,11 +76,7 @@ def check_objects(
     expired: dict[str, str] = {}
     for topic in plan.topics:
         entries = {entry.key: entry for entry in topic.entries}
-        if not entries:
-            continue
-        folder = os.path.commonpath([os.path.dirname(key) for key in entries])
-        prefix = folder + "/" if folder else ""
-        there = {info.key: info.size_bytes for info in store.list(prefix)}
+        there = stored_sizes(store, topic.entries)
         lost |= {key for key, e in entries.items() if there.get(key) != e.size_bytes}
         for key in lost & entries.keys() - there.keys():
             reason = expiry.reason(entries[key])
@@ -105,9 +100,7 @@ def check_contents(plan: RestorePlan, reading: ReadOptions) -> list[Check]:
     return [
         Check(Verdict.WARN, topic.target, sentence)
         for topic in plan.topics
-        for sentence in what_is_missing(
-            topic.entries, replace(reading, asked=topic.shape.changes)
-        )
+        for sentence in what_is_missing(topic.entries, replace(reading, asked=topic.shape.changes))
     ]
 
 

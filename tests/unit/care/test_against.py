@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from kafkeep.care.against import stream
 from kafkeep.care.against.align import align, longest_rising
 from kafkeep.care.against.digest import FIELDS, digest_rows
+from kafkeep.care.against.fillers import Fillers, judge_fillers
 from kafkeep.care.against.judge import STRICT, Leniency, judge
 from kafkeep.care.against.keys import Share, compare_keys
 from kafkeep.care.against.stream import Side, compare_streams
@@ -212,6 +213,45 @@ def test_a_log_that_begins_later_has_expired_records() -> None:
     ours = [record(i) for i in range(30)]
     _, tally = verdicts(ours, ours[10:], Leniency(starts_at=8))
     assert counted(tally) == {"expired": 8, "lost": 2}
+
+
+@pytest.mark.usefixtures("windows")
+def test_where_the_archives_objects_have_expired_a_target_may_have_more() -> None:
+    everything = [record(i) for i in range(60)]
+    ours = everything[10:30] + everything[40:]
+    may = Leniency(unheld=((0, 10), (20, 10)))
+    assert counted(verdicts(ours, everything, may)[1]) == {"unheld": 20}
+    assert counted(verdicts(ours, everything[10:], may)[1]) == {"unheld": 10}
+    assert not verdicts(ours, ours, may)[1].counts
+    stranger = (1, b"x", b"x", ())
+    elsewhere = [*everything[:35], stranger, *everything[35:]]
+    assert counted(verdicts(ours, elsewhere, may)[1]) == {"unheld": 20, "extra": 1}
+    inside = [*everything[:15], stranger, *everything[15:]]
+    assert counted(verdicts(ours, inside, may)[1]) == {"unheld": 20, "extra": 1}
+    assert counted(verdicts(ours, everything, STRICT)[1]) == {"extra": 20}
+
+
+def test_many_that_have_expired_are_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "MOST_KEPT", 10)
+    everything = [record(i) for i in range(100)]
+    found = counted(verdicts(everything[80:], everything, Leniency(unheld=((0, 80),)))[1])
+    assert found == {"unheld": 80}
+
+
+def test_fillers_are_counted_and_not_compared() -> None:
+    filler: Record = (9, b"__kafkeep_hole", None, ())
+    ours = [record(i) for i in range(20)]
+    theirs = [*ours[:5], *[filler] * 30, *ours[5:], (9, b"__kafkeep_hole", b"a value", ())]
+    archive, target = Fillers(), Fillers()
+    rows = [row for batch in target.left_out(batches(theirs)) for row in batch.to_pylist()]
+    assert [row["value"] for row in rows] == [*(value for _, _, value, _ in ours), b"a value"]
+    assert (target.count, target.offsets) == (30, [5, 6, 7, 8, 9])
+    assert len(list(archive.left_out(batches(ours)))) == 3 and archive.count == 0
+    tally = Tally()
+    judge_fillers(archive, target, tally)
+    assert counted(tally) == {"filler": 30}
+    judge_fillers(target, archive, tally)
+    assert counted(tally) == {"filler": 30, "lost": 30}
 
 
 def test_more_than_is_kept_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from kafkeep.archive.chain import read_commit
 from kafkeep.archive.codec import digest_of
 from kafkeep.archive.reader import ArchiveView, load_view
+from kafkeep.archive.retention import Expiry
 from kafkeep.care.against.plan import TopicPlan, choose_topics, is_exact, plan_topic
 from kafkeep.care.against.result import AgainstResult, TopicResult
 from kafkeep.care.against.target import load_written, look_at_topics
@@ -52,7 +53,10 @@ def run_against(
         view = load_view(store, log, commit=options.commit, at_ms=options.at_ms)
         chosen = choose_topics(view, options)
         targets = look_at_topics(admin, [target for _, target in chosen], load_written(store))
-        plans = [plan_topic(view, source, targets[target], options) for source, target in chosen]
+        expired = Expiry(store, view, now_ms()).find
+        plans = [
+            plan_topic(view, source, targets[target], options, expired) for source, target in chosen
+        ]
         entries = [e for plan in plans for w in plan.work for p in w.archive for e in p.entries]
         of_sink = any(entry.format != SEGMENT for entry in entries)
         reading = load_read_options(store, view).looking() if of_sink else NO_OPTIONS

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kafkeep.care.against.digest import FIELDS, KEY, NOTHING, VALUE, Digests, Rows, digest_texts
+from kafkeep.care.against.digest import FIELDS, KEY, NOTHING, VALUE, Digests, Rows
 from kafkeep.care.against.stream import Parted
 from kafkeep.care.against.verdict import Place, Tally, Verdict
-from kafkeep.kafka.layout import RESERVED_KEY
 
 _TELLING = 3
 """Of the first so many fields one must be the same for a record to be another's altered form,
@@ -29,10 +28,11 @@ class Leniency:
     """The target's log is compacted."""
     starts_at: int = 0
     """Offsets of the archive before this one are deleted in the target; with exact offsets."""
-    fillers: bool = False
-    """The target may have tombstones under ``RESERVED_KEY``."""
     exact: bool = False
     """Records must stand at the offsets they had."""
+    unheld: tuple[tuple[int | None, int], ...] = ()
+    """Where the archive's objects have expired: behind so many records (None: anywhere), so many
+    that the target may still have."""
 
 
 STRICT = Leniency()
@@ -63,13 +63,15 @@ class _Judge:
         self.theirs, self.their_gaps = parted.added.rows, parted.added.gaps
         self.ours_left = dict.fromkeys(range(len(self.ours)))
         self.theirs_left = dict.fromkeys(range(len(self.theirs)))
+        self.passed = 0
+        """Of those that were not kept, how many are no fault."""
 
     def run(self, look: Look) -> None:
         self._reordered()
         if self.leniency.starts_at:
             self._expired()
-        if self.leniency.fillers:
-            self._fillers()
+        if self.leniency.unheld:
+            self._unheld()
         compacts = self.leniency.compacts and bool(self.ours_left)
         if self.theirs_left or compacts:
             self._look_again(look, compacts)
@@ -100,15 +102,18 @@ class _Judge:
                 self.tally.add(Verdict.EXPIRED, Place(self._ours_at(row), None))
                 del self.ours_left[row]
 
-    def _fillers(self) -> None:
-        import pyarrow as pa  # noqa: PLC0415 - rarely needed
-
-        key = digest_texts(pa.array([RESERVED_KEY], pa.binary()))[0]
+    def _unheld(self) -> None:
+        """Let pass what stands where the archive's records have expired, no more than it had."""
+        left = dict(self.leniency.unheld)
         for row in list(self.theirs_left):
-            parts = self.theirs.parts[row]
-            if parts[KEY] == key and parts[VALUE] == NOTHING:
-                self.tally.add(Verdict.FILLER, Place(None, self._theirs_at(row)))
+            place = None if None in left else int(self.their_gaps[row])
+            if left.get(place, 0) > 0:
+                left[place] -= 1
+                self.tally.add(Verdict.UNHELD, Place(None, self._theirs_at(row)))
                 del self.theirs_left[row]
+        unkept = self.parted.added.count - len(self.theirs)
+        self.passed = min(unkept, sum(left.values()))
+        self.tally.add(Verdict.UNHELD, count=self.passed)
 
     def _look_again(self, look: Look, compacts: bool) -> None:
         """Read the archive once more: who is there twice, and whose key came again later."""
@@ -190,6 +195,6 @@ class _Judge:
             verdict = Verdict.NEWER if newer else Verdict.EXTRA
             self.tally.add(verdict, Place(None, self._theirs_at(row)))
         self.tally.add(Verdict.LOST, count=self.parted.lacking.count - len(self.ours))
-        uncounted = self.parted.added.count - len(self.theirs)
+        uncounted = self.parted.added.count - len(self.theirs) - self.passed
         only_newer = len(self.theirs) and int(self.their_gaps[-1]) == end and not lost
         self.tally.add(Verdict.NEWER if only_newer else Verdict.EXTRA, count=uncounted)

@@ -10,6 +10,7 @@ from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.reader import ArchiveView
 from kafkeep.care.against.digest import FIELDS
+from kafkeep.care.against.expired import FindExpired, about_expired, held_part
 from kafkeep.care.against.judge import Leniency
 from kafkeep.care.against.keys import shares_for
 from kafkeep.care.against.work import ArchivePart, Selection, TargetPart, Work
@@ -74,24 +75,42 @@ def choose_topics(view: ArchiveView, options: AgainstOptions) -> list[tuple[Topi
 
 
 def plan_topic(
-    view: ArchiveView, source: TopicInfo, target: TargetTopic, options: AgainstOptions
+    view: ArchiveView,
+    source: TopicInfo,
+    target: TargetTopic,
+    options: AgainstOptions,
+    find_expired: FindExpired = lambda _entries: {},
 ) -> TopicPlan:
-    """Plan one topic; PreflightError when its partitions are others and nothing says why."""
+    """Plan one topic; PreflightError when its partitions are others and nothing says why.
+
+    ``find_expired`` tells which objects are gone by a retention rule: they are left out, and said.
+    """
     entries = view.entries(source.topic, source.incarnation)
     _check_asked(target)
     fields = comparable(entries)
+    expired = find_expired(entries)
     by_partition: dict[int, tuple[Entry, ...]] = dict.fromkeys(range(source.partitions), ())
     for partition_id, mine in entries_by_partition(entries).items():
         by_partition[partition_id.partition] = tuple(sorted(mine, key=lambda e: e.range))
     wanted = _wanted(source.topic, sorted(by_partition), options)
-    parts = [ArchivePart(n, by_partition[n], _selection(source.topic, n, options)) for n in wanted]
+    parts = [
+        held_part(n, by_partition[n], _selection(source.topic, n, options), frozenset(expired))
+        for n in wanted
+    ]
     notes = [f"{name} is not in its objects: not compared" for name in FIELDS if name not in fields]
+    notes.extend(about_expired(entries, expired))
     if target.asked.get("shift") and "timestamp" in fields:
         fields = tuple(name for name in fields if name != "timestamp")
         notes.append("its restore moved the times of records: not compared")
     notes.extend(_about_restore(target, options))
     spread = target.asked.get("partition_map") or target.asked.get("partition_count")
     if options.repartitioned or spread:
+        if expired:
+            raise PreflightError(
+                f"topic {target.name}: records were spread anew, and objects of the archive have "
+                "expired: whose records are no longer held cannot be told",
+                hint="Leave it out with --topics, or compare a time that is held with --from.",
+            )
         work = _by_keys(source, target, parts, fields)
         if "key" not in fields:
             notes.append("keys are not in its objects: compared without regard to order")
@@ -135,6 +154,18 @@ def _check_asked(target: TargetTopic) -> None:
         raise PreflightError(
             f"topic {target.name} was restored with --filter: what it left out cannot be told "
             "from what was lost",
+            hint="Leave it out with --topics.",
+        )
+    if target.asked.get("transforms"):
+        raise PreflightError(
+            f"topic {target.name} was restored with transforms: its records are not the archived "
+            "ones",
+            hint="Leave it out with --topics.",
+        )
+    if target.asked.get("schemas") == "map":
+        raise PreflightError(
+            f"topic {target.name} was restored with --schemas map: its records bear other schema "
+            "ids than the archived ones",
             hint="Leave it out with --topics.",
         )
 
@@ -198,8 +229,8 @@ def _side_by_side(
         leniency=Leniency(
             compacts=target.compacts,
             starts_at=offsets.start if exact else 0,
-            fillers=exact,
             exact=exact,
+            unheld=part.unheld,
         ),
     )
 

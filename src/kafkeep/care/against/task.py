@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 
 from kafkeep.archive.store import ObjectStore
 from kafkeep.care.against.digest import Rows, digest_rows
+from kafkeep.care.against.fillers import Fillers, judge_fillers
 from kafkeep.care.against.judge import judge
 from kafkeep.care.against.keys import compare_keys
 from kafkeep.care.against.read import iter_archive, iter_target
@@ -67,10 +67,30 @@ def _compare(
         )
         return archived, found, matched, tally
     mine, other = work.archive[0], work.parts[0]
-    archive = Side(ours(mine), work.fields, mine.records)
-    target = Side(theirs(other), work.fields, len(other.offsets))
+    if not work.leniency.exact:
+        return _side_by_side(ours(mine), theirs(other), work, lambda: ours(mine))
+    held, seen = Fillers(), Fillers()
+    archived, read, matched, tally = _side_by_side(
+        held.left_out(ours(mine)),
+        seen.left_out(theirs(other)),
+        work,
+        lambda: Fillers().left_out(ours(mine)),
+    )
+    judge_fillers(held, seen, tally)
+    same = min(held.count, seen.count)
+    return archived + held.count, read + seen.count, matched + same, tally
+
+
+def _side_by_side(
+    ours: Iterator[pa.RecordBatch],
+    theirs: Iterator[pa.RecordBatch],
+    work: Work,
+    again: Callable[[], Iterator[pa.RecordBatch]],
+) -> tuple[int, int, int, Tally]:
+    archive = Side(ours, work.fields, work.archive[0].records)
+    target = Side(theirs, work.fields, len(work.parts[0].offsets))
     parted = compare_streams(archive, target, work.fields)
-    tally = judge(parted, partial(_look, ours(mine), work.fields), work.leniency)
+    tally = judge(parted, lambda: _look(again(), work.fields), work.leniency)
     return archive.taken, target.taken, parted.matched, tally
 
 

@@ -31,11 +31,15 @@ class Verdict(StrEnum):
     """Not in the target, which compacts; a later record of its key was archived."""
     EXPIRED = "expired"
     """Not in the target, whose log begins behind it."""
+    UNHELD = "unheld"
+    """In the target, where the archive held records whose objects have expired since."""
     FILLER = "filler"
     """Put by an exact restore where there was no record (``--fill-holes tombstones``)."""
 
 
-WARNINGS = (Verdict.NEWER, Verdict.COMPACTED, Verdict.EXPIRED, Verdict.FILLER)
+WARNINGS = (
+    Verdict.NEWER, Verdict.COMPACTED, Verdict.EXPIRED, Verdict.UNHELD, Verdict.FILLER,
+)  # fmt: skip
 """What a target may come to without anything being wrong with the restore."""
 FAULTS = tuple(verdict for verdict in Verdict if verdict not in WARNINGS)
 

@@ -31,6 +31,8 @@ class ArchivePart:
     partition: int
     entries: tuple[Entry, ...]
     selection: Selection
+    unheld: tuple[tuple[int | None, int], ...] = ()
+    """Where objects have expired; see ``Leniency``."""
 
     @property
     def records(self) -> int:
