@@ -10,6 +10,7 @@ from kafkeep.config.choose import one_of
 from kafkeep.config.families_chtbd import RESTORE
 from kafkeep.config.families_spredfast import CALLED, PACKAGE, SpredfastPlace
 from kafkeep.config.family import Family, Meaning
+from kafkeep.config.foreign import GENERIC, TOPIC_REGEXES, parse_topic_regexes
 from kafkeep.config.group import ConfigErrors, parse_group
 from kafkeep.config.option import option
 from kafkeep.config.standing import StandingKey, any_number, any_text, any_truth, only
@@ -35,10 +36,13 @@ def _log_name(text: str) -> str | None:
 
 
 def _mode(text: str) -> str:
-    name = text.strip().upper()
-    if name == "GENERIC":
-        raise UsageError("GENERIC reads any object; only those of a sink can be told apart")
-    return one_of("mode", "RESTORE_BACKUP")(name)
+    return one_of("mode", "RESTORE_BACKUP", GENERIC)(text.strip().upper())
+
+
+def _topic_regexes(text: str) -> str:
+    if text.strip():
+        parse_topic_regexes(text)
+    return text.strip()
 
 
 def _choice(what: str, *choices: str) -> Callable[[str], str]:
@@ -52,9 +56,18 @@ class ConfluentSourceOptions:
 
     mode: str = option(
         "mode",
-        "Confluent's source: RESTORE_BACKUP; GENERIC, which reads any object, is refused.",
+        "Confluent's source: RESTORE_BACKUP, or GENERIC, which reads objects of any name below "
+        "topics.dir that end as format.class does.",
         default="RESTORE_BACKUP",
         parse=_mode,
+    )
+    topic_regex_list: str = option(
+        TOPIC_REGEXES,
+        "Confluent's source in mode GENERIC: topic:regex,topic:regex. An object goes to the topic "
+        "of the first expression that fits its whole key, in the order of folders and names.",
+        default="",
+        parse=_topic_regexes,
+        metavar="TOPIC:REGEX,…",
     )
     s3_poll_interval_ms: int = option(
         "s3.poll.interval.ms",
@@ -132,12 +145,6 @@ _MIRRORED = tuple(
 _CONFLUENT = (
     *_MIRRORED,
     StandingKey(
-        "topic.regex.list",
-        "list",
-        "",
-        "It chooses topics for objects of others (mode GENERIC); topics chooses archived ones.",
-    ),
-    StandingKey(
         "task.batch.size", "int", "10", "Objects are given to tasks by their size.", any_number
     ),
     StandingKey(
@@ -179,8 +186,27 @@ _SPREDFAST = (
 )
 
 
+def _generic_mistakes(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return what does not go together about modes, by key."""
+    has_list = bool(texts.get(TOPIC_REGEXES, "").strip())
+    if texts.get("mode", "").strip().upper() != GENERIC:
+        why = "it is for mode GENERIC; topics chooses archived topics"
+        return {TOPIC_REGEXES: why} if has_list else {}
+    if not has_list:
+        return {TOPIC_REGEXES: "missing: mode GENERIC takes topics from it"}
+    if texts.get("topics", "").strip():
+        return {"topics": f"in mode GENERIC {TOPIC_REGEXES} names the topics"}
+    return {}
+
+
 def _confluent(texts: Mapping[str, str], _name: str) -> Meaning:
-    options = parse_group(ConfluentSourceOptions, texts)
+    wrong = _generic_mistakes(texts)
+    try:
+        options = parse_group(ConfluentSourceOptions, texts)
+    except ConfigErrors as error:
+        raise ConfigErrors({**wrong, **error.by_key}) from error
+    if wrong:
+        raise ConfigErrors(wrong)
     found = {"poll.interval.ms": str(options.s3_poll_interval_ms), "restore.into.non.empty": "true"}
     if options.behavior_on_error != "fail":
         found["restore.allow.missing"] = "true"

@@ -6,12 +6,14 @@ records are made of their rows is ``ChangeOptions``, as for records of a log.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from kafkeep.archive.names import check_topic_name
 from kafkeep.config.changes import TIME_KEYS, ChangeOptions, is_change_key
-from kafkeep.config.choose import did_you_mean
+from kafkeep.config.choose import did_you_mean, regex
 from kafkeep.config.formats import FormatKind, FormatOptions
 from kafkeep.config.group import ConfigErrors, parse_group
 from kafkeep.config.sink import NamingOptions, NullOptions, RotateOptions
@@ -34,6 +36,10 @@ READ_KEYS = (
     *TIME_KEYS,
 )
 """What matters beside converters and transforms."""
+GENERIC = "GENERIC"
+MODE, TOPIC_REGEXES = "mode", "topic.regex.list"
+_OF_A_SOURCE = (MODE, TOPIC_REGEXES)
+"""What a source alone may be told: objects of any name are only followed."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,8 @@ class ForeignOptions(ChangeOptions):
             if not is_read_key(key):
                 near = did_you_mean(key, READ_KEYS)
                 wrong[key] = "says nothing about reading" + (f". {near}" if near else "")
-        found = cls({key: text for key, text in given.items() if is_read_key(key)})
+        also = _OF_A_SOURCE if not strict and _is_generic(given) else ()
+        found = cls({key: text for key, text in given.items() if is_read_key(key) or key in also})
         for look in ("naming", "nulls", "rotate", "format"):
             try:
                 getattr(found, look)
@@ -59,6 +66,10 @@ class ForeignOptions(ChangeOptions):
                 wrong |= error.by_key
             except UsageError as error:
                 wrong[look] = error.message
+        try:
+            found.generic  # noqa: B018 - read for what it raises
+        except UsageError as error:
+            wrong[TOPIC_REGEXES] = error.message
         wrong |= found.mistakes()
         if wrong:
             raise ConfigErrors(wrong)
@@ -84,6 +95,13 @@ class ForeignOptions(ChangeOptions):
         """How rows are read; the format of each object is told by its name."""
         return parse_group(FormatOptions, {"format.class": "json", **self.texts})
 
+    @cached_property
+    def generic(self) -> tuple[tuple[str, re.Pattern[str]], ...] | None:
+        """Topics and which keys are theirs, where objects have any name; else None."""
+        if not _is_generic(self.texts):
+            return None
+        return parse_topic_regexes(self.texts.get(TOPIC_REGEXES, ""))
+
     @property
     def kind(self) -> FormatKind | None:
         """The only format of values to read, if one is named."""
@@ -93,6 +111,27 @@ class ForeignOptions(ChangeOptions):
     def tombstones(self) -> str:
         """The folder of tombstones."""
         return self.nulls.tombstone_encoded_partition or TOMBSTONES
+
+
+def _is_generic(texts: Mapping[str, str]) -> bool:
+    return texts.get(MODE, "").strip().upper() == GENERIC
+
+
+def parse_topic_regexes(text: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Read ``topic:regex,topic:regex``; a topic may be named for several."""
+    found = []
+    for one in filter(None, (part.strip() for part in text.split(","))):
+        topic, colon, pattern = one.partition(":")
+        if not colon or not pattern:
+            raise UsageError(f"{one!r} is not topic:regex")
+        try:
+            check_topic_name(topic)
+        except ValueError as error:
+            raise UsageError(f"{topic!r} cannot be a topic") from error
+        found.append((topic, re.compile(regex(pattern))))
+    if not found:
+        raise UsageError("names no topic: write topic:regex,topic:regex")
+    return tuple(found)
 
 
 def is_read_key(key: str) -> bool:

@@ -19,9 +19,10 @@ from kafkeep.check import Check, Verdict
 from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.foreign.find import SHOWN, find_objects
+from kafkeep.contents.foreign.generic import names_of
 from kafkeep.contents.foreign.index import Index, load_index, next_number, save_index
 from kafkeep.contents.foreign.missing import what_is_not_told
-from kafkeep.contents.foreign.names import ForeignName, Names
+from kafkeep.contents.foreign.names import ForeignName
 from kafkeep.contents.foreign.view import NAME, ForeignView, foreign_view
 from kafkeep.contents.options import ReadOptions
 from kafkeep.errors import UsageError
@@ -163,7 +164,7 @@ class ForeignJob(RestoreJob):
 
 def has_objects(store: ObjectStore, foreign: ForeignOptions, options: RestoreOptions) -> bool:
     """Tell whether there is an object of a topic asked for."""
-    names, wanted = Names(foreign), wanted_topics(options)
+    names, wanted = names_of(foreign), wanted_topics(options)
     parsed = (names.parse(info.key) for info in store.list(names.prefix))
     return any(isinstance(name, ForeignName) and wanted(name.topic) for name in parsed)
 

@@ -14,6 +14,7 @@ from kafkeep.archive.store import ObjectStore
 from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.places import Places
 from kafkeep.config.restore import RestoreOptions
+from kafkeep.contents.foreign.generic import numbered
 from kafkeep.contents.foreign.group import expects
 from kafkeep.contents.foreign.index import Index, load_index, next_number, save_index
 from kafkeep.contents.foreign.listing import Listed, list_foreign
@@ -82,7 +83,8 @@ class ForeignFollower:
         if not objects:
             return False
         documents = self.open_round(self.followed.rounds + 1)
-        found = tuple(scan(self.store, objects, self.foreign))
+        counted = scan(self.store, objects, self.foreign)
+        found = tuple(numbered(counted, self.followed.reached()))
         index = Index(next_number(documents, ROUND), found)
         save_index(documents, ROUND, index)
         failpoint("follow.planned")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from kafkeep.archive.store import ObjectStore
-from kafkeep.contents.foreign.names import ForeignName
+from kafkeep.contents.foreign.names import NO_OFFSET, ForeignName
 from kafkeep.contents.foreign.scan import Scanned
 from kafkeep.errors import DamagedError, FencedError, KeyExistsError
 
@@ -90,7 +90,16 @@ class ForeignFollowed:
     def is_new(self, name: ForeignName) -> bool:
         """Tell whether an object has not come back yet."""
         last = self.positions.get(place_of(name))
-        return last is None or name.start > last.start
+        if last is None:
+            return True
+        return name.key > last.key if name.start == NO_OFFSET else name.start > last.start
+
+    def reached(self) -> dict[str, int]:
+        """Return where objects without an offset go on, by topic."""
+        found: dict[str, int] = {}
+        for place, last in self.positions.items():
+            found[place.topic] = max(found.get(place.topic, 0), last.start + last.records)
+        return found
 
 
 def place_of(name: ForeignName) -> Place:

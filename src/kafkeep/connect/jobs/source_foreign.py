@@ -11,9 +11,10 @@ from typing import Any
 
 from kafkeep.config.source import SourceConfig
 from kafkeep.connect.model import Json, RestError
-from kafkeep.contents.foreign.names import ForeignName, Names
+from kafkeep.contents.foreign.generic import names_of
+from kafkeep.contents.foreign.names import NO_OFFSET, ForeignName
 from kafkeep.errors import KeyMissingError
-from kafkeep.restore.foreign_followed import LastRead, Place, Positions, place_of
+from kafkeep.restore.foreign_followed import ForeignFollowed, LastRead, Place, Positions, place_of
 from kafkeep.store.open import open_store
 
 FOLDER, PARTITION = "folder", "kafka_partition"
@@ -39,8 +40,8 @@ def plan_foreign_moves(
 ) -> dict[Place, LastRead]:
     """Return where a source goes on; RestError 400 for an object that is not there."""
     assert config.foreign is not None
-    store, names = open_store(config.archive, config.storage), Names(config.foreign)
-    moved = dict(positions)
+    store, names = open_store(config.archive, config.storage), names_of(config.foreign)
+    moved, reached = dict(positions), ForeignFollowed(positions=positions).reached()
     for one in offsets:
         partition, offset = one.get("partition"), one.get("offset")
         folder = partition.get(FOLDER) if isinstance(partition, dict) else None
@@ -62,5 +63,6 @@ def plan_foreign_moves(
             raise RestError(400, f"There is no object {key}") from error
         if str(offset.get(WHOLE, "true")).lower() != "true":
             raise RestError(400, f"Objects come back whole: {WHOLE} of {key} is true")
-        moved[place_of(name)] = LastRead(key, name.start, int(offset.get(COUNT) or 0))
+        start = reached.get(name.topic, 0) if name.start == NO_OFFSET else name.start
+        moved[place_of(name)] = LastRead(key, start, int(offset.get(COUNT) or 0))
     return moved

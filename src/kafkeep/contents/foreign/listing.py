@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.foreign import ForeignOptions
-from kafkeep.contents.foreign.names import ForeignName, Names
+from kafkeep.contents.foreign.generic import names_of
+from kafkeep.contents.foreign.names import ForeignName
 
 MOST_ODD = 1000
 
@@ -43,7 +44,7 @@ def list_foreign(
 ) -> Listing:
     """List what lies under ``topics.dir``, of the topics that are wanted."""
     found = Listing()
-    names = Names(options)
+    names = names_of(options)
     for key, size in _iter_keys(store, names.prefix):
         name = names.parse(key)
         if isinstance(name, str):

@@ -16,6 +16,8 @@ from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.formats import Compression, FormatKind
 from kafkeep.formats.open import format_of_extension
 
+NO_OFFSET = -1
+"""The start of an object whose name tells none, until it is counted."""
 _VIEWS = ("keys", "headers")
 _TOPIC = r"(?P<topic>[A-Za-z0-9._-]{1,249}?)"
 
@@ -39,8 +41,9 @@ class ForeignName:
 
     @property
     def stem(self) -> tuple[str, str, int, int]:
-        """Alike for the objects of one file."""
-        return self.folder, self.topic, self.partition, self.start
+        """Alike for the objects of one file; without an offset each is a file of its own."""
+        place = self.key if self.start == NO_OFFSET else self.folder
+        return place, self.topic, self.partition, self.start
 
 
 class Names:
