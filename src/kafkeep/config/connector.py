@@ -28,6 +28,7 @@ from kafkeep.config.connector_keys import (
 )
 from kafkeep.config.consumer import ConsumerOptions
 from kafkeep.config.converters import Role, parse_role_class, unknown_subkeys
+from kafkeep.config.expiry import why_not_by_topic
 from kafkeep.config.families import CONFLUENT, OURS, find_family
 from kafkeep.config.families_chtbd import CompactOptions, compact_options
 from kafkeep.config.family import Family, Meaning
@@ -131,6 +132,9 @@ class _Reader:
         shape = self._shape(unknown)
         sink = self._sink(shape) if meaning is not None else None
         self._check_topics()
+        if common is not None and common.retention_days is not None:
+            why = why_not_by_topic(sink, is_pair=compact is not None)
+            self._wrong |= {"s3.retention.days": why} if why else {}
         if self._family.name == "confluent":
             self._check_confluent(sink)
         named = common.archive if common is not None else None

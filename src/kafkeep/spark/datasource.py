@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 
 from kafkeep.archive.reader import ArchiveView, list_logs, load_view
 from kafkeep.archive.store import ObjectStore
+from kafkeep.clock import now_ms
 from kafkeep.config.spark import usable_cores
 from kafkeep.config.storage import StorageOptions
 from kafkeep.config.units import parse_time
@@ -26,6 +27,7 @@ from kafkeep.kafka.batch import Batches, check_crcs
 from kafkeep.kafka.records import iter_decode
 from kafkeep.kafka.segment import read_segment
 from kafkeep.spark.choice import choose_entries
+from kafkeep.spark.expired import without_expired
 from kafkeep.spark.pieces import AnyPiece, Piece, plan_pieces
 from kafkeep.spark.rows import EXACT_TIME, SPARK_SCHEMA, to_spark
 from kafkeep.spark.selection import Selection
@@ -89,7 +91,13 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
         """Read the log and pack what is wanted into bundles of alike size."""
         store = self._open()
         bundles = int(self._options.get("numpartitions") or BUNDLES_PER_CORE * usable_cores())
-        chosen = choose_entries(self._load_views(store), self._wanted, self._incarnation())
+        now = now_ms()
+        chosen = {
+            topic: (view, without_expired(store, view, mine, now))
+            for topic, (view, mine) in choose_entries(
+                self._load_views(store), self._wanted, self._incarnation()
+            ).items()
+        }
         entries = [entry for _, mine in chosen.values() for entry in mine]
         reading = {
             topic: load_read_options(store, view).looking()

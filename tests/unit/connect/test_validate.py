@@ -127,7 +127,20 @@ def test_the_workers_converter_is_the_default_and_is_used() -> None:
 @pytest.mark.parametrize(
     ("config", "keys"),
     [
-        ({"connector.class": SOURCE, "mode": "GENERIC"}, {"mode"}),
+        ({"connector.class": SOURCE, "mode": "GENERIC"}, {"topic.regex.list"}),
+        (
+            {"connector.class": SOURCE, "mode": "GENERIC", "topic.regex.list": "a/b:x,c:["},
+            {"topic.regex.list"},
+        ),
+        (
+            {
+                "connector.class": SOURCE,
+                "mode": "GENERIC",
+                "topic.regex.list": "a:.*",
+                "topics": "a",
+            },
+            {"topics"},
+        ),
         (
             {
                 "connector.class": SOURCE,
@@ -161,3 +174,16 @@ def test_other_classes_name_their_own_keys(config: dict[str, str], keys: set[str
     found = config_errors({**config, "name": "x"})
     assert set(found) == keys
     assert set(errors_of(validate(config["connector.class"], {**config, "name": "x"}))) == keys
+
+
+def test_retention_is_refused_where_a_router_gives_objects_other_folders() -> None:
+    body = filled(GOLDEN["good"]["body"]) | {"s3.retention.days": "3"}
+    assert config_errors(body) == {}
+    router = {
+        "transforms": "r",
+        "transforms.r.type": "org.apache.kafka.connect.transforms.RegexRouter",
+        "transforms.r.regex": "(.*)",
+        "transforms.r.replacement": "x-$1",
+    }
+    [sentence] = config_errors(body | router)["s3.retention.days"]
+    assert "RegexRouter gives objects folders of other topics" in sentence
