@@ -147,6 +147,29 @@ def test_an_interrupt_cancels_the_job_at_once(session: SparkSession, tmp_path: P
     assert len(run_tasks(session, [0], lambda _: iter([("ok", {})]), label="after")) == 1
 
 
+def test_a_stop_ends_tasks_that_do_not_end_by_themselves(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkeep.spark.progress.CANCEL_AFTER_S", 1.0)
+
+    def short(bundle: int) -> Rows:
+        time.sleep(0.5)
+        yield "done", {}
+
+    def long(bundle: int) -> Rows:
+        time.sleep(60)
+        yield "done", {}
+
+    stop = threading.Event()
+    stop.set()
+    assert len(run_tasks(session, range(2), short, label="short", stop=stop)) == 2
+    began = time.monotonic()
+    with pytest.raises(KafkeepError):
+        run_tasks(session, range(2), long, label="long", stop=stop)
+    assert time.monotonic() - began < 15
+    assert len(run_tasks(session, [0], lambda _: iter([("ok", {})]), label="after")) == 1
+
+
 def test_pools_and_job_groups_of_the_caller_are_put_back(session: SparkSession) -> None:
     context = session.sparkContext
     context.setJobGroup("mine", "my job")

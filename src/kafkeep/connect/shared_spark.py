@@ -56,6 +56,7 @@ class SharedSpark:
         label: str,
         pool: str | None = None,
         on_progress: Callable[[int, int], None] | None = None,
+        stop: threading.Event | None = None,
     ) -> list[Any]:
         """Run ``task`` on each bundle: see ``spark.tasks.run_tasks``; nothing costs nothing."""
         if not bundles:
@@ -64,7 +65,9 @@ class SharedSpark:
         try:
             session = door.session()
             return list(
-                session.run_tasks(bundles, task, label=label, pool=pool, on_progress=on_progress)
+                session.run_tasks(
+                    bundles, task, label=label, pool=pool, on_progress=on_progress, stop=stop
+                )
             )
         except Exception as error:
             if self._forget_if_dead(door):

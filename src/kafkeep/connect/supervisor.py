@@ -255,7 +255,7 @@ class Supervisor:
             config = self._resolve(run.connector.config)
             self._secrets.keep(name, run.connector.config, config)
             shared = self._surroundings(config)
-            own = replace(shared, run_tasks=partial(shared.run_tasks, pool=name))
+            own = replace(shared, run_tasks=partial(shared.run_tasks, pool=name, stop=run.stop))
             try:
                 return self._make_job(name, config, own)
             except TransientError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -42,10 +43,11 @@ class OpenSpark:
         label: str,
         pool: str | None = None,
         on_progress: OnProgress | None = None,
+        stop: threading.Event | None = None,
     ) -> list[TaskRow]:
         """Run ``task`` on each bundle: see ``tasks.run_tasks``."""
         return run_tasks(
-            self.session, bundles, task, label=label, pool=pool, on_progress=on_progress
+            self.session, bundles, task, label=label, pool=pool, on_progress=on_progress, stop=stop
         )
 
 

@@ -1,4 +1,4 @@
-"""One job of ours on a classic session: named, counted, and cancelled when we leave early."""
+"""One job of ours on a classic session: named, counted, and cancelled when nobody wants it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pyspark import SparkContext
 OnProgress = Callable[[int, int], None]
 """Called with the tasks done and their total, from a thread of its own."""
 
+CANCEL_AFTER_S = 10.0
+"""How long tasks may go on that are told to stop: enough to finish, if nothing holds them up."""
 _POLL_SECONDS = 0.2
 _POOL = "spark.scheduler.pool"
 
@@ -24,10 +26,12 @@ def watch_job(
     pool: str | None,
     count: int,
     on_progress: OnProgress | None,
+    stop: threading.Event | None = None,
 ) -> Iterator[None]:
     """Run the body's job under a group of its own; cancel it when the body is interrupted.
 
-    The caller's own job group and pool are put back afterwards.
+    It is cancelled as well when it has not ended some seconds after ``stop`` was set. The caller's
+    own job group and pool are put back afterwards.
     """
     before = {key: context.getLocalProperty(key) for key in (*_GROUP_KEYS, _POOL)}
     context.setJobGroup(group, label, interruptOnCancel=True)
@@ -40,6 +44,10 @@ def watch_job(
             target=_poll, args=(context, group, count, on_progress, done), daemon=True
         )
         watcher.start()
+    if stop is not None:
+        threading.Thread(
+            target=_cancel_late, args=(context, group, stop, done), daemon=True
+        ).start()
     try:
         yield
         if on_progress is not None:
@@ -57,6 +65,16 @@ def watch_job(
 
 
 _GROUP_KEYS = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+
+
+def _cancel_late(
+    context: SparkContext, group: str, stop: threading.Event, done: threading.Event
+) -> None:
+    while not done.wait(_POLL_SECONDS):
+        if stop.is_set() and not done.wait(CANCEL_AFTER_S):
+            with suppress(Exception):  # a JVM that is gone runs nothing
+                context.cancelJobGroup(group)
+            return
 
 
 def _poll(

@@ -6,6 +6,7 @@ did, and record data never passes through the JVM.
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -47,6 +48,7 @@ def run_tasks(
     label: str,
     pool: str | None = None,
     on_progress: OnProgress | None = None,
+    stop: threading.Event | None = None,
 ) -> list[TaskRow]:
     """Run ``task`` on each bundle and return all rows, by bundle, each bundle's in its order.
 
@@ -54,12 +56,13 @@ def run_tasks(
     when a worker was lost or it raised TransientError or something unexpected, so its effects
     must bear repetition; the rows returned are those of one whole attempt. Any other KafkeepError
     ends the run at once with the same error here, the first by bundle. When Spark gives up on a
-    bundle, TransientError (or KafkeepError) says why in a sentence. Ctrl-C cancels the job.
+    bundle, TransientError (or KafkeepError) says why in a sentence. Ctrl-C cancels the job, and so
+    does ``stop`` when tasks have not ended some seconds later.
     """
     if not bundles:
         return []
     count = len(bundles)
-    with _job(session, label, pool, count, on_progress):
+    with _job(session, label=label, pool=pool, count=count, on_progress=on_progress, stop=stop):
         frame = session.range(0, count, 1, count).mapInArrow(_runner(bundles, task), _SPARK_SCHEMA)
         try:
             found = frame.collect()
@@ -93,7 +96,13 @@ def _begin(first: Callable[[], None] | None) -> Iterator[tuple[str, dict[str, An
 
 
 def _job(
-    session: SparkSession, label: str, pool: str | None, count: int, on_progress: OnProgress | None
+    session: SparkSession,
+    *,
+    label: str,
+    pool: str | None,
+    count: int,
+    on_progress: OnProgress | None,
+    stop: threading.Event | None,
 ) -> AbstractContextManager[None]:
     if not is_classic(session):  # Connect has no job groups of this kind, and no pools
         return nullcontext()
@@ -104,6 +113,7 @@ def _job(
         pool=pool,
         count=count,
         on_progress=on_progress,
+        stop=stop,
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from kafkeep.archive.store import ObjectStore
@@ -14,11 +17,16 @@ from kafkeep.store.s3 import S3Store
 
 
 def open_store(
-    address: str, options: StorageOptions | None = None, *, create: bool = False
+    address: str,
+    options: StorageOptions | None = None,
+    *,
+    create: bool = False,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> ObjectStore:
     """Return the store at an address, wrapped in retry; no request is made yet.
 
-    With ``create`` a folder that is not there is made; buckets are never.
+    With ``create`` a folder that is not there is made; buckets are never. ``sleep`` is called
+    between two attempts; what it raises ends them.
 
     ``s3://bucket/prefix``, ``file:///folder``, a plain folder, or ``memory:name`` (this process's
     own, for tests). Without ``options`` they come from the environment.
@@ -27,7 +35,7 @@ def open_store(
     chosen = options if options is not None else StorageOptions.from_env()
     if create and where.kind == "file":
         _make_folder(where.path)
-    return RetryingStore(_bare(where, chosen), RetryPolicy.of(chosen))
+    return RetryingStore(_bare(where, chosen), replace(RetryPolicy.of(chosen), sleep=sleep))
 
 
 def _make_folder(path: str) -> None:

@@ -10,10 +10,13 @@ import pytest
 
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.connect.job import ConnectorJob, Surroundings
+from kafkeep.connect.jobs.wait import sleep_until
 from kafkeep.connect.model import Connector, ConnectorType, Progress, RunState, Target
 from kafkeep.connect.safety.logs import HideSecrets
 from kafkeep.connect.supervisor import Describe, Supervisor
 from kafkeep.errors import KafkeepError, TransientError, UsageError
+from kafkeep.store.memory import MemoryStore
+from kafkeep.store.retry import RetryingStore, RetryPolicy
 
 SURROUNDINGS = Surroundings(
     kafka=KafkaOptions("localhost:9092"), run_tasks=lambda *_: [], cores=2, state_address="memory:x"
@@ -177,3 +180,21 @@ def test_wait_ended_waits_for_a_slow_job(supervisor: Supervisor) -> None:
     assert not supervisor.wait_ended("one", 0.01)
     assert supervisor.wait_ended("one", 5)
     assert Job.running["one"] == 0
+
+
+def test_a_store_that_is_away_is_not_tried_again_after_a_stop() -> None:
+    stop = threading.Event()
+    tried = []
+
+    class Away(MemoryStore):
+        def get(self, key: str) -> bytes:
+            tried.append(key)
+            threading.Timer(0.2, stop.set).start()
+            raise TransientError("away")
+
+    policy = RetryPolicy(first_wait_s=60, sleep=sleep_until(stop))
+    began = time.monotonic()
+    with pytest.raises(TransientError, match="to stop"):
+        RetryingStore(Away("away"), policy).get("k")
+    assert tried == ["k"]
+    assert time.monotonic() - began < 10

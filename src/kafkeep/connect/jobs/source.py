@@ -17,7 +17,7 @@ from kafkeep.config.places import Places
 from kafkeep.config.source import SourceConfig, with_converters
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.jobs.sink import kafka_of
-from kafkeep.connect.jobs.wait import run_patiently
+from kafkeep.connect.jobs.wait import run_patiently, sleep_until
 from kafkeep.connect.model import ConnectorType, Progress
 from kafkeep.contents.options import load_read_options
 from kafkeep.kafka.admin import Admin
@@ -67,8 +67,8 @@ class SourceJob:
         with Wire(kafka) as wire:
             admin = Admin(wire)
             folder = state_folder(config, admin.cluster_id(), around)
-            store = open_store(config.archive, config.storage)
-            state = open_store(folder, create=True)
+            store = open_store(config.archive, config.storage, sleep=sleep_until(stop))
+            state = open_store(folder, create=True, sleep=sleep_until(stop))
             make = follower_for(config, store, state)
             follower = make(
                 options=config.restore,

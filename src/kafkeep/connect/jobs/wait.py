@@ -13,6 +13,16 @@ LONGEST_PAUSE_S = 15.0
 logger = logging.getLogger(__name__)
 
 
+def sleep_until(stop: threading.Event) -> Callable[[float], None]:
+    """Return a ``sleep`` that ends with a TransientError when ``stop`` is set: no more attempts."""
+
+    def sleep(seconds: float) -> None:
+        if stop.wait(seconds):
+            raise TransientError("it is to stop, and does not try again")
+
+    return sleep
+
+
 def run_patiently(name: str, work: Callable[[], None], stop: threading.Event) -> None:
     """Call ``work`` until it ends, again after each TransientError; a stop ends it too."""
     pause = FIRST_PAUSE_S
