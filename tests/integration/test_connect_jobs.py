@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +16,11 @@ from connect_jobs import Worker, group_offsets, produce_json, read_values
 from kafkeep.archive.reader import load_view
 from kafkeep.config.spark import SparkOptions
 from kafkeep.config.storage import StorageOptions
+from kafkeep.connect.jobs.make import make_job
 from kafkeep.connect.jobs.offsets import alter_offsets, read_offsets, reset_offsets
+from kafkeep.connect.model import RestError
 from kafkeep.dev import DevStatus
-from kafkeep.errors import NoSuchArchiveError
+from kafkeep.errors import NoSuchArchiveError, RecordError
 from kafkeep.spark.door import OpenSpark, SparkDoor
 from kafkeep.store.open import open_store
 from run_source import run_source
@@ -163,6 +166,37 @@ def test_an_idle_connector_runs_no_spark_job_and_asks_little(
         assert spent < 0.15, f"{spent:.3f} s of CPU in 5 s: 50 of them would keep two cores busy"
 
 
+def test_a_bad_record_stops_a_sink_when_it_comes_not_when_its_file_is_due(
+    worker: Worker, cluster: Cluster, bucket: Bucket, topic: str
+) -> None:
+    produce_json(cluster, topic, 0, 1)
+    cluster.transaction(topic, ["{never committed"], commit=False)
+    config = worker.json_sink(topic, flush_size=1000)
+    with worker.running("early", config) as job:
+        until(lambda: job.progress.lag_records.get((topic, 0), 0) > 1, "records wait")
+        produce_json(cluster, topic, 2)
+        time.sleep(2.5)  # two looks: what was aborted harms nobody
+    bad = cluster.end(topic)
+    cluster.produce(topic, [{"value": b"{not json", "partition": 0}])
+    with pytest.raises(RecordError, match=f"{topic}-0 offset {bad}: "):
+        run_until_it_fails(worker, "early", config)
+    assert worker.spark_jobs == []
+    assert bucket.list_keys() == set()
+    with worker.running("early", {**config, "errors.tolerance": "all", "flush.size": "3"}):
+        until(lambda: sorted(stored(bucket).values()) == [[0, 1, 2]], "the good ones are stored")
+
+
+def run_until_it_fails(worker: Worker, name: str, config: dict[str, str]) -> None:
+    """Run a connector in this thread; one that does not fail is stopped, and returns."""
+    stop = threading.Event()
+    timer = threading.Timer(30, stop.set)
+    timer.start()
+    try:
+        make_job(name, config, worker.surroundings).run(stop)
+    finally:
+        timer.cancel()
+
+
 def test_segments_of_our_own_connector_are_closed_by_age(
     worker: Worker, cluster: Cluster, bucket: Bucket, topic: str
 ) -> None:
@@ -232,6 +266,65 @@ def test_what_others_write_between_two_rounds_is_left_alone(
     assert read_values(cluster, target, 7) == [value(n) for n in (0, 1, 2, 100, 3, 4, 5)]
 
 
+def test_a_generic_source_brings_objects_of_any_name_to_the_topics_of_its_expressions(
+    worker: Worker, cluster: Cluster, bucket: Bucket, topic: str
+) -> None:
+    other = cluster.create(f"{topic}-other", 2)
+    first = {
+        "inbox/2024/b.json": b'{"n":3}\n{"n":4}\n',
+        "inbox/2024/a.json": b'{"n":1}\n{"n":2}\n',
+        "inbox/2024/empty.json": b"",
+        "inbox/other/x.json": b'{"n":9}\n',
+        "inbox/readme.txt": b"not for us",
+        "elsewhere/z.json": b'{"n":99}\n',
+    }
+    put_objects(bucket, first)
+    config = worker.config(
+        "io.confluent.connect.s3.source.S3SourceConnector",
+        mode="GENERIC",
+        topic_regex_list=f"{other}:.*/other/.*,{topic}:.*",
+        topics_dir="inbox",
+        format_class="io.confluent.connect.s3.format.json.JsonFormat",
+        value_converter="org.apache.kafka.connect.json.JsonConverter",
+        value_converter_schemas_enable="false",
+        s3_poll_interval_ms=500,
+    )
+
+    def numbers(name: str, count: int) -> list[int]:
+        return [json.loads(value)["n"] for value in read_values(cluster, name, count)]
+
+    with worker.running("generic", config) as job:
+        assert numbers(topic, 4) == [1, 2, 3, 4]
+        assert numbers(other, 1) == [9]
+        put_objects(bucket, {"inbox/2024/c.json": b'{"n":5}\n', "inbox/new/a.json": b'{"n":6}\n'})
+        assert numbers(topic, 6) == [1, 2, 3, 4, 5, 6]
+        until(lambda: job.progress.records == 7, "all of it is counted")
+    put_objects(bucket, {"inbox/2024/d.json": b'{"n":7}\n'})
+    around = worker.surroundings
+    with worker.running("generic", config):
+        assert numbers(topic, 7) == [1, 2, 3, 4, 5, 6, 7]
+    assert {
+        one["partition"]["folder"]: one["offset"]["lastFileRead"]
+        for one in read_offsets("generic", config, around)
+    } == {
+        "inbox/2024/": "inbox/2024/empty.json",
+        "inbox/new/": "inbox/new/a.json",
+        "inbox/other/": "inbox/other/x.json",
+    }
+    moved = {
+        "partition": {"folder": "inbox/2024/"},
+        "offset": {"lastFileRead": "inbox/2024/b.json"},
+    }
+    alter_offsets("generic", config, around, [moved])
+    with worker.running("generic", config):
+        assert numbers(topic, 9) == [1, 2, 3, 4, 5, 6, 7, 5, 7]
+
+
+def put_objects(bucket: Bucket, objects: dict[str, bytes]) -> None:
+    for key, body in objects.items():
+        bucket.client.put_object(Bucket=bucket.name, Key=key, Body=body)
+
+
 def test_a_bucket_without_a_log_is_refused_in_a_sentence(worker: Worker) -> None:
     config = worker.config("kafkeep.Restore", topics="t")
     with (
@@ -263,6 +356,11 @@ def test_offsets_of_a_sink_are_shown_moved_and_reset_and_its_group_follows(
     assert group_offsets(cluster, "connect-moves", topic) == {(topic, 0): 3}
     archive(worker, cluster, topic, 6, name="moves")
     assert sorted(stored(bucket).values()) == [[0, 1, 2], [3, 4, 5], [3, 4, 5]]
+    with pytest.raises(RestError, match=f"{topic}-0 ends at offset 6; 7 is past it") as refused:
+        alter_offsets("moves", config, around, [offset_of(topic, 7)])
+    assert refused.value.status == 400
+    assert read_offsets("moves", config, around) == [offset_of(topic, 6)]
+    alter_offsets("moves", config, around, [offset_of(topic, 6)])
     assert "reset successfully" in reset_offsets("moves", config, around)
     assert read_offsets("moves", config, around) == []
     assert group_offsets(cluster, "connect-moves", topic) == {}

@@ -17,6 +17,7 @@ from kafkeep.backup.fill import OpenWindow, deal
 from kafkeep.backup.letters import Letters, make_letter, send_letters
 from kafkeep.backup.object import Origin, store_object
 from kafkeep.backup.pipeline import BadRecord, Pipeline, Ready, Stage
+from kafkeep.backup.preview import error_at
 from kafkeep.backup.rotate import Reason, RotateRules
 from kafkeep.backup.shape import SinkShape
 from kafkeep.backup.sink_entry import entry_of
@@ -25,7 +26,6 @@ from kafkeep.backup.upload import Uploads
 from kafkeep.backup.views import Views
 from kafkeep.backup.window import Finished, Memory
 from kafkeep.config.sink import SinkOptions
-from kafkeep.errors import RecordError
 from kafkeep.kafka.records import iter_decode
 from kafkeep.kafka.unpack import AREA_BYTES
 from kafkeep.kafka.wire import Wire
@@ -177,8 +177,7 @@ class SinkWriter:
 
     def _on_bad(self, bad: BadRecord) -> None:
         if not self._tolerant:
-            named = f"{self._pid} offset {bad.offset}: "
-            raise RecordError(named + bad.error.message.removeprefix(named), hint=bad.error.hint)
+            raise error_at(self._pid, bad)
         assert self._raw is not None
         self.letters.add(make_letter(self._raw, bad))
 

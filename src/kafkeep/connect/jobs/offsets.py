@@ -28,7 +28,7 @@ from kafkeep.connect.jobs.source_offsets import (
 )
 from kafkeep.connect.model import Json, RestError
 from kafkeep.errors import UsageError
-from kafkeep.kafka.admin import Admin
+from kafkeep.kafka.admin import Admin, OffsetSpec
 from kafkeep.kafka.wire import Wire
 from kafkeep.store.open import open_store
 
@@ -140,11 +140,31 @@ def _move(
     places = places_of(config, surroundings)
     store = open_store(places.archive, places.storage, create=True)
     moves = moves_of(load_head(store, config.name).state)
-    if moves:
-        move_positions(store, config.name, moves, writer=writer_id(), now_ms=now_ms)
     with Wire(places.kafka) as wire:
         admin = Admin(wire, timeout_ms=GROUP_TIMEOUT_MS)
+        _check_ends(admin, moves)
+        if moves:
+            move_positions(store, config.name, moves, writer=writer_id(), now_ms=now_ms)
         replace_offsets(admin, config.name, positions_now(load_head(store, config.name).state))
+
+
+def _check_ends(admin: Admin, moves: Mapping[TopicPartition, int | None]) -> None:
+    """Refuse an offset that Kafka has not reached: what comes until then would be left out.
+
+    A topic that is gone from Kafka has no end to be past.
+    """
+    wanted = {key: at for key, at in moves.items() if at is not None}
+    there = admin.topics({topic for topic, _ in wanted}) if wanted else {}
+    known = [
+        (topic, number)
+        for topic, number in wanted
+        if topic in there and number in there[topic].partitions
+    ]
+    for (topic, number), end in admin.offsets(known, OffsetSpec.LATEST).items():
+        if wanted[topic, number] > end:
+            raise RestError(
+                400, f"{topic}-{number} ends at offset {end}; {wanted[topic, number]} is past it"
+            )
 
 
 def _state(config: ConnectorConfig) -> State:

@@ -15,17 +15,20 @@ from kafkeep.archive.store import ObjectStore
 from kafkeep.backup.job import BackupJob
 from kafkeep.backup.look import Look
 from kafkeep.backup.plan import CyclePlan
+from kafkeep.backup.preview import Preview
 from kafkeep.backup.run import check_store
+from kafkeep.backup.schemas import schema_keeper
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.clock import now_ms, writer_id
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.connector import ConnectorConfig
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.places import Places
+from kafkeep.config.sink import SinkOptions
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.jobs.groups import ConnectorGroup, group_of, positions_now
 from kafkeep.connect.jobs.progress import SinkProgress
-from kafkeep.connect.jobs.wait import run_patiently
+from kafkeep.connect.jobs.wait import run_patiently, sleep_until
 from kafkeep.connect.model import ConnectorType, Progress
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
@@ -114,7 +117,7 @@ class SinkJob:
         options, places = self.options, self._places
         with Wire(places.kafka) as wire:
             admin = Admin(wire)
-            store = open_store(places.archive, places.storage, create=True)
+            store = open_store(places.archive, places.storage, create=True, sleep=sleep_until(stop))
             check_store(store, options.name)
             self._prepare(store)
             _Run(self, admin, store, stop).job.run()
@@ -140,15 +143,24 @@ class SinkJob:
     ) -> BackupJob:
         """Make the backup that does the work."""
         name = self.options.name
+        open_log = partial(
+            CommitLog.open,
+            store,
+            name,
+            writer=writer_id(),
+            now_ms=now_ms,
+            sleep=sleep_until(stop),
+        )
         return BackupJob(
             options=self.options,
             places=self._places,
             admin=admin,
-            open_log=partial(CommitLog.open, store, name, writer=writer_id(), now_ms=now_ms),
+            open_log=open_log,
             run_tasks=partial(self._surroundings.run_tasks, pool=name),
             cores=self._surroundings.cores,
             now_ms=now_ms,
             stop=stop,
+            schemas=schema_keeper(self.options, store),
             **watchers,
         )
 
@@ -164,14 +176,17 @@ class _Run:
         quick = Admin(admin.wire, timeout_ms=GROUP_TIMEOUT_MS)
         self._group = ConnectorGroup(quick, sink.options.name)
         self._there: frozenset[str] = frozenset()
+        self._preview = _preview(sink.options, admin)
         self.job = sink.backup(admin, store, stop, on_look=self._saw, on_commit=self._committed)
 
-    def _saw(self, look: Look, _plan: CyclePlan) -> None:
+    def _saw(self, look: Look, plan: CyclePlan) -> None:
         self._there = frozenset(look.topics)
         self._sink.limit_tasks(sum(len(topic.partitions) for topic in look.topics.values()))
         positions = positions_now(self.job.log.state)
         self._progress.saw(look, positions)
         self._tell(positions)
+        if self._preview is not None:
+            self._preview.glance(look, plan, self.job.log.state.positions, self.job.writer.tails)
 
     def _committed(self, commit: Commit, summary: BackupSummary) -> None:
         positions = positions_now(self.job.log.state)
@@ -182,3 +197,11 @@ class _Run:
 
     def _tell(self, positions: Mapping[tuple[str, int], int]) -> None:
         self._group.tell({key: at for key, at in positions.items() if key[0] in self._there})
+
+
+def _preview(options: BackupOptions, admin: Admin) -> Preview | None:
+    """Return what looks for bad records early, if one is to stop this sink."""
+    if options.sink is None:
+        return None
+    sink = SinkOptions.parse({**options.sink, **options.sink_secrets})
+    return None if sink.errors.errors_tolerance == "all" else Preview(admin.wire, sink, now_ms)

@@ -1,0 +1,121 @@
+"""A glance at records that wait for a rule, so that a bad one is told of at once. On the driver.
+
+A sink reads what may close a file. Until then records lie in Kafka unread, and one that cannot be
+stored would be met hours after it came. Here each is read once as it comes, converted, transformed
+and placed as a task will do it, and dropped: nothing is written, and nothing moves on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from kafkeep.archive.commit import PlannedRange
+from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.backup.fetch import RangeReader
+from kafkeep.backup.look import Look
+from kafkeep.backup.plan import CyclePlan
+from kafkeep.backup.tail import Tail
+from kafkeep.config.sink import SinkOptions
+from kafkeep.errors import RecordError, TransientError
+from kafkeep.kafka.batch import Batches
+from kafkeep.kafka.records import iter_decode
+from kafkeep.kafka.wire import Fetched, Wire
+
+if TYPE_CHECKING:
+    from kafkeep.backup.pipeline import BadRecord, Pipeline
+
+GLANCE_BYTES = 1 << 20
+"""Read at a time; where more comes, files are full soon, and tasks read it."""
+logger = logging.getLogger(__name__)
+
+
+class Preview:
+    """What one connector has glanced at. Only for sinks that a bad record is to stop."""
+
+    def __init__(self, wire: Wire, sink: SinkOptions, now_ms: Callable[[], int]) -> None:
+        self._wire = wire
+        self._sink = sink
+        self._now_ms = now_ms
+        self._seen: dict[PartitionId, int] = {}
+        self._pipeline: Pipeline | None = None
+
+    def glance(
+        self,
+        look: Look,
+        plan: CyclePlan,
+        positions: Mapping[PartitionId, int],
+        tails: Mapping[PartitionId, Tail],
+    ) -> None:
+        """Read what waits and was not read yet; RecordError names the first that is bad.
+
+        What is read by tasks in this cycle comes first. Faults that pass are left to them.
+        """
+        if plan.stretches:
+            return
+        begins = {**positions, **plan.positions}
+        readers = [
+            reader
+            for pid in plan.waiting
+            if (reader := self._reader(look, pid, begins[pid], tails.get(pid))) is not None
+        ]
+        try:
+            for reader, answer in self._fetched(readers):
+                self._take(reader, answer)
+        except TransientError as error:
+            logger.debug("records that wait cannot be looked at now: %s", error.message)
+
+    def _reader(
+        self, look: Look, pid: PartitionId, begin: int, tail: Tail | None
+    ) -> RangeReader | None:
+        topic = look.topics[pid.topic]
+        begin = max(begin, self._seen.get(pid, 0), tail.read_to if tail else 0)
+        end = topic.partitions[pid.partition].stable
+        if begin >= end:
+            return None
+        wanted = OffsetRange(begin, end)
+        planned = PlannedRange(partition_id=pid, topic_id=topic.topic_id, range=wanted)
+        return RangeReader(planned, begins_stretch=True, est_bytes=0, keeps_aborted=False)
+
+    def _fetched(self, readers: list[RangeReader]) -> list[tuple[RangeReader, Fetched]]:
+        if not readers:
+            return []
+        share = max(GLANCE_BYTES // len(readers), 1 << 14)
+        wanted = [reader.wanted(share) for reader in readers]
+        answers = self._wire.fetch(wanted, max_bytes=GLANCE_BYTES, wait_ms=0).result()
+        return list(zip(readers, answers, strict=True))
+
+    def _take(self, reader: RangeReader, answer: Fetched) -> None:
+        if answer.error is not None or not len(answer.records):
+            return
+        begin = reader.position
+        chunk = reader.accept(answer, conclusive=False)
+        if chunk is not None and chunk.batches is not None:
+            self._try(reader.planned.partition_id, chunk.batches, OffsetRange(begin, chunk.end))
+        self._seen[reader.planned.partition_id] = reader.position
+
+    def _try(self, pid: PartitionId, batches: Batches, wanted: OffsetRange) -> None:
+        def on_bad(bad: BadRecord) -> None:
+            raise error_at(pid, bad)
+
+        pipeline = self._opened()
+        for raw in iter_decode(batches, wanted):
+            for _ in pipeline.run(
+                raw, pid.topic, pid.partition, at_ms=self._now_ms(), on_bad=on_bad
+            ):
+                pass
+
+    def _opened(self) -> Pipeline:
+        # Converters take a second to import; a sink without records needs none.
+        from kafkeep.backup.pipeline import Pipeline  # noqa: PLC0415
+
+        if self._pipeline is None:
+            self._pipeline = Pipeline(self._sink)
+        return self._pipeline
+
+
+def error_at(pid: PartitionId, bad: BadRecord) -> RecordError:
+    """Return the error of a record with the place where it is, named once."""
+    named = f"{pid} offset {bad.offset}: "
+    return RecordError(named + bad.error.message.removeprefix(named), hint=bad.error.hint)
