@@ -16,10 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foreign_offline import Back, read_case
+from foreign_offline import Back, read_case, store_of
 from golden_cases import GoldenCase, GoldenRecord, load_case, load_cases
 from golden_compare import parse_json
 from golden_expected import letter_source
+from kafkeep.care.cat import CatOptions
+from kafkeep.care.foreign import cat
+from kafkeep.care.lines import Line
+from kafkeep.config.foreign import ForeignOptions, layout_of_sink
 
 REFUSED = {
     "10": "cannot be told apart",
@@ -131,6 +135,26 @@ def _check_the_rest(case: GoldenCase, back: Back) -> None:
         assert not Counter(_restored(case, row) for row in rows) - inputs
         found += len(rows)
     assert found == len(sound) * int(case.config["flush.size"])
+
+
+@pytest.mark.parametrize("case", WHOLE, ids=_ids)
+def test_read_a_few_objects_at_a_time_it_is_the_same(
+    case: GoldenCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cat, "FIRST_FILES", 1)
+    monkeypatch.setattr(cat, "GROWTH", 1)
+    options = ForeignOptions.parse(layout_of_sink(case.config))
+    rows: dict[tuple[str, int], list[tuple[Any, ...]]] = {}
+
+    def keep(line: Line) -> bytes:
+        rows.setdefault(line[:2], []).append(line[2:])
+        return b"x"
+
+    store = store_of(case.objects)
+    printed = b"".join(cat.iter_foreign_lines(store, options, CatOptions(), keep))
+    wanted = read_case(case).rows
+    assert rows == {place: [tuple(r.values()) for r in mine] for place, mine in wanted.items()}
+    assert len(printed) == sum(map(len, wanted.values()))
 
 
 def test_times_come_back_from_the_field_they_were_inserted_into() -> None:
