@@ -17,6 +17,7 @@ from curl_service import CurlService, Shelf
 from oracle import dump
 
 TOPIC, OTHER, RESTORED = "s3TestTopicAvro", "s3TestTopicOther", "s3TestTopicRestored"
+RESTORED_BY_LOG = f"{RESTORED}ByLog"
 BUCKET, PLAIN = "s3-backup-example", "s3-backup-without-log"
 SINK, BY_TIME, SOURCE = "s3SinkConnector", "s3SinkByTime", "s3SourceConnector"
 COUNT, FLUSH = 99, 3
@@ -129,7 +130,7 @@ def clear(cluster: Cluster, *shelves: Shelf) -> None:
     """Take away what a story that was broken off left behind: its names are plain ones."""
     for shelf in shelves:
         shelf.remove()
-    for topic in (TOPIC, OTHER, RESTORED):
+    for topic in (TOPIC, OTHER, RESTORED, RESTORED_BY_LOG):
         if cluster.partitions(topic):
             cluster.delete(topic)
     groups = cluster.admin.list_consumer_groups().result().valid

@@ -27,6 +27,7 @@ from cold_storage import (
     OTHER,
     PLAIN,
     RESTORED,
+    RESTORED_BY_LOG,
     SINK,
     SOURCE,
     TOPIC,
@@ -160,13 +161,18 @@ def test_offsets_are_flushed_without_a_new_machine(world: World) -> None:
     assert world.came_back() == [world.expected(n) for n in range(COUNT)] * 2
 
 
-def test_keys_times_and_values_are_made_again_from_files_without_a_log(world: World) -> None:
-    """Files as another worker's sink leaves them: what it added becomes key and time, and goes."""
-    world.shelf.copy(world.plain, f"topics/{TOPIC}/")
+@pytest.mark.parametrize(("bucket", "topic"), [(PLAIN, RESTORED), (BUCKET, RESTORED_BY_LOG)])
+def test_keys_times_and_values_are_made_again_with_and_without_a_log(
+    world: World, bucket: str, topic: str
+) -> None:
+    """What the sink added becomes key and time, and goes: of files as another worker's sink leaves
+    them, and of an archive with its log."""
+    if bucket == PLAIN:
+        world.shelf.copy(world.plain, f"topics/{TOPIC}/")
     steps = "org.apache.kafka.connect.transforms."
     config = world.source(
-        s3_bucket_name=PLAIN,
-        topics=f"{TOPIC}:{RESTORED}",
+        s3_bucket_name=bucket,
+        topics=f"{TOPIC}:{topic}",
         timestamp_extractor="RecordField",
         timestamp_field="ts",
         transforms="createKey,takeKey,dropAdded",
@@ -177,12 +183,12 @@ def test_keys_times_and_values_are_made_again_from_files_without_a_log(world: Wo
         transforms_dropAdded_type=f"{steps}ReplaceField$Value",
         transforms_dropAdded_exclude="offset,partition,ts",
     )
-    world.service.post(f"{SOURCE}-plain", config)
-    world.service.wait_running(f"{SOURCE}-plain")
-    _wait_back(world, COUNT, RESTORED)
+    world.service.post(f"{SOURCE}-{bucket}", config)
+    world.service.wait_running(f"{SOURCE}-{bucket}")
+    _wait_back(world, COUNT, topic)
     numbers = range(COUNT)
-    assert world.came_back(RESTORED) == [world.made(n) for n in numbers]
-    records = dump(world.bootstrap, RESTORED)[0]
+    assert world.came_back(topic) == [world.made(n) for n in numbers]
+    records = dump(world.bootstrap, topic)[0]
     assert [record.key for record in records] == [world.made(n)["key"].encode() for n in numbers]
     times = [int(world.at(n).timestamp() * 1000) for n in numbers]
     assert [record.timestamp for record in records] == times

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from fake_kafka import Answer, FakeTarget
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.store import ObjectStore
+from kafkeep.config.changes import ChangeOptions
 from kafkeep.config.shape import parse_filter
 from kafkeep.errors import PreflightError, TransientError, UnknownOutcomeError
 from kafkeep.kafka.batch import min_timestamps, scan_batches
@@ -131,11 +132,20 @@ def read_all(lane: Lane) -> list[tuple[int, bytes]]:
     return [record for batch in lane.ready for record in contents(batch.body)]
 
 
+TAGGED = ChangeOptions.of(
+    {
+        "transforms": "tag",
+        "transforms.tag.type": "org.apache.kafka.connect.transforms.InsertHeader",
+        "transforms.tag.header": "from",
+        "transforms.tag.value.literal": "archive",
+    }
+)
 SHAPES = st.one_of(
     st.builds(Shape, partition_count=st.integers(1, 5)),
     st.builds(Shape, partition_count=st.integers(1, 3), filter=st.just(parse_filter("key"))),
     st.builds(Shape, partition_count=st.integers(1, 3), shift_ms=st.sampled_from([5, 3_600_000])),
     st.just(Shape(partition_map=((0, 1), (1, 0), (2, 1), (3, 1)))),
+    st.just(Shape(partition_count=2, shift_ms=5, changes=TAGGED)),
 )
 
 

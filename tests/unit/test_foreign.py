@@ -281,10 +281,10 @@ class TestDocuments:
         options = ForeignOptions()
         objects = list_foreign(store, options).objects
         first, *others = scan(store, objects, options)
-        followed = ForeignFollowed().under({"t": "t"}).begin(0).finish([first])
+        followed = ForeignFollowed().begin(0, {"t": "t"}).finish([first])
         assert [followed.is_new(one.name) for one in others] == [True, True]
         assert not followed.is_new(first.name)
         state = MemoryStore()
         save_foreign_followed(state, followed)
         assert load_foreign_followed(state) == followed
-        assert followed.under({"t": "u"}).is_new(first.name)
+        assert followed.forget({"t"}).is_new(first.name)

@@ -7,8 +7,6 @@ same objects, and each record is written once. On the driver.
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import orjson
@@ -52,8 +50,6 @@ class ForeignJob(RestoreJob):
     foreign: ForeignOptions
     index: Index | None = None
     """The objects to restore, where they were found already."""
-    id: str | None = None
-    """What the restore is called, where it is not to follow from what was asked for."""
     found: ForeignView | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -122,9 +118,7 @@ class ForeignJob(RestoreJob):
         if self.index is not None:
             index = replace(self.index, number=number)
         else:
-            index = find_objects(
-                self.store, self.foreign, wanted_topics(self.options), number=number
-            )
+            index = find_objects(self.store, self.foreign, self.options.wants, number=number)
         index = replace(index, partitions=self._partitions({o.name.topic for o in index.objects}))
         return foreign_view(self.store, index, self.foreign)
 
@@ -164,15 +158,6 @@ class ForeignJob(RestoreJob):
 
 def has_objects(store: ObjectStore, foreign: ForeignOptions, options: RestoreOptions) -> bool:
     """Tell whether there is an object of a topic asked for."""
-    names, wanted = names_of(foreign), wanted_topics(options)
+    names, wanted = names_of(foreign), options.wants
     parsed = (names.parse(info.key) for info in store.list(names.prefix))
     return any(isinstance(name, ForeignName) and wanted(name.topic) for name in parsed)
-
-
-def wanted_topics(options: RestoreOptions) -> Callable[[str], bool]:
-    """Return what tells whether a topic is to be restored."""
-    if options.topics:
-        names = {source for source, _ in options.topics}
-        return lambda topic: topic in names
-    pattern = re.compile(options.topics_regex or ".*")
-    return lambda topic: pattern.fullmatch(topic) is not None

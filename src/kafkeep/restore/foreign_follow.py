@@ -1,19 +1,14 @@
 """A restore that goes on without a log: objects that appear in a bucket are appended, in rounds.
 
-Every round is a restore of its own with the document that makes it resumable, of objects that were
-written down before its first record was. So each record is written once, whatever stops it when.
-On the driver.
+What a round restores are objects that were written down before its first record was. On the driver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from kafkeep.archive.store import ObjectStore
 from kafkeep.config.foreign import ForeignOptions
-from kafkeep.config.places import Places
-from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.foreign.generic import numbered
 from kafkeep.contents.foreign.group import expects
 from kafkeep.contents.foreign.index import Index, load_index, next_number, save_index
@@ -21,8 +16,7 @@ from kafkeep.contents.foreign.listing import Listed, list_foreign
 from kafkeep.contents.foreign.names import ForeignName
 from kafkeep.contents.foreign.scan import scan
 from kafkeep.failpoint import failpoint
-from kafkeep.kafka.admin import Admin
-from kafkeep.restore.foreign import ForeignJob, wanted_topics
+from kafkeep.restore.foreign import ForeignJob
 from kafkeep.restore.foreign_followed import (
     ForeignFollowed,
     Place,
@@ -30,31 +24,18 @@ from kafkeep.restore.foreign_followed import (
     place_of,
     save_foreign_followed,
 )
-from kafkeep.restore.job import RunTasks
-from kafkeep.restore.summary import RestoreSummary
+from kafkeep.restore.job import RestoreJob
+from kafkeep.restore.rounds import Rounds
 
-ROUND_BYTES = 1 << 30
 ROUND = "round"
-"""What a round's restore is called: its documents lie in a place of its own."""
+"""What the list of a round's objects is called: it lies in a place of its own."""
 
 
 @dataclass(kw_only=True)
-class ForeignFollower:
-    """One restore that follows a bucket. Everything that does I/O is given to it."""
+class ForeignFollower(Rounds[ForeignFollowed]):
+    """One restore that follows a bucket."""
 
-    options: RestoreOptions
     foreign: ForeignOptions
-    places: Places
-    admin: Admin
-    store: ObjectStore
-    state: ObjectStore
-    open_round: Callable[[int], ObjectStore]
-    run_tasks: RunTasks
-    cores: int
-    now_ms: Callable[[], int]
-    on_round: Callable[[RestoreSummary], None] = lambda _summary: None
-    most_bytes: int = ROUND_BYTES
-    followed: ForeignFollowed = field(init=False)
     waiting: int = field(init=False, default=0)
     """Objects that were there when it last looked and have not come back."""
 
@@ -62,20 +43,16 @@ class ForeignFollower:
         """Read how far it has come."""
         self.followed = load_foreign_followed(self.state) or ForeignFollowed()
 
-    def step(self) -> bool:
-        """Restore one round; tell whether there was one."""
-        if self.followed.round is None and not self._open():
-            return False
-        job = self._job()
-        self.on_round(job.run(job.preflight(), self.run_tasks))
-        failpoint("follow.written")
-        assert job.found is not None
+    def _forget(self, topics: Collection[str]) -> None:
+        self.followed = self.followed.forget(topics)
+        save_foreign_followed(self.state, self.followed)
+
+    def _finish(self, job: RestoreJob) -> None:
+        assert isinstance(job, ForeignJob) and job.found is not None
         restored = job.found.index.objects
         self.followed = self.followed.finish(restored)
         save_foreign_followed(self.state, self.followed)
-        failpoint("follow.finished")
         self.waiting = max(0, self.waiting - len(restored))
-        return True
 
     def _open(self) -> bool:
         """Write down what the next round restores, if there is anything."""
@@ -88,7 +65,9 @@ class ForeignFollower:
         index = Index(next_number(documents, ROUND), found)
         save_index(documents, ROUND, index)
         failpoint("follow.planned")
-        self.followed = self.followed.begin(index.number)
+        names = dict(self.options.topics)
+        topics = {one.name.topic for one in found}
+        self.followed = self.followed.begin(index.number, {t: names.get(t, t) for t in topics})
         save_foreign_followed(self.state, self.followed)
         failpoint("follow.opened")
         return True
@@ -101,12 +80,13 @@ class ForeignFollower:
         index = load_index(documents, ROUND, self.followed.index)
         topics = sorted({one.name.topic for one in index.objects})
         targets = dict(self.followed.targets)  # as they were when the round was opened
+        met = {place.topic for place in self.followed.positions}
         self._grow((one.name for one in index.objects), targets)
         options = replace(
             self.options,
             topics=tuple((topic, targets.get(topic, topic)) for topic in topics),
             topics_regex=None,
-            into_non_empty=self.options.into_non_empty or number > 1,
+            into_non_empty=self.options.into_non_empty or all(topic in met for topic in topics),
         )
         return ForeignJob(
             options=options,
@@ -118,23 +98,33 @@ class ForeignFollower:
             now_ms=self.now_ms,
             foreign=self.foreign,
             index=index,
-            id=ROUND,
+            id=self.round_id(number),
         )
 
     def _next_objects(self) -> list[Listed]:
-        """Return the next objects that are new, whole files of them, oldest offsets first."""
-        listing = list_foreign(self.store, self.foreign, wanted_topics(self.options))
-        names = dict(self.options.topics)
-        self.followed = self.followed.under({t: names.get(t, t) for t in listing.topics})
+        """Return the next objects that are new, whole files of them, oldest offsets first.
+
+        Topics that were met before go first, those that were not have a round of their own.
+        """
+        listing = list_foreign(self.store, self.foreign, self.options.wants)
         new = [one for one in listing.objects if self.followed.is_new(one.name)]
         self.waiting = len(new)
-        files: dict[tuple[str, str, int, int], list[Listed]] = {}
-        for one in new:
-            files.setdefault(one.name.stem, []).append(one)
+        met = {place.topic for place in self.followed.positions}
         wanted = {
             topic: expects([o.name for o in listing.objects if o.name.topic == topic], self.foreign)
             for topic in {one.name.topic for one in new}
         }
+        known = [one for one in new if one.name.topic in met]
+        others = [one for one in new if one.name.topic not in met]
+        return self._whole_files(known, wanted) or self._whole_files(others, wanted)
+
+    def _whole_files(
+        self, objects: Iterable[Listed], wanted: Mapping[str, Mapping[str, bool]]
+    ) -> list[Listed]:
+        """Return the objects of files that are there whole, about as many as a round takes."""
+        files: dict[tuple[str, str, int, int], list[Listed]] = {}
+        for one in objects:
+            files.setdefault(one.name.stem, []).append(one)
         found: list[Listed] = []
         held: set[Place] = set()
         size = 0
@@ -163,7 +153,7 @@ class ForeignFollower:
                 self.admin.create_partitions(target, count)
 
 
-def _is_whole(members: list[Listed], wanted: dict[str, bool]) -> bool:
+def _is_whole(members: list[Listed], wanted: Mapping[str, bool]) -> bool:
     """Tell whether all objects of a file are there."""
     views = {one.name.view for one in members}
     if members[0].name.tombstones:

@@ -6,7 +6,7 @@ partition are written in the order of their offsets, so all that begin later are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -15,7 +15,8 @@ import orjson
 from kafkeep.archive.store import ObjectStore
 from kafkeep.contents.foreign.names import NO_OFFSET, ForeignName
 from kafkeep.contents.foreign.scan import Scanned
-from kafkeep.errors import DamagedError, FencedError, KeyExistsError
+from kafkeep.errors import DamagedError
+from kafkeep.restore.revisions import load_newest, revision_key, save_revision
 
 VERSION = 1
 FOLDER = "foreign/"
@@ -53,18 +54,23 @@ class ForeignFollowed:
     targets: Mapping[str, str] = field(default_factory=dict)
     """The names topics came back under."""
 
-    def under(self, targets: Mapping[str, str]) -> ForeignFollowed:
-        """Return the same for topics that come back under these names.
+    @property
+    def open_round(self) -> int | None:
+        """The number of the round under way."""
+        return self.round
 
-        One that gets another name than before comes back from its beginning.
+    def begin(self, index: int, targets: Mapping[str, str]) -> ForeignFollowed:
+        """Return the revision that opens the next round, of objects written down already.
+
+        ``targets`` are the names its topics come back under.
         """
-        moved = {t for t, name in targets.items() if self.targets.get(t, name) != name}
-        kept = {place: last for place, last in self.positions.items() if place.topic not in moved}
-        return replace(self, positions=kept, targets={**self.targets, **targets})
-
-    def begin(self, index: int) -> ForeignFollowed:
-        """Return the revision that opens the next round, of objects written down already."""
-        return replace(self, revision=self.revision + 1, round=self.rounds + 1, index=index)
+        return replace(
+            self,
+            revision=self.revision + 1,
+            round=self.rounds + 1,
+            index=index,
+            targets={**self.targets, **targets},
+        )
 
     def finish(self, objects: Iterable[Scanned]) -> ForeignFollowed:
         """Return the revision after the round under way, which restored these objects."""
@@ -79,6 +85,12 @@ class ForeignFollowed:
         return replace(
             self, revision=self.revision + 1, rounds=self.round, positions=positions, round=None
         )
+
+    def forget(self, topics: Collection[str]) -> ForeignFollowed:
+        """Return the revision in which nothing of these topics came back yet."""
+        kept = {place: last for place, last in self.positions.items() if place.topic not in topics}
+        named = {t: name for t, name in self.targets.items() if t not in topics}
+        return replace(self.move(kept), targets=named)
 
     def move(self, positions: Positions) -> ForeignFollowed:
         """Return the revision that goes on from other objects; an open round is given up."""
@@ -109,10 +121,8 @@ def place_of(name: ForeignName) -> Place:
 
 def load_foreign_followed(store: ObjectStore) -> ForeignFollowed | None:
     """Return the newest revision, or None when nothing was ever restored."""
-    newest = None
-    for info in store.list(FOLDER):
-        newest = info.key
-    return None if newest is None else _parse(store.get(newest), newest)
+    newest = load_newest(store, FOLDER)
+    return None if newest is None else _parse(*newest)
 
 
 def save_foreign_followed(store: ObjectStore, followed: ForeignFollowed) -> None:
@@ -126,31 +136,13 @@ def save_foreign_followed(store: ObjectStore, followed: ForeignFollowed) -> None
         "targets": followed.targets,
         "positions": [[*place, *last] for place, last in sorted(followed.positions.items())],
     }
-    body = orjson.dumps(document)
-    key = _key(followed.revision)
-    try:
-        store.put_new(key, body)
-    except KeyExistsError as error:
-        if store.get(key) != body:
-            raise _fenced() from error
-    if next(iter(store.list(FOLDER, after=key)), None) is not None:
-        raise _fenced()
+    save_revision(store, FOLDER, followed.revision, orjson.dumps(document))
     if followed.revision >= KEPT:
-        store.delete(_key(followed.revision - KEPT))
+        store.delete(revision_key(FOLDER, followed.revision - KEPT))
 
 
 KEPT = 1000
 """So many revisions are kept: a worker that slept still finds that it is late."""
-
-
-def _key(revision: int) -> str:
-    return f"{FOLDER}{revision:012d}.json"
-
-
-def _fenced() -> FencedError:
-    return FencedError(
-        "another worker runs this connector", hint="A connector has one worker at a time."
-    )
 
 
 def _parse(body: bytes, key: str) -> ForeignFollowed:
