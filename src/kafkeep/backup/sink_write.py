@@ -26,6 +26,7 @@ from kafkeep.backup.upload import Uploads
 from kafkeep.backup.views import Views
 from kafkeep.backup.window import Finished, Memory
 from kafkeep.config.sink import SinkOptions
+from kafkeep.failpoint import failpoint
 from kafkeep.kafka.records import iter_decode
 from kafkeep.kafka.unpack import AREA_BYTES
 from kafkeep.kafka.wire import Wire
@@ -135,7 +136,8 @@ class SinkWriter:
     def send_letters(self, wire: Wire) -> None:
         """Report bad records before their offsets count as archived: at least once, never not."""
         errors = self._sink.errors
-        if errors.dead_letter_topic:
+        if errors.dead_letter_topic and self.letters:
+            failpoint("letters.before")
             send_letters(
                 wire,
                 self.letters,
@@ -144,6 +146,7 @@ class SinkWriter:
                 connector=self._origin.log_name,
                 with_context=errors.dead_letter_context,
             )
+            failpoint("letters.after")
 
     @property
     def tail(self) -> Tail | None:
