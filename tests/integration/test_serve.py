@@ -1,183 +1,27 @@
 """``kafkeep serve`` on real Kafka, S3 and Spark: connectors over REST, objects by boto3.
 
 Every record is in one object and no other, whatever is done to connectors and services. The tests
-share one state and run in order.
+share one state, which lies in a bucket, and run in order.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
 import sys
 import time
-import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
-import boto3
-import httpx
 import pytest
 from confluent_kafka import Producer
 
 from cluster import Cluster
+from connect_jobs import group_offsets
+from faults.proxy import Answer, FaultProxy, Rule
 from kafkeep.dev import DevStatus
+from serve_world import PARTITIONS, Service, World, until
 
 pytestmark = pytest.mark.integration
-FLUSH = 5
-PARTITIONS = 2
-LEASE_MS = 2_000
-
-
-class Service:
-    """One ``kafkeep serve`` in a process group of its own, Spark's JVM included."""
-
-    def __init__(self, services: DevStatus, state: Path, log: Path) -> None:
-        self._log = log.open("ab")
-        command = [sys.executable, "-m", "kafkeep", "serve", "--output", "json", "--port", "0"]
-        command += ["--bootstrap-servers", services.bootstrap_servers, "--state", str(state)]
-        command += ["--set", f"kafkeep.lease.timeout.ms={LEASE_MS}"]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=self._log, start_new_session=True
-        )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, log.read_text()
-        self.ready = json.loads(line)
-        self.http = httpx.Client(base_url=self.ready["url"], timeout=30)
-
-    def call(self, method: str, path: str, body: Any = None, *, expect: int = 200) -> Any:
-        answer = self.http.request(method, path, json=body)
-        assert answer.status_code == expect, f"{method} {path}: {answer.status_code} {answer.text}"
-        return answer.json() if answer.content else None
-
-    def states(self, name: str) -> tuple[str, list[str]]:
-        status = self.call("GET", f"/connectors/{name}/status")
-        return status["connector"]["state"], [task["state"] for task in status["tasks"]]
-
-    def leads(self) -> bool:
-        return bool(self.call("GET", "/health")["is_leader"])
-
-    def wait_ready(self) -> Service:
-        until(lambda: self.http.get("/health").status_code == 200, "the service is ready")
-        return self
-
-    def end(self) -> int:
-        """Stop it as an init system does, and return its exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(40)
-        self._close()
-        return code
-
-    def kill(self) -> None:
-        """Let everything of it be gone at once."""
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(10)
-        self._close()
-
-    def _close(self) -> None:
-        self.http.close()
-        self._log.close()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-
-
-@dataclass
-class World:
-    """What the tests of this file share."""
-
-    services: DevStatus
-    cluster: Cluster
-    state: Path
-    log: Path
-    folder: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
-    running: list[Service] = field(default_factory=list)
-
-    def start(self) -> Service:
-        service = Service(self.services, self.state, self.log)
-        self.running.append(service)
-        return service
-
-    def topic(self, name: str) -> Topic:
-        topic = f"{name}-{self.folder}"
-        self.cluster.create(topic, PARTITIONS)
-        return Topic(self, topic)
-
-    def config(self, topic: Topic, **more: str) -> dict[str, str]:
-        s3 = self.services.s3
-        return {
-            "connector.class": "io.confluent.connect.s3.S3SinkConnector",
-            "tasks.max": "2",
-            "topics": topic.name,
-            "topics.dir": self.folder,
-            "s3.bucket.name": s3.bucket,
-            "s3.region": s3.region,
-            "store.url": s3.endpoint,
-            "aws.access.key.id": s3.access_key,
-            "aws.secret.access.key": s3.secret_key,
-            "flush.size": str(FLUSH),
-            "storage.class": "io.confluent.connect.s3.storage.S3Storage",
-            "format.class": "io.confluent.connect.s3.format.json.JsonFormat",
-            "key.converter": "org.apache.kafka.connect.storage.StringConverter",
-            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-            "value.converter.schemas.enable": "false",
-            **more,
-        }
-
-
-@dataclass
-class Topic:
-    """A topic whose records know their number, and what lies of it in the bucket."""
-
-    world: World
-    name: str
-    sent: int = 0
-
-    def send(self, objects: int) -> None:
-        """Fill so many objects of each partition."""
-        producer = Producer({"bootstrap.servers": self.world.services.bootstrap_servers})
-        for _ in range(objects * FLUSH):
-            for partition in range(PARTITIONS):
-                value = json.dumps({"n": self.sent}).encode()
-                producer.produce(self.name, value=value, partition=partition)
-                self.sent += 1
-        assert producer.flush(30) == 0
-
-    def stored(self) -> list[int]:
-        """Return the numbers of all records in the bucket."""
-        s3 = self.world.services.s3
-        client = boto3.client(
-            "s3",
-            endpoint_url=s3.endpoint,
-            region_name=s3.region,
-            aws_access_key_id=s3.access_key,
-            aws_secret_access_key=s3.secret_key,
-        )
-        prefix = f"{self.world.folder}/{self.name}/"
-        found: list[int] = []
-        for page in client.get_paginator("list_objects_v2").paginate(
-            Bucket=s3.bucket, Prefix=prefix
-        ):
-            for row in page.get("Contents", []):
-                body = client.get_object(Bucket=s3.bucket, Key=row["Key"])["Body"].read()
-                found += [json.loads(line)["n"] for line in body.splitlines()]
-        return sorted(found)
-
-    def expect_all(self) -> None:
-        """Wait until everything sent is stored, once."""
-        until(lambda: len(self.stored()) >= self.sent, f"{self.sent} records are stored")
-        assert self.stored() == list(range(self.sent))
-
-
-def until(what: Callable[[], bool], claim: str, seconds: float = 180) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, f"not true in {seconds} s: {claim}"
-        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +29,7 @@ def world(
     services: DevStatus, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("serve")
-    made = World(services, cluster, folder / "state", folder / "log")
+    made = World(services, cluster, folder / "log")
     yield made
     for service in made.running:
         service.kill()
@@ -243,8 +87,7 @@ def test_a_connector_that_fails_leaves_the_one_beside_it_running_and_can_be_mend
 ) -> None:
     bad, good = world.topic("bad"), world.topic("good")
     producer = Producer({"bootstrap.servers": world.services.bootstrap_servers})
-    for _ in range(FLUSH):  # a sink reads when there is enough for an object
-        producer.produce(bad.name, value=b"{not json", partition=0)
+    producer.produce(bad.name, value=b"{not json", partition=0)  # no object is due yet
     assert producer.flush(30) == 0
     for topic, name in ((bad, "bad"), (good, "good")):
         body = {"name": name, "config": world.config(topic)}
@@ -263,6 +106,34 @@ def test_a_connector_that_fails_leaves_the_one_beside_it_running_and_can_be_mend
     bad.send(1)
     bad.expect_all()
     service.call("DELETE", "/connectors/bad", expect=204)
+
+
+def test_a_jvm_that_is_killed_is_replaced_and_connectors_go_on(
+    world: World, service: Service
+) -> None:
+    topic = world.topic("jvm")
+    service.call("POST", "/connectors", {"name": "jvm", "config": world.config(topic)}, expect=201)
+    topic.send(2)
+    topic.expect_all()
+    first = service.jvm()
+    # The API goes before the work of connectors, where both want the same cores.
+    assert os.getpriority(os.PRIO_PROCESS, first) > os.getpriority(os.PRIO_PROCESS, 0)
+    topic.send(2)
+    time.sleep(0.7)  # about when a look finds them
+    os.kill(first, signal.SIGKILL)
+    topic.send(1)
+    topic.expect_all()
+    second = service.jvm()
+    assert second != first
+    os.kill(second, signal.SIGKILL)  # nothing runs: the next job meets it
+    topic.send(1)
+    topic.expect_all()
+    assert service.states("jvm") == ("RUNNING", ["RUNNING"] * 2)
+    assert service.call("GET", "/health")["failed"] == []
+    service.call("POST", "/connectors/jvm/restart?includeTasks=true", expect=202)
+    topic.send(1)
+    topic.expect_all()
+    service.call("DELETE", "/connectors/jvm", expect=204)
 
 
 def test_a_service_started_again_keeps_its_connectors_and_what_they_were_told(
@@ -292,6 +163,11 @@ def test_the_other_service_takes_over_when_the_leader_is_killed(world: World) ->
     assert follower.call("GET", "/connectors/two/status") == leader.call(
         "GET", "/connectors/two/status"
     )
+    logger = "/admin/loggers/kafkeep.connect.duty"
+    follower.call("PUT", f"{logger}?scope=cluster", {"level": "DEBUG"}, expect=204)
+    assert leader.call("GET", logger)["level"] == "DEBUG"
+    leader.call("PUT", f"{logger}?scope=cluster", {"level": "ERROR"}, expect=204)
+    until(lambda: bool(follower.call("GET", logger)["level"] == "ERROR"), "the follower hears it")
     for _ in range(4):
         topic.send(2)
         time.sleep(0.3)
@@ -301,5 +177,28 @@ def test_the_other_service_takes_over_when_the_leader_is_killed(world: World) ->
     topic.send(2)
     topic.expect_all()
     assert follower.states("two")[0] == "RUNNING"
+    ends = {(topic.name, number): topic.sent // PARTITIONS for number in range(PARTITIONS)}
+    told = "connect-two"
+    until(lambda: group_offsets(world.cluster, told, topic.name) == ends, "its group is at the end")
     follower.call("PUT", "/connectors/two/stop", expect=204)
-    assert follower.end() == 0
+
+
+def test_a_service_ends_in_time_while_a_store_fails_and_nothing_is_lost(world: World) -> None:
+    service, topic = world.running[-1], world.topic("failing")
+    with FaultProxy(world.services.s3.endpoint) as proxy:
+        proxy.add(
+            Rule(Answer(503, "SlowDown"), method="PUT", path=f"/{world.folder}/{topic.name}/")
+        )
+        config = world.config(topic, **{"store.url": proxy.url})
+        service.call("POST", "/connectors", {"name": "failing", "config": config}, expect=201)
+        topic.send(1)
+        until(lambda: proxy.rules[0].applied > 1, "a task tries to store")
+        before = world.log.stat().st_size
+        began = time.monotonic()
+        assert service.end() == 0
+        assert time.monotonic() - began < 25
+        assert "did not finish in time" not in world.log.read_text()[before:]
+        proxy.clear()
+        again = world.start().wait_ready()
+        topic.expect_all()
+        assert again.end() == 0

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -362,3 +365,36 @@ def test_the_page_takes_nothing_from_elsewhere(api: httpx.Client) -> None:
         assert word not in page.text
     for endpoint in ENDPOINTS:
         assert f"{endpoint.method} {endpoint.path}" in page.text
+
+
+class Held(MemoryService):
+    """Holds every call that goes to a thread; has connectors in memory, or not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.release = threading.Event()
+        self.in_memory = True
+
+    def plugins(self, *, connectors_only: bool) -> list[Json]:
+        self.release.wait(20)
+        return []
+
+    def answers_from_memory(self) -> bool:
+        return self.in_memory
+
+
+def test_what_is_in_memory_is_answered_while_every_thread_is_held() -> None:
+    service = Held()
+    with serving(make_app(service, RestSecurity())) as url, ThreadPoolExecutor(40) as pool:
+        held = [pool.submit(httpx.get, f"{url}/connector-plugins", timeout=30) for _ in range(40)]
+        time.sleep(0.5)
+        try:
+            for path, status in (("", 200), ("/none", 404), ("/none/status", 404)):
+                answer = httpx.get(f"{url}/connectors{path}", timeout=5)
+                assert answer.status_code == status
+            service.in_memory = False
+            with pytest.raises(httpx.ReadTimeout):
+                httpx.get(f"{url}/connectors", timeout=0.5)
+        finally:
+            service.release.set()
+        assert {one.result().status_code for one in held} == {200}
