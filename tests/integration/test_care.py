@@ -7,16 +7,19 @@ import json
 import subprocess
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import boto3
 import pytest
 
 from cluster import ANY_TIME, Cluster
+from golden_cases import load_case
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.reader import load_view
+from kafkeep.config.foreign import layout_of_sink
 from kafkeep.dev import DevStatus
 from kafkeep.kafka.build import Record
 from kafkeep.store.open import open_store
@@ -198,6 +201,26 @@ def test_info_ls_and_du_agree_on_a_real_archive(archived: Archived) -> None:
     )
     stored = sum(found["Size"] for page in pages for found in page.get("Contents", ()))
     assert usage["total_bytes"] == stored
+
+
+def test_a_bucket_of_confluents_sink_is_looked_at_without_a_log(archived: Archived) -> None:
+    case, prefix = load_case("22"), f"foreign-{uuid.uuid4().hex[:8]}"
+    for key, body in case.objects.items():
+        archived.s3.put_object(Bucket=archived.bucket, Key=f"{prefix}/{key}", Body=body)
+    foreign = replace(archived, address=f"s3://{archived.bucket}/{prefix}")
+    where = ("--archive", foreign.address)
+    told = [f"--set={key}={text}" for key, text in layout_of_sink(case.config).items()]
+    report = kafkeep("verify", *where, *told, "--deep", "--output", "json").expect(0).json
+    listed = kafkeep("ls", *where, *told, "--output", "json").expect(0).json["objects"]
+    assert {o["key"] for o in listed} == case.objects.keys() and report["intact"]
+    found = Counter(
+        (line["partition"], line["key"], line["payload"] is None)
+        for line in map(json.loads, cat(foreign, *told).splitlines())
+    )
+    (ends,) = case.committed.values()
+    wanted = [r for r in case.records if r.offset < (ends[r.partition] or 0)]
+    assert found == Counter((r.partition, (r.key or b"").decode(), r.value is None) for r in wanted)
+    assert report["records"] == len(wanted)
 
 
 def test_doctor_passes_the_services_and_leaves_the_bucket_as_it_was(archived: Archived) -> None:

@@ -34,6 +34,8 @@ class Kind(StrEnum):
     """Records, offsets, times or index are not what the log says."""
     BROKEN_CHAIN = "broken-chain"
     """A commit is missing, damaged, or does not continue the one before it."""
+    BAD_SCHEMAS = "bad-schemas"
+    """The document of schemas that a commit names is missing, or not what was written."""
     OVERLAP = "overlap"
     """Two objects answer for the same offsets."""
     BAD_CHECKPOINT = "bad-checkpoint"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -13,6 +13,7 @@ from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.reader import ArchiveView, load_view
 from kafkeep.archive.store import ObjectStore
 from kafkeep.care.logs import check_topics
+from kafkeep.care.schemas import count_schemas
 from kafkeep.contents.missing import what_is_missing
 from kafkeep.contents.options import ReadOptions, load_read_options
 from kafkeep.contents.windows import SEGMENT, formats_of
@@ -204,6 +205,8 @@ class LogInfo:
     intent_open: bool
     topics: tuple[TopicSummary, ...]
     groups: Mapping[str, Mapping[PartitionId, int]]
+    schemas: Mapping[str, Any] | None = None
+    """The document of schemas, and how many it has; None without a registry."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the form printed by ``info --output json``; scripts may rely on it."""
@@ -228,6 +231,7 @@ class LogInfo:
                 ]
                 for group, offsets in self.groups.items()
             },
+            "schemas": self.schemas,
         }
 
 
@@ -237,7 +241,10 @@ def load_info(
     """Describe the logs of those names, and of them all topics or the ones given."""
     views = [load_view(store, name) for name in names]
     check_topics(views, topics)
-    return [describe(view, topics, lambda v=view: load_read_options(store, v)) for view in views]  # type: ignore[misc]
+    found = [describe(view, topics, lambda v=view: load_read_options(store, v)) for view in views]  # type: ignore[misc]
+    return [
+        replace(log, schemas=count_schemas(store, v)) for log, v in zip(found, views, strict=True)
+    ]
 
 
 def describe(

@@ -10,6 +10,7 @@ from typing import Any
 
 from kafkeep import clock
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.archive.keys import is_schemas_key
 from kafkeep.archive.reader import ArchiveView, check_log, iter_commits, list_logs, load_view
 from kafkeep.archive.retention import Expiry
 from kafkeep.archive.store import ObjectStore
@@ -133,9 +134,10 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def _check_chain(store: ObjectStore, name: str) -> Iterator[Finding]:
     for found in check_log(store, name):
+        kind = Kind.BROKEN_CHAIN if found.fatal else Kind.BAD_CHECKPOINT
         yield Finding(
             severity=Severity.DAMAGE if found.fatal else Severity.WARNING,
-            kind=Kind.BROKEN_CHAIN if found.fatal else Kind.BAD_CHECKPOINT,
+            kind=Kind.BAD_SCHEMAS if is_schemas_key(found.key) else kind,
             log=name,
             key=found.key,
             message=found.problem,

@@ -173,11 +173,21 @@ def test_verify_names_objects_that_do_not_decode_or_agree(
 def test_verify_names_keys_that_do_not_fit_their_values(
     cli: Cli, address: str, store: MemoryStore
 ) -> None:
-    case = put(store, load_case("19b"))  # keys with the separator inside
+    case = put(store, load_case("20j"))  # a letter's headers are there, its value is not
     report = cli.document("verify", "--archive", address, code=13)
     damaged = [f for f in report["findings"] if f["severity"] == "damage"]
     assert {f["kind"] for f in damaged} == {"miscounted"}
     assert {f["key"] for f in damaged} <= set(case.objects)
+
+
+def test_verify_warns_of_records_that_cannot_be_told_apart(
+    cli: Cli, address: str, store: MemoryStore
+) -> None:
+    case = put(store, load_case("19b"))  # keys with the separator inside
+    report = cli.document("verify", "--archive", address)
+    warned = [f for f in report["findings"] if f["severity"] == "warning"]
+    assert {f["kind"] for f in warned} == {"undecodable"}
+    assert {f["key"] for f in warned} <= set(case.objects)
 
 
 def test_a_layout_of_its_own_is_told_by_the_connectors_file(

@@ -14,6 +14,7 @@ from kafkeep.care.finding import Finding, Kind, Severity
 from kafkeep.care.foreign.topics import sort_by_topic
 from kafkeep.care.verify import DEFAULT_WORKERS, OnProgress, VerifyReport, in_order
 from kafkeep.config.foreign import ForeignOptions
+from kafkeep.config.formats import FormatKind
 from kafkeep.contents.foreign.find import list_objects
 from kafkeep.contents.foreign.group import Grouped, group
 from kafkeep.contents.foreign.listing import Listing
@@ -70,9 +71,12 @@ def _iter_problems(scanned: Sequence[Scanned], grouped: Grouped) -> Iterator[Fin
     by_key = {one.name.key: one for one in scanned}
     for key, why in grouped.problems:
         one = by_key[key]
-        kind = Kind.UNDECODABLE if one.problem else Kind.MISCOUNTED
+        # Bytes that cannot be told apart were written so: nothing has happened to them.
+        vague = one.name.format is FormatKind.BYTES and not one.problem
+        severity = Severity.WARNING if vague else Severity.DAMAGE
+        kind = Kind.UNDECODABLE if one.problem or vague else Kind.MISCOUNTED
         pid = PartitionId(one.name.topic, 1, one.name.partition)
-        yield _finding(Severity.DAMAGE, kind, key, why, pid)
+        yield _finding(severity, kind, key, why, pid)
 
 
 def _iter_repeats(grouped: Grouped) -> Iterator[Finding]:
