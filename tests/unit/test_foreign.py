@@ -256,6 +256,17 @@ class TestOptions:
         of_sink = config.changes_of({"format.class": "json"}, worker)
         assert of_sink is not None and not of_sink.converters
 
+    def test_a_source_refuses_transforms_that_its_restore_cannot_have(self) -> None:
+        told = {
+            "connector.class": "kafkeep.Restore",
+            "archive": "s3://bucket",
+            "restore.exact.offsets": "true",
+            "transforms": "f",
+            "transforms.f.type": f"{SMT}Filter",
+        }
+        with pytest.raises(ConfigErrors, match="transforms: a Filter leaves a hole"):
+            SourceConfig.from_map(told, name="n")
+
 
 class TestDocuments:
     def test_an_index_is_read_as_it_was_written(self) -> None:

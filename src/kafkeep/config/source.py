@@ -165,6 +165,8 @@ class _Reader:
         converters, kafka = self._converters(), self._kafka()
         foreign = self._foreign(texts)
         changes = foreign or self._try(ChangeOptions.of, texts)
+        if restore is not None and changes is not None and changes.transforms:
+            self._check_together(restore, changes)
         if self._wrong or not (options and s3 and restore and storage and changes):
             raise ConfigErrors(self._meaning.in_their_words(self._wrong, self._given))
         return SourceConfig(
@@ -228,6 +230,12 @@ class _Reader:
         if options is None:
             return found
         return replace(found, topics=options.topics, name=options.restore_log)
+
+    def _check_together(self, restore: RestoreOptions, changes: ChangeOptions) -> None:
+        try:
+            replace(restore, changes=changes)
+        except UsageError as error:
+            self._wrong.setdefault("transforms", error.message)
 
     def _foreign(self, texts: Mapping[str, str]) -> ForeignOptions | None:
         if self._family.name not in (CONFLUENT.name, OURS.name):
