@@ -9,14 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kafkeep.cli.main import main
 from kafkeep.config.spark import SparkOptions
+from kafkeep.errors import KafkeepError
 from kafkeep.spark.session import start_session, stop_session
 from kafkeep.spark.tasks import warm_up
 
@@ -58,15 +59,17 @@ def kafkeep(*arguments: object) -> Outcome:
     return Outcome(code, out.getvalue(), err.getvalue())
 
 
-@contextmanager
-def shared_spark() -> Iterator[None]:
-    """One Spark session for every run in this process."""
+def share_spark() -> None:
+    """Let every run in this process have one Spark session; it ends with the process.
+
+    A session that a test has broken or stopped is replaced.
+    """
     session = start_session(SparkOptions(master="local[2,4]"))
-    warm_up(session)
     try:
-        yield
-    finally:
+        warm_up(session)
+    except KafkeepError:
         stop_session(session)
+        warm_up(start_session(SparkOptions(master="local[2,4]")))
 
 
 class Driver:

@@ -9,7 +9,7 @@ import pytest
 
 from cluster import Cluster
 from kafkeep.dev import DevOptions, DevStatus, start
-from runs import shared_spark
+from runs import share_spark
 
 
 @pytest.fixture(scope="module")
@@ -24,10 +24,9 @@ def module_s3(services: DevStatus) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[None]:
-    """One Spark session for all runs of a file."""
-    with shared_spark():
-        yield
+def spark() -> None:
+    """One Spark session for all runs of this process; each file sees to it that it works."""
+    share_spark()
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from kafkeep.dev import DevStatus
 from kafkeep.kafka.build import Record
 from kafkeep.store.open import open_store
 from oracle import dump
-from runs import kafkeep, shared_spark
+from runs import kafkeep
 
 pytestmark = [
     pytest.mark.integration,
@@ -72,7 +72,7 @@ class Archived:
 
 
 @pytest.fixture(scope="module")
-def archived(services: DevStatus, module_s3: None) -> Iterator[Archived]:
+def archived(services: DevStatus, module_s3: None, spark: None) -> Iterator[Archived]:
     cluster, tag = Cluster(services.bootstrap_servers), uuid.uuid4().hex[:8]
     plain, odd = cluster.create(f"plain-{tag}", 2), cluster.create(f"odd-{tag}", 1, KEEP)
     for partition in range(2):
@@ -82,8 +82,7 @@ def archived(services: DevStatus, module_s3: None) -> Iterator[Archived]:
     cluster.transaction(odd, ["dropped"], commit=False)
     address = f"s3://{services.s3.bucket}/care-{tag}"
     args = ("--topics", f"{plain},{odd}", "--bootstrap-servers", cluster.bootstrap)
-    with shared_spark():
-        kafkeep("backup", *args, "--archive", address, "--output", "json").expect(0)
+    kafkeep("backup", *args, "--archive", address, "--output", "json").expect(0)
     s3 = boto3.client("s3")
     yield Archived(cluster, address, plain, odd, s3, services.s3.bucket)
 

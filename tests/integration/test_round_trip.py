@@ -21,7 +21,7 @@ from kafkeep.config.storage import StorageOptions
 from kafkeep.dev import DevStatus, kafka_tool
 from kafkeep.store.open import open_store
 from oracle import Dump, assert_same, count, dump
-from runs import Outcome, kafkeep, shared_spark
+from runs import Outcome, kafkeep
 from scenes import scenes
 
 pytestmark = pytest.mark.integration
@@ -48,7 +48,7 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(services: DevStatus, module_s3: None) -> Iterator[Story]:
+def story(services: DevStatus, module_s3: None, spark: None) -> Iterator[Story]:
     """Make every topic, back up twice (plainly, and cut into many ranges), delete, restore."""
     cluster = Cluster(services.bootstrap_servers)
     archive = f"s3://{services.s3.bucket}/round-trip-{TAG}"
@@ -58,7 +58,7 @@ def story(services: DevStatus, module_s3: None) -> Iterator[Story]:
     before = {scene: dump(cluster.bootstrap, topic) for scene, (topic, _) in SCENES.items()}
     where = ("--bootstrap-servers", cluster.bootstrap, "--archive", archive, "--output", "json")
     chosen = ("--topics", ",".join(names))
-    with shared_spark(), pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         backup = kafkeep("backup", *where, *chosen).expect(0)
         patch.setattr(bundle, "SMALLEST_SPLIT_BYTES", 1)
         patch.setattr(bundle, "SMALLEST_BUNDLE_BYTES", 1)
