@@ -14,7 +14,9 @@ from kafkeep.archive.keys import (
     checkpoint_prefix,
     log_key,
     parse_checkpoint_key,
+    schemas_key,
 )
+from kafkeep.archive.schemas import load_schemas
 from kafkeep.archive.state import State
 from kafkeep.archive.store import ObjectStore
 from kafkeep.archive.tables import Rows, TableInfo, load_table, sorted_rows
@@ -75,10 +77,23 @@ def check_log(store: ObjectStore, name: str) -> list[Finding]:
         if checked.commit is not None and checked.state is not None:
             commits.append(checked.commit)
             findings.extend(_check_state(checkpoints, checked.state))
+    findings.extend(_check_schemas(store, name, commits))
     if checkpoints:
         newest = checkpoints[max(checkpoints)]
         findings.extend(_check_tables(store, newest, commits))
     return findings
+
+
+def _check_schemas(store: ObjectStore, name: str, commits: Sequence[Commit]) -> Iterator[Finding]:
+    """Look at every document of schemas that a commit names, each once."""
+    for digest in dict.fromkeys(commit.changes.schemas for commit in commits):
+        try:
+            if digest:
+                load_schemas(store, name, digest)
+        except DamagedError as error:
+            key = schemas_key(name, digest)
+            problem = error.message.removeprefix(f"{key} is damaged: ").removeprefix(f"{key} is ")
+            yield Finding(key, problem, True)
 
 
 def _check_next(store: ObjectStore, state: State) -> CheckedCommit:

@@ -30,6 +30,7 @@ __all__ = [
     "checkpoint_prefix",
     "checkpoints_after",
     "data_key",
+    "is_schemas_key",
     "log_key",
     "log_prefix",
     "padded_again",
@@ -141,6 +142,11 @@ def table_key(name: str, first: int, last: int, attempt: int = 0) -> str:
 def schemas_key(name: str, digest: str) -> str:
     """Return the key of a document of schemas."""
     return f"{ROOT}{check_log_name(name)}/schemas/{digest}.json.zst"
+
+
+def is_schemas_key(key: str) -> bool:
+    """Tell whether a key is that of a document of schemas."""
+    return key.startswith(ROOT) and key.split("/")[2:3] == ["schemas"]
 
 
 def _stem(topic: str) -> str:

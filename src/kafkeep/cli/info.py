@@ -62,6 +62,16 @@ def _show_log(log: LogInfo, *, partitions: bool) -> None:
         for topic in log.topics:
             _show_topic(topic)
     _show_groups(log)
+    _show_schemas(log)
+
+
+def _show_schemas(log: LogInfo) -> None:
+    if log.schemas is None:
+        return
+    told = "which cannot be read"
+    if log.schemas["subjects"] is not None:
+        told = f"{log.schemas['subjects']:,} subjects, {log.schemas['versions']:,} versions"
+    sys.stdout.write(f"\nschemas {log.schemas['document'][:12]}: {told}\n")
 
 
 def _topic_row(topic: TopicSummary) -> tuple[object, ...]:

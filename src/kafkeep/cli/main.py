@@ -27,6 +27,7 @@ from kafkeep.cli import (
     register,
     restore,
     retention,
+    schemas,
     serve,
     user,
     verify,
@@ -55,6 +56,7 @@ app.command("cat")(cat.cat_command)
 app.command("doctor")(doctor.doctor_command)
 app.command("demo")(demo.demo_command)
 app.add_typer(groups.app, name="groups")
+app.add_typer(schemas.app, name="schemas")
 app.add_typer(retention.app, name="retention")
 app.add_typer(dev.app, name="dev")
 

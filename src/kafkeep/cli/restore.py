@@ -85,7 +85,7 @@ def restore_command(
         say(f"hint: set it with: {held.command}")
     for key in summary.lost:
         say(f"warning: left out: {key}")
-    for sentence in (*summary.missing, *summary.groups_left_out):
+    for sentence in (*summary.missing, *summary.groups_left_out, *summary.unknown_ids):
         say(f"warning: {sentence}")
     for gap in summary.gaps:
         say(
@@ -126,7 +126,7 @@ def _show_plan(preflight: Any, output: Output) -> None:
                 t.target,
                 t.target_count,
                 len(t.entries),
-                f"up to {t.records:,}" if t.shape.filter or plan.cut else t.records,
+                f"up to {t.records:,}" if t.shape.drops or plan.cut else t.records,
                 format_size(t.raw_bytes),
                 format_size(t.read_bytes),
             )
@@ -197,6 +197,7 @@ def plan_json(preflight: Any) -> dict[str, Any]:
             for t in plan.topics
         ],
         "groups": [move.to_json() for move in preflight.groups.moves],
+        "schemas": None if preflight.schemas is None else preflight.schemas.to_json(),
         "preflight": [check.to_json() for check in preflight.checks],
     }
 
@@ -210,7 +211,18 @@ def _pairs(summary: Any, options: RestoreOptions) -> dict[str, Any]:
         "sent": format_size(summary.bytes),
         **({"filled": summary.filled, "holes": summary.holes} if options.exact_offsets else {}),
         **({"groups": ", ".join(summary.groups)} if summary.groups else {}),
+        **_schema_pairs(summary.schemas),
         "commit": summary.commit,
         "time": f"{summary.seconds:.1f} s ({rate:,.0f} records/s), "
         f"start {summary.start_seconds:.1f} s",
     }
+
+
+def _schema_pairs(counts: dict[str, int]) -> dict[str, str]:
+    pairs = {}
+    if "registered" in counts:
+        pairs["schemas"] = f"{counts['registered']:,} registered, {counts['there']:,} there"
+    if "rewritten" in counts:
+        left = counts["unknown_keys"] + counts["unknown_values"]
+        pairs["schema ids"] = f"{counts['rewritten']:,} rewritten, {left:,} unknown"
+    return pairs

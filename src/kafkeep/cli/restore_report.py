@@ -22,6 +22,7 @@ def restore_page(summary: RestoreSummary, places: Places, ended_ms: int) -> Page
         *(f"left out: {key}" for key in summary.lost),
         *summary.missing,
         *summary.groups_left_out,
+        *summary.unknown_ids,
         *(f"{h.topic}: {h.key}={h.value} was not put back: {h.reason}" for h in summary.held_back),
         *(
             f"{g['topic']}-{g['partition']}: offsets {g['start']} to {g['end'] - 1} are not in the "

@@ -46,12 +46,10 @@ def plan_ids(archived: SchemaSet, there: SchemaSet, way: ImportWay, *, registry:
                 "Use --schemas map: records then get the ids that the registry gives.",
             )
         )
-    elsewhere = _by_content(there) if way is ImportWay.APICURIO else {}
-    checks += [
-        check
-        for id, schema in sorted(archived.schemas.items())
-        for check in _check_id(id, schema, there, elsewhere, registry)
-    ]
+    for id, schema in sorted(archived.schemas.items()):
+        checks += _check_id(id, schema, there, registry)
+    if way is ImportWay.APICURIO:
+        checks += _check_once(archived, there, registry)
     missing = []
     for name, one in in_order(archived) if not checks else ():
         known = there.subjects.get(name, _NOTHING).find(one.version)
@@ -147,24 +145,26 @@ def _check_references(archived: SchemaSet, registry: str) -> Iterator[Check]:
 
 
 def _check_id(
-    id: int,
-    schema: RegisteredSchema,
-    there: SchemaSet,
-    elsewhere: Mapping[RegisteredSchema, int],
-    registry: str,
+    id: int, schema: RegisteredSchema, there: SchemaSet, registry: str
 ) -> Iterator[Check]:
     known = there.schemas.get(id)
     if known is not None and not same_schema(known, schema):
         users = [name for name, one in there.versions() if one.id == id]
         what = f"id {id} is another schema there, of {users[0] if users else 'no subject'}"
         yield Check(Verdict.FAIL, registry, what, _OTHER_REGISTRY)
-    elif known is None and schema in elsewhere:
-        what = f"it holds the schema of id {id} as {elsewhere[schema]}, and can hold it once"
-        yield Check(Verdict.FAIL, registry, what, _OTHER_REGISTRY)
 
 
-def _by_content(there: SchemaSet) -> dict[RegisteredSchema, int]:
-    return {schema: id for id, schema in there.schemas.items()}
+def _check_once(archived: SchemaSet, there: SchemaSet, registry: str) -> Iterator[Check]:
+    """Refuse what needs the same schema under two ids: Apicurio has one id for one content."""
+    known = {schema: id for id, schema in there.schemas.items()}
+    mine: dict[RegisteredSchema, int] = {}
+    for id, schema in sorted(archived.schemas.items()):
+        if mine.setdefault(schema, id) != id:
+            what = f"ids {mine[schema]} and {id} are the same schema: it can hold it once"
+            yield Check(Verdict.FAIL, registry, what, _OTHER_REGISTRY)
+        elif id not in there.schemas and schema in known:
+            what = f"it holds the schema of id {id} as {known[schema]}, and can hold it once"
+            yield Check(Verdict.FAIL, registry, what, _OTHER_REGISTRY)
 
 
 def _find(there: SchemaSet, name: str, schema: RegisteredSchema) -> SchemaVersion | None:

@@ -57,6 +57,19 @@ class SchemaStep:
         """What the preflight shows of it."""
         return self.plan.checks
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan, for who reads it by a program."""
+        return {
+            "mode": self.mode,
+            "document": self.digest,
+            "registry": self.address,
+            "missing": [
+                {"subject": name, "version": one.version, "id": one.id}
+                for name, one in self.plan.missing
+            ],
+            "compatibility": dict(self.plan.levels),
+        }
+
     def put(self, summary: RestoreSummary) -> dict[str, Any]:
         """Register what is missing; return what the restore's document says of it.
 

@@ -48,9 +48,14 @@ class RestoreSummary:
         return 3 if lacks or self.unknown_ids else 0
 
     @property
-    def unknown_ids(self) -> int:
-        """Keys and values that begin like an id which the archived schemas do not have."""
-        return self.schemas.get("unknown_keys", 0) + self.schemas.get("unknown_values", 0)
+    def unknown_ids(self) -> list[str]:
+        """What begins like an id which the archived schemas do not have, in sentences."""
+        return [
+            f"{count:,} {side} begin like a schema id that the archive does not have: they were "
+            "left as they are"
+            for side in ("keys", "values")
+            if (count := self.schemas.get(f"unknown_{side}", 0))
+        ]
 
     def count_ids(self, counts: Mapping[str, int]) -> None:
         """Add what a task did to ids."""
