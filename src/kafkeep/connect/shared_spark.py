@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafkeep.config.spark import SparkOptions, usable_cores
-from kafkeep.errors import TransientError
+from kafkeep.errors import KafkeepError, TransientError
 from kafkeep.spark.early import with_sinks
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 NICENESS = 5
 """Calls to the REST API go before the work of connectors, where both want the same cores."""
+DYING_S = 5.0
+"""How long to see whether a JVM is dying, when its connection broke."""
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
 
@@ -70,7 +72,8 @@ class SharedSpark:
                 )
             )
         except Exception as error:
-            if self._forget_if_dead(door):
+            # Its connections break before a JVM that was killed is gone.
+            if self._forget_if_dead(door, DYING_S if _is_of_spark(error) else 0.0):
                 raise TransientError(
                     f"{label}: Spark's JVM has died; a new one is started"
                 ) from error
@@ -94,9 +97,9 @@ class SharedSpark:
                 self._door = SparkDoor(self._options).__enter__()
             return self._door
 
-    def _forget_if_dead(self, door: SparkDoor) -> bool:
+    def _forget_if_dead(self, door: SparkDoor, patience_s: float) -> bool:
         """Tell whether the JVM is gone; the first to notice clears away what is left of it."""
-        if door.is_alive():
+        if door.is_alive(patience_s):
             return False
         with self._lock:
             is_first = self._door is door
@@ -104,3 +107,8 @@ class SharedSpark:
                 door.__exit__(None, None, None)
                 self._door = None
         return True
+
+
+def _is_of_spark(error: Exception) -> bool:
+    """Tell whether Spark itself failed, not a task that says why."""
+    return type(error) is KafkeepError or not isinstance(error, KafkeepError)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -82,9 +83,18 @@ class SparkDoor:
             raise RuntimeError("the door is not open: use it in a with statement")
         return self._starting.result()
 
-    def is_alive(self) -> bool:
-        """Tell whether a JVM that this door started is still there; others are not ours to know."""
-        return self._jvm is None or self._jvm.process.poll() is None
+    def is_alive(self, patience_s: float = 0.0) -> bool:
+        """Tell whether a JVM that this door started is still there; others are not ours to know.
+
+        One that ends within ``patience_s`` is not.
+        """
+        if self._jvm is None:
+            return True
+        try:
+            self._jvm.process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
 
     def __exit__(
         self,
