@@ -28,7 +28,7 @@ def is_apicurio(registry: Registry) -> bool:
     if BELOW not in registry.address:
         return False
     told = registry.ask_beside(_INFO, below=BELOW)
-    return isinstance(told, dict) and "Apicurio" in str(told.get("name", ""))
+    return isinstance(told, dict) and "apicurio" in str(told.get("name")).lower()
 
 
 def import_versions(
