@@ -22,7 +22,7 @@ from kafkeep.kafka.walk import (
     Walked,
     walk_records,
 )
-from kafkeep.kernel import Bytes, Int64s, copy_bytes, inlined, kernel, read_varint
+from kafkeep.kernel import Bytes, Int64s, copy_bytes, kernel, read_varint
 
 HEADER_TYPE = pa.struct([pa.field("key", pa.binary(), nullable=False), ("value", pa.binary())])
 RECORD_SCHEMA = pa.schema(
@@ -38,67 +38,68 @@ RECORD_SCHEMA = pa.schema(
 """Times are Kafka's ms, any int64; time types are ``layout.TimestampType``."""
 
 
-class _Column:
-    """Buffers of one Arrow binary column, to be filled by a kernel."""
-
-    def __init__(self, rows: int, size_bytes: int) -> None:
-        self.offsets: NDArray[np.int32] = np.zeros(rows + 1, dtype=np.int32)
-        self.valid: Bytes = np.zeros((rows + 7) // 8, dtype=np.uint8)
-        self.data: Bytes = np.empty(size_bytes, dtype=np.uint8)
-
-    def to_array(self) -> pa.Array:
-        buffers = [pa.py_buffer(part) for part in (self.valid, self.offsets, self.data)]
-        return pa.Array.from_buffers(pa.binary(), len(self.offsets) - 1, buffers)
-
-
-@inlined
-def _put(  # noqa: PLR0917
-    buffer: Bytes,
-    at: int,
-    end: int,
-    row: int,
-    offsets: NDArray[np.int32],
-    valid: Bytes,
-    data: Bytes,
-) -> int:
-    """Copy the sized bytes at ``at``, already checked, to ``row`` of a column."""
-    length, at = read_varint(buffer, at, end)
-    start = np.int64(offsets[row])
-    if length < 0:
-        offsets[row + 1] = start
-        return at
-    valid[row >> 3] |= np.uint8(1 << (row & 7))
-    copy_bytes(data, start, buffer, at, length)
-    offsets[row + 1] = start + length
-    return at + length
+@kernel
+def _locate(
+    buffer: Bytes, fields: Int64s, ends: Int64s, places: Int64s, lists: NDArray[np.int32]
+) -> None:
+    """Fill ``places`` with start and length of key and value, and with where headers begin."""
+    headers = np.int64(0)
+    for i in range(len(fields)):
+        at, end = fields[i], ends[i]
+        length, at = read_varint(buffer, at, end)
+        places[0, i], places[1, i] = at, length
+        length, at = read_varint(buffer, at + max(length, 0), end)
+        places[2, i], places[3, i] = at, length
+        count, at = read_varint(buffer, at + max(length, 0), end)
+        places[4, i] = at
+        headers += count
+        lists[i + 1] = headers
 
 
 @kernel
-def _fill(  # noqa: PLR0917
-    buffer: Bytes,
-    fields: Int64s,
-    ends: Int64s,
-    key: tuple[NDArray[np.int32], Bytes, Bytes],
-    value: tuple[NDArray[np.int32], Bytes, Bytes],
-    lists: NDArray[np.int32],
-    header_key: tuple[NDArray[np.int32], Bytes, Bytes],
-    header_value: tuple[NDArray[np.int32], Bytes, Bytes],
+def _locate_headers(
+    buffer: Bytes, begins: Int64s, ends: Int64s, lists: NDArray[np.int32], places: Int64s
 ) -> None:
-    header = 0
-    for i in range(len(fields)):
-        at, end = fields[i], ends[i]
-        at = _put(buffer, at, end, i, key[0], key[1], key[2])
-        at = _put(buffer, at, end, i, value[0], value[1], value[2])
-        count, at = read_varint(buffer, at, end)
-        for _ in range(count):
-            at = _put(buffer, at, end, header, header_key[0], header_key[1], header_key[2])
-            at = _put(buffer, at, end, header, header_value[0], header_value[1], header_value[2])
-            header += 1
-        lists[i + 1] = header
+    """Fill ``places`` with start and length of each header's key and value."""
+    for i in range(len(begins)):
+        at, end = begins[i], ends[i]
+        for header in range(lists[i], lists[i + 1]):
+            length, at = read_varint(buffer, at, end)
+            places[0, header], places[1, header] = at, length
+            length, at = read_varint(buffer, at + length, end)
+            places[2, header], places[3, header] = at, length
+            at += max(length, 0)
 
 
-def _buffers(column: _Column) -> tuple[NDArray[np.int32], Bytes, Bytes]:
-    return column.offsets, column.valid, column.data
+@kernel
+def _gather(  # noqa: PLR0917
+    buffer: Bytes,
+    starts: Int64s,
+    lengths: Int64s,
+    offsets: NDArray[np.int32],
+    valid: Bytes,
+    data: Bytes,
+) -> None:
+    """Copy bytes, already checked, to the buffers of an Arrow column; a length of -1 is null."""
+    reached = np.int64(0)
+    for i in range(len(starts)):
+        length = lengths[i]
+        if length >= 0:
+            valid[i >> 3] |= np.uint8(1 << (i & 7))
+            copy_bytes(data, reached, buffer, starts[i], length)
+            reached += length
+        offsets[i + 1] = reached
+
+
+def _column(buffer: Bytes, starts: Int64s, lengths: Int64s, size_bytes: int) -> pa.Array:
+    """Return bytes of ``buffer`` as an Arrow binary column, which has ``size_bytes`` in all."""
+    rows = len(starts)
+    offsets = np.zeros(rows + 1, dtype=np.int32)
+    valid = np.zeros((rows + 7) // 8, dtype=np.uint8)
+    data = np.empty(size_bytes, dtype=np.uint8)
+    _gather(buffer, starts, lengths, offsets, valid, data)
+    buffers = [pa.py_buffer(part) for part in (valid, offsets, data)]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers)
 
 
 def _numbers(kind: pa.DataType, values: NDArray[Any]) -> pa.Array:
@@ -115,29 +116,26 @@ def to_arrow(records: Walked) -> pa.RecordBatch:
     if max(totals) > np.iinfo(np.int32).max:
         raise OverflowError(f"{max(totals)} bytes do not fit into one Arrow column")
     rows, headers = len(records), totals[HEADERS]
-    key, value = _Column(rows, totals[KEY_BYTES]), _Column(rows, totals[VALUE_BYTES])
-    header_key = _Column(headers, totals[HEADER_KEY_BYTES])
-    header_value = _Column(headers, totals[HEADER_VALUE_BYTES])
+    buffer = records.buffer
     lists = np.zeros(rows + 1, dtype=np.int32)
-    _fill(
-        records.buffer,
-        records.fields,
-        records.ends,
-        _buffers(key),
-        _buffers(value),
-        lists,
-        _buffers(header_key),
-        _buffers(header_value),
-    )
+    places = np.empty((5, rows), dtype=np.int64)
+    _locate(buffer, records.fields, records.ends, places, lists)
+    pairs = np.empty((4, headers), dtype=np.int64)
+    if headers:
+        _locate_headers(buffer, places[4], records.ends, lists, pairs)
     structs = pa.StructArray.from_arrays(
-        [header_key.to_array(), header_value.to_array()], fields=list(HEADER_TYPE)
+        [
+            _column(buffer, pairs[0], pairs[1], totals[HEADER_KEY_BYTES]),
+            _column(buffer, pairs[2], pairs[3], totals[HEADER_VALUE_BYTES]),
+        ],
+        fields=list(HEADER_TYPE),
     )
     columns = [
         _numbers(pa.int64(), records.offsets),
         _numbers(pa.int64(), records.timestamps),
         _numbers(pa.int8(), records.timestamp_types.astype(np.int8)),
-        key.to_array(),
-        value.to_array(),
+        _column(buffer, places[0], places[1], totals[KEY_BYTES]),
+        _column(buffer, places[2], places[3], totals[VALUE_BYTES]),
         pa.ListArray.from_arrays(
             _numbers(pa.int32(), lists), structs, type=RECORD_SCHEMA.field("headers").type
         ),

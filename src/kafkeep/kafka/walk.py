@@ -1,6 +1,6 @@
 """Go over the records of unpacked batches, checking every length on the way."""
 
-# mypy: disable-error-code="return-value"
+# mypy: disable-error-code="return-value,assignment"
 
 from __future__ import annotations
 
@@ -76,30 +76,31 @@ def _skip_field(buffer: Bytes, at: int, end: int) -> tuple[int, int]:
 
 
 @inlined
-def _check_fields(buffer: Bytes, at: int, end: int, sums: Int64s) -> int:
-    """Check key, value and headers, which must end at ``end``; add their sizes to ``sums``."""
-    length, at = _skip_field(buffer, at, end)
-    if at < 0:
-        return BAD_LENGTH
-    sums[KEY_BYTES] += max(length, 0)
-    length, at = _skip_field(buffer, at, end)
-    if at < 0:
-        return BAD_LENGTH
-    sums[VALUE_BYTES] += max(length, 0)
-    headers, at = read_varint(buffer, at, end)
+def _check_fields(buffer: Bytes, at: int, end: int) -> tuple[int, int, int, int, int]:
+    """Check key, value and headers, which must end at ``end``.
+
+    Returns their sizes in the order of ``totals``; the first is -1 when they are damaged.
+    """
+    key, at = _skip_field(buffer, at, end)
+    value = headers = names = texts = np.int64(0)
+    if at >= 0:
+        value, at = _skip_field(buffer, at, end)
+    if at >= 0:
+        headers, at = read_varint(buffer, at, end)
     if at < 0 or headers < 0 or headers > end - at:
-        return BAD_LENGTH
-    sums[HEADERS] += headers
+        return np.int64(-1), value, headers, names, texts
     for _ in range(headers):
         length, at = _skip_field(buffer, at, end)
         if at < 0 or length < 0:
-            return BAD_LENGTH
-        sums[HEADER_KEY_BYTES] += length
+            return np.int64(-1), value, headers, names, texts
+        names += length
         length, at = _skip_field(buffer, at, end)
         if at < 0:
-            return BAD_LENGTH
-        sums[HEADER_VALUE_BYTES] += max(length, 0)
-    return OK if at == end else BAD_LENGTH
+            return np.int64(-1), value, headers, names, texts
+        texts += max(length, 0)
+    if at != end:
+        return np.int64(-1), value, headers, names, texts
+    return max(key, 0), max(value, 0), headers, names, texts
 
 
 @kernel
@@ -120,7 +121,7 @@ def _walk(  # noqa: PLR0911, PLR0917
     Returns how many records, an error code, and the batch and position where it was met.
     """
     found = 0
-    unwanted = np.zeros(5, dtype=np.int64)
+    keys = values = counted = names = texts = np.int64(0)
     for i in range(len(starts)):
         at, end = starts[i], ends[i]
         for _ in range(counts[i]):
@@ -139,11 +140,15 @@ def _walk(  # noqa: PLR0911, PLR0917
             offset = headers[0, i] + offset_delta
             if offset_delta < 0 or offset > headers[1, i]:
                 return found, BAD_OFFSET, i, stop - length
-            wanted = lowest <= offset < highest
-            code = _check_fields(buffer, at, stop, totals if wanted else unwanted)
-            if code != OK:
-                return found, code, i, stop - length
-            if wanted:
+            key, value, count, name, text = _check_fields(buffer, at, stop)
+            if key < 0:
+                return found, BAD_LENGTH, i, stop - length
+            if lowest <= offset < highest:
+                keys += key
+                values += value
+                counted += count
+                names += name
+                texts += text
                 out[0, found] = offset
                 out[1, found] = headers[3, i] if headers[4, i] else headers[2, i] + time_delta
                 out[2, found] = headers[4, i]
@@ -153,6 +158,8 @@ def _walk(  # noqa: PLR0911, PLR0917
             at = stop
         if counts[i] > 0 and at != end:
             return found, BAD_COUNT, i, at
+    totals[KEY_BYTES], totals[VALUE_BYTES], totals[HEADERS] = keys, values, counted
+    totals[HEADER_KEY_BYTES], totals[HEADER_VALUE_BYTES] = names, texts
     return found, OK, 0, 0
 
 
