@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -185,6 +186,40 @@ def test_a_source_follows_a_bucket_over_restarts(
         "partition": {"folder": f"{folder}/{topic}/partition=0/"},
         "offset": {"lastFileRead": last, "fileOffset": "10", "eof": "true"},
     } in told
+
+
+def test_what_our_own_sink_inserted_goes_the_same_way(
+    cluster: Cluster, bucket: Bucket, worker: Worker
+) -> None:
+    """With a log beside the objects, and a source that is cut off twice."""
+    topic, count = cluster.create(f"own-{uuid.uuid4().hex[:6]}"), 30
+    target, archive = f"{topic}-back", f"s3://{bucket.name}/own"
+    began = time.time_ns() // 1_000_000 - 3_600_000
+    orders = [(f"o-{n % 7}", b'{"orderId":"o-%d","n":%d}' % (n % 7, n)) for n in range(count)]
+    cluster.produce(
+        topic,
+        [{"key": k, "value": v, "timestamp": began + n} for n, (k, v) in enumerate(orders)],
+    )
+    inserted = ("offset", "partition", "timestamp")
+    sink = worker.json_sink(topic, archive=archive, transforms=",".join(inserted))
+    for name in inserted:
+        field = "ts" if name == "timestamp" else name
+        sink |= {f"transforms.{name}.type": f"{SMT}InsertField$Value"}
+        sink |= {f"transforms.{name}.{name}.field": field}
+    with worker.running("sink", sink) as job:
+        until(lambda: job.progress.records == count, "the sink has it all")
+    source = worker.config(
+        "io.confluent.connect.s3.source.S3SourceConnector",
+        archive=archive,
+        topics=f"{topic}:{target}",
+        s3_poll_interval_ms=500,
+    )
+    failpoint.arm("restore.written:raise@1;follow.written:raise@1")
+    with worker.running("source", source | BACK_AGAIN) as job:
+        until(lambda: job.progress.commits == 2, "cut off before and behind the end, it goes on")
+    failpoint.arm("")
+    seen = [(r.key, r.value, r.timestamp) for r in dump(cluster.bootstrap, target)[0]]
+    assert seen == [(k.encode(), v, began + n) for n, (k, v) in enumerate(orders)]
 
 
 def test_a_restore_that_was_cut_off_goes_on_with_the_same_objects(

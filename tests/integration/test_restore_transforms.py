@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -167,7 +166,6 @@ def test_killed_in_the_middle_it_loses_nothing_and_repeats_nothing(
     while archive.size(target) == 0:
         assert driver.process.poll() is None and time.monotonic() < deadline, driver.said()
         time.sleep(0.05)
-    driver.signal(signal.SIGKILL)
     driver.kill()
     part, kept = archive.size(target), 2 * sum(map(_is_no_test, archive.before[0]))
     assert 0 < part < kept
