@@ -33,7 +33,10 @@ test-unit: $(STAMP)  ## pure and fast
 	$(BIN)/pytest tests/unit tests/property tests/docs -m "not integration and not slow" -q
 
 test-kill: $(STAMP)  ## kill -9 at random moments, many times; the seed is printed
-	$(BIN)/pytest tests/integration/test_kill.py tests/integration/test_sink_kill.py -m "slow or not slow" -s
+	$(BIN)/pytest tests/integration/test_kill.py tests/integration/test_kill_restore.py \
+	  tests/integration/test_kill_places.py tests/integration/test_sink_kill.py \
+	  tests/integration/test_connect_jobs.py::test_a_source_killed_at_every_place_doubles_and_loses_nothing \
+	  -m "slow or not slow" -s
 
 demo: $(STAMP)  ## the whole story on real services
 	$(BIN)/kafkeep demo

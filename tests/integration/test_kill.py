@@ -5,12 +5,8 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -21,71 +17,59 @@ from kafkeep.archive.checkpoint import DEFAULT_EVERY
 from kafkeep.archive.commit import Changes
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.reader import list_logs, load_view
-from kafkeep.archive.store import ObjectStore
 from kafkeep.clock import now_ms
-from kafkeep.config.storage import StorageOptions
 from kafkeep.dev import DevStatus
 from kafkeep.kafka.build import Record, build_batch
-from kafkeep.store.open import open_store
+from kills import Trial
 from oracle import assert_same, dump
-from runs import Driver, Outcome, python_workers
+from runs import Driver
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 PARTITIONS = 3
 BATCHES = 12
 LONGEST_SECONDS = 9.0
 """Spark's start and the work itself: later there is nothing left to kill."""
 
 BACKUP_FAILPOINTS = [
+    "look.after:exit@1",
+    "open.before:exit",
     "open.after:exit",
-    "intent.before:exit",
+    "open.after:drop@1",
+    "intent.before:exit@1",
     "intent.after:exit@1",
     "intent.after:exit@2",
+    "intent.after:drop@1",
     "commit.before:exit@1",
     "commit.after:exit@1",
+    "commit.after:drop@1",
     "commit.before:exit@2",
     "commit.after:exit@2",
+    "task.start:exit@1",
+    "task.start:raise@1",
     "object.before:exit@2",
     "object.after:exit@1",
     "object.after:drop@p=0.3",
-    "task.start:raise@1",
     "checkpoint.before:exit",
+    "checkpoint.tables:exit",
     "checkpoint.after:exit",
 ]
 RESTORE_FAILPOINTS = [
     "restore.prepared:exit",
     "restore.created:exit",
     "restore.documented:exit",
+    "task.start:exit@1",
     "request.before:exit@4",
     "request.before:raise@p=0.2",
+    "request.after:exit@3",
+    "request.after:drop@p=0.3",
     "restore.written:exit",
     "restore.settled:exit",
+    "restore.done:exit",
 ]
 
 
-@dataclass
-class Trial:
-    """One archive that is being written or read by drivers that die."""
-
-    cluster: Cluster
-    archive: str
-    topic: str
-    folder: Path
-    chances: random.Random
-    seen: dict[str, tuple[int, int]] = field(default_factory=dict)
-    runs: int = 0
-
-    @property
-    def trace(self) -> Path:
-        """Where a run says which failpoints it passed."""
-        return self.folder / "failpoints"
-
-    def check_passed(self, failpoint: str) -> None:
-        """The place was there, and what it was armed with happened."""
-        name, _, chance = failpoint.partition(":")
-        if "@p=" not in chance:
-            assert self.trace.exists(), f"{failpoint} was never reached"
-            assert name in self.trace.read_text().split()
+class TopicTrial(Trial):
+    """Segments of one topic, and the topic they are restored to."""
 
     def lengthen_log(self, commits: int) -> None:
         """Append commits that say nothing, so that the next ones make a checkpoint."""
@@ -94,52 +78,24 @@ class Trial:
             log.append(Changes(note=f"nothing, {number}"))
 
     @property
-    def store(self) -> ObjectStore:
-        return open_store(self.archive, StorageOptions.from_env())
+    def backup(self) -> tuple[object, ...]:
+        """Small segments and short cycles: much can be cut off."""
+        chosen = ("backup", "--topics", self.topic, "--segment-bytes", "1MiB")
+        return (*chosen, "--cycle-bytes", "8MiB", "--cycle-time", "1s")
 
-    def start(self, verb: str, *arguments: object, failpoint: str = "") -> Driver:
-        self.runs += 1
-        where = ("--bootstrap-servers", self.cluster.bootstrap, "--archive", self.archive)
-        folder = self.folder / f"run-{self.runs}"
-        env = {
-            "KAFKEEP_FAILPOINT": failpoint,
-            "KAFKEEP_FAILPOINT_TRACE": str(self.trace),
-            "KAFKEEP_SEED": str(self.chances.randrange(10**6)),
-        }
-        self.trace.unlink(missing_ok=True)
-        return Driver(folder, verb, *where, "--output", "json", *arguments, env=env)
-
-    def backup(self, failpoint: str = "") -> Driver:
-        return self.start(
-            "backup",
-            *("--topics", self.topic, "--segment-bytes", "1MiB"),
-            *("--cycle-bytes", "8MiB", "--cycle-time", "1s"),
-            failpoint=failpoint,
-        )
-
-    def restore(self, failpoint: str = "") -> Driver:
-        rate = () if failpoint else ("--rate", "8MiB")
-        chosen = ("--topics", f"{self.topic}:{self.topic}-back")
-        return self.start("restore", *chosen, *rate, failpoint=failpoint)
+    @property
+    def restore(self) -> tuple[object, ...]:
+        return ("restore", "--topics", f"{self.topic}:{self.topic}-back")
 
     def kill_somewhen(self, driver: Driver, *, worker: bool) -> None:
         """Kill the driver's group, or one of its Python workers, at a random moment."""
-        time.sleep(self.chances.uniform(0.5, LONGEST_SECONDS))
+        self.pause(0.5, LONGEST_SECONDS)
         if not worker:
             driver.kill()
             return
-        workers = python_workers(driver.group)
-        if workers:
-            os.kill(self.chances.choice(workers), signal.SIGKILL)
+        self.kill_worker(driver)
         driver.wait()
         driver.wait_for_group()
-
-    def check_objects(self) -> None:
-        """No object that was ever there has changed or gone."""
-        now = {info.key: (info.size_bytes, info.modified_ms) for info in self.store.list("")}
-        changed = [key for key, what in self.seen.items() if now.get(key) != what]
-        assert not changed, f"replaced or removed: {changed}"
-        self.seen = now
 
     def check_archive(self) -> None:
         """The log is whole, entries tile, and few objects belong to nobody."""
@@ -157,14 +113,6 @@ class Trial:
         orphans = [k for k in self.seen if k.startswith("topics/") and k not in known]
         assert len(orphans) <= 2 * self.runs, orphans
 
-    def finish(self, verb: str) -> Outcome:
-        """Run until it is done; a second run then has nothing to do."""
-        for _ in range(3):
-            done = (self.backup() if verb == "backup" else self.restore()).wait()
-            if done.code in (0, 3):
-                return done
-        raise AssertionError(f"{verb} does not end\n{done.stderr}")
-
     def check_restored(self) -> None:
         before = dump(self.cluster.bootstrap, self.topic)
         assert_same(before, dump(self.cluster.bootstrap, f"{self.topic}-back"))
@@ -172,83 +120,83 @@ class Trial:
 
 
 @pytest.fixture
-def trial(
-    services: DevStatus, topic_name: str, archive_address: str, tmp_path: Path
-) -> Iterator[Trial]:
-    seed = int(os.environ.get("KAFKEEP_SEED") or random.SystemRandom().randrange(10**6))
-    print(f"KAFKEEP_SEED={seed}")
+def trial(services: DevStatus, topic_name: str, archive_address: str, tmp_path: Path) -> TopicTrial:
     cluster = Cluster(services.bootstrap_servers)
     cluster.create(topic_name, PARTITIONS)
     pad = random.Random(1).randbytes(1000)
     now = time.time_ns() // 1_000_000  # older records would expire while the trial runs
+    batches = [
+        build_batch([Record(i, now + n, b"%d" % n, pad) for i in range(500)])
+        for n in range(BATCHES)
+    ]
     for partition in range(PARTITIONS):
-        cluster.raw(
-            topic_name,
-            [
-                build_batch([Record(i, now + n, b"%d" % n, pad) for i in range(500)])
-                for n in range(BATCHES)
-            ],
-            partition,
-        )
-    yield Trial(cluster, archive_address, topic_name, tmp_path, random.Random(seed))
+        cluster.raw(topic_name, batches, partition)
+    return TopicTrial(cluster, archive_address, topic_name, tmp_path)
 
 
-def kill_backups(trial: Trial, kills: int) -> None:
+def kill_backups(trial: TopicTrial, kills: int) -> None:
     for number in range(kills):
-        trial.kill_somewhen(trial.backup(), worker=number % 3 == 1)
+        trial.kill_somewhen(trial.start(*trial.backup), worker=number % 3 == 1)
         trial.check_objects()
-    trial.finish("backup")
+    trial.run(*trial.backup).expect(0)
     trial.check_archive()
 
 
-def kill_restores(trial: Trial, kills: int) -> None:
+def kill_restores(trial: TopicTrial, kills: int) -> None:
     for number in range(kills):
-        trial.kill_somewhen(trial.restore(), worker=number % 3 == 1)
-    trial.finish("restore")
+        trial.kill_somewhen(trial.start(*trial.restore, "--rate", "8MiB"), worker=number % 3 == 1)
+    trial.run(*trial.restore).expect(0, 3)
     trial.check_restored()
-    assert trial.finish("restore").json["records"] == 0
 
 
-def test_killed_backups_and_restores_lose_and_double_nothing(trial: Trial) -> None:
+def test_killed_backups_lose_and_double_nothing(trial: TopicTrial) -> None:
     kill_backups(trial, 3)
-    kill_restores(trial, 2)
+    kill_restores(trial, 0)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("_round", range(2))
-def test_many_kills_lose_and_double_nothing(trial: Trial, _round: int) -> None:
+def test_many_kills_lose_and_double_nothing(trial: TopicTrial, _round: int) -> None:
     kill_backups(trial, 9)
     kill_restores(trial, 6)
+    assert trial.run(*trial.restore).expect(0, 3).json["records"] == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("failpoint", BACKUP_FAILPOINTS)
 def test_a_backup_that_dies_at_a_named_place_is_finished_by_the_next(
-    trial: Trial, failpoint: str
+    trial: TopicTrial, failpoint: str
 ) -> None:
     if failpoint.startswith("checkpoint."):
         trial.lengthen_log(DEFAULT_EVERY - 3)
-    driver = trial.backup(failpoint)
-    driver.wait()
-    driver.wait_for_group()
-    trial.check_passed(failpoint)
+    trial.die(trial.start(*trial.backup, failpoint=failpoint), failpoint)
     trial.check_objects()
-    trial.finish("backup")
+    trial.run(*trial.backup).expect(0)
     trial.check_archive()
-    trial.finish("restore")
+    trial.run(*trial.restore).expect(0, 3)
+    trial.check_restored()
+
+
+@pytest.mark.slow
+def test_a_backup_that_dies_while_it_adopts_what_the_last_one_left(trial: TopicTrial) -> None:
+    for failpoint in ("commit.before:exit@1", "object.adopted:exit@2", "object.adopted:exit@3"):
+        trial.die(trial.start(*trial.backup, failpoint=failpoint), failpoint)
+        trial.check_objects()
+    trial.run(*trial.backup).expect(0)
+    trial.check_archive()
+    trial.run(*trial.restore).expect(0, 3)
     trial.check_restored()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_a_restore_that_dies_at_every_named_place_is_finished_by_the_next(trial: Trial) -> None:
-    trial.finish("backup")
+def test_a_restore_that_dies_at_every_named_place_is_finished_by_the_next(
+    trial: TopicTrial,
+) -> None:
+    trial.run(*trial.backup).expect(0)
     for failpoint in RESTORE_FAILPOINTS:
-        driver = trial.restore(failpoint)
-        driver.wait()
-        driver.wait_for_group()
-        trial.check_passed(failpoint)
-        trial.finish("restore")
+        trial.die(trial.start(*trial.restore, failpoint=failpoint), failpoint)
+        trial.run(*trial.restore).expect(0, 3)
         trial.check_restored()
         trial.cluster.delete(f"{trial.topic}-back")

@@ -1,20 +1,18 @@
 """A sink that rotates by the clock, killed -9 at any moment: each record in one object, no other.
 
+What lies in the bucket is listed and read by clients kafkeep does not use: boto3, fastavro, DuckDB.
 ``KAFKEEP_SEED`` repeats a run; the seed is printed. ``make test-kill`` runs the long ones too.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import random
 import signal
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +20,18 @@ import pytest
 from confluent_kafka import Producer
 
 from cluster import WAIT, Cluster, until
-from kafkeep.archive.check import check_log
-from kafkeep.archive.entry import Entry
-from kafkeep.archive.reader import load_view
-from kafkeep.archive.store import ObjectStore
-from kafkeep.config.storage import StorageOptions
 from kafkeep.dev import DevStatus
-from kafkeep.errors import NoSuchArchiveError
-from kafkeep.store.open import open_store
-from oracle import Seen, dump
-from runs import Driver, python_workers
+from kills import Trial
+from oracle import dump
+from runs import Driver
+from sink_bucket import Bucket, check_partition
 
 pytestmark = pytest.mark.integration
 PARTITIONS = 3
+PATIENCE = 150.0
 NAME = "s3-sink"
+FORMATS = ("json", "avro", "parquet")
+CONFLUENT = "io.confluent.connect.s3.format.{0}.{1}Format"
 CONFIG = {
     "name": NAME,
     "connector.class": "io.confluent.connect.s3.S3SinkConnector",
@@ -45,56 +41,80 @@ CONFIG = {
     "flush.size": "150",
     "rotate.schedule.interval.ms": "1200",
     "timezone": "Europe/Berlin",
-    "format.class": "io.confluent.connect.s3.format.json.JsonFormat",
     "partitioner.class": "io.confluent.connect.storage.partitioner.FieldPartitioner",
     "partition.field.name": "kind",
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-    "value.converter.schemas.enable": "false",
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
     "store.kafka.keys": "true",
-    "keys.format.class": "io.confluent.connect.s3.format.json.JsonFormat",
     "store.kafka.headers": "true",
-    "headers.format.class": "io.confluent.connect.s3.format.json.JsonFormat",
+    "errors.tolerance": "all",
+    "errors.deadletterqueue.topic.replication.factor": "1",
+    "errors.deadletterqueue.context.headers.enable": "true",
 }
 FAILPOINTS = [
+    "look.after:exit@3",
+    "open.before:exit",
+    "open.after:exit",
     "intent.before:exit@2",
     "intent.after:exit@1",
     "intent.after:exit@2",
+    "intent.after:drop@2",
     "commit.before:exit@2",
     "commit.after:exit@2",
+    "commit.after:drop@2",
     "commit.before:exit@3",
     "commit.after:exit@3",
+    "task.start:exit@1",
+    "task.start:raise@1",
     "object.before:exit@2",
+    "object.before:exit@4",
     "object.after:exit@1",
     "object.after:exit@5",
     "object.after:drop@p=0.3",
-    "task.start:raise@1",
+    "letters.before:exit@1",
+    "letters.after:exit@1",
 ]
+SCHEMA = {
+    "type": "struct",
+    "name": "Row",
+    "fields": [
+        {"field": "n", "type": "int64"},
+        {"field": "kind", "type": "string"},
+        {"field": "text", "type": "string", "optional": True},
+    ],
+}
 
 
 class Writer(threading.Thread):
-    """An application that keeps on writing; each record knows its number."""
+    """An application that keeps on writing; each record knows its number, some are no JSON."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, *, with_schema: bool) -> None:
         super().__init__(daemon=True)
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 30})
         self._topic = topic
+        self._with_schema = with_schema
         self._ended = threading.Event()
         self._number = 0
 
     def write(self, count: int) -> None:
         for _ in range(count):
             n = self._number = self._number + 1
-            value = {"n": n, "kind": "abc"[n % 7 % 3], "text": f"änd\n{n}"}
             key = None if n % 11 == 0 else f"key {n}"
             headers: list[Any] = [("n", str(n)), ("n", None if n % 2 else "twice")]
             self._producer.produce(
                 self._topic,
-                json.dumps(value, ensure_ascii=bool(n % 2)),
+                self._value(n),
                 key,
                 partition=n % 5 % PARTITIONS,
                 headers=headers if n % 3 else [],
             )
+
+    def _value(self, n: int) -> str:
+        if n % 47 == 0:
+            return "{" + str(n)
+        row = {"n": n, "kind": "abc"[n % 7 % 3], "text": None if n % 13 == 0 else f"änd\n{n}"}
+        whole = {"schema": SCHEMA, "payload": row} if self._with_schema else row
+        return json.dumps(whole, ensure_ascii=bool(n % 2))
 
     def run(self) -> None:
         while not self._ended.wait(0.1):
@@ -109,220 +129,173 @@ class Writer(threading.Thread):
         assert self._producer.flush(WAIT) == 0
 
 
-@dataclass
-class Trial:
-    """One sink, run by drivers that die."""
+class SinkTrial(Trial):
+    """One sink, run by drivers that die, and the application that goes on writing meanwhile."""
 
-    cluster: Cluster
-    archive: str
-    topic: str
-    folder: Path
-    chances: random.Random
-    seen: dict[str, tuple[int, int]] = field(default_factory=dict)
-    runs: int = 0
+    form = "json"
 
-    @cached_property
-    def store(self) -> ObjectStore:
-        return open_store(self.archive, StorageOptions.from_env())
+    def begin(self, form: str) -> Writer:
+        """Say in which format it writes; return the application, which has written a little."""
+        self.form = form
+        self.bucket = Bucket(self.archive, NAME)
+        names = {"json": "Json", "avro": "Avro", "parquet": "Parquet"}
+        kind = CONFLUENT.format(form, names[form])
+        config = {
+            **CONFIG,
+            "topics": self.topic,
+            "value.converter.schemas.enable": str(form != "json").lower(),
+            "format.class": kind,
+            "keys.format.class": kind,
+            "headers.format.class": kind,
+            "errors.deadletterqueue.topic.name": self.letters,
+        }
+        self._file.write_text(json.dumps(config))
+        writer = Writer(self.cluster.bootstrap, self.topic, with_schema=form != "json")
+        writer.write(500)
+        return writer
 
     @property
-    def trace(self) -> Path:
-        """Where a run says which failpoints it passed."""
-        return self.folder / "failpoints"
+    def letters(self) -> str:
+        return f"{self.topic}-letters"
 
-    def passed(self, failpoint: str) -> bool:
-        name = failpoint.partition(":")[0]
-        return self.trace.exists() and name in self.trace.read_text().split()
+    @property
+    def _file(self) -> Path:
+        return self.folder / "connector.json"
 
-    def start(self, failpoint: str = "") -> Driver:
-        self.runs += 1
-        file = self.folder / "connector.json"
-        file.write_text(json.dumps({**CONFIG, "topics": self.topic}))
-        env = {
-            "KAFKEEP_FAILPOINT": failpoint,
-            "KAFKEEP_FAILPOINT_TRACE": str(self.trace),
-            "KAFKEEP_SEED": str(self.chances.randrange(10**6)),
-        }
-        return Driver(
-            self.folder / f"run-{self.runs}",
-            *("backup", "--follow", "--interval", "200ms", "--connector-config", file),
-            *("--bootstrap-servers", self.cluster.bootstrap, "--archive", self.archive),
-            *("--output", "json"),
-            env=env,
+    def follow(self, failpoint: str = "") -> Driver:
+        return self.start(
+            *("backup", "--follow", "--interval", "200ms", "--connector-config", self._file),
+            failpoint=failpoint,
         )
 
-    def commit(self) -> int:
-        """Return the number of the last commit, -1 before the first. Not asked too often."""
+    def commits(self) -> int:
+        """Return how many commits there are. Not asked too often."""
         time.sleep(0.4)
-        try:
-            return load_view(self.store, NAME).commit
-        except NoSuchArchiveError:
-            return -1
+        return len(self.bucket.commits())
 
     def kill(self, *, at_work: bool, worker: bool) -> None:
         """Run a driver and kill it: while it starts, or while it writes; a worker before it."""
-        before = self.commit()
-        driver = self.start()
+        before = self.commits()
+        driver = self.follow()
         try:
             if at_work:
-                until(lambda: self.commit() >= before + 2, "it commits", seconds=60)
-            time.sleep(self.chances.uniform(0, 2.5))
-            workers = python_workers(driver.group) if worker else []
-            if workers:
-                os.kill(self.chances.choice(workers), signal.SIGKILL)
-                time.sleep(self.chances.uniform(0.3, 2))
+                until(lambda: self.commits() >= before + 2, "it commits", seconds=PATIENCE)
+            self.pause(0, 2.5)
+            if worker and self.kill_worker(driver):
+                self.pause(0.3, 2)
         finally:
             driver.kill()
         self.check_objects()
 
     def finish(self, driver: Driver | None = None) -> None:
         """Run until everything is archived, by the clock alone; end it as an operator does."""
-        driver = driver or self.start()
+        driver = driver or self.follow()
         try:
-            ends = [self.cluster.end(self.topic, n) for n in range(PARTITIONS)]
-            until(lambda: self.positions() == ends, f"all of {ends} is archived", seconds=60)
+            ends = {n: self.cluster.end(self.topic, n) for n in range(PARTITIONS)}
+            until(lambda: self.positions() == ends, f"all of {ends} is archived", seconds=PATIENCE)
             driver.signal(signal.SIGTERM)
-            driver.wait(60).expect(0)
+            driver.wait(60).expect(0, 3)
             driver.wait_for_group()
         except BaseException:
             driver.kill()
             print(driver.said()[-4000:])
             raise
 
-    def positions(self) -> list[int]:
+    def positions(self) -> dict[int, int]:
         """Return the position of each partition. Not asked too often."""
         time.sleep(0.4)
-        found = load_view(self.store, NAME).positions
-        return [position for _, position in sorted(found.items())]
-
-    def check_objects(self) -> None:
-        """No object that was ever there has changed or gone."""
-        now = {info.key: (info.size_bytes, info.modified_ms) for info in self.store.list("")}
-        changed = [key for key, what in self.seen.items() if now.get(key) != what]
-        assert not changed, f"replaced or removed: {changed}"
-        self.seen = now
+        return self.bucket.positions(self.topic)
 
     def check(self) -> None:
-        """Hold the archive against what an independent client reads from Kafka."""
+        """Hold what lies in the bucket against what an independent client reads from Kafka."""
         self.check_objects()
-        assert check_log(self.store, NAME) == []
-        view = load_view(self.store, NAME)
-        assert view.intent is None
-        entries = list(view.entries())
-        assert len({entry.key for entry in entries}) == len(entries)
-        data = {key for key in self.seen if key.startswith("topics/")}
-        assert data == {entry.key for entry in entries}, "objects that belong to nobody"
-        there = dump(self.cluster.bootstrap, self.topic)
-        for partition, records in there.items():
-            mine = [e for e in entries if e.partition_id.partition == partition]
-            check_partition(self.store, mine, records)
+        self.bucket.check_log()
+        entries = self.bucket.entries()
+        keys = [entry["key"] for entry in entries]
+        assert len(set(keys)) == len(keys), "an object is committed twice"
+        data = {key for key in self.bucket.list() if key.startswith("topics/")}
+        assert data == set(keys), "objects that belong to nobody"
+        bad: set[tuple[int, int]] = set()
+        for partition, records in dump(self.cluster.bootstrap, self.topic).items():
+            mine = [entry for entry in entries if entry["partition"] == partition]
+            left_out = check_partition(self.bucket, mine, records)
+            bad |= {(partition, offset) for offset in left_out}
+        assert bad and self.reported() == bad
 
-
-def check_partition(store: ObjectStore, entries: list[Entry], records: list[Seen]) -> None:
-    """Every record is in one object of values, and its key and headers stand beside it."""
-    known = {json.loads(record.value or b"")["n"]: record for record in records}
-    assert len(known) == len(records)
-    windows: dict[tuple[int, int], dict[tuple[str, str], list[Any]]] = {}
-    for entry in entries:
-        body = store.get(entry.key)
-        folder, name = entry.key.rsplit("/", 1)
-        assert int(name.split("+")[2].split(".")[0]) >= entry.range.start
-        rows = [json.loads(line) for line in body.decode().splitlines()]
-        files = windows.setdefault((entry.range.start, entry.range.end), {})
-        assert (folder, entry.view) not in files, "two objects for one directory of a window"
-        files[folder, entry.view] = rows
-    position, times = 0, Counter[int]()
-    for (start, end), files in sorted(windows.items()):
-        assert start == position
-        position = end
-        found = [(folder, rows) for (folder, view), rows in files.items() if view == "value"]
-        assert len(files) == 3 * len(found)
-        for folder, rows in found:
-            check_file(folder, (start, end), rows, files, known)
-            times.update(row["n"] for row in rows)
-    assert position == records[-1].offset + 1
-    assert times == Counter(list(known))
-
-
-def check_file(
-    folder: str,
-    window: tuple[int, int],
-    rows: list[Any],
-    files: dict[tuple[str, str], list[Any]],
-    known: dict[int, Seen],
-) -> None:
-    own = [known[row["n"]] for row in rows]
-    assert [json.loads(record.value or b"") for record in own] == rows
-    assert {f"kind={row['kind']}" for row in rows} == {folder.rsplit("/", 1)[1]}
-    offsets = [record.offset for record in own]
-    assert offsets == sorted(offsets)
-    assert window[0] <= offsets[0] and offsets[-1] < window[1]
-    keys = [None if record.key is None else record.key.decode() for record in own]
-    assert files[folder, "keys"] == keys
-    headers = [
-        [{"key": k, "value": None if v is None else v.decode()} for k, v in record.headers]
-        for record in own
-    ]
-    assert [row["headers"] for row in files[folder, "headers"]] == headers
+    def reported(self) -> set[tuple[int, int]]:
+        """Return partition and offset of every letter; each comes at least once."""
+        found = set()
+        for letter in dump(self.cluster.bootstrap, self.letters)[0]:
+            told = dict(letter.headers)
+            place = [told[f"__connect.errors.{name}"] for name in ("partition", "offset")]
+            found.add((int(place[0] or b""), int(place[1] or b"")))
+        return found
 
 
 @pytest.fixture
 def trial(
     services: DevStatus, topic_name: str, archive_address: str, tmp_path: Path
-) -> Iterator[Trial]:
-    seed = int(os.environ.get("KAFKEEP_SEED") or random.SystemRandom().randrange(10**6))
-    print(f"KAFKEEP_SEED={seed}")
+) -> Iterator[SinkTrial]:
     cluster = Cluster(services.bootstrap_servers)
     cluster.create(topic_name, PARTITIONS)
-    yield Trial(cluster, archive_address, topic_name, tmp_path, random.Random(seed))
+    yield SinkTrial(cluster, archive_address, topic_name, tmp_path)
 
 
-@pytest.fixture
-def writer(trial: Trial) -> Iterator[Writer]:
-    writing = Writer(trial.cluster.bootstrap, trial.topic)
-    writing.write(500)
-    yield writing
-    writing.stop()
-
-
-def kill_and_finish(trial: Trial, writer: Writer, kills: int) -> None:
+def kill_and_finish(trial: SinkTrial, form: str, kills: int) -> None:
+    writer = trial.begin(form)
     writer.start()
-    for number in range(kills):
-        trial.kill(at_work=number % 4 != 3, worker=number % 3 == 1)
-    last = trial.start()
-    writer.stop()
+    try:
+        for number in range(kills):
+            trial.kill(at_work=number % 4 != 3, worker=number % 3 == 1)
+        last = trial.follow()
+    finally:
+        writer.stop()
     trial.finish(last)
     trial.check()
 
 
 def test_a_sink_killed_while_it_rotates_by_the_clock_loses_and_doubles_nothing(
-    trial: Trial, writer: Writer
+    trial: SinkTrial,
 ) -> None:
-    kill_and_finish(trial, writer, 3)
+    kill_and_finish(trial, trial.chances.choice(FORMATS), 2)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("_round", range(2))
-def test_a_sink_killed_many_times_loses_and_doubles_nothing(
-    trial: Trial, writer: Writer, _round: int
-) -> None:
-    kill_and_finish(trial, writer, 12)
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_sink_killed_many_times_loses_and_doubles_nothing(trial: SinkTrial, form: str) -> None:
+    kill_and_finish(trial, form, 12)
+
+
+def die_and_finish(trial: SinkTrial, form: str, *failpoints: str) -> None:
+    writer = trial.begin(form)
+    writer.start()
+    try:
+        for failpoint in failpoints:
+            driver = trial.follow(failpoint)
+            try:
+                until(partial(trial.passed, failpoint), f"{failpoint} is reached", seconds=PATIENCE)
+                trial.pause(0.5, 2)
+            finally:
+                driver.kill()
+            trial.check_objects()
+    finally:
+        writer.stop()
+    trial.finish()
+    trial.check()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("failpoint", FAILPOINTS)
+@pytest.mark.parametrize(("failpoint", "form"), list(zip(FAILPOINTS, cycle(FORMATS), strict=False)))
 def test_a_sink_that_dies_at_a_named_place_is_finished_by_the_next(
-    trial: Trial, writer: Writer, failpoint: str
+    trial: SinkTrial, failpoint: str, form: str
 ) -> None:
-    writer.start()
-    driver = trial.start(failpoint)
-    try:
-        until(lambda: trial.passed(failpoint), f"{failpoint} is reached", seconds=90)
-        time.sleep(2)
-    finally:
-        driver.kill()
-    trial.check_objects()
-    writer.stop()
-    trial.finish()
-    trial.check()
+    die_and_finish(trial, form, failpoint)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_sink_that_dies_while_it_adopts_what_the_last_one_left(
+    trial: SinkTrial, form: str
+) -> None:
+    die_and_finish(trial, form, "commit.before:exit@3", "object.adopted:exit@2")

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from kafkeep import failpoint as failpoints
 from kafkeep.errors import TransientError, UnknownOutcomeError, UsageError
-from kafkeep.failpoint import arm, failpoint
+from kafkeep.failpoint import PLACES, arm, failpoint
 
 
 @pytest.fixture(autouse=True)
@@ -22,30 +25,30 @@ def test_nothing_happens_when_none_is_armed() -> None:
 
 
 def test_raise_and_drop_give_their_errors_at_the_named_place_alone() -> None:
-    arm("a:raise; b:drop")
-    failpoint("c")
-    with pytest.raises(TransientError, match="a"):
-        failpoint("a")
-    with pytest.raises(UnknownOutcomeError, match="b"):
-        failpoint("b")
+    arm("open.before:raise; open.after:drop")
+    failpoint("commit.after")
+    with pytest.raises(TransientError, match=r"open\.before"):
+        failpoint("open.before")
+    with pytest.raises(UnknownOutcomeError, match=r"open\.after"):
+        failpoint("open.after")
 
 
 def test_a_number_names_the_one_time_it_happens() -> None:
-    arm("a:raise@3")
-    failpoint("a")
-    failpoint("a")
+    arm("task.start:raise@3")
+    failpoint("task.start")
+    failpoint("task.start")
     with pytest.raises(TransientError):
-        failpoint("a")
-    failpoint("a")
+        failpoint("task.start")
+    failpoint("task.start")
 
 
 def test_chances_repeat_with_the_seed() -> None:
     def run() -> list[bool]:
-        arm("a:raise@p=0.5", seed=7)
+        arm("task.start:raise@p=0.5", seed=7)
         hits = []
         for _ in range(50):
             try:
-                failpoint("a")
+                failpoint("task.start")
                 hits.append(False)
             except TransientError:
                 hits.append(True)
@@ -57,24 +60,73 @@ def test_chances_repeat_with_the_seed() -> None:
 
 
 def test_sleep_waits() -> None:
-    arm("a:sleep=30")
+    arm("task.start:sleep=30")
     started = time.monotonic()
-    failpoint("a")
+    failpoint("task.start")
     assert time.monotonic() - started >= 0.03
 
 
 def test_exit_ends_the_process_as_kill_does() -> None:
-    code = "from kafkeep.failpoint import failpoint\nfailpoint('a')\nfailpoint('a')\nprint('alive')"
+    passed = "from kafkeep.failpoint import failpoint\nfailpoint('task.start')\n"
+    code = passed + "failpoint('task.start')\nprint('alive')"
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={"KAFKEEP_FAILPOINT": "a:exit@2", "KAFKEEP_SEED": "1"},
+        env={"KAFKEEP_FAILPOINT": "task.start:exit@2", "KAFKEEP_SEED": "1"},
         capture_output=True,
         check=False,
     )
     assert (done.returncode, done.stdout) == (137, b"")
 
 
-@pytest.mark.parametrize("spec", ["a", "a:explode", ":exit", "a:exit@x", "a:raise@p=x", "a:sleep="])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "task.start",
+        "task.start:explode",
+        ":exit",
+        "task.start:exit@x",
+        "task.start:raise@p=x",
+        "task.start:sleep=",
+        "tusk.start:exit",
+    ],
+)
 def test_a_spec_that_is_not_understood_is_refused_by_name(spec: str) -> None:
     with pytest.raises(UsageError, match="KAFKEEP_FAILPOINT"):
         arm(spec)
+
+
+def test_a_name_that_is_near_is_told() -> None:
+    with pytest.raises(UsageError, match=r"there is no 'tusk.start', only 'task.start'"):
+        arm("tusk.start:exit")
+
+
+SOURCE = Path(failpoints.__file__).parent
+TESTS = Path(__file__).parents[1]
+LOG_KINDS = ("open", "intent", "commit")
+
+
+def places_in_the_source() -> set[str]:
+    """What is passed in the code; the log names its places by the kind of commit."""
+    found: set[str] = set()
+    for file in SOURCE.rglob("*.py"):
+        text = file.read_text()
+        found |= set(re.findall(r'failpoint\("([^"]+)"\)', text))
+        for ending in re.findall(r'failpoint\(f"\{kind\}\.(\w+)"\)', text):
+            found |= {f"{kind}.{ending}" for kind in LOG_KINDS}
+    return found
+
+
+def test_every_place_in_the_source_is_listed_with_what_it_leaves() -> None:
+    assert places_in_the_source() == set(PLACES)
+
+
+def test_every_place_is_died_at_by_a_test_of_the_long_suite() -> None:
+    """The files ``make test-kill`` runs; that a place was reached is for them to say."""
+    makefile = (TESTS.parent / "Makefile").read_text()
+    recipe = makefile.partition("test-kill:")[2].partition("\n\n")[0]
+    files = re.findall(r"tests/[\w/*]+\.py", recipe)
+    texts = [file.read_text() for name in files for file in sorted(TESTS.parent.glob(name))]
+    assert texts, "make test-kill names no files"
+    died = {name for text in texts for name in re.findall(r'"([\w.]+):exit', text)}
+    died |= {n for text in texts for n in re.findall(r'^    "(follow\.\w+)",$', text, re.M)}
+    assert set(PLACES) - died == set()
