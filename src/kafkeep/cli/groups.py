@@ -152,6 +152,8 @@ def _of(options: RestoreOptions, settings: list[str] | None) -> RestoreOptions:
 def _show(moves: Any, output: Output) -> None:
     for sentence in moves.left_out:
         say(f"warning: {sentence}")
+    if not moves.moves and not moves.left_out:
+        say("no group had an offset on these topics at that commit: there is nothing to move")
     if output is Output.JSON:
         found = [move.to_json() for move in moves.moves]
         print_json({"groups": found, "left_out": list(moves.left_out)})
