@@ -63,6 +63,9 @@ class Http:
         assert answer.status_code == 200, answer.text
         return int(answer.json()["id"])
 
+    def answers(self) -> bool:
+        return registry_answers(self.client.base_url.port)
+
     def get(self, path: str) -> Any:
         answer = self.client.get(path)
         assert answer.status_code == 200, (path, answer.text)
@@ -128,13 +131,17 @@ class Story:
             "--schemas", how, "--output", "json", *more,
         ]  # fmt: skip
 
-    def produce(self, key: bytes | None, value: bytes) -> None:
-        self.sent.append((key, value))
-        message = {"key": key, "value": value, "headers": [("h", value), ("h", None)]}
-        self.cluster.produce(self.topic, [message], compression_type="zstd")
+    def produce(self, *records: tuple[bytes | None, bytes]) -> None:
+        self.sent += records
+        messages = [
+            {"key": key, "value": value, "headers": [("h", value), ("h", None)]}
+            for key, value in records
+        ]
+        self.cluster.produce(self.topic, messages, compression_type="zstd")
 
     def records(self, topic: str) -> list[Seen]:
-        return dump(self.cluster.bootstrap, topic)[0]
+        found = dump(self.cluster.bootstrap, topic)
+        return [record for _, records in sorted(found.items()) for record in records]
 
     def listed(self) -> dict[str, Any]:
         return kafkeep("schemas", "list", "--archive", self.archive, "--output", "json").json
@@ -145,9 +152,8 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Http]:
     folder, port = tmp_path_factory.mktemp("second-registry"), Ports().take()
     server = launch_registry(folder, SimpleNamespace(ports={"registry": port}))  # type: ignore[arg-type]
     try:
-        until(lambda: registry_answers(port), "the second registry answers", seconds=120)
         http = Http(registry_url(port))
-        yield http
+        yield http  # it starts while others do
         http.client.close()
     finally:
         server.stop(patience_s=5)
@@ -178,10 +184,15 @@ def story(  # noqa: PLR0917
         f"{topic}-{end}"
         for end in ("item", "value", "key", "a-place", "a-home", "price", "a-order")
     )
-    for number, box in enumerate(boxes * 3):
-        value = {"items": [{"n": number}], "note": "new"}
-        told.produce(source.encode(keys[number % 2], {"k": number}), source.encode(box, value))
+    values = [{"items": [{"n": number}], "note": "new"} for number in range(6)]
+    told.produce(
+        *(
+            (source.encode(keys[n % 2], {"k": n}), source.encode(boxes[n % 2], value))
+            for n, value in enumerate(values)
+        )
+    )
     told.backup()
+    until(second.answers, "the second registry answers", seconds=120)
     yield told
     source.client.close()
 
@@ -233,8 +244,10 @@ def test_schemas_that_get_other_ids_are_mapped_in_the_records(story: Story, tmp_
     for number in range(4):
         target.register(f"taken-{number}", {"type": "fixed", "name": "F", "size": number + 1})
     late = source.register(f"{topic}-late", LATE, shop__Item=f"{topic}-item")
-    story.produce(None, source.encode(late, {"one": {"n": 6}}))
-    story.produce(b"plain", struct.pack(">bI", 0, 2**30) + b"?")
+    story.produce(
+        (None, source.encode(late, {"one": {"n": 6}})),
+        (b"plain", struct.pack(">bI", 0, 2**30) + b"?"),
+    )
     story.backup()
     there = target.get("/subjects")
     refused = kafkeep(*story.restore(f"{topic}-never", "ids")).expect(14)
@@ -264,6 +277,11 @@ def test_schemas_that_get_other_ids_are_mapped_in_the_records(story: Story, tmp_
     assert records[7].value == story.sent[7][1]
     kafkeep(*story.restore(into, "map")).expect(0)
     assert len(story.records(into)) == 8
+    for way in (("--partition-count", "2"), ("--exact-offsets",)):
+        other = f"{into}{way[0]}"
+        counted = kafkeep(*story.restore(other, "map", *way)).expect(3).json["schemas"]
+        assert counted == counts | {"registered": 0}
+        assert {r.content for r in story.records(other)} == {r.content for r in records}
     # The schemas of an earlier commit are those of its time.
     earlier = ("schemas", "list", "--archive", story.archive, "--commit", before["commit"])
     assert kafkeep(*earlier, "--output", "json").json == before
