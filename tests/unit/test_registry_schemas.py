@@ -26,7 +26,11 @@ from kafkeep.archive.schemas import (
 from kafkeep.backup.schemas import QUIET_MS, SchemaKeeper
 from kafkeep.check import Verdict
 from kafkeep.config.backup import BackupOptions
+from kafkeep.config.connector import ConnectorConfig
+from kafkeep.config.group import ConfigErrors
+from kafkeep.config.registry import bare_address
 from kafkeep.config.restore import RestoreOptions
+from kafkeep.connect.safety.secrets import mask
 from kafkeep.errors import DamagedError, PreflightError, TransientError, UsageError
 from kafkeep.registry.apicurio import import_zip
 from kafkeep.registry.client import Registry
@@ -416,3 +420,19 @@ def test_the_file_says_how_to_log_in(tmp_path: object) -> None:
         out.write("basic.auth.user=me\n")
     with pytest.raises(UsageError, match=r"basic\.auth\.user, which means nothing"):
         BackupOptions(topics=("a",), schema_registry=URL, schema_registry_config=file)
+
+
+def test_a_connector_of_ours_keeps_schemas_too() -> None:
+    given = {
+        "connector.class": "kafkeep.Backup",
+        "topics": "a",
+        "archive": "file:///tmp/archive",
+        "schema.registry": "http://me:hidden@registry:8081",
+    }
+    config = ConnectorConfig.from_map(given, name="c")
+    options = replace(BackupOptions(topics=("a",)), **config.extra)
+    settings = options.registry()
+    assert settings is not None and bare_address(settings) == URL
+    assert "hidden" not in str(mask(given))
+    with pytest.raises(ConfigErrors, match="registry"):
+        ConnectorConfig.from_map({**given, "schema.registry": "registry:8081"}, name="c")

@@ -17,6 +17,14 @@ _NOT_HERE = ("schemas.cache.config", "use.latest.version", "auto.register.schema
 _KEYS = tuple(one.name for one in iter_options(RegistrySettings) if one.name not in _NOT_HERE)
 
 
+def _address(text: str) -> str:
+    try:
+        parse_group(RegistrySettings, {"schema.registry.url": text})
+    except ConfigErrors as error:
+        raise UsageError(next(iter(error.by_key.values()))) from error
+    return text
+
+
 @dataclass(frozen=True, kw_only=True)
 class RegistryOptions:
     """A registry that a command speaks to; none unless it is given."""
@@ -25,7 +33,7 @@ class RegistryOptions:
         "schema.registry",
         "Schema registry, with Confluent's API; Apicurio has it under /apis/ccompat/v7.",
         default=None,
-        parse=str,
+        parse=_address,
         metavar="URL",
     )
     schema_registry_config: str | None = option(
