@@ -9,11 +9,13 @@ import struct
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkeep.archive.entry import OffsetRange
+from kafkeep.care.against.ids import ids_of, mapped, with_ids
 from kafkeep.kafka.batch import scan_batches
 from kafkeep.kafka.build import Record, build_batch
 from kafkeep.kafka.compression import Codec
@@ -142,6 +144,35 @@ def test_rows_that_are_dealt_out_have_the_new_ids_and_are_left_in_place() -> Non
 
 
 @given(
+    values=st.lists(st.none() | st.binary(max_size=8), max_size=20),
+    start=st.integers(0, 3),
+)
+def test_a_comparison_expects_the_same_ids(values: list[bytes | None], start: int) -> None:
+    ids = {0: 1, 1: 0, 256: 1 << 24}
+    column = pa.array(values, pa.binary()).slice(start)
+    expected = [None if value is None else _mapped(value, ids) for value in values[start:]]
+    assert mapped(column, ids).to_pylist() == expected
+
+
+def test_only_what_the_restore_changed_is_expected_to_differ() -> None:
+    batch = pa.record_batch({"key": [framed(3), None], "value": [framed(3), b"x"]})
+    told = {"schemas": {"mode": "map", "ids": {"3": 7}}, "asked": {"ids_in": "values"}}
+    ids = ids_of(told)
+    assert ids is not None
+    [found] = with_ids([batch], ids)
+    assert found.to_pydict() == {"key": [framed(3), None], "value": [framed(7), b"x"]}
+    assert ids_of({"schemas": {"mode": "ids", "ids": {}}}) is None
+    assert ids_of({}) is None
+
+
+def _mapped(value: bytes, ids: dict[int, int]) -> bytes:
+    if len(value) < 5 or value[0] != 0:
+        return value
+    id = int.from_bytes(value[1:5])
+    return b"\x00" + ids.get(id, id).to_bytes(4) + value[5:]
+
+
+@given(
     values=st.lists(st.none() | st.binary(max_size=8), min_size=1, max_size=20),
     codec=st.sampled_from(CODECS),
 )
@@ -150,8 +181,5 @@ def test_any_bytes_keep_all_but_a_known_id(values: list[bytes | None], codec: Co
     records = [Record(i, TIME, value, value) for i, value in enumerate(values)]
     [batch] = IdRewriter(IdMap(ids)).batches(iter(ready(records, codec=codec)), 0)
     for value, record in zip(values, parsed(batch), strict=True):
-        expected = value
-        if value is not None and len(value) >= 5 and value[0] == 0:
-            id = int.from_bytes(value[1:5])
-            expected = b"\x00" + ids.get(id, id).to_bytes(4) + value[5:]
+        expected = None if value is None else _mapped(value, ids)
         assert (record.key, record.value) == (expected, expected)

@@ -104,7 +104,10 @@ class SchemaOptions(RegistryOptions):
         registry = self.registry()
         if registry is None:
             return {}
-        asked = {"schemas": self.schemas, "schema_registry": bare_address(registry)}
+        asked: dict[str, object] = {
+            "schemas": self.schemas,
+            "schema_registry": bare_address(registry),
+        }
         return asked if self.schema_ids_in == "both" else {**asked, "ids_in": self.schema_ids_in}
 
 

@@ -18,6 +18,7 @@ from kafkeep.config.against import AgainstOptions
 from kafkeep.config.choose import did_you_mean
 from kafkeep.contents.windows import ENVELOPE, SEGMENT, entries_by_partition, iter_windows
 from kafkeep.errors import PreflightError, UsageError
+from kafkeep.kafka.schema_ids import IdMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class TargetTopic:
     """Where a restore began to write, by its document; empty when there is none."""
     asked: Mapping[str, Any] = field(default_factory=dict)
     """What that restore was asked for: ``RestoreOptions.selection``."""
+    ids: IdMap | None = None
+    """Which schema ids that restore gave to records; None: they kept theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +165,6 @@ def _check_asked(target: TargetTopic) -> None:
             "ones",
             hint="Leave it out with --topics.",
         )
-    if target.asked.get("schemas") == "map":
-        raise PreflightError(
-            f"topic {target.name} was restored with --schemas map: its records bear other schema "
-            "ids than the archived ones",
-            hint="Leave it out with --topics.",
-        )
 
 
 def _about_restore(target: TargetTopic, options: AgainstOptions) -> Iterator[str]:
@@ -177,6 +174,8 @@ def _about_restore(target: TargetTopic, options: AgainstOptions) -> Iterator[str
         yield "records before the restore began are not compared: " + ", ".join(
             f"partition {n} begins at {base}" for n, base in sorted(bases.items())
         )
+    if target.ids is not None:
+        yield "its restore gave records other schema ids: compared with those"
     given = {
         "partitions": options.partitions,
         "offsets": options.offsets,
@@ -226,6 +225,7 @@ def _side_by_side(
         archive=(part,),
         parts=(TargetPart(part.partition, offsets),),
         fields=fields,
+        ids=target.ids,
         leniency=Leniency(
             compacts=target.compacts,
             starts_at=offsets.start if exact else 0,
@@ -251,6 +251,7 @@ def _by_keys(
             archive=tuple(parts),
             parts=theirs,
             fields=fields,
+            ids=target.ids,
             leniency=Leniency(compacts=target.compacts),
             share=share,
         )

@@ -10,9 +10,11 @@ import orjson
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.archive.store import ObjectStore
+from kafkeep.care.against.ids import ids_of
 from kafkeep.care.against.plan import TargetTopic
 from kafkeep.errors import PreflightError
 from kafkeep.kafka.admin import Admin, OffsetSpec
+from kafkeep.kafka.schema_ids import IdMap
 
 RESTORES = "_kafkeep/restores/"
 
@@ -25,6 +27,8 @@ class Written:
     """Where each partition's records begin."""
     asked: Mapping[str, Any]
     """What was picked, and into what shape."""
+    ids: IdMap | None = None
+    """Which schema ids records got."""
 
 
 NOTHING_WRITTEN = Written({}, {})
@@ -60,6 +64,7 @@ def look_at_topics(
             compacts=policy is not None and "compact" in (policy.value or ""),
             bases=by_restore.bases,
             asked=by_restore.asked,
+            ids=by_restore.ids,
         )
     return found
 
@@ -76,7 +81,8 @@ def load_written(store: ObjectStore) -> dict[str, Written]:
             known = found.get(target.get("topic_id") or "")
             at_ms = int(document.get("at_ms", 0))
             if target.get("topic_id") and bases and (known is None or known[0] <= at_ms):
-                found[target["topic_id"]] = at_ms, Written(bases, document.get("asked") or {})
+                written = Written(bases, document.get("asked") or {}, ids_of(document))
+                found[target["topic_id"]] = at_ms, written
     return {topic_id: written for topic_id, (_, written) in found.items()}
 
 

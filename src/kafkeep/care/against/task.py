@@ -12,6 +12,7 @@ import pyarrow as pa
 from kafkeep.archive.store import ObjectStore
 from kafkeep.care.against.digest import Rows, digest_rows
 from kafkeep.care.against.fillers import Fillers, judge_fillers
+from kafkeep.care.against.ids import with_ids
 from kafkeep.care.against.judge import judge
 from kafkeep.care.against.keys import compare_keys
 from kafkeep.care.against.read import iter_archive, iter_target
@@ -52,7 +53,8 @@ def _compare(
     """Return records of the archive, of the target, of both, and what differs."""
 
     def ours(part: ArchivePart) -> Iterator[pa.RecordBatch]:
-        return iter_archive(store, part.entries, part.selection, reading)
+        records = iter_archive(store, part.entries, part.selection, reading)
+        return records if work.ids is None else with_ids(records, work.ids)
 
     def theirs(part: TargetPart) -> Iterator[pa.RecordBatch]:
         return iter_target(wire, work.target, work.topic_id, part.partition, part.offsets)

@@ -13,6 +13,7 @@ from kafkeep.care.against.keys import Share
 from kafkeep.care.against.verdict import Tally
 from kafkeep.config.places import Places
 from kafkeep.contents.options import ReadOptions
+from kafkeep.kafka.schema_ids import IdMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,8 @@ class Work:
     fields: tuple[str, ...]
     leniency: Leniency
     share: Share | None = None
+    ids: IdMap | None = None
+    """Which schema ids archived records have in the target; None: their own."""
 
     @property
     def est_bytes(self) -> int:
