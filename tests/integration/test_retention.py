@@ -21,7 +21,7 @@ from kafkeep.care.lines import json_line
 from kafkeep.config.spark import SparkOptions
 from kafkeep.config.storage import StorageOptions
 from kafkeep.dev import DevStatus
-from kafkeep.errors import DamagedError, UsageError
+from kafkeep.errors import KeyMissingError, UsageError
 from kafkeep.spark.datasource import KafkeepReader
 from kafkeep.spark.door import OpenSpark, SparkDoor
 from kafkeep.store.lifecycle import Lifecycle, Rule, rule_id
@@ -141,7 +141,7 @@ def test_what_a_rule_may_have_deleted_is_expired_and_all_else_is_damage(
         "--topics", f"{topic}:{target}", "--output", "json",
     )  # fmt: skip
     kafkeep(*restore).expect(13)
-    with pytest.raises(DamagedError):
+    with pytest.raises(KeyMissingError):
         count_rows(address, topic)
     eight_days = 8 * DAY_MS * 1_000_000
     late = SimpleNamespace(time_ns=lambda: time.time_ns() + eight_days)

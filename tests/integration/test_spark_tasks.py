@@ -150,10 +150,10 @@ def test_an_interrupt_cancels_the_job_at_once(session: SparkSession, tmp_path: P
 def test_a_stop_ends_tasks_that_do_not_end_by_themselves(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafkeep.spark.progress.CANCEL_AFTER_S", 1.0)
+    monkeypatch.setattr("kafkeep.spark.progress.CANCEL_AFTER_S", 4.0)
 
     def short(bundle: int) -> Rows:
-        time.sleep(0.5)
+        time.sleep(0.1)
         yield "done", {}
 
     def long(bundle: int) -> Rows:
