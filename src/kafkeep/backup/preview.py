@@ -19,7 +19,7 @@ from kafkeep.backup.plan import CyclePlan
 from kafkeep.backup.tail import Tail
 from kafkeep.config.sink import SinkOptions
 from kafkeep.errors import RecordError, TransientError
-from kafkeep.kafka.batch import Batches
+from kafkeep.kafka.batch import Batches, scan_batches
 from kafkeep.kafka.records import iter_decode
 from kafkeep.kafka.wire import Fetched, Wire
 
@@ -39,6 +39,7 @@ class Preview:
         self._sink = sink
         self._now_ms = now_ms
         self._seen: dict[PartitionId, int] = {}
+        self._turn = 0
         self._pipeline: Pipeline | None = None
 
     def glance(
@@ -81,13 +82,16 @@ class Preview:
     def _fetched(self, readers: list[RangeReader]) -> list[tuple[RangeReader, Fetched]]:
         if not readers:
             return []
+        # Kafka gives the first of them a batch of any size, the others what fits.
+        self._turn = (self._turn + 1) % len(readers)
+        readers = readers[self._turn :] + readers[: self._turn]
         share = max(GLANCE_BYTES // len(readers), 1 << 14)
         wanted = [reader.wanted(share) for reader in readers]
         answers = self._wire.fetch(wanted, max_bytes=GLANCE_BYTES, wait_ms=0).result()
         return list(zip(readers, answers, strict=True))
 
     def _take(self, reader: RangeReader, answer: Fetched) -> None:
-        if answer.error is not None or not len(answer.records):
+        if answer.error is not None or not len(scan_batches(answer.records)):
             return
         begin = reader.position
         chunk = reader.accept(answer, conclusive=False)
