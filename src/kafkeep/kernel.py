@@ -70,11 +70,14 @@ if _cache_folder is not None:
     os.environ["NUMBA_CACHE_DIR"] = _cache_folder
 
 import numba  # noqa: E402  (it reads NUMBA_CACHE_DIR when it is imported)
+from llvmlite import ir  # type: ignore[import-untyped]  # noqa: E402
 from numba.core import cgutils, types  # noqa: E402
 from numba.extending import intrinsic  # noqa: E402
 
 if _cache_folder is not None:
     numba.config.CACHE_DIR = _cache_folder
+
+_ADDRESS = ir.IntType(64)
 
 # Error codes of kernels; 0 is success.
 OK = 0
@@ -134,6 +137,28 @@ def view_bytes(buffer: Any) -> Bytes:
     return view
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def address_of(typing: Any, buffer: Any) -> tuple[Any, Any]:
+    """Return where the bytes of an array are; the caller keeps it alive."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        return builder.ptrtoint(array.data, _ADDRESS)
+
+    return types.int64(buffer), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def byte_at(typing: Any, at: Any) -> tuple[Any, Any]:
+    """Read one byte; the caller has checked the bounds."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte = builder.load(builder.inttoptr(args[0], ir.IntType(8).as_pointer()))
+        return builder.zext(byte, _ADDRESS)
+
+    return types.int64(types.int64), generate
+
+
 @inlined
 def read_i16(buffer: Bytes, position: int) -> int:
     """Read a big-endian int16; the caller has checked the bounds."""
@@ -162,11 +187,11 @@ def read_i64(buffer: Bytes, position: int) -> int:
 @inlined
 def read_varlong(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """Read a zigzag varlong; return it and the next position, which is -1 when not readable."""
+    # An array that is used no later than here has no references to count.
+    start = address_of(buffer) + position
     value = np.int64(0)
-    for i in range(10):
-        if position + i >= end:
-            return np.int64(0), np.int64(-1)
-        byte = np.int64(buffer[position + i])
+    for i in range(min(end - position, 10)):
+        byte = byte_at(start + i)
         value |= (byte & 0x7F) << (7 * i)
         if byte < 0x80:
             return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1), position + i + 1
@@ -176,16 +201,16 @@ def read_varlong(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
 @inlined
 def read_varint(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """Read a zigzag varint of 32 bits; return it and the next position, or -1 as above."""
-    if position < end and buffer[position] < 0x80:
-        byte = np.int64(buffer[position])
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    if position + 1 < end and buffer[position + 1] < 0x80:
-        pair = (np.int64(buffer[position]) & 0x7F) | (np.int64(buffer[position + 1]) << 7)
-        return (pair >> 1) ^ -(pair & 1), position + 2
-    value, following = read_varlong(buffer, position, end)
-    if following - position > 5 or value > 0x7FFFFFFF or value < -0x80000000:
-        return np.int64(0), np.int64(-1)
-    return value, following
+    start = address_of(buffer) + position
+    value = np.int64(0)
+    for i in range(min(end - position, 5)):
+        byte = byte_at(start + i)
+        value |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                return np.int64(0), np.int64(-1)
+            return (value >> 1) ^ -(value & 1), position + i + 1
+    return np.int64(0), np.int64(-1)
 
 
 @inlined

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkeep.data.json_members import NUMBER, STRING, read_escape, utf8_byte
-from kafkeep.data.json_scan import address_of
-from kafkeep.kernel import Bytes, Int64s, copy_bytes, kernel, view_bytes
+from kafkeep.kernel import Bytes, Int64s, address_of, copy_bytes, kernel, view_bytes
 
 _MAX_DIGITS = 19
 _SIX_BITS = np.full(256, 255, dtype=np.uint8)

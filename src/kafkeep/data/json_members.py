@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 
 from kafkeep.data.json_arrow import is_valid
 from kafkeep.data.json_scan import (
-    address_of,
-    byte_at,
     same_bytes,
     skip_space,
     skip_string,
 )
-from kafkeep.kernel import Bytes, Int64s, inlined, kernel
+from kafkeep.kernel import Bytes, Int64s, address_of, byte_at, inlined, kernel
 
 MISSING, NULL, FALSE, TRUE, NUMBER, STRING, OBJECT, ARRAY = range(8)
 

@@ -21,7 +21,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import types
 from numba.extending import intrinsic
 
-from kafkeep.kernel import inlined, kernel
+from kafkeep.kernel import byte_at, inlined, kernel
 
 # What is wrong with a text.
 EMPTY = 1
@@ -56,28 +56,6 @@ def _first(builder: Any, hits: Any, lanes: int) -> Any:
 
 def _splat(value: int, lanes: int) -> Any:
     return ir.Constant(ir.VectorType(ir.IntType(8), lanes), [value] * lanes)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def address_of(typing: Any, buffer: Any) -> tuple[Any, Any]:
-    """Return where the bytes of an array are; the caller keeps it alive."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        return builder.ptrtoint(array.data, _INT)
-
-    return types.int64(buffer), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def byte_at(typing: Any, at: Any) -> tuple[Any, Any]:
-    """Read one byte; the caller has checked the bounds."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        byte = builder.load(builder.inttoptr(args[0], ir.IntType(8).as_pointer()))
-        return builder.zext(byte, _INT)
-
-    return types.int64(types.int64), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -26,8 +26,6 @@ from kafkeep.data.json_scan import (
     NO_VALUE,
     TOO_DEEP,
     TRAILING,
-    address_of,
-    byte_at,
     fail,
     put_byte,
     skip_scalar,
@@ -35,7 +33,7 @@ from kafkeep.data.json_scan import (
     skip_string,
 )
 from kafkeep.data.json_spans import FieldKind, FieldSpans, field_texts, find_fields
-from kafkeep.kernel import Bytes, copy_bytes, inlined, kernel, view_bytes
+from kafkeep.kernel import Bytes, address_of, byte_at, copy_bytes, inlined, kernel, view_bytes
 
 __all__ = [
     "MAX_DEPTH",
