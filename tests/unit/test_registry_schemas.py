@@ -38,7 +38,7 @@ from kafkeep.registry.order import in_order
 from kafkeep.registry.read import RegistryReader
 from kafkeep.registry.write import ImportWay
 from kafkeep.restore.document import Phase, RestoreDocument
-from kafkeep.restore.schema_plan import plan_ids, plan_map, same_schema
+from kafkeep.restore.schema_plan import plan_ids, plan_map, same_schema, without_more
 from kafkeep.restore.schemas import SchemaStep, plan_schemas
 from kafkeep.restore.summary import RestoreSummary
 from kafkeep.store.memory import MemoryStore
@@ -269,6 +269,14 @@ def test_what_is_there_already_is_fine_and_its_levels_stay() -> None:
     ]
 
 
+def test_a_registry_without_metadata_gets_none_and_that_is_told() -> None:
+    rich = replace(SCHEMAS, schemas={**SCHEMAS.schemas, 4: replace(ITEM, more='{"metadata":{}}')})
+    bare, [check] = without_more(rich, URL)
+    assert bare == SCHEMAS
+    assert check.what == "it keeps no metadata and rules: those of 1 schemas are left out"
+    assert without_more(SCHEMAS, URL) == (SCHEMAS, [])
+
+
 def test_a_reference_to_what_was_deleted_is_refused() -> None:
     broken = replace(SCHEMAS, subjects={k: v for k, v in SCHEMAS.subjects.items() if k[0] != "z"})
     for plan in (
@@ -351,6 +359,7 @@ def test_a_map_registers_in_order_and_comes_to_the_same_when_run_again(
         told = step(url, archive, "map").put(summary)
         assert told["ids"] == {"4": 101, "5": 102, "6": 103, "7": 104, "9": 105}
         assert summary.schemas == {"registered": 5, "there": 0}
+        assert (summary.schema_notes, summary.exit_code) == ([], 0)
         assert made.schemas[102]["references"][0]["version"] == 2, "the version that Item has now"
         assert made.subjects["place"][1]["deleted"] and not made.subjects["place"][2]["deleted"]
         assert made.levels == {"": "BACKWARD", "a-box": "FULL"}
@@ -361,6 +370,10 @@ def test_a_map_registers_in_order_and_comes_to_the_same_when_run_again(
             id="x", revision=1, phase=Phase.WRITING, log="backup", commit=1, cluster_id="c",
             at_ms=0, targets=(), schemas=told,
         )  # fmt: skip
+        made.levels["a-box"] = "NONE"
+        step(url, archive, "map").put(summary)
+        assert summary.schema_notes == ["a-box has compatibility NONE there, not FULL: it stays"]
+        assert summary.exit_code == 3
         del made.subjects["a-box"][1]
         begun = step(url, archive, "map", document)
         assert fails(begun.checks) == [

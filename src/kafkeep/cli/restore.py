@@ -87,6 +87,8 @@ def restore_command(
         say(f"warning: left out: {key}")
     for sentence in (*summary.missing, *summary.groups_left_out, *summary.unknown_ids):
         say(f"warning: {sentence}")
+    for sentence in summary.schema_notes:
+        say(f"warning: the schema registry: {sentence}")
     for gap in summary.gaps:
         say(
             f"warning: {gap['topic']}-{gap['partition']}: offsets {gap['start']} to "

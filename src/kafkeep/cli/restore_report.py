@@ -23,6 +23,7 @@ def restore_page(summary: RestoreSummary, places: Places, ended_ms: int) -> Page
         *summary.missing,
         *summary.groups_left_out,
         *summary.unknown_ids,
+        *summary.schema_notes,
         *(f"{h.topic}: {h.key}={h.value} was not put back: {h.reason}" for h in summary.held_back),
         *(
             f"{g['topic']}-{g['partition']}: offsets {g['start']} to {g['end'] - 1} are not in the "

@@ -19,6 +19,7 @@ from kafkeep.registry.schema import RegisteredSchema
 _CONTENT = "application/vnd.schemaregistry.v1+json"
 _ATTEMPTS = 4
 _PAUSE_S = 0.2
+_PATIENCE_S = 300.0
 CONNECTIONS = 8
 """At most so many threads should ask at once."""
 
@@ -51,12 +52,8 @@ class Registry:
             self._headers |= urllib3.make_headers(basic_auth=":".join(user))
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
-        self._pool = urllib3.PoolManager(
-            timeout=urllib3.Timeout(total=timeout_s),
-            retries=False,
-            ca_certs=ca_file,
-            maxsize=CONNECTIONS,
-        )
+        self._timeout = urllib3.Timeout(total=timeout_s)
+        self._pool = urllib3.PoolManager(retries=False, ca_certs=ca_file, maxsize=CONNECTIONS)
         self._cache_size = cache_size
         self._schemas: dict[int, RegisteredSchema] = {}
         self._versions: dict[int, dict[str, int]] = {}
@@ -137,8 +134,11 @@ class Registry:
         return self._ask(method, path, body)
 
     def send(self, path: str, body: bytes, headers: Mapping[str, str], *, below: str) -> None:
-        """Send bytes to another API of the same server, whose paths begin where ``below`` does."""
-        self._send("POST", path, body, headers, below)
+        """Send bytes to another API of the same server, whose paths begin where ``below`` does.
+
+        What they start may take minutes.
+        """
+        self._send("POST", path, body, headers, below, timeout_s=_PATIENCE_S)
 
     def ask_beside(self, path: str, *, below: str) -> Any:
         """Ask another API of the same server; see ``send``."""
@@ -159,13 +159,18 @@ class Registry:
         data: bytes | None,
         more: Mapping[str, str],
         below: str | None = None,
+        *,
+        timeout_s: float | None = None,
     ) -> Any:
         headers = {**self._headers, **more}
+        timeout = self._timeout if timeout_s is None else urllib3.Timeout(total=timeout_s)
         why = "no answer"
         for base in self._attempts():
             url = base if below is None else base.partition(below)[0]
             try:
-                answer = self._pool.request(method, url + path, body=data, headers=headers)
+                answer = self._pool.request(
+                    method, url + path, body=data, headers=headers, timeout=timeout
+                )
             except urllib3.exceptions.HTTPError as error:
                 why = str(error)
                 continue

@@ -86,13 +86,15 @@ class RegistryReader:
         for number in every:
             told = self._version(name, number, fresh=number == every[-1])
             if told is None:
-                unread += number not in active
+                unread += 1
                 continue
             id, schema = told
             schemas[id] = schema
             versions.append(SchemaVersion(number, id, number not in active))
         if unread:
-            logger.warning("%s: %d deleted versions cannot be read and are left out", name, unread)
+            logger.warning(
+                "%s: %d versions are listed, but cannot be read: they are left out", name, unread
+            )
         return Subject(tuple(versions), self._compatibility(name)), schemas
 
     def _version(

@@ -108,6 +108,16 @@ _OTHER_REGISTRY = (
 _BEGIN_ANEW = "Delete the topics and run the restore again."
 
 
+def without_more(archived: SchemaSet, registry: str) -> tuple[SchemaSet, list[Check]]:
+    """Leave out metadata and rules, for a registry that has none, and say so."""
+    rich = [id for id, schema in archived.schemas.items() if schema.more]
+    if not rich:
+        return archived, []
+    bare = {id: replace(schema, more="") for id, schema in archived.schemas.items()}
+    what = f"it keeps no metadata and rules: those of {len(rich)} schemas are left out"
+    return replace(archived, schemas=bare), [Check(Verdict.WARN, registry, what)]
+
+
 def same_schema(one: RegisteredSchema, other: RegisteredSchema) -> bool:
     """Tell whether two schemas are the same, however their JSON is written."""
     if replace(one, text="") != replace(other, text=""):

@@ -6,13 +6,13 @@ On the driver.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkeep.archive.reader import ArchiveView
 from kafkeep.archive.schemas import load_schemas
 from kafkeep.archive.store import ObjectStore
-from kafkeep.check import Check
+from kafkeep.check import Check, Verdict
 from kafkeep.config.registry import bare_address
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.errors import PreflightError
@@ -21,6 +21,7 @@ from kafkeep.kafka.schema_ids import IdMap
 from kafkeep.registry.client import Registry, open_registry
 from kafkeep.registry.read import RegistryReader
 from kafkeep.registry.write import (
+    ImportWay,
     delete_versions,
     import_versions,
     import_way,
@@ -35,6 +36,7 @@ from kafkeep.restore.schema_plan import (
     newest_versions,
     plan_ids,
     plan_map,
+    without_more,
 )
 from kafkeep.restore.summary import RestoreSummary
 
@@ -80,6 +82,7 @@ class SchemaStep:
         set_compatibility(self.registry, plan.levels)
         failpoint("restore.schemas")
         there = len(plan.archived.versions()) - len(plan.missing)
+        summary.schema_notes = [c.what for c in plan.checks if c.verdict is Verdict.WARN]
         summary.schemas = {"registered": len(plan.missing), "there": there}
         return {
             "mode": self.mode,
@@ -136,9 +139,12 @@ def plan_schemas(
         )
     registry, address = open_registry(settings), bare_address(settings)
     archived = load_schemas(store, view.name, view.schemas)
-    there = RegistryReader(registry).read()
+    there, way = RegistryReader(registry).read(), import_way(registry)
+    left_out: list[Check] = []
+    if way is ImportWay.APICURIO:
+        archived, left_out = without_more(archived, address)
     if options.schemas == IDS:
-        plan = plan_ids(archived, there, import_way(registry), registry=address)
+        plan = plan_ids(archived, there, way, registry=address)
     else:
         before = _ids_of(begun.schemas) if begun is not None else {}
         plan = plan_map(archived, there, before, registry=address)
@@ -147,7 +153,7 @@ def plan_schemas(
         digest=view.schemas,
         address=address,
         registry=registry,
-        plan=plan,
+        plan=replace(plan, checks=(*plan.checks, *left_out)),
         now_ms=now_ms,
     )
 

@@ -37,6 +37,8 @@ class RestoreSummary:
     groups_left_out: list[str] = field(default_factory=list)
     schemas: dict[str, int] = field(default_factory=dict)
     """Versions registered and found in a schema registry; ids put into records, and left."""
+    schema_notes: list[str] = field(default_factory=list)
+    """What of the schemas is not as it was."""
     id: str = ""
     seconds: float = 0.0
     start_seconds: float = 0.0
@@ -45,7 +47,7 @@ class RestoreSummary:
     def exit_code(self) -> int:
         """3 when something is not as it was, else 0."""
         lacks = self.held_back or self.lost or self.gaps or self.missing or self.groups_left_out
-        return 3 if lacks or self.unknown_ids else 0
+        return 3 if lacks or self.unknown_ids or self.schema_notes else 0
 
     @property
     def unknown_ids(self) -> list[str]:
@@ -78,6 +80,7 @@ class RestoreSummary:
             "groups": self.groups,
             "groups_left_out": self.groups_left_out,
             "schemas": self.schemas,
+            "schema_notes": self.schema_notes,
             "gaps": self.gaps,
             "lost": self.lost,
             "missing": self.missing,
