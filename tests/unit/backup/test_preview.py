@@ -1,0 +1,138 @@
+"""A glance at what waits: bad records are told of, each is read once, and nothing else fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from fake_kafka import Answer, FakeLog
+from kafkeep.archive.commit import LogSpan
+from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.backup.look import Look, PartitionLook, TopicLook
+from kafkeep.backup.plan import CyclePlan, Stretch
+from kafkeep.backup.preview import Preview
+from kafkeep.backup.tail import Tail
+from kafkeep.config.sink import SinkOptions
+from kafkeep.errors import RecordError, TransientError
+from kafkeep.kafka.build import Record, build_batch
+from kafkeep.kafka.wire import Fetched, FetchWanted
+
+SINK = SinkOptions.parse(
+    {
+        "format.class": "json",
+        "flush.size": "100",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "false",
+    }
+)
+FIRST, SECOND = (PartitionId("t", 1, number) for number in range(2))
+
+
+class FakeWire:
+    """Answers the first partition whole, and cuts the others to what they asked for."""
+
+    def __init__(self, logs: dict[int, FakeLog]) -> None:
+        self.logs = logs
+        self.asked: list[tuple[int, int]] = []
+        self.error: Exception | None = None
+
+    def fetch(self, wanted: Sequence[FetchWanted], **_: Any) -> Answer[list[Fetched]]:
+        if self.error is not None:
+            return Answer(self.error)
+        self.asked += [(one.partition, one.offset) for one in wanted]
+        answers = []
+        for number, one in enumerate(wanted):
+            found = self.logs[one.partition].fetch(one, 1 << 30)
+            cut = found.records if number == 0 else found.records[: one.max_bytes]
+            answers.append(Fetched(**{**_fields(found), "records": cut}))
+        return Answer(answers)
+
+
+def _fields(answer: Fetched) -> dict[str, Any]:
+    return {name: getattr(answer, name) for name in Fetched.__dataclass_fields__}
+
+
+def log_of(*values: bytes) -> FakeLog:
+    """One record to a batch."""
+    batches = [
+        (at, at, build_batch([Record(at, 1, None, value)])) for at, value in enumerate(values)
+    ]
+    return FakeLog(batches=batches, end=len(values))
+
+
+def glance(preview: Preview, wire: FakeWire, *, at: int = 0, tail: int | None = None) -> None:
+    pids = {FIRST: 0, SECOND: 1}
+    parts = tuple(
+        PartitionLook(LogSpan(0, wire.logs[n].end), wire.logs[n].end, 1, None) for n in wire.logs
+    )
+    look = Look(0, {"t": TopicLook("t", "id", 1, {}, parts)}, {})
+    waiting = {pid: 0 for pid, n in pids.items() if n in wire.logs}
+    tails = {} if tail is None else {FIRST: Tail(records=1, bytes=1, base_time=None, read_to=tail)}
+    preview.glance(look, plan(waiting), dict.fromkeys(waiting, at), tails)
+
+
+def plan(waiting: dict[PartitionId, int], *stretches: Stretch) -> CyclePlan:
+    return CyclePlan(
+        stretches=stretches,
+        gaps=(),
+        topics=(),
+        positions={},
+        spans={},
+        waiting=waiting,
+        blocked=(),
+    )
+
+
+def preview_of(wire: FakeWire) -> Preview:
+    return Preview(wire, SINK, lambda: 0)  # type: ignore[arg-type]
+
+
+def test_each_record_is_read_once_and_the_bad_one_is_named() -> None:
+    wire = FakeWire({0: log_of(b"1", b"2")})
+    preview = preview_of(wire)
+    glance(preview, wire)
+    glance(preview, wire)
+    assert wire.asked == [(0, 0)]
+    wire.logs[0] = log_of(b"1", b"2", b"3", b"{bad")
+    with pytest.raises(RecordError, match="t-0 offset 3: "):
+        glance(preview, wire)
+    assert wire.asked == [(0, 0), (0, 2)]
+
+
+def test_what_lies_before_the_position_or_was_read_by_a_task_is_not_looked_at() -> None:
+    wire = FakeWire({0: log_of(b"{bad", b"{bad", b"3", b"4")})
+    glance(preview_of(wire), wire, at=2)
+    glance(preview_of(wire), wire, at=0, tail=2)
+    assert wire.asked == [(0, 2)] * 2
+
+
+def test_a_batch_that_is_cut_short_is_looked_at_when_it_comes_first() -> None:
+    large = b'"%s"' % (b"x" * (1 << 20))
+    wire = FakeWire({0: log_of(large), 1: log_of(large, b"{bad")})
+    preview = preview_of(wire)
+    with pytest.raises(RecordError, match="t-1 offset 1: "):
+        for _ in range(3):
+            glance(preview, wire)
+
+
+def test_faults_that_pass_are_left_to_the_tasks() -> None:
+    wire = FakeWire({0: log_of(b"{bad")})
+    wire.error = TransientError("away")
+    glance(preview_of(wire), wire)
+
+
+def test_tasks_come_first() -> None:
+    wire = FakeWire({0: log_of(b"{bad")})
+    stretch = Stretch(
+        partition_id=SECOND,
+        topic_id="id",
+        range=OffsetRange(0, 1),
+        leader=1,
+        est_bytes=1,
+        reason="due",
+    )
+    look = Look(0, {}, {})
+    preview_of(wire).glance(look, plan({FIRST: 0}, stretch), {}, {})
+    assert wire.asked == []
