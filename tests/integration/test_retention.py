@@ -163,6 +163,10 @@ def test_what_a_rule_may_have_deleted_is_expired_and_all_else_is_damage(
         assert {k: n for k, n in compared["counts"].items() if n} == counts
         assert compared["matched"] == compared["archived"] == 20
         assert "expired by the retention rule of 7 days" in str(compared["topics"][0]["notes"])
+    where = ("--archive", address, "--bootstrap-servers", services.bootstrap_servers)
+    drill = kafkeep("drill", *where, "--output", "json").expect(3).json
+    assert (drill["archived"], drill["restored"], drill["proven"]) == (30, 20, 20)
+    assert "expired by the retention rule of 7 days" in str(drill["warnings"])
     caplog.clear()
     lines = iter_lines(open_store(address), "backup", CatOptions(topics=(topic,)), json_line)
     assert len(b"".join(lines).splitlines()) == 20
