@@ -1,6 +1,7 @@
-"""A registry that follows Confluent's documented rules, in memory: theirs cannot be had freely.
+"""A stand-in for Confluent's registry, in memory: theirs is not in the package registries.
 
-Ids belong to texts; a subject takes ids and versions only in IMPORT mode, and leaves it by DELETE;
+Its rules are those that users of its API know, and were not held against the real one:
+ids belong to texts; a subject takes ids and versions only in IMPORT mode, and leaves it by DELETE;
 soft-deleted versions show with ``deleted=true``; a subject without a level answers 404.
 """
 
