@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from cluster import WAIT, Cluster, until
@@ -55,11 +55,16 @@ class RestoreTrial(Trial):
         return ("restore", "--topics", f"{self.topic}:{self.target}", *self.asked)
 
     def ends(self, topic: str) -> list[int]:
-        """Return where the partitions of a topic end; nothing while it is not there."""
+        """Return where the partitions of a topic end; nothing while it is being made."""
         partitions = self.cluster.partitions(topic)
         wanted = {TopicPartition(topic, n): OffsetSpec.latest() for n in sorted(partitions)}
         found = self.cluster.admin.list_offsets(wanted) if wanted else {}
-        return [found[place].result(WAIT).offset for place in wanted]
+        try:
+            return [found[place].result(WAIT).offset for place in wanted]
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                raise
+            return []
 
     def size(self) -> int:
         """Return how far the target has grown."""
