@@ -69,7 +69,7 @@ class Change:
             made = Encoder(role, named.get(role), target, looking=looking).encode
             self._encode[role] = made if role in named else own[role] or made
         self._decoders: dict[PlainRole, Converter] = {
-            role: open_converter(role, named[role], target)
+            role: open_converter(role, named[role], topic)
             for role in _SIDES
             if options.reads(role) and role in named and named[role].kind not in BYTES
         }
