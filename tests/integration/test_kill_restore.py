@@ -182,7 +182,13 @@ def fill(cluster: Cluster, topic: str, batches: int, chances: random.Random) -> 
                 partition,
             )
             values = [f"{partition} {first} {i}" for i in range(3)]
-            cluster.transaction(topic, values, commit=first % 20 == 0, partition=partition)
+            cluster.transaction(
+                topic,
+                values,
+                commit=first % 20 == 0,
+                partition=partition,
+                producer_id=f"key {partition * KEYS}",  # which is the key of its records, too
+            )
     cluster.delete_records(topic, 70, partition=1)
 
 
