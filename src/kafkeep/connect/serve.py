@@ -43,7 +43,7 @@ from kafkeep.kafka.wire import Wire
 STOP_SECONDS = 25.0
 """How long jobs may take to finish what they are at: less than Kubernetes waits before it kills."""
 _START_SECONDS = 30.0
-_SWITCH_SECONDS = 0.0001
+_SWITCH_SECONDS = 0.0005
 _CLUSTER_SECONDS = 3.0
 logger = logging.getLogger(__name__)
 
