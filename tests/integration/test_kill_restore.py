@@ -205,7 +205,7 @@ def _batch(partition: int, number: int, now: int, chances: random.Random) -> byt
 SHAPES: dict[str, tuple[tuple[object, ...], str, int, Any]] = {
     "plain": ((), "640KiB", 60, check_same),
     "exact": (("--exact-offsets",), "640KiB", 60, check_exact),
-    "repartitioned": (("--partition-count", DEALT), "2MiB", 100, check_dealt),
+    "repartitioned": (("--partition-count", DEALT), "1MiB", 150, check_dealt),
 }
 
 
