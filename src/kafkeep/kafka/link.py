@@ -8,7 +8,6 @@ requests to one broker are written in the order in which ``send`` was called.
 from __future__ import annotations
 
 import logging
-import selectors
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -57,15 +56,6 @@ class Turns:
             self._free += 1
 
 
-class QuickSelector(selectors.DefaultSelector):
-    """Without the words of an error that comes with each wait: a socket's cost two system calls."""
-
-    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
-        """Return the key of a registered file; KeyError without one."""
-        found = self._fd_to_key[self._fileobj_lookup(fileobj)]  # type: ignore[attr-defined]
-        return found  # type: ignore[no-any-return]
-
-
 class Link:
     """Connections to one cluster; every coroutine here runs on the loop's thread."""
 
@@ -76,9 +66,7 @@ class Link:
         self.request_timeout_ms: int = config["request_timeout_ms"]
         self.where = options.bootstrap_servers
         keep_record_views()
-        self.net = NetworkSelector(
-            client_id=options.client_id, slow_task_threshold_secs=0, selector=QuickSelector
-        )
+        self.net = NetworkSelector(client_id=options.client_id, slow_task_threshold_secs=0)
         self.connections = Connections(
             self.net,
             bootstrap_servers=options.bootstrap_servers,
