@@ -196,4 +196,5 @@ def test_a_service_ends_in_time_while_a_store_fails_and_nothing_is_half_done(wor
         assert "did not finish in time" not in world.log.read_text()[before:]
     # What it could not finish is not half there: the next one to lead begins it again.
     assert topic.stored() == []
-    assert group_offsets(world.cluster, "connect-failing", topic.name) == {}
+    reached = group_offsets(world.cluster, "connect-failing", topic.name)
+    assert set(reached.values()) <= {0}, reached
