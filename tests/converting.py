@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from kafkeep.archive.schemas import RegisteredSchema
 from kafkeep.converters.converter import Converter, Piece
 from kafkeep.data.column import Column
 from kafkeep.registry.client import Registry
-from kafkeep.registry.schema import RegisteredSchema
 
 
 class MemoryRegistry(Registry):

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import threading
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
+
+from faults.on_thread import OnThread
 
 PRODUCE, DELETE_RECORDS, ADD_PARTITIONS, END_TXN = 0, 21, 24, 26
 WRITES = frozenset({PRODUCE, DELETE_RECORDS, ADD_PARTITIONS, END_TXN})
@@ -47,12 +47,12 @@ class _Connection:
         self.broker.write(struct.pack(">i", len(frame)) + frame)
 
 
-class HoldingProxy:
+class HoldingProxy(OnThread):
     """Runs on a thread of its own while the ``with`` block lasts."""
 
     def __init__(self, broker: str) -> None:
         host, _, port = broker.rpartition(":")
-        self._host, self._broker_port = host, int(port)
+        self.host, self._broker_port = host, int(port)
         self._holding = False
         self._connections: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -60,7 +60,7 @@ class HoldingProxy:
     @property
     def address(self) -> str:
         """Where clients find it."""
-        return f"{self._host}:{self._port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def kept(self) -> int:
@@ -83,42 +83,11 @@ class HoldingProxy:
         """
         return int(self._call(self._release()))
 
-    def __enter__(self) -> HoldingProxy:
-        self._loop = asyncio.new_event_loop()
-        started = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
-        self._thread.start()
-        if not started.wait(10):
-            raise RuntimeError("the proxy did not start")
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-
     def _call(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(2 * WAIT)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(2 * WAIT)
 
-    def _run(self, started: threading.Event) -> None:
-        asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._serve, self._host, 0))
-        self._port = server.sockets[0].getsockname()[1]
-        started.set()
-        self._loop.run_forever()
-        server.close()
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._loop.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        broker_reader, broker = await asyncio.open_connection(self._host, self._broker_port)
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        broker_reader, broker = await asyncio.open_connection(self.host, self._broker_port)
         one = _Connection(broker_reader, broker, writer)
         self._connections.add(one)
         answers = asyncio.ensure_future(self._answer(one))
@@ -156,18 +125,18 @@ class HoldingProxy:
 
     def _renamed(self, frame: bytes) -> bytes:
         """Name the proxy where the broker names itself: as long, so nothing moves."""
-        host = self._host.encode()
+        host = self.host.encode()
         real = host + struct.pack(">i", self._broker_port)
-        return frame.replace(real, host + struct.pack(">i", self._port))
+        return frame.replace(real, host + struct.pack(">i", self.port))
 
     async def _release(self) -> int:
-        count, deadline = 0, self._loop.time() + WAIT
+        count, deadline = 0, self.loop.time() + WAIT
         for one in [one for one in self._connections if one.kept and one.client_gone]:
             frames, one.kept = one.kept, []
             for frame in frames:
                 one.send(frame)
                 count += struct.unpack_from(">h", frame)[0] in WRITES
-            while one.asked and self._loop.time() < deadline and one in self._connections:
+            while one.asked and self.loop.time() < deadline and one in self._connections:
                 await asyncio.sleep(0.01)
             self._close(one)
         return count

@@ -15,10 +15,10 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-import threading
 from dataclasses import dataclass, field
-from types import TracebackType
 from urllib.parse import urlsplit
+
+from faults.on_thread import OnThread
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Rule:
 
 
 @dataclass
-class FaultProxy:
+class FaultProxy(OnThread):
     """Runs on a thread of its own while the ``with`` block lasts; ``seen`` has every request."""
 
     target: str
@@ -109,42 +109,9 @@ class FaultProxy:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self.port}"
 
-    def __enter__(self) -> FaultProxy:
-        self._loop = asyncio.new_event_loop()
-        started = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
-        self._thread.start()
-        if not started.wait(10):
-            raise RuntimeError("the fault proxy did not start")
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-
-    def _run(self, started: threading.Event) -> None:
-        asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(
-            asyncio.start_server(self._serve, "127.0.0.1", 0, limit=2**20)
-        )
-        self._port = server.sockets[0].getsockname()[1]
-        started.set()
-        self._loop.run_forever()
-        server.close()
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._loop.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             method, path = head.split(b" ", 2)[:2]

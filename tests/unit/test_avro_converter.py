@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from converting import MemoryRegistry, answering_paths, assert_covers, binary, framed, one_column
+from kafkeep.archive.schemas import Reference, RegisteredSchema
 from kafkeep.config.converter_settings import AvroSettings
 from kafkeep.converters.avro import AvroConverter
 from kafkeep.converters.subjects import Subject
@@ -20,7 +21,6 @@ from kafkeep.data.column import Column
 from kafkeep.data.schema import DATE, DECIMAL, TIMESTAMP, Kind, Schema
 from kafkeep.errors import RecordError
 from kafkeep.registry.client import Registry
-from kafkeep.registry.schema import Reference, RegisteredSchema
 
 ORDER = {
     "type": "record",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from converting import MemoryRegistry, binary, framed, one_column
+from kafkeep.archive.schemas import RegisteredSchema
 from kafkeep.config.converter_settings import JsonSchemaSettings, ProtobufSettings
 from kafkeep.converters.json_schema import JsonSchemaConverter
 from kafkeep.converters.protobuf import ProtobufConverter
@@ -15,7 +16,6 @@ from kafkeep.converters.subjects import Subject
 from kafkeep.data.column import OPTIONAL_BYTES, Column
 from kafkeep.data.schema import DATE, Kind
 from kafkeep.errors import RecordError
-from kafkeep.registry.schema import RegisteredSchema
 
 
 def json_converter(told: Any, **settings: Any) -> JsonSchemaConverter:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from converting import MemoryRegistry, binary, columns, framed, one_column
+from kafkeep.archive.schemas import Reference, RegisteredSchema
 from kafkeep.config.converter_settings import ProtobufSettings
 from kafkeep.converters.protobuf import ProtobufConverter
 from kafkeep.converters.subjects import Subject
 from kafkeep.errors import RecordError
-from kafkeep.registry.schema import Reference, RegisteredSchema
 
 PROTO = """\
 syntax = "proto3";

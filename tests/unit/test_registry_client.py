@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from converting import MemoryRegistry, answering
+from kafkeep.archive.schemas import RegisteredSchema
 from kafkeep.converters.subjects import Subject
 from kafkeep.errors import AccessDeniedError, RecordError, TransientError, UsageError
 from kafkeep.registry.client import Registry
-from kafkeep.registry.schema import RegisteredSchema
 
 
 def test_the_registry_is_asked_once_for_each_id_with_credentials() -> None:

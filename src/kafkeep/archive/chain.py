@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 
-from kafkeep.archive.codec import decode_commit, digest_of
+from kafkeep.archive.codec import decode_commit
 from kafkeep.archive.commit import Commit
-from kafkeep.archive.document import reading
+from kafkeep.archive.document import digest_of, reading
 from kafkeep.archive.keys import LAST_NUMBER, log_key, log_prefix, parse_log_key
 from kafkeep.archive.state import State, apply
 from kafkeep.archive.store import ObjectStore

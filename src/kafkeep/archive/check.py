@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from kafkeep.archive.chain import CommitBytes, follow, iter_numbers
 from kafkeep.archive.checkpoint import Checkpoint, load_checkpoint, rows_of
-from kafkeep.archive.codec import digest_of
 from kafkeep.archive.commit import Commit
+from kafkeep.archive.document import digest_of
 from kafkeep.archive.keys import (
     checkpoint_key,
     checkpoint_prefix,

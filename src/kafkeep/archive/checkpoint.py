@@ -12,7 +12,6 @@ from typing import Any
 
 from kafkeep.archive.chain import decode, iter_bytes
 from kafkeep.archive.codec import (
-    digest_of,
     gap_to_json,
     generations_from_json,
     generations_to_json,
@@ -36,6 +35,7 @@ from kafkeep.archive.document import (
     as_int,
     as_list,
     as_str,
+    digest_of,
     dump_document,
     pack,
     reading,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -33,11 +32,6 @@ from kafkeep.archive.schemas import check_digest
 from kafkeep.errors import DamagedError
 
 T = TypeVar("T")
-
-
-def digest_of(body: bytes) -> str:
-    """Return the digest by which a commit names the one before it: SHA-256, in hex."""
-    return hashlib.sha256(body).hexdigest()
 
 
 def encode_commit(commit: Commit) -> bytes:

@@ -6,6 +6,7 @@ harm: every field is checked for its type, and every failure names the key.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -26,6 +27,11 @@ _LEVEL = 3
 def dump_document(document: Mapping[str, Any]) -> bytes:
     """Return the one sequence of bytes that stands for ``document``: keys sorted, no spaces."""
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+
+
+def digest_of(body: bytes) -> str:
+    """Return the digest by which documents name one another: SHA-256, in hex."""
+    return hashlib.sha256(body).hexdigest()
 
 
 def parse_document(body: bytes, key: str) -> dict[str, Any]:

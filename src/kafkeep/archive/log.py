@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 
 from kafkeep.archive.chain import CommitBytes, decode
 from kafkeep.archive.checkpoint import DEFAULT_EVERY, Checkpointer
-from kafkeep.archive.codec import digest_of, encode_commit
+from kafkeep.archive.codec import encode_commit
 from kafkeep.archive.commit import Changes, Commit
+from kafkeep.archive.document import digest_of
 from kafkeep.archive.head import Head, load_head
 from kafkeep.archive.keys import check_log_name, log_key
 from kafkeep.archive.state import State, apply, check_changes, stamped

@@ -6,7 +6,6 @@ same registry makes the same document, which is stored once. docs/format.md desc
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from kafkeep.archive.document import (
     as_int,
     as_list,
     as_str,
+    digest_of,
     dump_document,
     pack,
     reading,
@@ -158,7 +158,7 @@ def check_digest(text: str) -> str:
 
 
 def _digest(document: Mapping[str, Any]) -> str:
-    return hashlib.sha256(dump_document(document)).hexdigest()
+    return digest_of(dump_document(document))
 
 
 def _schemas_to_json(found: SchemaSet) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafkeep.archive.codec import digest_of
 from kafkeep.archive.document import (
     FIRST_VERSION,
     as_int,
     as_list,
     as_str,
+    digest_of,
     dump_document,
     pack,
     reading,

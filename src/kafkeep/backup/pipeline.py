@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kafkeep.archive.entry import PartitionId
 from kafkeep.config.converters import ConverterClass
 from kafkeep.config.sink import SinkOptions
 from kafkeep.converters.converter import Converter, Piece
@@ -47,6 +48,11 @@ class BadRecord:
     offset: int
     stage: Stage
     error: RecordError
+
+    def error_in(self, pid: PartitionId) -> RecordError:
+        """Return its error with the place where it is, named once."""
+        named = f"{pid} offset {self.offset}: "
+        return RecordError(named + self.error.message.removeprefix(named), hint=self.error.hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from kafkeep.backup.look import Look
 from kafkeep.backup.plan import CyclePlan
 from kafkeep.backup.tail import Tail
 from kafkeep.config.sink import SinkOptions
-from kafkeep.errors import RecordError, TransientError
+from kafkeep.errors import TransientError
 from kafkeep.kafka.batch import Batches, scan_batches
 from kafkeep.kafka.records import iter_decode
 from kafkeep.kafka.wire import Fetched, Wire
@@ -101,7 +101,7 @@ class Preview:
 
     def _try(self, pid: PartitionId, batches: Batches, wanted: OffsetRange) -> None:
         def on_bad(bad: BadRecord) -> None:
-            raise error_at(pid, bad)
+            raise bad.error_in(pid)
 
         pipeline = self._opened()
         for raw in iter_decode(batches, wanted):
@@ -117,9 +117,3 @@ class Preview:
         if self._pipeline is None:
             self._pipeline = Pipeline(self._sink)
         return self._pipeline
-
-
-def error_at(pid: PartitionId, bad: BadRecord) -> RecordError:
-    """Return the error of a record with the place where it is, named once."""
-    named = f"{pid} offset {bad.offset}: "
-    return RecordError(named + bad.error.message.removeprefix(named), hint=bad.error.hint)

@@ -17,7 +17,6 @@ from kafkeep.backup.fill import OpenWindow, deal
 from kafkeep.backup.letters import Letters, make_letter, send_letters
 from kafkeep.backup.object import Origin, store_object
 from kafkeep.backup.pipeline import BadRecord, Pipeline, Ready, Stage
-from kafkeep.backup.preview import error_at
 from kafkeep.backup.rotate import Reason, RotateRules
 from kafkeep.backup.shape import SinkShape
 from kafkeep.backup.sink_entry import entry_of
@@ -180,7 +179,7 @@ class SinkWriter:
 
     def _on_bad(self, bad: BadRecord) -> None:
         if not self._tolerant:
-            raise error_at(self._pid, bad)
+            raise bad.error_in(self._pid)
         assert self._raw is not None
         self.letters.add(make_letter(self._raw, bad))
 

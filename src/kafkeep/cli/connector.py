@@ -136,11 +136,4 @@ def _backup_options(config: ConnectorConfig, flags: Mapping[str, Any]) -> Backup
     options = replace(
         options, tasks_max=config.tasks_max, start_at=config.auto_offset_reset, **extra
     )
-    if config.format == "segment":
-        return options
-    return replace(
-        options,
-        sink=dict(config.shape),
-        sink_secrets=dict(config.secrets),
-        keeps_tail=options.follow and config.family != "kafkeep",
-    )
+    return config.shaped(options)

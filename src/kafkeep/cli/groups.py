@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -17,19 +17,11 @@ from kafkeep.cli.places import (
     kafka_options,
     with_archive,
 )
-from kafkeep.cli.reading import NameOption
+from kafkeep.cli.reading import AtOption, CommitOption, NameOption
 from kafkeep.cli.restore import show_moves
 from kafkeep.config.restore import RestoreOptions
 
 app = typer.Typer(help="Consumer groups of an archive: see, plan, move, put back.")
-
-CommitOption = Annotated[
-    int | None, typer.Option("--commit", metavar="N", help="As of this commit.")
-]
-AtOption = Annotated[
-    str | None,
-    typer.Option("--at", metavar="TIME", help="As of the last commit made by this time."),
-]
 
 
 @app.command("show")

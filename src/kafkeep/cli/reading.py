@@ -34,6 +34,13 @@ TopicsOption = Annotated[
     typer.Option("--topic", "-t", metavar="TOPIC", help="This topic alone; may be repeated."),
 ]
 
+CommitOption = Annotated[
+    int | None, typer.Option("--commit", metavar="N", help="As of this commit.")
+]
+AtOption = Annotated[
+    str | None,
+    typer.Option("--at", metavar="TIME", help="As of the last commit made by this time."),
+]
 PartitionsOption = Annotated[
     list[int] | None,
     typer.Option("--partition", "-p", min=0, help="This partition alone; may be repeated."),

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkeep.cli.groups import AtOption, CommitOption
 from kafkeep.cli.output import Output, OutputOption, print_json, print_table
 from kafkeep.cli.places import ArchivePlace, with_archive
-from kafkeep.cli.reading import NameOption
+from kafkeep.cli.reading import AtOption, CommitOption, NameOption
 from kafkeep.errors import NoSuchArchiveError, UsageError
 
 if TYPE_CHECKING:

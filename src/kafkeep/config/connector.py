@@ -8,9 +8,10 @@ tasks; what nobody may see goes apart (``secrets``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, TypeVar
 
+from kafkeep.config.backup import BackupOptions
 from kafkeep.config.bucket import read_address, read_storage
 from kafkeep.config.connector_file import ConnectorDocument, read_connector_file, to_texts
 from kafkeep.config.connector_keys import (
@@ -76,6 +77,20 @@ class ConnectorConfig:
     compact: CompactOptions | None = None
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def shaped(self, options: BackupOptions) -> BackupOptions:
+        """Return a backup that writes its objects as this connector does; a tail is left to wait.
+
+        Not for kafkeep's own classes, and not where the backup ends.
+        """
+        if self.format == "segment":
+            return options
+        return replace(
+            options,
+            sink=dict(self.shape),
+            sink_secrets=dict(self.secrets),
+            keeps_tail=options.follow and self.family != "kafkeep",
+        )
 
     @classmethod
     def from_map(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kafkeep.archive.schemas import RegisteredSchema
 from kafkeep.config.converter_settings import AvroSettings
 from kafkeep.converters.arrays import binary_array
 from kafkeep.converters.avro_types import load_avro, shorten_members
@@ -24,7 +25,6 @@ from kafkeep.data.schema import Schema
 from kafkeep.errors import RecordError
 from kafkeep.kernel import Int64s
 from kafkeep.registry.client import Registry
-from kafkeep.registry.schema import RegisteredSchema
 
 
 class AvroConverter:

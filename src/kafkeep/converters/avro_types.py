@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 
+from kafkeep.archive.schemas import RegisteredSchema
 from kafkeep.data.avro_names import is_union
 from kafkeep.data.avro_reading import full_name
 from kafkeep.data.schema import Field, Schema
 from kafkeep.errors import RecordError
-from kafkeep.registry.schema import RegisteredSchema
 
 _NAMED = ("record", "error", "enum", "fixed")
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import orjson
 
+from kafkeep.archive.schemas import RegisteredSchema
 from kafkeep.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Kind, Schema
-from kafkeep.registry.schema import RegisteredSchema
 
 ONE_OF = "io.confluent.connect.json.OneOf"
 ENUM = "io.confluent.connect.json.Enum"

@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 from google.protobuf import descriptor_pb2, descriptor_pool  # type: ignore[import-untyped]
 from google.protobuf.descriptor import Descriptor  # type: ignore[import-untyped]
 
+from kafkeep.archive.schemas import RegisteredSchema
 from kafkeep.errors import RecordError
-from kafkeep.registry.schema import RegisteredSchema
 
 _MAIN = "registered.proto"
 

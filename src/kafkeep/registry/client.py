@@ -12,9 +12,9 @@ from urllib.parse import quote, urlsplit
 import orjson
 import urllib3
 
+from kafkeep.archive.schemas import RegisteredSchema
 from kafkeep.config.converter_settings import RegistrySettings
 from kafkeep.errors import AccessDeniedError, RecordError, TransientError, UsageError
-from kafkeep.registry.schema import RegisteredSchema
 
 _CONTENT = "application/vnd.schemaregistry.v1+json"
 _ATTEMPTS = 4

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from kafkeep.archive.chain import read_commit
-from kafkeep.archive.codec import digest_of
+from kafkeep.archive.document import digest_of
 from kafkeep.archive.reader import ArchiveView, load_view
 from kafkeep.archive.retention import Expiry
 from kafkeep.care.against.plan import TopicPlan, choose_topics, is_exact, plan_topic

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -79,14 +78,7 @@ def sink_options(config: ConnectorConfig) -> BackupOptions:
         details_ms=DETAILS_MS,
         **values,
     )
-    if config.format == "segment":
-        return options
-    return replace(
-        options,
-        sink=dict(config.shape),
-        sink_secrets=dict(config.secrets),
-        keeps_tail=config.family != "kafkeep",
-    )
+    return config.shaped(options)
 
 
 class SinkJob:
