@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# Two test processes, each with services of its own; a file's tests stay together and in order.
+TWO_AT_ONCE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 
 .PHONY: setup check test test-unit test-kill demo bench format clean
@@ -27,7 +29,7 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 test: $(STAMP)  ## everything but the long suites
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow" $(TWO_AT_ONCE)
 
 test-unit: $(STAMP)  ## pure and fast
 	$(BIN)/pytest tests/unit tests/property tests/docs -m "not integration and not slow" -q
