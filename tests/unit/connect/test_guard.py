@@ -9,6 +9,7 @@ import pytest
 from kafkeep.connect.safety.guard import check_connector
 from kafkeep.connect.safety.outbound import is_special, parse_address, url_problem
 from kafkeep.connect.worker.options import WorkerOptions
+from kafkeep.connect.worker.providers import Providers
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 JAAS = f'{PLAIN} required username="u" password="hunter22";'
@@ -50,7 +51,8 @@ def policy(name: str) -> WorkerOptions:
 
 @pytest.mark.parametrize("host", METADATA)
 @pytest.mark.parametrize(
-    "key", ["store.url", "s3.proxy.url", "value.converter.schema.registry.url"]
+    "key",
+    ["store.url", "s3.proxy.url", "value.converter.schema.registry.url", "aws_s3_endpoint"],
 )
 def test_metadata_addresses_are_refused_however_they_are_written(key: str, host: str) -> None:
     assert list(check_connector({key: f"http://{host}:80/latest"}, worker())) == [key]
@@ -227,15 +229,19 @@ def test_key_stores_lie_in_an_allowed_folder_or_are_the_workers_own(tmp_path: Pa
     assert list(check_connector({registry: "/etc/shadow"}, worker())) == [registry]
 
 
-def test_references_are_looked_at_once_they_are_filled_in() -> None:
-    config = {
-        "store.url": "http://${env:HOST}:9000",
-        "archive": "${file:/a:b}",
-        "consumer.override.sasl.jaas.config": "${file:/a:jaas}",
-    }
-    assert check_connector(config, worker()) == {}
-    filled = {**config, "store.url": "http://169.254.169.254:9000"}
-    assert list(check_connector(filled, worker())) == ["store.url"]
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("store.url", "http://169.254.169.254/${:x}"),
+        ("archive", "file:///etc/cron.d/${:x}"),
+        ("consumer.override.sasl.jaas.config", "${:x} required;"),
+        ("consumer.override.bootstrap.servers", "169.254.169.254:${:x}"),
+        ("consumer.override.ssl.truststore.location", "/etc/shadow/${:x}/.."),
+    ],
+)
+def test_what_only_looks_like_a_reference_is_looked_at(key: str, text: str) -> None:
+    assert Providers().resolve({key: text}) == {key: text}
+    assert list(check_connector({key: text}, worker())) == [key]
 
 
 def test_a_module_is_looked_at_though_its_password_is_a_reference() -> None:

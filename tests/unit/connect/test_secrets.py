@@ -11,8 +11,10 @@ import pytest
 from kafkeep.config.group import ConfigErrors
 from kafkeep.connect.definitions import Definitions
 from kafkeep.connect.model import RestError
+from kafkeep.connect.safety.guard import check_connector
 from kafkeep.connect.safety.logs import HideSecrets
 from kafkeep.connect.safety.secrets import MASK, hide, is_secret, mask, unmask
+from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.connect.worker.providers import Providers
 
 JAAS = (
@@ -123,6 +125,8 @@ def test_a_mask_for_which_nothing_is_stored_is_refused_by_its_key() -> None:
         ("value.converter.basic.auth.user.info", "value.converter.schema.registry.url"),
         ("s3.proxy.password", "s3.proxy.url"),
         ("s3.sse.customer.key", "store.url"),
+        ("aws_secret_access_key", "aws_s3_endpoint"),
+        ("connect.s3.aws.secret.key", "connect.s3.custom.endpoint"),
         ("consumer.override.sasl.jaas.config", "consumer.override.bootstrap.servers"),
     ],
 )
@@ -225,3 +229,39 @@ def test_a_reference_under_a_plain_key_makes_no_answer_of_a_secret(tmp_path: Pat
         definitions.checked("x", config, None)
     assert "flush.size" in caught.value.message
     assert "hunter22" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("store.url", "http://{}:9000"),
+        ("consumer.override.bootstrap.servers", "{}:9092"),
+        ("consumer.override.sasl.jaas.config", "{} required x=1;"),
+        ("archive", "{}://bucket"),
+    ],
+)
+def test_a_refused_reference_does_not_tell_what_it_stands_for(
+    key: str, text: str, tmp_path: Path
+) -> None:
+    (tmp_path / "s3").write_text("secret=Hunter-2222\n")
+    lines = {
+        "bootstrap.servers": "kafka:9092",
+        "config.providers": "file",
+        "config.providers.file.class": "FileConfigProvider",
+        "config.providers.file.param.allowed.paths": str(tmp_path),
+        "kafkeep.outbound.hosts": "example.org",
+    }
+    worker = WorkerOptions.load(None, {}, lines)
+    definitions = Definitions(
+        providers=Providers.from_worker(lines), guard=lambda config: check_connector(config, worker)
+    )
+    kind = "io.confluent.connect.s3.S3SinkConnector"
+    config = {
+        "connector.class": kind,
+        "topics": "a",
+        key: text.format(f"${{file:{tmp_path}/s3:secret}}"),
+    }
+    with pytest.raises(RestError, match=f"configuration {key}: what its reference") as caught:
+        definitions.checked("x", config, None)
+    assert "hunter" not in caught.value.message.lower()
+    assert "hunter" not in json.dumps(definitions.validate(kind, config)).lower()

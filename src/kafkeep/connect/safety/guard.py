@@ -1,8 +1,8 @@
 """What connectors that come over the REST API may not ask for: rights, addresses and files.
 
 Whoever may define a connector is not therefore to read the machine's files, to run code on it or
-to send requests in its name. Values that are references are looked at once they are filled in, so
-this is called twice: when a configuration is sent, and when a job starts.
+to send requests in its name. Configurations are looked at with their references filled in, when
+they are sent and again when a job starts: what a reference stands for may have changed since.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from kafkeep.config.kafka import parse_servers
 from kafkeep.config.storage import ArchiveAddress
 from kafkeep.connect.safety.outbound import host_problem, url_problem
-from kafkeep.connect.safety.secrets import REFERENCE
+from kafkeep.connect.safety.secrets import FromProvider
 from kafkeep.connect.worker.keys import GuardOptions
 from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.errors import UsageError
@@ -27,31 +27,40 @@ PRINCIPAL_KEYS = ("sasl.jaas.config", "sasl.mechanism", "security.protocol")
 _CODE = ("plugin.library.paths", "interceptor.classes", "metric.reporters")
 """Properties that name code to run, besides those of _RIGHTS that cannot be honoured."""
 _RIGHTS = ("security.", "sasl.", "ssl.")
-_URL_KEY = re.compile(r"(.*\.)?(urls?|uri|endpoint)", re.IGNORECASE)
+_URL_KEY = re.compile(r"(.*[._])?(urls?|uri|endpoint)", re.IGNORECASE)
 _FILE_KEY = re.compile(r".*ssl\..*\.location", re.IGNORECASE)
 _ARCHIVE_KEY = re.compile(r"(.*\.)?archive")
+_UNTOLD = (
+    "what its reference stands for is refused; kafkeep.outbound.hosts and kafkeep.allowed.folders "
+    "say what is not"
+)
 
 
 def check_connector(config: Mapping[str, str], worker: WorkerOptions) -> dict[str, str]:
-    """Return what a connector may not ask for, by key; empty when all is well."""
+    """Return what a connector may not ask for, by key; empty when all is well.
+
+    No answer repeats anything of a value that a config provider gave.
+    """
     wrong: dict[str, str] = {}
     for key, text in config.items():
-        problem = _problem(key, text.strip(), worker)
-        if problem is not None:
-            wrong[key] = problem
+        override = OVERRIDE.fullmatch(key)
+        refused = _policy_problem(override[2], worker.guard) if override else None
+        if refused is None and (problem := _problem(key, text.strip(), worker)):
+            refused = _UNTOLD if isinstance(text, FromProvider) and text.words else problem
+        if refused is not None:
+            wrong[key] = refused
     return wrong
 
 
 def _problem(key: str, text: str, worker: WorkerOptions) -> str | None:
     guard = worker.guard
-    if override := OVERRIDE.fullmatch(key):
-        refused = _policy_problem(override[2], guard) or _code_problem(override[2], text)
-        if refused is not None:
-            return refused
-    if override and key.endswith("jaas.config"):
-        return None if not text or REFERENCE.match(text) else _jaas_problem(text)
-    if not text or REFERENCE.search(text):
+    override = OVERRIDE.fullmatch(key)
+    if override and (refused := _code_problem(override[2], text)):
+        return refused
+    if not text:
         return None
+    if override and key.endswith("jaas.config"):
+        return _jaas_problem(text)
     checks: tuple[tuple[bool, Callable[[], str | None]], ...] = (
         (bool(override) and key.endswith("bootstrap.servers"), lambda: _servers(text, worker)),
         (_FILE_KEY.fullmatch(key) is not None, lambda: _file_problem(text, worker)),

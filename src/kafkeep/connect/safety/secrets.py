@@ -31,8 +31,11 @@ _JAAS_SECRET = re.compile(r"(?i)(?:password|secret|token)\s*=\s*(\"(?:[^\"\\]|\\
 _ADDRESSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("s3.proxy.",), ("s3.proxy.url",)),
     (
-        ("aws.", "s3."),
-        ("store.url", "s3.endpoint", "aws.s3.endpoint", "connect.s3.custom.endpoint"),
+        ("aws.", "aws_", "s3.", "connect.s3.aws."),
+        (
+            *("store.url", "s3.endpoint", "aws.s3.endpoint", "aws_s3_endpoint"),
+            "connect.s3.custom.endpoint",
+        ),
     ),
     *(
         ((f"{role}.converter.",), (f"{role}.converter.schema.registry.url",))
