@@ -119,7 +119,7 @@ class Supervisor:
                 return
             for name in [name for name in self._runs if name not in running]:
                 self._end(name)
-                self._secrets.forget(name)
+                self._forget_if_gone(name)
             for name, connector in running.items():
                 run = self._runs.get(name)
                 if run is None or not run.fits(connector):
@@ -191,12 +191,13 @@ class Supervisor:
         return replace(status, state=own, tasks=tuple(tasks))
 
     def _start(self, connector: Connector) -> None:
-        before = self._runs.get(connector.name) or self._ending.get(connector.name)
-        if before is not None:
+        replaced = self._runs.get(connector.name)
+        before = replaced or self._ending.get(connector.name)
+        if replaced is not None:
             self._end(connector.name)
         run = Run(connector, None if before is None or before.ended.is_set() else before)
-        if before is not None:
-            run.job = before.job  # so that its tasks stay in sight until it has its own
+        if replaced is not None:
+            run.job = replaced.job  # so that its tasks stay in sight until it has its own
         self._runs[connector.name] = run
         name = f"connector-{connector.name}"
         threading.Thread(target=self._run, args=(run,), name=name, daemon=True).start()
@@ -207,6 +208,11 @@ class Supervisor:
             run.stop.set()
             if not run.ended.is_set():
                 self._ending[name] = run
+
+    def _forget_if_gone(self, name: str) -> None:
+        """Forget a connector's secrets, unless something of it still runs that may tell them."""
+        if name not in self._runs and name not in self._ending:
+            self._secrets.forget(name)
 
     def _all_ending(self) -> list[Run]:
         with self._lock:
@@ -223,6 +229,7 @@ class Supervisor:
             with self._lock:
                 if self._ending.get(run.connector.name) is run:
                     del self._ending[run.connector.name]
+                    self._forget_if_gone(run.connector.name)
             self.on_change()
 
     def _work(self, run: Run) -> None:

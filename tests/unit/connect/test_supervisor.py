@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -50,21 +51,38 @@ class Job:
             Job.running[self.name] -= 1
 
 
+class Parting(Job):
+    """Says its secret once it was told to stop."""
+
+    def run(self, stop: threading.Event) -> None:
+        stop.wait()
+        time.sleep(0.05)
+        logging.getLogger("some.library").warning("parting with %s", self.config["x.password"])
+
+
 def make(name: str, config: Mapping[str, str], _: Surroundings) -> ConnectorJob:
     if "wrong" in config:
         raise UsageError("that is wrong")
-    return Job(name, config)
+    return Parting(name, config) if "x.password" in config else Job(name, config)
 
 
 @pytest.fixture
-def supervisor() -> Iterator[Supervisor]:
+def secrets() -> Iterator[HideSecrets]:
+    made = HideSecrets()
+    undo = made.install()
+    yield made
+    undo()
+
+
+@pytest.fixture
+def supervisor(secrets: HideSecrets) -> Iterator[Supervisor]:
     Job.running, Job.most = {}, {}
     made = Supervisor(
         make_job=make,
         surroundings=lambda _: SURROUNDINGS,
         resolve=dict,
         describe=lambda _: Describe(type="sink", version="7"),
-        secrets=HideSecrets(),
+        secrets=secrets,
         worker_id="me:1",
     )
     yield made
@@ -198,3 +216,27 @@ def test_a_store_that_is_away_is_not_tried_again_after_a_stop() -> None:
         RetryingStore(Away("away"), policy).get("k")
     assert tried == ["k"]
     assert time.monotonic() - began < 10
+
+
+def test_secrets_are_kept_out_of_logs_until_nothing_of_a_deleted_connector_runs(
+    supervisor: Supervisor, secrets: HideSecrets, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor.reconcile([connector("one", **{"x.password": "hunter22"})])
+    wait_for(lambda: secrets.out_of("hunter22") != "hunter22")
+    supervisor.reconcile([])
+    assert supervisor.wait_ended("one", 5)
+    assert "parting with ******" in caplog.messages
+    wait_for(lambda: secrets.out_of("hunter22") == "hunter22")
+
+
+def test_a_connector_made_anew_has_nothing_of_the_one_deleted_before_it(
+    supervisor: Supervisor,
+) -> None:
+    supervisor.reconcile([connector("one", slow="0.3")])
+    wait_for(lambda: "one" in supervisor.progress())
+    supervisor.progress()["one"].topics.add("of the old one")
+    supervisor.reconcile([])
+    supervisor.reconcile([connector("one", generation=2)])
+    assert supervisor.progress() == {}
+    wait_for(lambda: "one" in supervisor.progress())
+    assert supervisor.progress()["one"].topics == set()
