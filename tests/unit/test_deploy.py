@@ -131,7 +131,7 @@ def test_the_worker_in_compose_is_one_that_starts() -> None:
     worker = _worker_of(services["kafkeep"])
     assert worker.notes == ()
     assert worker.kafka.bootstrap_servers == "kafka:9092"
-    assert (worker.rest.host, worker.rest.port) == ("0.0.0.0", 8083)
+    assert [str(one) for one in worker.rest.listening] == ["http://0.0.0.0:8083"]
     ui = services["kafka-ui"]["environment"]
     assert ui["KAFKA_CLUSTERS_0_KAFKACONNECT_0_ADDRESS"] == worker.rest.url()
     assert worker.security.allows_host("kafkeep:8083")
@@ -192,7 +192,7 @@ def test_sinetstreams_compose_is_as_its_readers_know_it() -> None:
     assert services["kafka-connect"]["ports"] == ["127.0.0.1:8090:8083"]
     environ = {**services["kafka-connect"]["environment"], "CONNECT_BOOTSTRAP_SERVERS": "k:9092"}
     worker = _worker_of({"environment": environ})
-    assert (worker.rest.host, worker.rest.port) == ("0.0.0.0", 8083)
+    assert [str(one) for one in worker.rest.listening] == ["http://0.0.0.0:8083"]
     assert worker.rest.worker_id() == "kafka-connect:8083"
 
 

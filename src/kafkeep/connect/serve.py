@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
-import socket
-import sys
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
-
-import uvicorn
 
 from kafkeep.clock import now_ms
 from kafkeep.config.spark import SparkOptions
@@ -31,19 +26,19 @@ from kafkeep.connect.model import ConnectorStatus
 from kafkeep.connect.rest.app import make_app
 from kafkeep.connect.safety.guard import check_connector
 from kafkeep.connect.safety.logs import HideSecrets
+from kafkeep.connect.server import Bound, RestServer, bind
 from kafkeep.connect.shared_spark import SharedSpark
 from kafkeep.connect.state.journal import Journal, open_state
 from kafkeep.connect.state.lease import BEATS_PER_TIMEOUT, Lease
 from kafkeep.connect.supervisor import Supervisor
 from kafkeep.connect.worker.options import WorkerOptions
-from kafkeep.errors import EnvironmentFault, KafkeepError
+from kafkeep.connect.worker.rest_keys import RestOptions
+from kafkeep.errors import KafkeepError
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
 
 STOP_SECONDS = 25.0
 """How long jobs may take to finish what they are at: less than Kubernetes waits before it kills."""
-_START_SECONDS = 30.0
-_SWITCH_SECONDS = 0.0005
 _CLUSTER_SECONDS = 3.0
 logger = logging.getLogger(__name__)
 
@@ -72,12 +67,13 @@ def run_service(
     """
     stop = stop or threading.Event()
     with ExitStack() as closing:
-        listener = closing.enter_context(_bind(worker.rest.host, worker.rest.port))
-        service = _Parts.open(worker, listener.getsockname()[1], storage, spark)
+        listening = _bind(worker.rest, closing)
+        told = listening[worker.rest.listening.index(worker.rest.advertised)]
+        service = _Parts.open(worker, told.port, storage, spark)
         closing.callback(service.spark.close)
         closing.callback(service.herder.close)
         closing.callback(service.secrets.install())
-        server = _Server(service, worker, listener)
+        server = _server(service, worker, listening)
         _handle_signals(stop)
         server.start()
         closing.callback(server.close)
@@ -167,6 +163,17 @@ class _Parts:
         )
 
 
+def _bind(rest: RestOptions, closing: ExitStack) -> list[Bound]:
+    """Take every port before anything is begun; none is kept when one cannot be had."""
+    return [closing.enter_context(contextlib.closing(bind(one))) for one in rest.listening]
+
+
+def _server(parts: _Parts, worker: WorkerOptions, listening: Sequence[Bound]) -> RestServer:
+    app = make_app(parts.herder, worker.security)
+    door = ForwardDoor(app, parts.herder.local_operations, parts.token)
+    return RestServer(door, listening, None if worker.tls is None else worker.tls.server)
+
+
 def _surroundings_of(
     worker: WorkerOptions, spark: SharedSpark, definitions: Definitions
 ) -> Callable[[Mapping[str, str]], Surroundings]:
@@ -216,62 +223,6 @@ class _ClusterId:
         finally:
             self._asked.set()
             self._asking.release()
-
-
-class _Server:
-    """uvicorn in a thread of its own, so that signals are ours and it answers until the end."""
-
-    def __init__(self, parts: _Parts, worker: WorkerOptions, listener: socket.socket) -> None:
-        app, tls = make_app(parts.herder, worker.security), worker.tls
-        config = uvicorn.Config(
-            ForwardDoor(app, parts.herder.local_operations, parts.token),
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            server_header=False,
-            timeout_graceful_shutdown=5,
-            ssl_context_factory=None if tls is None else lambda _config, _default: tls.server,
-        )
-        self._server = uvicorn.Server(config)
-        run = partial(self._server.run, sockets=[listener])
-        self._thread = threading.Thread(target=run, name="rest", daemon=True)
-
-    def start(self) -> None:
-        """Return when requests are answered."""
-        # Jobs' threads would each keep the interpreter for 5 ms at a time while a call waits.
-        sys.setswitchinterval(_SWITCH_SECONDS)
-        self._thread.start()
-        deadline = time.monotonic() + _START_SECONDS
-        while not self._server.started:
-            self.check()
-            if time.monotonic() > deadline:
-                raise EnvironmentFault("the REST API did not start")
-            time.sleep(0.01)
-
-    def check(self) -> None:
-        """Raise when it has died."""
-        if not self._thread.is_alive():
-            raise EnvironmentFault("the REST API has ended by itself")
-
-    def close(self) -> None:
-        """Answer what was asked, then end."""
-        self._server.should_exit = True
-        self._thread.join(10.0)
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listener = socket.create_server((host, port), family=family, backlog=512)
-        # Connections inherit it. Else a body waits 40 ms for the caller to acknowledge the headers.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return listener
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise EnvironmentFault(
-            f"cannot listen on {host}:{port}: {why}",
-            hint="Choose another with --host and --port, or stop what listens there.",
-        ) from error
 
 
 def _handle_signals(stop: threading.Event) -> None:

@@ -3,102 +3,25 @@
 from __future__ import annotations
 
 import json
-import queue
 import subprocess
-import threading
-import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.serialization import load_pem_private_key, pkcs12
 
-from kafkeep.config.group import ConfigErrors
-from kafkeep.connect.serve import Ready, run_service
+from https_worker import CERTIFIED, PASSWORD, SINK, Worker, keys, load, make_stores, start, wrong
 from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.dev.certificates import make_certificates
-
-PASSWORD = "store secret"
-SINK = {
-    "connector.class": "io.confluent.connect.s3.S3SinkConnector",
-    "topics": "t",
-    "s3.bucket.name": "bucket",
-    "flush.size": "3",
-    "storage.class": "io.confluent.connect.s3.storage.S3Storage",
-    "format.class": "io.confluent.connect.s3.format.json.JsonFormat",
-}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Certificates, and the worker's as a PKCS12 store; another authority lies beside them."""
-    made = tmp_path_factory.mktemp("certificates")
-    make_certificates(made)
-    pem = (made / "broker.pem").read_bytes()
-    key = load_pem_private_key(pem, None)
-    own, *others = x509.load_pem_x509_certificates(pem)
-    locked = serialization.BestAvailableEncryption(PASSWORD.encode())
-    store = pkcs12.serialize_key_and_certificates(b"w", key, own, others, locked)  # type: ignore[arg-type]
-    (made / "worker.p12").write_bytes(store)
+    made = make_stores(tmp_path_factory.mktemp("certificates"))
     (made / "other").mkdir()
     make_certificates(made / "other")
     return made
-
-
-def keys(folder: Path, prefix: str = "listeners.https.", **more: str) -> dict[str, str]:
-    found = {
-        "ssl.keystore.location": str(folder / "worker.p12"),
-        "ssl.keystore.password": PASSWORD,
-        "ssl.keystore.type": "PKCS12",
-        "ssl.truststore.location": str(folder / "ca.pem"),
-        "ssl.truststore.type": "PEM",
-        "ssl.client.auth": "required",
-        **more,
-    }
-    return {prefix + key: text for key, text in found.items()}
-
-
-def load(flags: dict[str, str]) -> WorkerOptions:
-    return WorkerOptions.load(None, {}, {"bootstrap.servers": "127.0.0.1:1", **flags})
-
-
-def wrong(flags: dict[str, str]) -> dict[str, str]:
-    with pytest.raises(ConfigErrors) as caught:
-        load(flags)
-    return dict(caught.value.by_key)
-
-
-@dataclass
-class Worker:
-    ready: Ready
-    stop: threading.Event
-    thread: threading.Thread
-
-    def curl(self, folder: Path, path: str, *arguments: str) -> tuple[int, str]:
-        """Return curl's exit code, and the answer with its status in the last line."""
-        command = ["curl", "--silent", "--noproxy", "*", "--max-time", "20", *arguments]
-        command += ["--write-out", "\n%{http_code}", self.ready.url + path]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout
-
-    def end(self) -> None:
-        self.stop.set()
-        self.thread.join(20)
-
-
-def start(flags: dict[str, str]) -> Worker:
-    told: queue.Queue[Ready] = queue.Queue()
-    stop = threading.Event()
-    worker = load(flags)
-    thread = threading.Thread(
-        target=lambda: run_service(worker, on_ready=told.put, stop=stop), daemon=True
-    )
-    thread.start()
-    return Worker(told.get(timeout=20), stop, thread)
 
 
 @pytest.fixture(scope="module")
@@ -111,22 +34,12 @@ def pair(folder: Path) -> Iterator[tuple[Worker, Worker]]:
         **keys(folder),
     }
     first = start(flags)
-    wait_status(first, folder, '"is_leader":true')
+    first.wait_status(folder, '"is_leader":true')
     second = start(flags)
-    wait_status(second, folder, '"healthy"')
+    second.wait_status(folder, '"healthy"')
     yield first, second
     second.end()
     first.end()
-
-
-CERTIFIED = ("--cacert", "ca.pem", "--cert", "client.pem")
-
-
-def wait_status(worker: Worker, folder: Path, words: str) -> None:
-    deadline = time.monotonic() + 30
-    while words not in worker.curl(folder, "/health", *CERTIFIED)[1]:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_curl_with_a_known_certificate_is_answered(
@@ -194,7 +107,7 @@ def test_a_certificate_may_be_left_out_unless_it_is_required(
 
 def test_certificates_of_callers_make_it_safe_to_listen_everywhere(folder: Path) -> None:
     everywhere = {"listeners": "https://:8443"}
-    assert load({**everywhere, **keys(folder)}).rest.host == "0.0.0.0"
+    assert load({**everywhere, **keys(folder)}).rest.listening[0].address == "0.0.0.0"
     for auth in ("none", "requested"):
         found = wrong({**everywhere, **keys(folder, **{"ssl.client.auth": auth})})
         assert list(found) == ["listeners"]
@@ -234,8 +147,8 @@ def test_what_a_listener_cannot_have_is_refused(
 
 
 def test_keys_of_a_listener_that_speaks_no_tls_are_refused(folder: Path) -> None:
-    assert "is not https" in next(iter(wrong(keys(folder)).values()))
-    assert "is not https" in wrong({"ssl.client.auth": "required"})["ssl.client.auth"]
+    assert "has no https" in next(iter(wrong(keys(folder)).values()))
+    assert "has no https" in wrong({"ssl.client.auth": "required"})["ssl.client.auth"]
     assert load({"ssl.client.auth": "none"}).tls is None
 
 

@@ -268,7 +268,7 @@ def test_the_env_file_sets_up_the_worker_and_s3(env_file: Path) -> None:
     }
     worker = WorkerOptions.load(None, environ)
     assert worker.kafka.bootstrap_servers == "kafka.example.org:9092"
-    assert worker.rest.port == 8084
+    assert worker.rest.listening[0].port == 8084
 
 
 def test_variables_that_are_set_win_over_the_file(env_file: Path) -> None:

@@ -68,7 +68,7 @@ def test_kafkas_own_file_is_taken_as_it_is(tmp_path: Path) -> None:
         "value.converter": JSON,
         "value.converter.schemas.enable": "true",
     }
-    assert (worker.rest.host, worker.rest.port) == ("127.0.0.1", 8083)
+    assert places(worker) == [("127.0.0.1", 8083)]
     assert worker.service.state_address.endswith("/.local/state/kafkeep/connect-cluster")
 
 
@@ -77,7 +77,7 @@ def test_flags_win_over_variables_and_these_over_the_file(tmp_path: Path) -> Non
     file.write_text("bootstrap.servers=file:1\ngroup.id=file\nrest.port=1\n")
     environ = {"CONNECT_GROUP_ID": "connect", "KAFKEEP_GROUP_ID": "ours", "CONNECT_REST_PORT": "2"}
     worker = WorkerOptions.load(file, environ, {"rest.port": "3"})
-    found = (worker.service.bootstrap_servers, worker.service.group_id, worker.rest.port)
+    found = (worker.service.bootstrap_servers, worker.service.group_id, places(worker)[0][1])
     assert found == ("file:1", "ours", 3)
 
 
@@ -120,33 +120,50 @@ def test_bootstrap_servers_are_required() -> None:
 
 
 @pytest.mark.parametrize(
-    ("listener", "bound"),
+    ("listeners", "bound"),
     [
-        ("http://127.0.0.1:9000", ("127.0.0.1", 9000)),
-        ("HTTP://localhost", ("localhost", 8083)),
-        ("http://[::1]:8083", ("::1", 8083)),
-        ("http://127.0.0.1:0", ("127.0.0.1", 0)),
+        ("http://127.0.0.1:9000", [("127.0.0.1", 9000)]),
+        ("HTTP://localhost", [("localhost", 8083)]),
+        ("http://[::1]:8083", [("::1", 8083)]),
+        ("http://127.0.0.1:0", [("127.0.0.1", 0)]),
+        ("http://localhost:1, http://[::1]:1,", [("localhost", 1), ("::1", 1)]),
+        ("", [("127.0.0.1", 8083)]),
     ],
 )
-def test_listeners_say_where_the_api_is(listener: str, bound: tuple[str, int]) -> None:
-    rest = load({"listeners": listener}).rest
-    assert (rest.host, rest.port) == bound
+def test_listeners_say_where_the_api_is(listeners: str, bound: list[tuple[str, int]]) -> None:
+    assert places(load({"listeners": listeners})) == bound
+
+
+def places(worker: WorkerOptions) -> list[tuple[str, int]]:
+    return [(one.address, one.port) for one in worker.rest.listening]
 
 
 def test_a_port_on_top_changes_that_part_of_the_files_listeners(tmp_path: Path) -> None:
     file = tmp_path / "worker.properties"
     file.write_text("bootstrap.servers=kafka:9092\nlisteners=http://localhost:8083\n")
-    rest = WorkerOptions.load(file, {}, {"rest.port": "9000"}).rest
-    assert (rest.host, rest.port) == ("localhost", 9000)
-    rest = WorkerOptions.load(file, {"CONNECT_REST_HOST_NAME": "127.0.0.2"}).rest
-    assert (rest.host, rest.port) == ("127.0.0.2", 8083)
+    assert places(WorkerOptions.load(file, {}, {"rest.port": "9000"})) == [("localhost", 9000)]
+    found = WorkerOptions.load(file, {"CONNECT_REST_HOST_NAME": "127.0.0.2"})
+    assert places(found) == [("127.0.0.2", 8083)]
+
+
+def test_a_port_on_top_of_several_listeners_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "worker.properties"
+    file.write_text("bootstrap.servers=k:1\nlisteners=http://localhost:1,http://localhost:2\n")
+    with pytest.raises(ConfigErrors) as caught:
+        WorkerOptions.load(file, {}, {"rest.port": "9000"})
+    assert list(caught.value.by_key) == ["rest.port"]
+    assert "set listeners instead" in caught.value.by_key["rest.port"]
+    other = {"listeners": "http://127.0.0.1:3", "rest.port": "4"}
+    assert places(WorkerOptions.load(file, {}, other)) == [("127.0.0.1", 3)]
 
 
 @pytest.mark.parametrize(
     "listener",
     [
         "https://127.0.0.1:8443",  # without a key store
-        "http://127.0.0.1:1,http://127.0.0.1:2",
+        "http://127.0.0.1:1,https://127.0.0.1:2",
+        "http://127.0.0.1:1,http://127.0.0.1:1",
+        "http://localhost:1,localhost:2",
         "127.0.0.1:8083",
         "http://a:x",
     ],
@@ -160,6 +177,7 @@ def test_listeners_that_cannot_be_had_are_refused(listener: str) -> None:
     [
         ({"listeners": "http://:8083"}, "listeners"),
         ({"listeners": "http://0.0.0.0:8083"}, "listeners"),
+        ({"listeners": "http://127.0.0.1:8083,http://192.168.1.5:8083"}, "listeners"),
         ({"rest.host.name": "192.168.1.5"}, "rest.host.name"),
         ({"rest.host.name": ""}, "rest.host.name"),
     ],
@@ -176,6 +194,9 @@ def test_the_advertised_address_is_the_workers_id() -> None:
     assert "worker-1" in load(flags).security.allowed_hosts
     assert load({"rest.port": "0"}).rest.worker_id(4321) == "127.0.0.1:4321"
     assert load({"rest.host.name": "::1"}).rest.worker_id() == "[::1]:8083"
+    several = load({"listeners": "http://localhost:0,http://ip6-localhost:0"})
+    assert several.rest.url(4321) == "http://localhost:4321"
+    assert several.security.allowed_hosts == {"localhost", "ip6-localhost"}
 
 
 def test_users_and_tokens_come_from_their_files(tmp_path: Path) -> None:

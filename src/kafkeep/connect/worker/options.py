@@ -107,15 +107,21 @@ def variable(key: str) -> str:
 
 
 def _over(lower: Mapping[str, str], upper: Mapping[str, str]) -> dict[str, str]:
-    """Put settings over others; a port or host on top changes that part of listeners below."""
+    """Put settings over others; a port or host on top changes that part of a listener below.
+
+    ConfigErrors when there are several listeners below: which one is meant?
+    """
     texts = {**lower, **upper}
     parts = upper.keys() & {"rest.host.name", "rest.port"}
     if "listeners" in lower and "listeners" not in upper and parts:
         try:
-            below = parse_group(RestOptions, {"listeners": lower["listeners"]}).listener
+            below, *more = parse_group(RestOptions, {"listeners": lower["listeners"]}).listening
             port = parse_group(RestOptions, {"rest.port": upper.get("rest.port", str(below.port))})
         except ConfigErrors:
             return texts  # told of when all is read
+        if more:
+            why = "is for one listener, and listeners has several: set listeners instead"
+            raise ConfigErrors(dict.fromkeys(sorted(parts), why))
         host = upper.get("rest.host.name", below.host).strip()
         for part in ("rest.host.name", "rest.port"):
             texts.pop(part, None)
@@ -236,7 +242,7 @@ class _Reader:
         users_key, tokens_key = "kafkeep.rest.users.file", "kafkeep.rest.tokens.file"
         if rest.rest_extension_classes and not rest.kafkeep_rest_users_file:
             self._wrong["rest.extension.classes"] = f"needs {users_key}"
-        if rest.listeners is not None:
+        if rest.listeners:
             for key in {"rest.host.name", "rest.port"} & self._texts.keys():
                 self._notes.append(f"{key} is not used, because listeners is set")
         key = users_key
@@ -249,13 +255,15 @@ class _Reader:
             security = RestSecurity(
                 basic_users=users,
                 bearer_tokens=tokens,
-                allowed_hosts=frozenset({rest.advertised_host, *rest.kafkeep_rest_hosts}),
+                allowed_hosts=rest.names,
                 body_limit_bytes=rest.kafkeep_rest_body_limit_bytes,
                 insecure=rest.kafkeep_rest_insecure,
                 proves_callers=tls is not None and tls.proves_callers,
             )
-            key = "rest.host.name" if rest.listeners is None else "listeners"
-            require_safe_bind(rest.host, security)
+            key = "listeners" if rest.listeners else "rest.host.name"
+            for one in rest.listening:
+                proved = security.proves_callers and one.is_https
+                require_safe_bind(one.address, replace(security, proves_callers=proved))
         except UsageError as error:
             self._wrong[key] = " ".join(filter(None, [error.message + ".", error.hint]))
             return None

@@ -1,7 +1,5 @@
 """Keys of the worker's file about the REST API: where it is, what it is called, who may call it."""
 
-# ruff: noqa: RUF009  (``option`` makes a dataclass field, also where the type is a class)
-
 from __future__ import annotations
 
 import ipaddress
@@ -22,7 +20,7 @@ _EVERYWHERE = ("", "0.0.0.0", "::")
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Where the REST API listens, and whether over TLS; port 0 means a free one."""
+    """One place where the REST API listens, and whether over TLS; port 0 means a free one."""
 
     scheme: str
     host: str
@@ -30,7 +28,17 @@ class Listener:
 
     def __str__(self) -> str:
         """Return it as listeners has it."""
-        return f"{self.scheme}://{_in_brackets(self.host)}:{self.port}"
+        return f"{self.scheme}://{in_brackets(self.host)}:{self.port}"
+
+    @property
+    def is_https(self) -> bool:
+        """Tell whether callers speak TLS with this worker itself."""
+        return self.scheme == "https"
+
+    @property
+    def address(self) -> str:
+        """The address to bind."""
+        return self.host or "0.0.0.0"
 
 
 def _port(text: str) -> int:
@@ -44,13 +52,17 @@ def comma_list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _listener(text: str) -> Listener | None:
-    found = comma_list(text)
-    if not found:
-        return None
-    if len(found) > 1:
-        raise UsageError("there is one listener; a proxy in front may have more")
-    parts = urlsplit(found[0].lower())
+def _listeners(text: str) -> tuple[Listener, ...]:
+    found = tuple(map(_listener, comma_list(text)))
+    places = [(one.address, one.port) for one in found if one.port]
+    for host, port in places:
+        if places.count((host, port)) > 1:
+            raise UsageError(f"two listeners cannot have {in_brackets(host)}:{port} both")
+    return found
+
+
+def _listener(text: str) -> Listener:
+    parts = urlsplit(text.lower())
     try:
         port = DEFAULT_PORT if parts.port is None else parts.port
     except ValueError as error:
@@ -75,13 +87,13 @@ def _extensions(text: str) -> tuple[str, ...]:
 class RestOptions:
     """Where the REST API is, and who may call it."""
 
-    listeners: Listener | None = option(
+    listeners: tuple[Listener, ...] = option(
         "listeners",
-        "Where the REST API listens: http://host:port or https://host:port, one address. Without "
-        "a host, everywhere; then users, tokens or certificates of callers are needed.",
-        default=None,
-        parse=_listener,
-        metavar="URL",
+        "Where the REST API listens: http://host:port and https://host:port, as many as wished. "
+        "Without a host, everywhere; then users, tokens or certificates of callers are needed.",
+        default=(),
+        parse=_listeners,
+        metavar="URL,…",
     )
     rest_host_name: str = option(
         "rest.host.name",
@@ -109,8 +121,9 @@ class RestOptions:
     )
     rest_advertised_listener: str | None = option(
         "rest.advertised.listener",
-        "http or https, by which others call this worker; as the listener is, unless set. Another "
-        "one is what a proxy in front speaks: then its host and port are advertised too.",
+        "http or https: others call this worker at its first listener of that kind; at the first "
+        "of http, if there is one, unless set. A kind without a listener is what a proxy in front "
+        "speaks: then its host and port are advertised too.",
         default=None,
         parse=_scheme,
     )
@@ -137,8 +150,8 @@ class RestOptions:
     )
     kafkeep_rest_hosts: tuple[str, ...] = option(
         "kafkeep.rest.hosts",
-        "More names this service is called by; the advertised one and addresses always are. A "
-        "request for another Host is refused (DNS rebinding); * takes all.",
+        "More names this service is called by; the advertised one, those of listeners and "
+        "addresses always are. A request for another Host is refused (DNS rebinding); * takes all.",
         default=(),
         parse=comma_list,
     )
@@ -156,55 +169,60 @@ class RestOptions:
     )
 
     @property
-    def listener(self) -> Listener:
+    def listening(self) -> tuple[Listener, ...]:
         """What is listened on, whichever keys say it."""
-        return self.listeners or Listener("http", self.rest_host_name, self.rest_port)
-
-    @property
-    def host(self) -> str:
-        """The address to bind."""
-        return self.listener.host or "0.0.0.0"
-
-    @property
-    def port(self) -> int:
-        """The port to bind; 0 means a free one."""
-        return self.listener.port
+        return self.listeners or (Listener("http", self.rest_host_name, self.rest_port),)
 
     @property
     def is_https(self) -> bool:
-        """Tell whether callers speak TLS with this worker itself."""
-        return self.listener.scheme == "https"
+        """Tell whether there is a listener that needs a key store."""
+        return any(one.is_https for one in self.listening)
+
+    @property
+    def advertised(self) -> Listener:
+        """The listener others are told of, as Connect chooses it: plain http, if there is one."""
+        wanted = self.rest_advertised_listener or SCHEMES[0]
+        found = (one for one in self.listening if one.scheme == wanted)
+        return next(found, self.listening[0])
 
     @property
     def advertised_host(self) -> str:
         """The name others call this worker by."""
         if self.rest_advertised_host_name:
             return self.rest_advertised_host_name
-        return socket.gethostname() if self.host in _EVERYWHERE else self.host
+        bound = self.advertised.address
+        return socket.gethostname() if bound in _EVERYWHERE else bound
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names this service is called by, without a port."""
+        own = (one.host for one in self.listening if one.host not in _EVERYWHERE)
+        return frozenset({self.advertised_host, *own, *self.kafkeep_rest_hosts})
 
     def worker_id(self, bound_port: int | None = None) -> str:
         """Return ``host:port`` as statuses tell it; a port of 0 is known once it is bound."""
-        port = self.rest_advertised_port or bound_port or self.port
-        return f"{_in_brackets(self.advertised_host)}:{port}"
+        port = self.rest_advertised_port or bound_port or self.advertised.port
+        return f"{in_brackets(self.advertised_host)}:{port}"
 
     def url(self, bound_port: int | None = None) -> str:
         """Return the address other workers reach this one at."""
-        scheme = self.rest_advertised_listener or self.listener.scheme
+        scheme = self.rest_advertised_listener or self.advertised.scheme
         return f"{scheme}://{self.worker_id(bound_port)}"
 
     def check_advertised(self) -> None:
         """Raise UsageError when others would be told a scheme that nobody speaks."""
-        told = self.rest_advertised_listener
-        if told in (None, self.listener.scheme):
+        told, spoken = self.rest_advertised_listener, self.advertised.scheme
+        if told in (None, spoken):
             return
         if not (self.rest_advertised_host_name and self.rest_advertised_port):
             raise UsageError(
-                f"is {told}, but the listener is {self.listener.scheme}; where a proxy in front "
+                f"is {told}, but the listener is {spoken}; where a proxy in front "
                 "speaks it, set rest.advertised.host.name and rest.advertised.port as well"
             )
 
 
-def _in_brackets(host: str) -> str:
+def in_brackets(host: str) -> str:
+    """Return a host as addresses have it: IPv6 in brackets."""
     try:
         return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
     except ValueError:

@@ -52,7 +52,7 @@ def read_tls(texts: Mapping[str, str], *, is_https: bool) -> Tls | None:
     if not is_https:
         unused = [key for key, text in texts.items() if _asks(key, text)]
         if unused:
-            raise UsageError(f"{min(unused)} is set, but listeners is not https://…")
+            raise UsageError(f"{min(unused)} is set, but listeners has no https://…")
         return None
     properties = listener_properties(texts)
     auth = properties.pop(CLIENT_AUTH, "")
