@@ -18,10 +18,10 @@ logger = logging.getLogger(__name__)
 
 
 class Duty:
-    """Two threads: one beats or watches, the other makes jobs agree with lease and journal.
+    """Three threads: one beats or watches, one makes jobs agree with the journal, one stops them.
 
-    They are two because a store that does not answer holds up the first, and just then the jobs
-    must be stopped in time.
+    The last is on its own because a store that does not answer holds up the others, and just then
+    the jobs must be stopped in time.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class Duty:
         self._threads = [
             threading.Thread(target=self._keep_lease, name="lease", daemon=True),
             threading.Thread(target=self._keep_jobs, name="jobs", daemon=True),
+            threading.Thread(target=self._stop_in_time, name="stop", daemon=True),
         ]
 
     def start(self) -> None:
@@ -94,6 +95,8 @@ class Duty:
                     self._on_beat(beat)
             except KafkeepError as error:
                 logger.warning("the lease: %s", error.message)
+            except Exception:  # without this thread nobody would lead, or know who does
+                logger.exception("the lease cannot be kept")
             if self._beat_now.wait(self.lease.interval_s):
                 self._closing.wait(_TICK_S)
                 self._beat_now.clear()
@@ -102,13 +105,16 @@ class Duty:
         ticks = max(1, round(self.lease.interval_s / _TICK_S))
         count = 0
         while not self._closing.wait(_TICK_S):
-            holds = self.lease.holds()
-            if self._leads and not holds:
-                self._leads = False
-                self.supervisor.stop_all()
-            elif holds and (not self._leads or count % ticks == 0):
+            if self.lease.holds() and (not self._leads or count % ticks == 0):
                 self._look()
             count += 1
+
+    def _stop_in_time(self) -> None:
+        """Stop everything while the lease is not ours, also what was started just as it went."""
+        while not self._closing.wait(_TICK_S):
+            if not self.lease.holds():
+                self._leads = False
+                self.supervisor.stop_all()
 
     def _look(self) -> None:
         """Take up the work, or what another writer changed meanwhile; note new topics."""
@@ -121,6 +127,8 @@ class Duty:
                     self._note_topics(state)
         except KafkeepError as error:
             logger.warning("the state of the service cannot be read: %s", error.message)
+        except Exception:  # without this thread the lease would be held and nothing run
+            logger.exception("the connectors cannot be made to agree with the state")
 
     def _note_topics(self, state: State) -> None:
         for name, progress in self.supervisor.progress().items():
