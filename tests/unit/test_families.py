@@ -467,6 +467,28 @@ def test_our_source_takes_the_options_of_a_restore() -> None:
     assert set(caught.value.by_key) == {"restore.rate", "restor.log", "s3.bucket.name"}
 
 
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"restore.schemas": "ids"}, "restore.schemas"),
+        ({"restore.schema.registry": "http://r"}, "restore.schema.registry"),
+        ({"restore.schema.ids.in": "keys"}, "restore.schema.ids.in"),
+        (
+            {"restore.schemas": "map", "restore.schema.registry.config": "/nowhere"},
+            "restore.schema.registry.config",
+        ),
+        ({"restore.fill.holes": "tombstones"}, "restore.fill.holes"),
+        ({"restore.commit": "1", "restore.at": "2026-01-01"}, "restore.commit"),
+    ],
+)
+def test_options_of_a_restore_that_do_not_go_together_are_told_by_their_key(
+    given: dict[str, str], key: str
+) -> None:
+    with pytest.raises(ConfigErrors) as caught:
+        source({"connector.class": "kafkeep.Restore", "archive": "s3://b-b/prefix", **given})
+    assert list(caught.value.by_key) == [key]
+
+
 def test_a_sink_is_no_source_and_a_source_no_sink() -> None:
     with pytest.raises(ConfigErrors, match="not a source"):
         source(BACKUP)

@@ -80,20 +80,10 @@ def restore_command(
         from kafkeep.cli.restore_report import restore_page  # noqa: PLC0415
 
         write_report(restore_page(summary, places, now_ms()), file)
-    for held in summary.held_back:
-        say(f"warning: {held.topic}: {held.key}={held.value} was not put back: {held.reason}")
-        say(f"hint: set it with: {held.command}")
-    for key in summary.lost:
-        say(f"warning: left out: {key}")
-    for sentence in (*summary.missing, *summary.groups_left_out, *summary.unknown_ids):
+    for sentence in summary.warnings:
         say(f"warning: {sentence}")
-    for sentence in summary.schema_notes:
-        say(f"warning: the schema registry: {sentence}")
-    for gap in summary.gaps:
-        say(
-            f"warning: {gap['topic']}-{gap['partition']}: offsets {gap['start']} to "
-            f"{gap['end'] - 1} are not in the archive: {gap['reason']}"
-        )
+    for held in summary.held_back:
+        say(f"hint: set it with: {held.command}")
     if output is Output.JSON:
         print_json(summary.to_json())
     else:

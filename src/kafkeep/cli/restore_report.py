@@ -18,19 +18,7 @@ VERSION = 1
 def restore_page(summary: RestoreSummary, places: Places, ended_ms: int) -> Page:
     """Return the page; it tells what was written, not that it is right: verify --against does."""
     told = summary.to_json()
-    warnings = [
-        *(f"left out: {key}" for key in summary.lost),
-        *summary.missing,
-        *summary.groups_left_out,
-        *summary.unknown_ids,
-        *summary.schema_notes,
-        *(f"{h.topic}: {h.key}={h.value} was not put back: {h.reason}" for h in summary.held_back),
-        *(
-            f"{g['topic']}-{g['partition']}: offsets {g['start']} to {g['end'] - 1} are not in the "
-            f"archive: {g['reason']}"
-            for g in summary.gaps
-        ),
-    ]
+    warnings = summary.warnings
     groups = sorted(summary.groups.items())
     sections: list[Section] = [Bars("Records written per topic", sorted(summary.topics.items()))]
     if groups:

@@ -135,6 +135,13 @@ def with_converters(texts: Mapping[str, str], defaults: Mapping[str, str]) -> di
     return found
 
 
+def _key_of(message: str) -> str:
+    """Return the key that a restore's refusal begins with; it names options as flags."""
+    first = message.partition(" ")[0].rstrip(":").replace("-", ".")
+    known = {one.name for one in restore_options()}
+    return RESTORE + (first if first in known else "commit")
+
+
 class _Reader:
     def __init__(
         self, texts: dict[str, str], strict: bool, environ: Mapping[str, str] | None
@@ -225,7 +232,7 @@ class _Reader:
             self._wrong |= {RESTORE + key: why for key, why in error.by_key.items()}
             return None
         except UsageError as error:
-            self._wrong["restore.commit"] = error.message
+            self._wrong[_key_of(error.message)] = error.message
             return None
         if options is None:
             return found

@@ -59,6 +59,23 @@ class RestoreSummary:
             if (count := self.schemas.get(f"unknown_{side}", 0))
         ]
 
+    @property
+    def warnings(self) -> list[str]:
+        """Everything that is not as it was, in sentences."""
+        return [
+            *(f"left out: {key}" for key in self.lost),
+            *self.missing,
+            *self.groups_left_out,
+            *self.unknown_ids,
+            *(f"the schema registry: {note}" for note in self.schema_notes),
+            *(f"{h.topic}: {h.key}={h.value} was not put back: {h.reason}" for h in self.held_back),
+            *(
+                f"{g['topic']}-{g['partition']}: offsets {g['start']} to {g['end'] - 1} are not in "
+                f"the archive: {g['reason']}"
+                for g in self.gaps
+            ),
+        ]
+
     def count_ids(self, counts: Mapping[str, int]) -> None:
         """Add what a task did to ids."""
         for name, count in counts.items():

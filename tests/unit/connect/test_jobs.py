@@ -26,6 +26,7 @@ from kafkeep.connect.jobs.wait import run_patiently
 from kafkeep.connect.model import Progress, RestError
 from kafkeep.errors import FencedError, TransientError, UsageError
 from kafkeep.restore.followed import Followed, load_followed, save_followed, sweep_followed
+from kafkeep.restore.summary import RestoreSummary
 from kafkeep.store.memory import MemoryStore
 
 P0, P1 = PartitionId("t", 1, 0), PartitionId("t", 1, 1)
@@ -88,6 +89,27 @@ def test_a_source_is_a_source() -> None:
     job = make_job("back", {"connector.class": "kafkeep.Restore", **S3}, surroundings())
     assert isinstance(job, SourceJob)
     assert job.type == "source"
+
+
+def test_a_source_tells_once_what_did_not_come_back_as_it_was(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A round tells all gaps of its topics, whichever round passed them."""
+    job = make_job("back", {"connector.class": "kafkeep.Restore", **S3}, surroundings())
+    assert isinstance(job, SourceJob)
+    first = {"topic": "t", "partition": 0, "start": 3, "end": 5, "reason": "expired"}
+    second = {**first, "start": 7, "end": 8}
+    job._count(RestoreSummary(gaps=[first], lost=["topics/t/1"], schemas={"unknown_values": 2}))
+    job._count(RestoreSummary(gaps=[first, second], schema_notes=["a rule is left out"]))
+    assert job.progress.gaps == 2
+    assert [record.getMessage() for record in caplog.records] == [
+        "connector back: left out: topics/t/1",
+        "connector back: 2 values begin like a schema id that the archive does not have: they were "
+        "left as they are",
+        "connector back: t-0: offsets 3 to 4 are not in the archive: expired",
+        "connector back: the schema registry: a rule is left out",
+        "connector back: t-0: offsets 7 to 7 are not in the archive: expired",
+    ]
 
 
 def test_a_class_there_is_not_is_refused() -> None:

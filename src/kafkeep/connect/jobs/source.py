@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -30,6 +31,8 @@ from kafkeep.restore.foreign_followed import load_foreign_followed
 from kafkeep.restore.summary import RestoreSummary
 from kafkeep.store.open import open_store
 
+logger = logging.getLogger(__name__)
+
 
 def state_folder(config: SourceConfig, cluster_id: str, surroundings: Surroundings) -> str:
     """Return where a source keeps how far it has come.
@@ -56,6 +59,8 @@ class SourceJob:
         self._surroundings = surroundings
         self.task_count = config.tasks_max or 1
         self.progress = Progress()
+        self._gaps: set[tuple[str, int, int]] = set()
+        self._told: set[str] = set()
 
     def run(self, stop: threading.Event) -> None:
         """Restore until stopped, or until all is there if it does not poll for more."""
@@ -118,9 +123,15 @@ class SourceJob:
         progress.bytes += summary.bytes
         progress.objects += summary.objects
         progress.commits += 1
-        progress.gaps += len(summary.gaps)
+        # A round tells every gap of its topics: also those that earlier ones told.
+        self._gaps |= {(gap["topic"], gap["partition"], gap["start"]) for gap in summary.gaps}
+        progress.gaps = len(self._gaps)
         progress.last_commit_ms = now_ms()
         progress.topics = progress.topics | set(summary.topics)
+        for sentence in summary.warnings:
+            if sentence not in self._told:
+                self._told.add(sentence)
+                logger.warning("connector %s: %s", self._config.name, sentence)
 
     def _measure(self, follower: Follower) -> None:
         """Say how far the archive is ahead of what is restored."""
