@@ -80,10 +80,16 @@ class Herder(LeaderOperations):
     def _look(self) -> None:
         """Read what the leader did, if that was not done just now."""
         with self._looking:
-            if time.monotonic() - self._looked_at > _LOOK_AGAIN_S:
+            if time.monotonic() - self._looked_at <= _LOOK_AGAIN_S:
+                return
+            # Set first: what is answered while we read may be missing from what we read.
+            self._looked_at = time.monotonic()
+            try:
                 self._duty.lease.look()
                 self._duty.journal.refresh()
-                self._looked_at = time.monotonic()
+            except KafkeepError:
+                self.answered()
+                raise
 
     def _found(self, name: str, otherwise: str = "Connector {name} not found") -> Connector:
         connector = self._connectors().get(name)

@@ -1,0 +1,90 @@
+"""What a worker that does not lead knows of what the leader did."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkeep.connect.definitions import Definitions
+from kafkeep.connect.herder import Herder
+from kafkeep.connect.loggers import Loggers
+from kafkeep.connect.metrics.totals import Totals
+from kafkeep.connect.state.state import State
+from kafkeep.connect.worker.keys import TrackingOptions
+from kafkeep.connect.worker.providers import Providers
+from kafkeep.errors import TransientError
+
+
+class Journal:
+    """Counts how often it is read, and does something meanwhile."""
+
+    state = State()
+    reads = 0
+
+    def refresh(self) -> State:
+        self.reads += 1
+        self.meanwhile()
+        return self.state
+
+    def meanwhile(self) -> None:
+        """Do nothing."""
+
+
+@pytest.fixture
+def journal() -> Journal:
+    return Journal()
+
+
+@pytest.fixture
+def follower(journal: Journal) -> Herder:
+    duty: Any = SimpleNamespace(
+        leads=lambda: False, journal=journal, lease=SimpleNamespace(look=lambda: None)
+    )
+    unused: Any = None
+    return Herder(
+        duty=duty,
+        definitions=Definitions(providers=Providers()),
+        surroundings=unused,
+        tracking=TrackingOptions(),
+        totals=Totals(),
+        loggers=Loggers(lambda: 1),
+        token="t",
+        cluster_id=lambda: None,
+        now_ms=lambda: 1,
+    )
+
+
+def test_the_state_is_not_read_for_every_call(follower: Herder, journal: Journal) -> None:
+    follower.names()
+    follower.names()
+    assert journal.reads == 1
+    follower.answered()
+    follower.names()
+    assert journal.reads == 2
+
+
+def test_what_the_leader_answers_while_the_state_is_read_is_looked_for_again(
+    follower: Herder, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "meanwhile", follower.answered)
+    follower.names()
+    monkeypatch.undo()
+    follower.names()
+    assert journal.reads == 2
+
+
+def test_a_state_that_could_not_be_read_is_read_again_by_the_next_call(
+    follower: Herder, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise TransientError("no answer")
+
+    monkeypatch.setattr(journal, "meanwhile", fail)
+    for _ in range(2):
+        with pytest.raises(TransientError):
+            follower.names()
+    monkeypatch.undo()
+    follower.names()
+    assert journal.reads == 3
