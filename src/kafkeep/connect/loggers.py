@@ -25,7 +25,8 @@ class Loggers:
     """Levels of this worker's loggers, and when each was last set.
 
     Levels for all workers are numbered by the one that leads and told with its signs of life, also
-    to workers that come later; they are forgotten when no worker is left.
+    to workers that come later; they are forgotten when no worker is left. Numbers are times, so
+    that those of a leader which has heard of no level yet are newer, too.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
@@ -36,10 +37,8 @@ class Loggers:
 
     def all(self) -> Json:
         """Return the root, our own loggers' common parent, and those with a level of their own."""
-        known = {ROOT, _OURS, *self._set_at}
-        for name, found in logging.Logger.manager.loggerDict.items():
-            if isinstance(found, logging.Logger) and found.level != logging.NOTSET:
-                known.add(name)
+        known = {ROOT, _OURS, *dict(self._set_at)}
+        known.update(name for name, found in _made() if found.level != logging.NOTSET)
         return {name: self.one(name) for name in sorted(known)}
 
     def one(self, name: str) -> Json:
@@ -57,16 +56,18 @@ class Loggers:
         """Set it here, and note it for the others; only on the worker that leads."""
         self.set(name, level)
         with self._lock:
-            number = max((one.number for one in self._everywhere), default=0) + 1
-            self._note(LoggerLevel(number, name, level))
+            self._note(LoggerLevel(max(self._now_ms(), self._newest() + 1), name, level))
 
     def follow(self, told: Iterable[LoggerLevel]) -> None:
         """Set what the worker that leads has set since this was called last."""
         for level in sorted(told, key=lambda one: one.number):
-            if level.number > max((one.number for one in self._everywhere), default=0):
+            if level.number > self._newest():
                 self.set(level.logger, level.level)
                 with self._lock:
                     self._note(level)
+
+    def _newest(self) -> int:
+        return max((one.number for one in self._everywhere), default=0)
 
     def _note(self, level: LoggerLevel) -> None:
         """Keep the newest of each logger; one above others takes the place of them all."""
@@ -79,16 +80,17 @@ class Loggers:
         if number is None:
             raise RestError(404, f"invalid log level '{level}'.")
         with self._lock:
-            below = [
-                other
-                for other, found in logging.Logger.manager.loggerDict.items()
-                if isinstance(found, logging.Logger) and _covers(name, other)
-            ]
-            changed = sorted({name, *below})
+            changed = sorted({name, *(other for other, _ in _made() if _covers(name, other))})
             for one in changed:
                 _of(one).setLevel(number)
                 self._set_at[one] = self._now_ms()
         return changed
+
+
+def _made() -> list[tuple[str, logging.Logger]]:
+    """Return the loggers there are; other threads may make more at any time."""
+    there = dict(logging.Logger.manager.loggerDict)
+    return [(name, found) for name, found in there.items() if isinstance(found, logging.Logger)]
 
 
 def _covers(name: str, other: str) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import queue
 import threading
 import time
@@ -16,10 +14,7 @@ import httpx
 import pytest
 
 from kafkeep.connect.forward import HEADER, PATH
-from kafkeep.connect.loggers import Loggers
-from kafkeep.connect.model import RestError
 from kafkeep.connect.serve import Ready, run_service
-from kafkeep.connect.state.lease import Beat, parse_beat
 from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.errors import EnvironmentFault
 from kafkeep.store.memory import MemoryStore
@@ -216,35 +211,6 @@ def test_a_level_set_over_rest_is_told_and_an_unknown_one_is_not(
     assert changed == (200, ["kafkeep.connect.duty"])
     assert leader.call("GET", "/admin/loggers/kafkeep.connect.duty")[1]["level"] == "DEBUG"
     assert leader.call("PUT", "/admin/loggers/root", {"level": "LOUD"})[0] == 404
-
-
-def test_levels_for_all_workers_are_followed_in_order_and_kept_for_the_next_leader() -> None:
-    above = uuid.uuid4().hex
-    below = f"{above}.below"
-    leader, follower, late = (Loggers(lambda: 1) for _ in range(3))
-    leader.set_everywhere(below, "ERROR")
-    leader.set_everywhere(above, "DEBUG")  # which sets the one below it as well
-    leader.set_everywhere(below, "trace")
-    beat = Beat(number=7, epoch=1, worker_id="w", url="u", at_ms=1, levels=leader.everywhere())
-    assert [one.logger for one in beat.levels] == [above, below]
-    told = parse_beat(json.dumps(beat.to_json()).encode(), "k").levels
-    logging.getLogger(above).setLevel(logging.CRITICAL)
-    logging.getLogger(below).setLevel(logging.CRITICAL)
-    follower.follow(told)
-    assert levels(follower, above, below) == ["DEBUG", "TRACE"]
-    follower.set(below, "WARN")  # of that worker alone, and not undone by the next beat
-    follower.follow(told)
-    assert levels(follower, above, below) == ["DEBUG", "WARN"]
-    follower.set_everywhere(above, "INFO")  # it leads now, and goes on counting
-    late.follow(follower.everywhere())
-    assert levels(late, above, below) == ["INFO", "INFO"]
-    with pytest.raises(RestError, match="invalid log level"):
-        follower.set_everywhere(above, "LOUD")
-    assert [one.level for one in follower.everywhere()] == ["INFO"]
-
-
-def levels(loggers: Loggers, *names: str) -> list[str]:
-    return [loggers.one(name)["level"] for name in names]
 
 
 def test_a_level_for_all_is_refused_or_told_by_whichever_worker_is_asked(
