@@ -14,6 +14,7 @@ after each create, readers begin from the newest one, and such a document counts
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import uuid
@@ -29,6 +30,7 @@ from kafkeep.connect.model import RestError
 from kafkeep.connect.state.codec import STATE_VERSION, parse_state_document
 from kafkeep.connect.state.state import Change, State, apply
 from kafkeep.errors import (
+    KafkeepError,
     KeyExistsError,
     KeyMissingError,
     PreflightError,
@@ -46,6 +48,7 @@ SEND_ATTEMPTS = 6
 APPLY_ATTEMPTS = 16
 _FIRST_PAUSE_S = 0.05
 _CHANGES, _SNAPSHOTS = "journal/", "snapshots/"
+logger = logging.getLogger(__name__)
 
 Decide = Callable[[State], Change | None]
 """Looks at the newest state and returns the change to make, None for none, or raises RestError."""
@@ -209,14 +212,19 @@ class Journal:
             return State.from_json(document)
 
     def _snapshot_if_due(self) -> None:
-        """Write a snapshot every so many changes; one that fails is written by a later change."""
+        """Write a snapshot every so many changes; one that fails is written by a later change.
+
+        The change itself is made by then, so nothing here is an error of it.
+        """
         state = self._state
         if (state.number + 1) % self._every:
             return
-        with suppress(TransientError):
+        try:
             with suppress(KeyExistsError):  # another's, with the same state
                 self._store.put_new(_snapshot_key(state.number), dump_document(state.to_json()))
             self._delete_covered()
+        except KafkeepError as error:
+            logger.warning("the journal of the service could not be shortened: %s", error.message)
 
     def _delete_covered(self) -> None:
         """Delete what the last snapshot but one covers: nobody reads that far back."""
