@@ -64,7 +64,7 @@ class LocalOperations:
         self._loggers = loggers
         self._definitions = definitions
         self._surroundings = surroundings
-        self._offsets = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
 
     def create(self, name: str, config: Mapping[str, str], initial: Target) -> Connector:
         """Define a connector that is not there."""
@@ -87,7 +87,7 @@ class LocalOperations:
 
     def patch_config(self, name: str, changes: Mapping[str, str | None]) -> Connector:
         """Change some keys; None removes one."""
-        stored = self._found(name, f"Connector {name} not found")
+        stored = self._found(name, _not_found(name))
         merged = {**stored.config, **changes}
         config = {key: text for key, text in merged.items() if text is not None}
         return masked(self._define(name, config, stored))
@@ -116,22 +116,23 @@ class LocalOperations:
 
         def decide(state: State) -> Change:
             if name not in state.connectors:
-                raise RestError(404, f"Connector {name} not found")
+                raise RestError(404, _not_found(name))
             return Change(kind="delete", name=name)
 
         self._duty.commit(decide)
 
     def set_target(self, name: str, target: Target) -> None:
-        """Pause, resume or stop it."""
+        """Pause, resume or stop it; not while its offsets are being moved."""
+        unknown = f"Unknown connector {name}"
 
         def decide(state: State) -> Change | None:
             if name not in state.connectors:
-                raise RestError(404, f"Unknown connector {name}")
+                raise RestError(404, unknown)
             if state.connectors[name].target is target:
                 return None
             return Change(kind="target", name=name, target=target)
 
-        with self._offsets:
+        with self._alone(name, unknown):
             self._duty.commit(decide)
 
     def restart(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStatus:
@@ -160,12 +161,12 @@ class LocalOperations:
 
     def reset_topics(self, name: str) -> None:
         """Forget its active topics."""
-        self._found(name, f"Connector {name} not found")
+        self._found(name, _not_found(name))
         self._duty.reset_topics(name)
 
     def alter_offsets(self, name: str, offsets: Sequence[Json]) -> str:
         """Move a stopped connector."""
-        with self._offsets:
+        with self._alone(name, _not_found(name)):
             config = self._stopped(name)
             from kafkeep.connect.jobs.offsets import alter_offsets  # noqa: PLC0415 - rarely needed
 
@@ -173,7 +174,7 @@ class LocalOperations:
 
     def reset_offsets(self, name: str) -> str:
         """Move a stopped connector back to the beginning."""
-        with self._offsets:
+        with self._alone(name, _not_found(name)):
             config = self._stopped(name)
             from kafkeep.connect.jobs.offsets import reset_offsets  # noqa: PLC0415 - rarely needed
 
@@ -184,6 +185,11 @@ class LocalOperations:
         self._loggers.set_everywhere(name, level)
         self._duty.beat_soon()
 
+    def _alone(self, name: str, otherwise: str) -> threading.Lock:
+        """Return what lets one at a time set a connector going or move it; others go on."""
+        self._found(name, otherwise)
+        return self._locks.setdefault(name, threading.Lock())
+
     def _found(self, name: str, otherwise: str) -> Connector:
         connector = self._duty.journal.state.connectors.get(name)
         if connector is None:
@@ -192,7 +198,7 @@ class LocalOperations:
 
     def _stopped(self, name: str) -> dict[str, str]:
         """Return the resolved configuration of a connector of which nothing runs any more."""
-        connector = self._found(name, f"Connector {name} not found")
+        connector = self._found(name, _not_found(name))
         if connector.target is not Target.STOPPED:
             raise RestError(400, NOT_STOPPED.format(name=name))
         if not self._duty.supervisor.wait_ended(name, STOP_SECONDS):
@@ -210,6 +216,10 @@ class LocalOperations:
 
 def _restarting(task: TaskStatus) -> TaskStatus:
     return replace(task, state=RunState.RESTARTING, trace=None)
+
+
+def _not_found(name: str) -> str:
+    return f"Connector {name} not found"
 
 
 def _exists(name: str) -> RestError:
