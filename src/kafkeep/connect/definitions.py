@@ -42,7 +42,7 @@ class Definitions:
             resolved = self.resolve(whole)
         except ConfigErrors as error:
             raise invalid_config(
-                [f"Invalid value for configuration {key}: {why}" for key, why in _told(error)]
+                [f"Invalid value for configuration {k}: {why}" for k, why in error.by_key.items()]
             ) from error
         errors = _errors_of(self._validate(whole[CLASS], resolved))
         if errors:
@@ -109,10 +109,6 @@ def _find(name: str) -> Plugin:
         return find_plugin(name)
     except UsageError as error:
         raise RestError(400, error.message) from error
-
-
-def _told(error: ConfigErrors) -> list[tuple[str, str]]:
-    return list(error.by_key.items())
 
 
 def _errors_of(answer: Json) -> list[str]:

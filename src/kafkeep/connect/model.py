@@ -104,8 +104,8 @@ class Progress:
 class RestError(KafkeepError):
     """An answer other than success: ``status`` is HTTP's, the message goes out as it is."""
 
-    def __init__(self, status: int, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -36,11 +36,6 @@ class SharedSpark:
         self._is_closed = False
 
     @property
-    def is_started(self) -> bool:
-        """Tell whether any job has needed Spark yet."""
-        return self._door is not None
-
-    @property
     def cores(self) -> int:
         """How many tasks run at once, as far as the options tell; Spark is not asked."""
         local = _LOCAL.fullmatch(self._options.master) if self._options.remote is None else None

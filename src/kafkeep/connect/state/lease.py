@@ -134,11 +134,6 @@ class Lease:
             return None
         return beat
 
-    @property
-    def epoch(self) -> int:
-        """The newest epoch this worker knows of; 0 before the first."""
-        return max((beat.epoch for beat in (self._mine, self._seen) if beat), default=0)
-
     def step(self) -> None:
         """Beat, or look whether another does and take its place if it does not.
 
