@@ -58,8 +58,10 @@ def settle(
         stopped = False
         for number in numbers:
             planned = intent.ranges[number]
-            if stopped:
-                left_over.append(planned)
+            # Not begun, it cannot tell where the batch ends that reaches into it from before.
+            if stopped or not reports[number].has_read:
+                stopped = True
+                left_over.append(_rest(planned, position))
                 continue
             report = reports[number]
             if report.first != position:
@@ -73,8 +75,7 @@ def settle(
                 leader_epochs[pid] = report.leader_epoch
             if not report.finished:
                 stopped = True
-                rest = OffsetRange(position, max(position, planned.range.end))
-                left_over.append(replace(planned, range=rest))
+                left_over.append(_rest(planned, position))
         if any(reports[number].gone for number in numbers if number in reports):
             gone.append(pid)
         positions[pid] = position
@@ -93,3 +94,9 @@ def settle(
         bad=sum(report.bad for report in reports.values()),
         complaints=tuple(line for report in reports.values() for line in report.complaints),
     )
+
+
+def _rest(planned: PlannedRange, position: int) -> PlannedRange:
+    """Return what is still to be read of a range; all of it, if it lies past the position."""
+    start = max(position, planned.range.start)
+    return replace(planned, range=OffsetRange(start, max(start, planned.range.end)))

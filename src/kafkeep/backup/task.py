@@ -71,6 +71,11 @@ class RangeReport:
     complaints: tuple[str, ...] = ()
     """What was wrong with the first of them."""
 
+    @property
+    def has_read(self) -> bool:
+        """Whether it says anything: its time may be over before its first batch has come."""
+        return self.finished or self.next > self.first or bool(self.gaps)
+
     def to_json(self) -> dict[str, Any]:
         """Return the row a task yields."""
         return {

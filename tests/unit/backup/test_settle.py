@@ -92,6 +92,19 @@ def test_only_the_prefix_counts_and_the_rest_stays_planned() -> None:
     assert [r.range for r in done.left_over] == [OffsetRange(14, 20), OffsetRange(20, 30)]
 
 
+@pytest.mark.parametrize(("reached", "rest"), [(13, [(13, 20), (20, 30)]), (24, [(24, 30)])])
+def test_a_range_that_was_never_begun_waits_behind_the_batch_that_reaches_into_it(
+    reached: int, rest: list[tuple[int, int]]
+) -> None:
+    plan = intent((P0, 0, 10), (P0, 10, 20), (P0, 20, 30))
+    done = run(
+        plan, report(0, 0, reached), report(1, 10, 10, finished=False), report(2, reached, 30)
+    )
+    assert done.positions == {P0: reached}
+    assert [e.range for e in done.entries] == [OffsetRange(0, reached)]
+    assert [(r.range.start, r.range.end) for r in done.left_over] == rest
+
+
 def test_gaps_of_the_prefix_are_told_and_others_wait() -> None:
     lost, later = OffsetRange(3, 6), OffsetRange(20, 25)
     plan = intent((P0, 0, 10), (P0, 10, 20), (P0, 20, 30))
