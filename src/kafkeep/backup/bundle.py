@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.backup.plan import Stretch
+from kafkeep.backup.plan import UNKNOWN_RECORD_BYTES, Stretch
 from kafkeep.config.backup import MIB
 
 SMALLEST_SPLIT_BYTES = 32 * MIB
@@ -32,6 +32,14 @@ class WeighedRange:
     planned: PlannedRange
     leader: int
     est_bytes: int
+
+
+def weigh(ranges: Iterable[PlannedRange]) -> list[WeighedRange]:
+    """Weigh ranges that an earlier cycle planned: of them only their offsets are known."""
+    return [
+        WeighedRange(planned=r, leader=-1, est_bytes=len(r.range) * UNKNOWN_RECORD_BYTES)
+        for r in ranges
+    ]
 
 
 def split_stretches(

@@ -16,6 +16,7 @@ from kafkeep.backup.bundle import (
     bundles_for,
     pack,
     split_stretches,
+    weigh,
 )
 from kafkeep.backup.look import Look
 from kafkeep.backup.plan import CyclePlan, Known, changed_groups, identify_topics, is_empty
@@ -75,8 +76,7 @@ class Writer:
         schemas: str = "",
     ) -> tuple[Intent, tuple[WeighedRange, ...]]:
         """Commit what is about to be written, before the first byte of it."""
-        weighed = [WeighedRange(planned=r, leader=-1, est_bytes=len(r.range)) for r in left_over]
-        weighed += split_stretches(
+        weighed = weigh(left_over) + split_stretches(
             plan.stretches,
             tasks=self.cores * RANGES_PER_CORE,
             may_cut=self.sink is None or (self.sink.can_split and not self._keeps_tail()),
@@ -104,7 +104,7 @@ class Writer:
         self, intent: Intent, look: Look | None, weights: tuple[WeighedRange, ...] = ()
     ) -> None:
         """Run an intent's tasks and commit what they did; what is left stays intended."""
-        bundles = self._bundles(intent, weights or _unweighed(intent))
+        bundles = self._bundles(intent, weights or tuple(weigh(intent.ranges)))
         try:
             rows = self.run_tasks(bundles, archive_bundle, label="backup")
         except RecordError as error:
@@ -281,10 +281,3 @@ def _stretch_beginnings(intent: Intent) -> set[int]:
     for number, planned in enumerate(intent.ranges):
         first.setdefault(planned.partition_id, number)
     return set(first.values())
-
-
-def _unweighed(intent: Intent) -> tuple[WeighedRange, ...]:
-    """Weigh the ranges of an intent found open by their offsets alone."""
-    return tuple(
-        WeighedRange(planned=r, leader=-1, est_bytes=len(r.range) * 256) for r in intent.ranges
-    )
