@@ -120,9 +120,7 @@ def storage_options(
     endpoint: str | None, region: str | None, profile: str | None
 ) -> StorageOptions:
     """Take the standard AWS variables, and flags over them."""
-    options = StorageOptions.from_env()
-    given = {"endpoint": endpoint, "region": region, "profile": profile}
-    return replace(options, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
+    return StorageOptions.from_env(endpoint=endpoint, region=region, profile=profile)
 
 
 def kafka_options(
