@@ -213,7 +213,7 @@ class ArchiveAddress:
         if (scheme := _SCHEME.match(text)) and (text[scheme.end() :].startswith("/")):
             raise UsageError(
                 f"archives cannot lie under {scheme[1]}:",
-                hint="Use s3://bucket/prefix (with --endpoint for other makers), or a folder.",
+                hint="Use s3://bucket/prefix (with --s3-endpoint for other makers), or a folder.",
             )
         if not text.strip():
             raise UsageError(

@@ -111,7 +111,7 @@ def test_a_plain_folder_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mon
         ("s3://b/x", "3 to 63"),
         ("s3://bucket/a/../b", "in full"),
         ("gs://bucket/p", "s3://bucket/prefix"),
-        ("http://h/b", "--endpoint"),
+        ("http://h/b", "--s3-endpoint"),
         ("file://a/b", "three slashes"),
         ("file:a", "file:///folder"),
         ("", "s3://bucket/prefix"),
