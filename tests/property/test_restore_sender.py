@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 from unittest import mock
@@ -149,3 +149,52 @@ def test_the_first_batch_of_a_partition_goes_alone() -> None:
     assert not sender.can_send()
     sender.acknowledge(Produced(0, 0), offset, records, len(body))
     assert sender.can_send()
+
+
+class Refusing:
+    """Refuses some requests, by their numbers; has a clock that is set by hand."""
+
+    def __init__(self, target: FakeTarget, refused: range) -> None:
+        self.target, self.refused = target, refused
+        self.requests, self.now = 0, 0.0
+
+    def produce(self, bodies: dict[tuple[str, int], bytearray], **_: object) -> Answer[Any]:
+        self.requests += 1
+        if self.requests in self.refused:
+            return Answer({KEY: Produced(6, -1)})
+        return Answer({KEY: self.target.produce(bytes(bodies[KEY]))})
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+
+    def send(self, values: list[bytes], pace: Callable[[int], None]) -> None:
+        with (
+            mock.patch.object(send.time, "sleep", self.pass_time),
+            mock.patch.object(send.time, "monotonic", lambda: self.now),
+        ):
+            sender = Sender(*KEY, PLACE, lambda skip: batches(values, random.Random(1), skip))
+            sender.begin(0)
+            send_all(
+                self,  # type: ignore[arg-type]
+                [sender],
+                end_offsets=lambda _: {KEY: len(self.target.records)},
+                topic_ids={},
+                pace=pace,
+            )
+
+
+def test_a_fault_after_a_long_wait_for_the_pace_is_waited_out() -> None:
+    target, values = FakeTarget(), [b"%d" % i for i in range(30)]
+    wire = Refusing(target, refused=range(2, 4))
+    wire.send(values, lambda _: wire.pass_time(2 * send.PATIENCE_SECONDS / 3))
+    assert target.records == values
+    wire = Refusing(FakeTarget(), refused=range(2, 3))
+    wire.send(values, lambda _: wire.pass_time(2 * send.PATIENCE_SECONDS))
+    assert wire.target.records == values
+
+
+def test_faults_that_do_not_end_are_told_when_patience_is_over() -> None:
+    wire = Refusing(FakeTarget(), refused=range(2, 10**6))
+    with pytest.raises(TransientError, match="t-0: Kafka answers"):
+        wire.send([b"a"] * 30, lambda _: None)
+    assert send.PATIENCE_SECONDS < wire.now < 2 * send.PATIENCE_SECONDS

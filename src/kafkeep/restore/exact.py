@@ -11,7 +11,7 @@ from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin import Admin, OffsetSpec
 from kafkeep.kafka.exact import Transactions
 from kafkeep.kafka.rewrite import ReadyBatch, stamp
-from kafkeep.restore.send import PATIENCE_SECONDS, SEQUENCES, Sender
+from kafkeep.restore.send import SEQUENCES, Sender
 from kafkeep.restore.steps import ExactPartition, Hole, Send, Step, Trim
 
 MARKER_SECONDS = 30.0
@@ -93,7 +93,7 @@ class ExactSender(Sender):
             raise self.past(end, self.written + 1)
         self.written = self._sent = end
         self.holes += 1
-        self._progress_at = time.monotonic()
+        self._stuck_since = None
         if end < step.end:
             self._step = Hole(end, step.end)
         else:
@@ -165,6 +165,4 @@ class Filler:
         ends = self.admin.offsets([s.key for s in standing], OffsetSpec.LATEST)
         for sender in standing:
             sender.troubled = error.message
-            if time.monotonic() - sender._progress_at > PATIENCE_SECONDS:
-                raise error
             sender.recover(ends[sender.key])

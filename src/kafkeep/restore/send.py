@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kafkeep.errors import (
     AccessDeniedError,
@@ -63,7 +63,8 @@ class Sender:
     """Whether the broker has taken a batch of ours since ``begin``."""
     _batches: Iterator[ReadyBatch] | None = None
     _next: ReadyBatch | None = None
-    _progress_at: float = field(default_factory=time.monotonic)
+    _stuck_since: float | None = None
+    """Since when there is trouble, and nothing that got through."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -124,7 +125,7 @@ class Sender:
         self.written = max(self.written, offset - self.place.base + records)
         self.bytes += size
         self._met = True
-        self._progress_at = time.monotonic()
+        self._stuck_since = None
         self.settle()
 
     def settle(self) -> None:
@@ -145,9 +146,12 @@ class Sender:
                 f"{self.topic}-{self.partition} ends at {end}, but {self.end} was acknowledged",
                 hint="Records were lost in Kafka, or the topic was changed by somebody else.",
             )
+        now = time.monotonic()
         if written > self.written:
-            self._progress_at = time.monotonic()
-        elif time.monotonic() - self._progress_at > PATIENCE_SECONDS:
+            self._stuck_since = None
+        elif self._stuck_since is None:
+            self._stuck_since = now
+        elif now - self._stuck_since > PATIENCE_SECONDS:
             raise TransientError(f"{self.topic}-{self.partition}: {self.troubled}")
         self.begin(written)
 
