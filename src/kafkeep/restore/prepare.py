@@ -122,8 +122,8 @@ def _intended(
     settings = (
         admin.topic_configs([topic.target])[topic.target] if existed else dict(topic.source.configs)
     )
-    if before is not None and before.existed and existed:
-        settings = dict(before.settings)  # the present ones may be ours already
+    if before is not None and before.existed and existed and not before.topic_id:
+        settings = dict(before.settings)  # it was being made ready: the present ones may be ours
     return Target(topic.source.topic, topic.source.incarnation, topic.target, existed, settings)
 
 

@@ -1,0 +1,91 @@
+"""Which settings a target gets back at the end, whatever happened before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafkeep.archive.commit import TopicInfo
+from kafkeep.config.restore import RestoreOptions
+from kafkeep.kafka.admin import TopicDescription
+from kafkeep.restore.document import Phase, RestoreDocument, Target, TargetPartition
+from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_partition
+from kafkeep.restore.preflight import TargetLook
+from kafkeep.restore.prepare import prepare
+from kafkeep.store.memory import MemoryStore
+
+SOURCE = TopicInfo(
+    topic="a",
+    incarnation=1,
+    topic_id="old",
+    partitions=1,
+    replication_factor=1,
+    configs={"retention.ms": "1"},
+)
+PLAN = RestorePlan("abc", "backup", 3, (TopicPlan(SOURCE, "a", (plan_partition(0, ()),)),))
+LOOK = TargetLook(
+    cluster_id="c",
+    brokers=1,
+    names=frozenset({"a"}),
+    topics={"a": TopicDescription("a", "now")},
+    starts={("a", 0): 0},
+    ends={("a", 0): 0},
+)
+OF_DOCUMENT, OF_TOPIC = {"retention.ms": "2"}, {"retention.ms": "3"}
+TARGET = Target("a", 1, "a", True, OF_DOCUMENT)
+DOCUMENT = RestoreDocument(
+    id="abc",
+    revision=0,
+    phase=Phase.PREPARING,
+    log="backup",
+    commit=3,
+    cluster_id="c",
+    at_ms=9,
+    targets=(TARGET,),
+)
+MADE = replace(TARGET, partitions=(TargetPartition(0, 7, 0),))
+
+
+class Admin:
+    """A cluster with one topic, which has settings of its own."""
+
+    def topic_configs(self, _names: list[str]) -> dict[str, dict[str, str]]:
+        return {"a": OF_TOPIC}
+
+    def alter_topic_configs(self, _topic: str, **_: object) -> None:
+        pass
+
+    def init_producer_id(self) -> tuple[int, int]:
+        return 7, 0
+
+
+@pytest.mark.parametrize(
+    ("document", "kept"),
+    [
+        (None, OF_TOPIC),
+        # Cut off while it made the topic ready: the present settings may be the restore's.
+        (DOCUMENT, OF_DOCUMENT),
+        (
+            replace(DOCUMENT, phase=Phase.WRITING, targets=(replace(MADE, topic_id="now"),)),
+            OF_DOCUMENT,
+        ),
+        # Deleted since and made anew, by its owner: the settings are theirs.
+        (
+            replace(DOCUMENT, phase=Phase.WRITING, targets=(replace(MADE, topic_id="gone"),)),
+            OF_TOPIC,
+        ),
+        (replace(DOCUMENT, phase=Phase.DONE, targets=(replace(MADE, topic_id="gone"),)), OF_TOPIC),
+    ],
+    ids=["new", "cut off", "goes on", "made anew meanwhile", "made anew afterwards"],
+)
+def test_a_topic_that_was_there_gets_its_own_settings_back(
+    document: RestoreDocument | None, kept: dict[str, str]
+) -> None:
+    admin: Any = Admin()
+    made = prepare(
+        PLAN, LOOK, document, RestoreOptions(), admin=admin, store=MemoryStore(), now_ms=lambda: 10
+    )
+    assert (made.phase, made.targets[0].topic_id) == (Phase.WRITING, "now")
+    assert made.targets[0].settings == kept
