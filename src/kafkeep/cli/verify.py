@@ -32,7 +32,7 @@ DeepOption = Annotated[
     bool, typer.Option("--deep", help="Decode every record too, not only check sums.")
 ]
 WorkersOption = Annotated[
-    int, typer.Option("--workers", min=1, max=64, help="Objects read at a time.")
+    int | None, typer.Option("--workers", min=1, max=64, help="Objects read at a time. Default: 4.")
 ]
 AgainstOption = Annotated[
     str | None,
@@ -55,7 +55,7 @@ def verify_command(
     reading: Reading,
     topic: TopicsOption = None,
     deep: DeepOption = False,
-    workers: WorkersOption = 4,
+    workers: WorkersOption = None,
     against: AgainstOption = None,
     report: ReportOption = None,
     command_config: CommandConfigOption = None,
@@ -74,31 +74,39 @@ def verify_command(
     is no archive, 13 when something is damaged, missing or differs, 14 when it cannot be compared.
     """
     if against is not None:
-        _refuse_beside_against(deep, topic, reading)
+        _refuse_beside_against(deep, topic, workers, reading)
         kafka = against, command_config
         _against(options, reading.place, kafka, reading.name, spark_conf, report, output)
         return
-    if options != AgainstOptions():
-        raise UsageError("this is for --against, which is not given: " + _given(options))
+    if options != AgainstOptions() or spark_conf:
+        given = [*_given(options), *(["--spark-conf"] if spark_conf else ())]
+        raise UsageError(
+            "this is for --against, which is not given: " + ", ".join(given),
+            hint="Leave it out, or name the cluster: --against HOST:PORT.",
+        )
     _check_file(report)
     _alone(reading, topic, deep, workers, report, output)
 
 
-def _refuse_beside_against(deep: bool, topics: list[str] | None, reading: Reading) -> None:
-    if deep or topics:
-        flag = "--deep" if deep else "--topic"
-        raise UsageError(f"{flag} is not for --against", hint="Name topics with --topics.")
-    if reading.settings or reading.connector_config:
-        flag = "--set" if reading.settings else "--connector-config"
-        raise UsageError(f"{flag} is not for --against, which compares with what a log names")
+def _refuse_beside_against(
+    deep: bool, topics: list[str] | None, workers: int | None, reading: Reading
+) -> None:
+    refused = {
+        "--deep": (deep, "Every record is decoded anyway: leave it out."),
+        "--topic": (topics, "Name topics with --topics."),
+        "--workers": (workers, "Spark reads; give it cores with --spark-conf spark.master=…"),
+        "--set": (reading.settings, "A log says itself how its objects were made."),
+        "--connector-config": (reading.connector_config, "A log says how its objects were made."),
+    }
+    for flag, (given, hint) in refused.items():
+        if given:
+            raise UsageError(f"{flag} is not for --against", hint=hint)
 
 
-def _given(options: AgainstOptions) -> str:
+def _given(options: AgainstOptions) -> list[str]:
     from kafkeep.config.option import iter_options  # noqa: PLC0415
 
-    return ", ".join(
-        o.flag for o in iter_options(AgainstOptions) if getattr(options, o.field) != o.default
-    )
+    return [o.flag for o in iter_options(AgainstOptions) if getattr(options, o.field) != o.default]
 
 
 def _check_file(report: str | None) -> None:
@@ -112,19 +120,23 @@ def _alone(  # noqa: PLR0917
     reading: Reading,
     topics: list[str] | None,
     deep: bool,
-    workers: int,
+    workers: int | None,
     report: str | None,
     output: Output,
 ) -> None:
     from kafkeep.care.foreign.verify import verify_foreign  # noqa: PLC0415
     from kafkeep.care.logs import choose_logs  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.care.verify import verify  # noqa: PLC0415
+    from kafkeep.care.verify import DEFAULT_WORKERS, verify  # noqa: PLC0415
     from kafkeep.clock import now_ms  # noqa: PLC0415
 
     store, foreign = reading.open()
     names = choose_logs(store, reading.name) if foreign is None else []
     began_ms, began = now_ms(), time.monotonic()
-    asked: dict[str, Any] = {"deep": deep, "topics": topics or None, "workers": workers}
+    asked: dict[str, Any] = {
+        "deep": deep,
+        "topics": topics or None,
+        "workers": workers or DEFAULT_WORKERS,
+    }
     with task_progress("verifying", enabled=output is Output.TABLE) as on_progress:
         if foreign is None:
             found = verify(store, names, on_progress=on_progress, **asked)

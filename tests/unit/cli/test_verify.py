@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from tests.unit.care.archive_builder import Built
 from tests.unit.cli.invoke import Cli
 
@@ -35,3 +36,18 @@ def test_verify_prints_one_document(
 def test_verify_exits_10_where_there_is_no_archive(cli: Cli, address: str) -> None:
     assert cli.run("verify", "--archive", address) == 10
     assert cli.run("verify", "--archive", address, "--name", "../x") == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--spark-conf", "spark.a=b"], "--spark-conf"),
+        (["--against", "k:9092", "--workers", "2"], "--workers"),
+        (["--against", "k:9092", "--deep"], "--deep"),
+    ],
+)
+def test_verify_refuses_by_name_what_it_would_not_use(
+    cli: Cli, address: str, built: Built, flags: list[str], named: str
+) -> None:
+    assert cli.run("verify", "--archive", address, *flags) == 2
+    assert named in cli.err and "hint: " in cli.err
