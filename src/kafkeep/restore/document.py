@@ -18,9 +18,9 @@ from kafkeep.errors import (
     AccessDeniedError,
     DamagedError,
     KeyExistsError,
-    NewerFormatError,
     PreflightError,
 )
+from kafkeep.restore.revisions import check_version
 
 VERSION = 1
 FOLDER = "_kafkeep/restores"
@@ -119,12 +119,7 @@ def load_document(store: ObjectStore, id: str) -> RestoreDocument | None:
 def _parse(body: bytes, key: str) -> RestoreDocument:
     try:
         document: dict[str, Any] = orjson.loads(body)
-        version = document.pop("version")
-        if version > VERSION:
-            raise NewerFormatError(
-                f"{key} has version {version}, this kafkeep knows {VERSION}",
-                hint="Update kafkeep.",
-            )
+        check_version(key, document.pop("version"), VERSION)
         targets = tuple(
             Target(
                 **{

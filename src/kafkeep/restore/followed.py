@@ -16,8 +16,13 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.reader import ArchiveView
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.selection import OffsetPick
-from kafkeep.errors import DamagedError, NewerFormatError
-from kafkeep.restore.revisions import load_newest, save_revision, sweep_revisions
+from kafkeep.errors import DamagedError
+from kafkeep.restore.revisions import (
+    check_version,
+    load_newest,
+    save_revision,
+    sweep_revisions,
+)
 
 VERSION = 1
 FOLDER = "followed/"
@@ -188,11 +193,7 @@ def _positions(rows: Iterable[Sequence[Any]]) -> dict[PartitionId, int]:
 def _parse(body: bytes, key: str) -> Followed:
     try:
         document: dict[str, Any] = orjson.loads(body)
-        if document["version"] > VERSION:
-            raise NewerFormatError(
-                f"{key} has version {document['version']}, this kafkeep knows {VERSION}",
-                hint="Update kafkeep.",
-            )
+        check_version(key, document["version"], VERSION)
         opened = document["round"]
         return Followed(
             log=document["log"],

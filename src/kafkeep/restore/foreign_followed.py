@@ -16,7 +16,7 @@ from kafkeep.archive.store import ObjectStore
 from kafkeep.contents.foreign.names import NO_OFFSET, ForeignName
 from kafkeep.contents.foreign.scan import Scanned
 from kafkeep.errors import DamagedError
-from kafkeep.restore.revisions import load_newest, revision_key, save_revision
+from kafkeep.restore.revisions import check_version, load_newest, revision_key, save_revision
 
 VERSION = 1
 FOLDER = "foreign/"
@@ -148,8 +148,7 @@ KEPT = 1000
 def _parse(body: bytes, key: str) -> ForeignFollowed:
     try:
         document: dict[str, Any] = orjson.loads(body)
-        if document["version"] != VERSION:
-            raise ValueError(f"its version is {document['version']}")
+        check_version(key, document["version"], VERSION)
         return ForeignFollowed(
             revision=document["revision"],
             rounds=document["rounds"],

@@ -13,8 +13,9 @@ from typing import Any
 import orjson
 
 from kafkeep.archive.store import ObjectStore
-from kafkeep.errors import DamagedError, KeyExistsError, NewerFormatError, PreflightError
+from kafkeep.errors import DamagedError, KeyExistsError, PreflightError
 from kafkeep.restore.document import FOLDER
+from kafkeep.restore.revisions import check_version
 
 VERSION = 1
 Offsets = Mapping[tuple[str, int], int | None]
@@ -95,11 +96,7 @@ def load_history(store: ObjectStore, id: str) -> GroupHistory:
 def _parse(key: str, body: bytes) -> GroupChange:
     try:
         document: dict[str, Any] = orjson.loads(body)
-        if document["version"] > VERSION:
-            raise NewerFormatError(
-                f"{key} has version {document['version']}, this kafkeep knows {VERSION}",
-                hint="Update kafkeep.",
-            )
+        check_version(key, document["version"], VERSION)
         before = {
             group: {(topic, partition): offset for topic, partition, offset in rows}
             for group, rows in document["before"].items()

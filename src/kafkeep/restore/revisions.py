@@ -1,4 +1,4 @@
-"""Documents that say how far a restore that follows has come: one object for each revision.
+"""Documents of restores: one object for each revision of what says how far one has come.
 
 Each is created once, and the newest one counts: a worker that lost its place finds that it is late.
 """
@@ -6,7 +6,15 @@ Each is created once, and the newest one counts: a worker that lost its place fi
 from __future__ import annotations
 
 from kafkeep.archive.store import ObjectStore
-from kafkeep.errors import FencedError, KeyExistsError
+from kafkeep.errors import FencedError, KeyExistsError, NewerFormatError
+
+
+def check_version(key: str, version: int, known: int) -> None:
+    """Refuse a document of a newer kafkeep by name; TypeError when ``version`` is no number."""
+    if version > known:
+        raise NewerFormatError(
+            f"{key} has version {version}, this kafkeep knows {known}", hint="Update kafkeep."
+        )
 
 
 def load_newest(store: ObjectStore, folder: str) -> tuple[bytes, str] | None:

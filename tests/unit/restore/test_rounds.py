@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.restore import RestoreOptions
+from kafkeep.errors import NewerFormatError
 from kafkeep.restore.document import Phase, RestoreDocument, save_document
 from kafkeep.restore.follow import Follower
 from kafkeep.restore.followed import Followed, load_followed
+from kafkeep.restore.foreign_followed import load_foreign_followed
 from kafkeep.store.memory import MemoryStore
 
 A, B = PartitionId("a", 1, 0), PartitionId("b", 1, 0)
@@ -81,3 +84,15 @@ def test_rounds_of_two_connectors_are_called_differently() -> None:
     one, other = Places().follower(DONE), Places().follower(DONE)
     names = {one.round_id(1), one.round_id(2), other.round_id(1)}
     assert len(names) == 3
+
+
+@pytest.mark.parametrize(
+    ("load", "folder"), [(load_followed, "followed/"), (load_foreign_followed, "foreign/")]
+)
+def test_documents_of_a_newer_kafkeep_are_refused_by_name(
+    load: Callable[[ObjectStore], object], folder: str
+) -> None:
+    store = MemoryStore(uuid.uuid4().hex)
+    store.put_new(f"{folder}000000000000.json", b'{"version": 2}')
+    with pytest.raises(NewerFormatError, match="has version 2, this kafkeep knows 1"):
+        load(store)
