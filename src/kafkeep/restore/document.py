@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from kafkeep.archive.store import ObjectStore
+from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import (
     AccessDeniedError,
     DamagedError,
@@ -21,6 +22,7 @@ from kafkeep.errors import (
     PreflightError,
 )
 from kafkeep.restore.revisions import check_version
+from kafkeep.store.open import open_store
 
 VERSION = 1
 FOLDER = "_kafkeep/restores"
@@ -84,6 +86,11 @@ class RestoreDocument:
     def target(self, topic: str) -> Target | None:
         """Return the target of that name, if the restore has it."""
         return next((target for target in self.targets if target.topic == topic), None)
+
+
+def open_documents(state: str | None, storage: StorageOptions, archive: ObjectStore) -> ObjectStore:
+    """Return where restores keep their documents: the archive, unless ``state`` says where."""
+    return open_store(state, storage, create=True) if state else archive
 
 
 def document_key(id: str, revision: int) -> str:

@@ -11,22 +11,18 @@ from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin import Admin, OffsetSpec
 from kafkeep.kafka.exact import Transactions
 from kafkeep.kafka.rewrite import ReadyBatch, stamp
-from kafkeep.restore.send import SEQUENCES, Sender
+from kafkeep.restore.send import SEQUENCES, Sender, no_batches
 from kafkeep.restore.steps import ExactPartition, Hole, Send, Step, Trim
 
 MARKER_SECONDS = 30.0
 """How long a marker may take to be written after its transaction has ended."""
 
 
-def _no_batches(_skip: int) -> Iterator[ReadyBatch]:
-    return iter(())
-
-
 @dataclass(slots=True)
 class ExactSender(Sender):
     """One target partition being written; ``written`` is its end offset, the base is 0."""
 
-    read: Callable[[int], Iterator[ReadyBatch]] = _no_batches
+    read: Callable[[int], Iterator[ReadyBatch]] = no_batches
     contents: ExactPartition = field(kw_only=True)
     records: int = 0
     """Records sent by this attempt, without filler."""

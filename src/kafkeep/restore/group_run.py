@@ -11,6 +11,7 @@ from kafkeep.config.restore import RestoreOptions
 from kafkeep.errors import PreflightError
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
+from kafkeep.restore.document import open_documents
 from kafkeep.restore.group_job import GroupJob
 from kafkeep.restore.groups import GroupPlan
 from kafkeep.restore.job import Preflight, RestoreJob
@@ -52,15 +53,12 @@ def put_groups_back(
 def _opened(options: RestoreOptions, places: Places) -> Iterator[tuple[GroupJob, Preflight]]:
     with Wire(places.kafka) as wire:
         store = open_store(places.archive, places.storage)
-        documents = (
-            open_store(options.state, places.storage, create=True) if options.state else store
-        )
         job = RestoreJob(
             options=options,
             places=places,
             admin=Admin(wire),
             store=store,
-            documents=documents,
+            documents=open_documents(options.state, places.storage, store),
             cores=1,
             now_ms=now_ms,
         )

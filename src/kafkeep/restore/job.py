@@ -180,21 +180,7 @@ class RestoreJob:
             # Complete: what happened to the topics since is not ours.
             self._move_groups(preflight, document)
             return self.summary
-        bundles = bundles_of(
-            work,
-            plan,
-            self.options,
-            self.places,
-            cores=self.cores,
-            reading=preflight.reading,
-            ids=id_map(document, self.options),
-        )
-        total = sum(w.end for w in work) if plan.exact else plan.records
-        with watch(lambda: self._grown(work), lambda done: self.on_progress(done, total)):
-            task = restore_exactly if plan.exact else restore_bundle
-            task = restore_routed if plan.shape.routed else task
-            rows = run_tasks(bundles, task, label="restore")
-        self._count(rows, plan)
+        self._count(self._write(preflight, document, work, run_tasks), plan)
         failpoint("restore.written")
         self._put_settings_back(plan, document)
         failpoint("restore.settled")
@@ -205,6 +191,30 @@ class RestoreJob:
         )
         failpoint("restore.done")
         return self.summary
+
+    def _write(
+        self,
+        preflight: Preflight,
+        document: RestoreDocument,
+        work: list[TargetWork],
+        run_tasks: RunTasks,
+    ) -> list[TaskRow]:
+        """Bring every record into its target, and tell meanwhile how far it is."""
+        plan = preflight.plan
+        bundles = bundles_of(
+            work,
+            plan,
+            self.options,
+            self.places,
+            cores=self.cores,
+            reading=preflight.reading,
+            ids=id_map(document, self.options),
+        )
+        task = restore_exactly if plan.exact else restore_bundle
+        task = restore_routed if plan.shape.routed else task
+        total = sum(w.end for w in work) if plan.exact else plan.records
+        with watch(lambda: self._grown(work), lambda done: self.on_progress(done, total)):
+            return run_tasks(bundles, task, label="restore")
 
     def _view(self, log: str, document: RestoreDocument | None) -> ArchiveView:
         """Load the asked commit; for "the newest", the one an unfinished run began with."""

@@ -44,34 +44,48 @@ def prepare(
         if document.phase is not Phase.DONE:
             _check_same(document, put_schemas())
         return document
-    known = document
-    going_on = begun(plan, target, known)
-    first = RestoreDocument(
+    going_on = begun(plan, target, document)
+    first = replace(
+        _first(plan, target, document, options, at_ms=now_ms()),
+        targets=tuple(_intended(topic, target, document, admin) for topic in plan.topics),
+        schemas=going_on.schemas if going_on else {},
+    )
+    save_document(store, first)
+    failpoint("restore.prepared")
+    ready = tuple(
+        _make_ready(topic, aim, target, document, options=options, admin=admin)
+        for topic, aim in zip(plan.topics, first.targets, strict=True)
+    )
+    schemas = put_schemas()
+    if going_on is not None and going_on.schemas:
+        _check_same(going_on, schemas)
+    made = replace(first.next(Phase.WRITING, at_ms=now_ms(), targets=ready), schemas=schemas)
+    failpoint("restore.created")
+    save_document(store, made)
+    failpoint("restore.documented")
+    return made
+
+
+def _first(
+    plan: RestorePlan,
+    target: TargetLook,
+    known: RestoreDocument | None,
+    options: RestoreOptions,
+    *,
+    at_ms: int,
+) -> RestoreDocument:
+    """Return what the document says before anything is made, its targets apart."""
+    return RestoreDocument(
         id=plan.id,
         revision=known.revision + 1 if known else 0,
         phase=Phase.PREPARING,
         log=plan.log,
         commit=plan.commit,
         cluster_id=target.cluster_id,
-        at_ms=now_ms(),
-        targets=tuple(_intended(topic, target, known, admin) for topic in plan.topics),
+        at_ms=at_ms,
+        targets=(),
         asked=options.selection(),
-        schemas=going_on.schemas if going_on else {},
     )
-    save_document(store, first)
-    failpoint("restore.prepared")
-    ready = tuple(
-        _make_ready(topic, aim, target, known, options=options, admin=admin)
-        for topic, aim in zip(plan.topics, first.targets, strict=True)
-    )
-    schemas = put_schemas()
-    if going_on is not None and going_on.schemas:
-        _check_same(going_on, schemas)
-    document = replace(first.next(Phase.WRITING, at_ms=now_ms(), targets=ready), schemas=schemas)
-    failpoint("restore.created")
-    save_document(store, document)
-    failpoint("restore.documented")
-    return document
 
 
 def begun(

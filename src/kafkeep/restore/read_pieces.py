@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import groupby
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kafkeep.archive.entry import OffsetRange
@@ -16,6 +17,7 @@ from kafkeep.contents.segments import iter_segment
 from kafkeep.kafka.batch import Batches
 from kafkeep.kafka.records import decode, iter_decode
 from kafkeep.kafka.rewrite import ReadyBatch, regroup
+from kafkeep.kernel import Int64s
 from kafkeep.restore.pick import ALL_TIMES, Piece, Times
 from kafkeep.restore.read import MAX_BATCH_BYTES, iter_ready
 
@@ -123,17 +125,23 @@ def iter_records(
             yield from keep(inside(rows, piece.range))
 
 
+def wanted_times(at: Int64s, times: Times) -> npt.NDArray[np.bool_]:
+    """Tell of each time whether it is wanted."""
+    wanted = np.ones(len(at), dtype=np.bool_)
+    if times.from_ms is not None:
+        wanted &= at >= times.from_ms
+    if times.until_ms is not None:
+        wanted &= at < times.until_ms
+    return wanted
+
+
 def time_filter(times: Times) -> Callable[[pa.RecordBatch], Sequence[pa.RecordBatch]]:
     """Make a function that returns the rows whose time is wanted, in a batch or in none."""
 
     def keep(rows: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         if times != ALL_TIMES:
             at = rows.column("timestamp").cast(pa.int64()).to_numpy(zero_copy_only=False)
-            wanted = np.ones(len(at), dtype=np.bool_)
-            if times.from_ms is not None:
-                wanted &= at >= times.from_ms
-            if times.until_ms is not None:
-                wanted &= at < times.until_ms
+            wanted = wanted_times(at, times)
             if not wanted.all():
                 rows = rows.take(pa.array(np.flatnonzero(wanted)))
         return (rows,) if rows.num_rows else ()

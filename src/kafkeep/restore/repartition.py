@@ -9,13 +9,12 @@ from itertools import groupby
 from typing import Any
 
 from kafkeep.archive.store import ObjectStore
-from kafkeep.errors import PreflightError
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin import Admin, OffsetSpec
 from kafkeep.kafka.rewrite import ReadyBatch, stamp
 from kafkeep.kafka.schema_ids import IdRewriter
 from kafkeep.kafka.wire import Produced, Wire, wire_for
-from kafkeep.restore.send import SEQUENCES, Sender, send_all
+from kafkeep.restore.send import SEQUENCES, Sender, no_batches, send_all
 from kafkeep.restore.shape_lanes import Lane, Router, batch_bytes_for, blocks_of
 from kafkeep.restore.shape_merge import Block, merge
 from kafkeep.restore.shape_rows import SourceRows
@@ -26,21 +25,18 @@ from kafkeep.restore.task import (
     TargetWork,
     end_offsets,
     pace_for,
+    records_there,
     report_of,
     rewriter_of,
 )
 from kafkeep.store.open import open_store
 
 
-def _no_batches(_skip: int) -> Iterator[ReadyBatch]:
-    return iter(())
-
-
 @dataclass(slots=True)
 class RoutedSender(Sender):
     """One target partition being written from its lane."""
 
-    read: Callable[[int], Iterator[ReadyBatch]] = _no_batches
+    read: Callable[[int], Iterator[ReadyBatch]] = no_batches
     lane: Lane = field(kw_only=True)
 
     def begin(self, written: int) -> None:
@@ -110,9 +106,7 @@ def _write(
     ends = admin.offsets([(w.topic, w.partition) for w in work], OffsetSpec.LATEST)
     senders = []
     for item in work:
-        written = ends[item.topic, item.partition] - item.place.base
-        if written < 0:
-            raise PreflightError(f"{item.topic}-{item.partition} ends before the restore began")
+        written = records_there(item, ends)
         lane = Lane(
             written,
             batch_bytes=batch_bytes_for(len(work)),

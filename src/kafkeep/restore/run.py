@@ -17,6 +17,7 @@ from kafkeep.config.spark import SparkOptions, usable_cores
 from kafkeep.contents.foreign.find import without_log
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
+from kafkeep.restore.document import open_documents
 from kafkeep.restore.foreign import ForeignJob
 from kafkeep.restore.job import Preflight, RestoreJob
 from kafkeep.restore.preflight import require_pass
@@ -45,16 +46,13 @@ def run_restore(
     door = SparkDoor(spark, first=partial(open_clients, places))
     with nullcontext() if options.dry_run else door, Wire(places.kafka) as wire:
         store = open_store(places.archive, places.storage)
-        documents = (
-            open_store(options.state, places.storage, create=True) if options.state else store
-        )
         make, options = _kind_of_job(store, options, foreign)
         job = make(
             options=options,
             places=places,
             admin=Admin(wire),
             store=store,
-            documents=documents,
+            documents=open_documents(options.state, places.storage, store),
             cores=usable_cores(),
             now_ms=now_ms,
             on_progress=on_progress or (lambda _done, _total: None),

@@ -43,6 +43,11 @@ FATAL: dict[int, tuple[type[KafkeepError], str]] = {
 }
 
 
+def no_batches(_skip: int) -> Iterator[ReadyBatch]:
+    """Give none: for senders that have theirs from elsewhere."""
+    return iter(())
+
+
 @dataclass(slots=True)
 class Sender:
     """One target partition being written."""

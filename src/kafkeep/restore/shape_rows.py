@@ -20,7 +20,7 @@ from kafkeep.kafka.rewrite import ReadyBatch
 from kafkeep.kafka.unpack import iter_unpacked
 from kafkeep.kafka.walk import Walked, walk_records
 from kafkeep.restore.pick import ALL_TIMES, Piece, Times
-from kafkeep.restore.read_pieces import iter_built, iter_records, time_filter
+from kafkeep.restore.read_pieces import iter_built, iter_records, time_filter, wanted_times
 from kafkeep.restore.shape import Shape
 
 ChangeRecords = Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]
@@ -144,9 +144,5 @@ def shifted(rows: Walked, shift_ms: int) -> Walked:
 def _inside(rows: Walked, times: Times) -> Walked:
     if times == ALL_TIMES:
         return rows
-    wanted = np.ones(len(rows), dtype=np.bool_)
-    if times.from_ms is not None:
-        wanted &= rows.timestamps >= times.from_ms
-    if times.until_ms is not None:
-        wanted &= rows.timestamps < times.until_ms
+    wanted = wanted_times(rows.timestamps, times)
     return rows if wanted.all() else rows.select(wanted)

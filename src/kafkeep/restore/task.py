@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -113,9 +113,7 @@ def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]
     for work in bundle.work:
         read = with_ids(partial(_read, store, work, bundle), rewriter, work)
         sender = Sender(work.topic, work.partition, work.place, read)
-        written = ends[sender.key] - work.place.base
-        if written < 0:
-            raise PreflightError(f"{work.topic}-{work.partition} ends before the restore began")
+        written = records_there(work, ends)
         if written:
             check_tail(
                 wire,
@@ -139,6 +137,14 @@ def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]
         yield "partition", report_of(sender, before[sender.key])
     if rewriter is not None:
         yield "schema ids", rewriter.to_json()
+
+
+def records_there(work: TargetWork, ends: Mapping[tuple[str, int], int]) -> int:
+    """Return how many records a target partition has got; PreflightError if it has lost some."""
+    written = ends[work.topic, work.partition] - work.place.base
+    if written < 0:
+        raise PreflightError(f"{work.topic}-{work.partition} ends before the restore began")
+    return written
 
 
 def rewriter_of(bundle: RestoreBundle) -> IdRewriter | None:

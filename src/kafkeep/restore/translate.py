@@ -35,16 +35,13 @@ def count_records_before(
     PreflightError when objects do not tell the offsets of their records.
     """
     left = sorted(set(offsets))
+    pieces = partition.all_pieces()
     if shape.drops:
-        for piece in partition.all_pieces():
-            _check_offsets(piece)
-        source = SourceRows(
-            store, partition.all_pieces(), partition.times, restore_aborted, options
-        )
+        source = SourceRows(store, pieces, partition.times, restore_aborted, options)
         return _count_filtered(source, shape, left)
     found: dict[int, int] = {}
     total = 0
-    for piece in partition.all_pieces():
+    for piece in pieces:
         while left and left[0] <= piece.range.start:
             found[left.pop(0)] = total
         if not left:
@@ -90,6 +87,8 @@ def _count(
 
 
 def _count_filtered(source: SourceRows, shape: Shape, offsets: Sequence[int]) -> dict[int, int]:
+    for piece in source.pieces:
+        _check_offsets(piece)
     counts = np.zeros(len(offsets), dtype=np.int64)
     for rows, _ in source.rows(shape):
         before = np.searchsorted(rows.offsets, offsets, side="left")

@@ -79,9 +79,9 @@ def bundles_of(
         if plan.exact:
             count = min(max(count, 1), lanes(plan))
         packed = pack_work(work, bundles=count)
-    rate = options.rate_bytes
-    share = rate / max(1, min(cores, len(packed))) if rate is not None else None
     marks = plan.exact and needs_transactions(plan, options)
+    tombstones, rate = options.fill_holes == "tombstones", options.rate_bytes
+    share = rate / max(1, min(cores, len(packed))) if rate is not None else None
     return [
         RestoreBundle(
             work=members,
@@ -92,10 +92,7 @@ def bundles_of(
             rate_bytes=share,
             reading=reading,
             ids=ids,
-            exact=ExactWay(
-                transactional_id(plan.id, lane) if marks else None,
-                options.fill_holes == "tombstones",
-            )
+            exact=ExactWay(transactional_id(plan.id, lane) if marks else None, tombstones)
             if plan.exact
             else None,
             routes=_routes(plan, members) if plan.shape.routed else (),
