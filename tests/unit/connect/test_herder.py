@@ -11,6 +11,7 @@ from kafkeep.connect.definitions import Definitions
 from kafkeep.connect.herder import Herder
 from kafkeep.connect.loggers import Loggers
 from kafkeep.connect.metrics.totals import Totals
+from kafkeep.connect.state.lease import Beat
 from kafkeep.connect.state.state import State
 from kafkeep.connect.worker.keys import TrackingOptions
 from kafkeep.connect.worker.providers import Providers
@@ -39,9 +40,9 @@ def journal() -> Journal:
 
 @pytest.fixture
 def follower(journal: Journal) -> Herder:
-    duty: Any = SimpleNamespace(
-        leads=lambda: False, journal=journal, lease=SimpleNamespace(look=lambda: None)
-    )
+    beat = Beat(number=1, epoch=1, worker_id="other:1", url="http://other:1", at_ms=1)
+    lease = SimpleNamespace(look=lambda: None, leader=lambda: beat, holds=lambda: False)
+    duty: Any = SimpleNamespace(leads=lambda: False, journal=journal, lease=lease)
     unused: Any = None
     return Herder(
         duty=duty,
@@ -88,3 +89,8 @@ def test_a_state_that_could_not_be_read_is_read_again_by_the_next_call(
     monkeypatch.undo()
     follower.names()
     assert journal.reads == 3
+
+
+def test_a_probe_does_not_wait_for_the_store(follower: Herder, journal: Journal) -> None:
+    assert follower.is_ready()
+    assert journal.reads == 0
