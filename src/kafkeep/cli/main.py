@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import select
 import sys
 import traceback
 from collections.abc import Sequence
 
-import orjson
 import typer
 from typer.exceptions import TyperException
 
@@ -97,8 +98,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code; the table of codes is in the docs."""
     args = list(sys.argv[1:] if arguments is None else arguments)
     wants_json = "--output=json" in args or "--output json" in " ".join(args)
+    stdout = _same_stdout()
     try:
-        code = app(args, standalone_mode=False)
+        code = app(args, prog_name="kafkeep", standalone_mode=False)
         if code == InterruptedRunError.exit_code:  # Typer turns Ctrl-C into this
             raise KeyboardInterrupt
     except (typer.Abort, KeyboardInterrupt):
@@ -107,15 +109,41 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = _fail(UsageError(_usage(error), hint=_usage_hint(error)), wants_json)
     except KafkeepError as error:
         code = _fail(error, wants_json)
+    except SystemExit as ended:  # how Typer ends when any pipe breaks, without a word
+        cause = ended.__context__
+        if not isinstance(cause, BrokenPipeError):
+            raise
+        code = 0 if _is_broken(stdout) else _fail(_unexpected(cause), wants_json)
     except Exception as error:  # the last resort: never a traceback unless asked for
-        code = _fail(
-            KafkeepError(
-                f"something unexpected happened: {type(error).__name__}: {error}",
-                hint="Run it again with kafkeep --debug … and report what it shows.",
-            ),
-            wants_json,
-        )
+        code = _fail(_unexpected(error), wants_json)
+    finally:
+        if stdout is not None:
+            os.close(stdout)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _unexpected(error: Exception) -> KafkeepError:
+    return KafkeepError(
+        f"something unexpected happened: {type(error).__name__}: {error}",
+        hint="Run it again with kafkeep --debug … and report what it shows.",
+    )
+
+
+def _same_stdout() -> int | None:
+    """Return what stays stdout when another is put in its place: Rich does when it breaks."""
+    try:
+        return os.dup(1)
+    except OSError:
+        return None
+
+
+def _is_broken(pipe: int | None) -> bool:
+    """Whether nobody reads a pipe any more (``| head``)."""
+    if pipe is None:
+        return False
+    watch = select.poll()
+    watch.register(pipe, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in watch.poll(0))
 
 
 def _fail(error: KafkeepError, wants_json: bool) -> int:
@@ -129,7 +157,7 @@ def _fail(error: KafkeepError, wants_json: bool) -> int:
             "message": error.message,
             "hint": error.hint,
         }
-        sys.stderr.write(orjson.dumps(document).decode() + "\n")
+        sys.stderr.write(json.dumps(document) + "\n")
     else:
         sys.stderr.write(f"error: {error.message}\n")
         if error.hint:
@@ -146,7 +174,8 @@ def _usage_hint(error: TyperException) -> str:
     near = getattr(error, "possibilities", None)
     if near:
         return f"Did you mean {sorted(near)[0]}?"
-    return "See kafkeep --help."
+    context = getattr(error, "ctx", None)
+    return f"See {context.command_path if context else 'kafkeep'} --help."
 
 
 if __name__ == "__main__":

@@ -1,0 +1,56 @@
+"""Every way to fail: one sentence, a hint, the code; never a traceback, and none in silence."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from tests.unit.care.archive_builder import Built
+from tests.unit.cli.invoke import Cli
+
+from kafkeep.care import info
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [(["info"], "kafkeep info"), (["groups", "show"], "kafkeep groups show"), (["x"], "kafkeep")],
+)
+def test_a_wrong_call_is_sent_to_the_help_of_its_command(
+    cli: Cli, arguments: list[str], command: str
+) -> None:
+    assert cli.run(*arguments) == 2
+    assert f"hint: See {command} --help.\n" in cli.err
+
+
+def test_an_error_that_names_what_is_not_utf8_is_still_one_document(
+    cli: Cli, address: str, built: Built
+) -> None:
+    asked = ("info", "--archive", address, "--topic", "\udcff", "--output", "json")
+    assert cli.run(*asked) == 10
+    assert json.loads(cli.err)["code"] == 10
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["doctor", "--no-spark"]])
+def test_a_reader_that_has_gone_is_no_error(arguments: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "kafkeep.cli.main", *arguments]
+    try:
+        ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
+    finally:
+        os.close(write)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_a_pipe_that_broke_elsewhere_is_told(
+    cli: Cli, address: str, built: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_off(*_: object, **__: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(info, "load_info", break_off)
+    assert cli.run("info", "--archive", address) == 1
+    assert "error: something unexpected happened: BrokenPipeError" in cli.err
