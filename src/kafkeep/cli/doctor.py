@@ -62,15 +62,19 @@ def doctor_command(
     """Check this machine, Kafka and the store: what works, what does not, what to do.
 
     What it writes to the store, and with --exact to Kafka, it removes again. Exits 0, or with the
-    code of the first failure: 12 access denied, 14 the store lets two writers create one object, 1
-    anything else.
+    code of the first failure: 10 no such folder or bucket, 12 access denied, 14 the store lets two
+    writers create one object, 1 anything else.
     """
     from kafkeep.care.doctor import DoctorPlaces, examine  # noqa: PLC0415 - keeps --help fast
     from kafkeep.config.spark import SparkOptions  # noqa: PLC0415
 
     wants_kafka = bootstrap_servers or command_config
     if exact and not wants_kafka:
-        raise UsageError("exact is tried in Kafka, which is not given", hint="--bootstrap-servers")
+        raise UsageError(
+            "--exact is tried in Kafka, and none is given", hint="Name it with --bootstrap-servers."
+        )
+    if no_spark and spark_conf:
+        raise UsageError("--spark-conf is of no use with --no-spark", hint="Leave out one of them.")
     places = DoctorPlaces(
         archive=archive,
         storage=storage_options(s3_endpoint, s3_region, s3_profile),

@@ -26,6 +26,7 @@ from kafkeep.cli.verify import ReportOption
 from kafkeep.clock import now_ms
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.config.units import format_size
+from kafkeep.errors import UsageError
 
 
 @with_archive
@@ -51,6 +52,11 @@ def restore_command(
     from kafkeep.care.report import check_report_path, write_report  # noqa: PLC0415
     from kafkeep.cli.foreign import foreign_options  # noqa: PLC0415 - keeps --help fast
 
+    if options.dry_run and report is not None:
+        raise UsageError(
+            "a dry run restores nothing that a report could be of",
+            hint="Leave out --report; --output json prints the plan and the preflight.",
+        )
     file = check_report_path(report) if report is not None else None
     foreign = foreign_options(connector_config, settings or ())
     spark = start_spark(spark_conf, now=not options.dry_run)

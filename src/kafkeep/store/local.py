@@ -161,7 +161,10 @@ class LocalStore:
                 found = [(row.name, row.is_dir()) for row in rows]
         except (FileNotFoundError, NotADirectoryError):
             if not os.path.isdir(self._folder):
-                raise NoSuchArchiveError(f"there is no folder {self._folder}") from None
+                raise NoSuchArchiveError(
+                    f"there is no folder {self._folder}",
+                    hint="Check the address; kafkeep backup makes the folder when it needs one.",
+                ) from None
             return []
         # A folder sorts as its keys do: with the slash.
         named = [(name + "/" if is_dir else name, is_dir) for name, is_dir in found]

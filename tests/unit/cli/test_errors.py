@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.unit.care.archive_builder import Built
@@ -54,3 +55,26 @@ def test_a_pipe_that_broke_elsewhere_is_told(
     monkeypatch.setattr(info, "load_info", break_off)
     assert cli.run("info", "--archive", address) == 1
     assert "error: something unexpected happened: BrokenPipeError" in cli.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["restore", "--bootstrap-servers", "k:1", "--dry-run", "--report", "r.html"], "--report"),
+        (["doctor", "--exact", "--no-spark"], "--bootstrap-servers"),
+        (["doctor", "--no-spark", "--spark-conf", "spark.a=b"], "--spark-conf"),
+    ],
+)
+def test_what_would_not_be_used_is_refused_by_name(
+    cli: Cli, address: str, arguments: list[str], named: str
+) -> None:
+    assert cli.run(*arguments, "--archive", address) == 2
+    assert named in cli.err and "\nhint: " in cli.err
+
+
+def test_a_folder_that_is_not_there_is_told_with_a_hint(cli: Cli, tmp_path: Path) -> None:
+    for command in ("info", "ls", "du", "cat", "verify"):
+        assert cli.run(command, "--archive", f"file://{tmp_path}/none") == 10
+        assert f"error: there is no folder {tmp_path}/none\nhint: " in cli.err
+    assert cli.run("doctor", "--no-spark", "--archive", f"{tmp_path}/none") == 10
+    assert not (tmp_path / "none").exists()
