@@ -262,6 +262,8 @@ class Supervisor:
             config = self._resolve(run.connector.config)
             self._secrets.keep(name, run.connector.config, config)
             shared = self._surroundings(config)
+            workers = (shared.defaults, shared.kafka.properties)
+            self._secrets.keep(name, run.connector.config, config, *workers)
             own = replace(shared, run_tasks=partial(shared.run_tasks, pool=name, stop=run.stop))
             try:
                 return self._make_job(name, config, own)

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -227,6 +228,25 @@ def test_secrets_are_kept_out_of_logs_until_nothing_of_a_deleted_connector_runs(
     assert supervisor.wait_ended("one", 5)
     assert "parting with ******" in caplog.messages
     wait_for(lambda: secrets.out_of("hunter22") == "hunter22")
+
+
+@pytest.mark.parametrize("secret", ["of-a-converter", "of-the-brokers"])
+def test_a_trace_tells_no_secret_of_the_worker(supervisor: Supervisor, secret: str) -> None:
+    jaas = 'org.example.Login required password="of-the-brokers";'
+    supervisor._surroundings = lambda _: replace(
+        SURROUNDINGS,
+        kafka=KafkaOptions("localhost:9092", {"sasl.jaas.config": jaas}),
+        defaults={"value.converter.basic.auth.user.info": "user:of-a-converter"},
+    )
+
+    def make_none(_name: str, _config: Mapping[str, str], _: Surroundings) -> ConnectorJob:
+        raise UsageError(f"no way with {secret}")
+
+    supervisor._make_job = make_none
+    one = connector("one")
+    supervisor.reconcile([one])
+    wait_for(lambda: supervisor.status(one).state is RunState.FAILED)
+    assert "no way with ******" in (supervisor.status(one).trace or "")
 
 
 def test_a_connector_made_anew_has_nothing_of_the_one_deleted_before_it(

@@ -24,7 +24,7 @@ class HideSecrets(logging.Filter):
         self._hidden = Hidden(())
 
     def keep(self, name: str, *configs: Mapping[str, str]) -> None:
-        """Remember the secrets of a connector, as sent and resolved, in place of its last ones."""
+        """Remember the secrets of all a connector runs with, in place of its last ones."""
         with self._lock:
             for old in [key for key in self._configs if key.rpartition("#")[0] == name]:
                 del self._configs[old]
