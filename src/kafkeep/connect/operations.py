@@ -86,9 +86,12 @@ class LocalOperations:
         return masked(connector), stored is None
 
     def patch_config(self, name: str, changes: Mapping[str, str | None]) -> Connector:
-        """Change some keys; None removes one."""
+        """Change some keys; None removes one.
+
+        The others stand as they are shown, masks and all: a secret goes to no new address unseen.
+        """
         stored = self._found(name, _not_found(name))
-        merged = {**stored.config, **changes}
+        merged = {**masked(stored).config, **changes}
         config = {key: text for key, text in merged.items() if text is not None}
         return masked(self._define(name, config, stored))
 

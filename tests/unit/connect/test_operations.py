@@ -17,6 +17,27 @@ from kafkeep.connect.state.state import Change
 from kafkeep.connect.worker.providers import Providers
 from kafkeep.store.memory import MemoryStore
 
+CONFIG = {
+    "connector.class": "io.confluent.connect.s3.S3SinkConnector",
+    "tasks.max": "2",
+    "topics": "t",
+    "s3.bucket.name": "bucket",
+    "store.url": "http://good.example.org",
+    "aws.access.key.id": "AKIA",
+    "aws.secret.access.key": "not-to-show",
+    "flush.size": "3",
+    "storage.class": "io.confluent.connect.s3.storage.S3Storage",
+    "format.class": "io.confluent.connect.s3.format.json.JsonFormat",
+}
+
+
+def operations(journal: Journal, **supervisor: Any) -> LocalOperations:
+    duty: Any = SimpleNamespace(
+        journal=journal, commit=journal.commit, supervisor=SimpleNamespace(**supervisor)
+    )
+    unused: Any = None
+    return LocalOperations(duty, Definitions(providers=Providers()), unused, Loggers(lambda: 1))
+
 
 def test_a_connector_that_is_slow_to_stop_holds_up_no_other_one() -> None:
     asked, may_go_on = threading.Event(), threading.Event()
@@ -31,13 +52,7 @@ def test_a_connector_that_is_slow_to_stop_holds_up_no_other_one() -> None:
         journal.commit(
             lambda _, name=name: Change(kind="define", name=name, target=Target.STOPPED)  # type: ignore[misc]
         )
-    duty: Any = SimpleNamespace(
-        journal=journal, commit=journal.commit, supervisor=SimpleNamespace(wait_ended=wait_ended)
-    )
-    surroundings: Any = None
-    local = LocalOperations(
-        duty, Definitions(providers=Providers()), surroundings, Loggers(lambda: 1)
-    )
+    local = operations(journal, wait_ended=wait_ended)
 
     def move() -> None:
         with pytest.raises(RestError, match="haven't stopped completely yet"):
@@ -60,3 +75,20 @@ def test_a_connector_that_is_slow_to_stop_holds_up_no_other_one() -> None:
     for thread in (moving, itself):
         thread.join(5)
     assert journal.state.connectors["slow"].target is Target.RUNNING
+
+
+def test_a_patch_keeps_secrets_but_sends_none_of_them_to_a_new_address() -> None:
+    journal = Journal(MemoryStore())
+    local = operations(journal)
+    local.create("one", CONFIG, Target.RUNNING)
+    shown = local.patch_config("one", {"flush.size": "7", "tasks.max": None}).config
+    assert shown["aws.secret.access.key"] == "******"
+    kept = {**CONFIG, "name": "one", "flush.size": "7"}
+    del kept["tasks.max"]
+    assert journal.state.connectors["one"].config == kept
+    with pytest.raises(RestError, match=r"aws\.secret\.access\.key: must be written out again"):
+        local.patch_config("one", {"store.url": "http://evil.example.org"})
+    assert journal.state.connectors["one"].config == kept
+    moved = {"store.url": "http://new.example.org", "aws.secret.access.key": "of-the-new-one"}
+    local.patch_config("one", {**moved, "aws.access.key.id": "AKIB"})
+    assert journal.state.connectors["one"].config == {**kept, **moved, "aws.access.key.id": "AKIB"}
