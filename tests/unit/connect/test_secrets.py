@@ -125,6 +125,7 @@ def test_a_mask_for_which_nothing_is_stored_is_refused_by_its_key() -> None:
         ("value.converter.basic.auth.user.info", "value.converter.schema.registry.url"),
         ("s3.proxy.password", "s3.proxy.url"),
         ("s3.sse.customer.key", "store.url"),
+        ("s3.sse.customer.key", "s3.proxy.url"),
         ("aws_secret_access_key", "aws_s3_endpoint"),
         ("connect.s3.aws.secret.key", "connect.s3.custom.endpoint"),
         ("consumer.override.sasl.jaas.config", "consumer.override.bootstrap.servers"),

@@ -34,7 +34,7 @@ _ADDRESSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         ("aws.", "aws_", "s3.", "connect.s3.aws."),
         (
             *("store.url", "s3.endpoint", "aws.s3.endpoint", "aws_s3_endpoint"),
-            "connect.s3.custom.endpoint",
+            *("connect.s3.custom.endpoint", "s3.proxy.url"),
         ),
     ),
     *(
