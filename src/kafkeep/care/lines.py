@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
@@ -72,9 +73,10 @@ def _text_list(name: str, parts: Sequence[bytes | None]) -> dict[str, Any]:
 def parse_format(text: str) -> ToLine:
     """Understand kcat's format string; UsageError names the token that is not one.
 
-    Null keys and values are ``NULL`` and have the length -1, as ``kcat -Z`` prints them.
+    Null keys and values are ``NULL`` and have the length -1, as ``kcat -Z`` prints them. What is
+    not UTF-8 is printed as it was given.
     """
-    pieces = [_piece(match) for match in _PIECE.finditer(text.encode())]
+    pieces = [_piece(match) for match in _PIECE.finditer(os.fsencode(text))]
     # What does not depend on the record is put together once.
     return lambda line: b"".join(p if isinstance(p, bytes) else p(line) for p in pieces)
 

@@ -162,3 +162,10 @@ def test_several_logs_need_a_name(cat: CatLines, store: MemoryStore, built: Buil
     cat(code=14)
     assert "--name" in cat.cli.err
     assert len(cat("--name", "other")) == 10
+
+
+def test_cat_prints_a_format_that_is_not_utf8_as_it_was_given(
+    cat: CatLines, store: MemoryStore
+) -> None:
+    build(store, [Record(7, 123, b"k", b"v", [])])
+    assert cat.text("-f", "\udcff%o\\n") == b"\xff7\n"
