@@ -17,7 +17,8 @@ from kafkeep.archive.codec import encode_commit
 from kafkeep.archive.commit import Changes, Commit
 from kafkeep.archive.document import digest_of
 from kafkeep.archive.head import Head, load_head
-from kafkeep.archive.keys import check_log_name, log_key
+from kafkeep.archive.keys import log_key
+from kafkeep.archive.names import log_name
 from kafkeep.archive.state import State, apply, check_changes, stamped
 from kafkeep.archive.store import ObjectStore
 from kafkeep.errors import (
@@ -29,7 +30,6 @@ from kafkeep.errors import (
     NoSuchArchiveError,
     TransientError,
     UnknownOutcomeError,
-    UsageError,
 )
 from kafkeep.failpoint import failpoint
 
@@ -76,7 +76,7 @@ class CommitLog:
         Finishes nothing by itself: look at ``state.intent`` first. Of several that open at once
         the last one holds the log. ``writer`` must be unique to this process.
         """
-        _check_name(name)
+        log_name(name)
         for _ in range(OPEN_ATTEMPTS):
             head = load_head(store, name)
             if head.state.commit < 0 and not create:
@@ -190,12 +190,3 @@ class CommitLog:
             f" commit {other.number}); this writer (epoch {self._state.epoch}) has stopped",
             hint="A log has one writer: stop the other one, or give this one a --name of its own.",
         )
-
-
-def _check_name(name: str) -> None:
-    try:
-        check_log_name(name)
-    except ValueError as error:
-        raise UsageError(
-            str(error), hint="Use letters, digits, '.', '_' and '-', at most 200 of them."
-        ) from error

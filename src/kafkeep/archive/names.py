@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from kafkeep.errors import UsageError
+
 ROOT = "_kafkeep/"
 MAX_KEY_BYTES = 1024
 
@@ -27,6 +29,27 @@ def check_log_name(name: str) -> str:
     if not _LOG_NAME.fullmatch(name) or name in _RESERVED:
         raise ValueError(f"not a name for a log: {name[:210]!r}")
     return name
+
+
+def topic_name(text: str) -> str:
+    """Return the topic that a person named; UsageError if Kafka would not allow it."""
+    try:
+        return check_topic_name(text.strip())
+    except ValueError as error:
+        raise UsageError(
+            f"{text[:260]!r} is not a topic's name",
+            hint="Use letters, digits, '.', '_' and '-', at most 249 of them.",
+        ) from error
+
+
+def log_name(text: str) -> str:
+    """Return the log that a person named; UsageError if none may bear that name."""
+    try:
+        return check_log_name(text.strip())
+    except ValueError as error:
+        raise UsageError(
+            str(error), hint="Use letters, digits, '.', '_' and '-', at most 200 of them."
+        ) from error
 
 
 def check_key(key: str) -> str:

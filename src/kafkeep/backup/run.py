@@ -10,6 +10,7 @@ from functools import partial
 from kafkeep.archive.commit import Commit
 from kafkeep.archive.keys import log_prefix
 from kafkeep.archive.log import CommitLog
+from kafkeep.archive.names import log_name
 from kafkeep.archive.store import ObjectStore
 from kafkeep.backup.job import BackupJob
 from kafkeep.backup.schemas import schema_keeper
@@ -18,7 +19,7 @@ from kafkeep.clock import now_ms, writer_id
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.places import Places
 from kafkeep.config.spark import SparkOptions
-from kafkeep.errors import PreflightError, UsageError
+from kafkeep.errors import PreflightError
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
 from kafkeep.spark.clients import open_clients
@@ -30,11 +31,7 @@ from kafkeep.store.probe import probe_conditional_create
 
 def check_store(store: ObjectStore, name: str) -> None:
     """Try, before a log is begun, that the store keeps two writers apart; PreflightError if not."""
-    try:
-        prefix = log_prefix(name)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    begun = next(iter(store.list(prefix)), None) is not None
+    begun = next(iter(store.list(log_prefix(log_name(name)))), None) is not None
     if not begun and not probe_conditional_create(store):
         raise PreflightError(
             f"{store.describe()} lets two writers create the same object",

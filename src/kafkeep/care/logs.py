@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from kafkeep.archive.keys import check_log_name
+from kafkeep.archive.names import log_name
 from kafkeep.archive.reader import ArchiveView, list_logs, load_view
 from kafkeep.archive.store import ObjectStore
 from kafkeep.contents.choice import choose_view
-from kafkeep.errors import NoSuchArchiveError, UsageError
+from kafkeep.errors import NoSuchArchiveError
 
 
 def choose_logs(store: ObjectStore, name: str | None = None) -> list[str]:
     """Return the log of that name, or all there are; NoSuchArchiveError when there is none."""
     if name is not None:
-        try:
-            check_log_name(name)
-        except ValueError as error:
-            raise UsageError(str(error)) from error
+        log_name(name)
     there = list_logs(store)
     if not there:
         raise NoSuchArchiveError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kafkeep.config.choose import names, positive
+from kafkeep.config.choose import positive, topic_names
 from kafkeep.config.option import option
 from kafkeep.config.restore import parse_renames
 from kafkeep.config.selection import OffsetPick, parse_offset_picks, parse_partitions
@@ -119,7 +119,7 @@ class DrillOptions:
     """What a drill restores, and how much of it."""
 
     topics: tuple[str, ...] = option(
-        "topics", "Topics to try. Default: all.", default=(), parse=names, metavar="NAMES"
+        "topics", "Topics to try. Default: all.", default=(), parse=topic_names, metavar="NAMES"
     )
     sample: Sample | None = option(
         "sample",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kafkeep.config.choose import names, one_of, regex
+from kafkeep.archive.names import log_name
+from kafkeep.config.choose import one_of, regex, topic_names
 from kafkeep.config.option import option
 from kafkeep.config.registry import RegistryOptions
 from kafkeep.config.units import parse_duration, parse_size
@@ -20,7 +21,7 @@ class BackupOptions(RegistryOptions):
     """What to back up, and how objects are cut."""
 
     topics: tuple[str, ...] = option(
-        "topics", "Topics to back up: a,b,c.", default=(), parse=names, metavar="NAMES"
+        "topics", "Topics to back up: a,b,c.", default=(), parse=topic_names, metavar="NAMES"
     )
     topics_regex: str | None = option(
         "topics.regex",
@@ -30,7 +31,7 @@ class BackupOptions(RegistryOptions):
         metavar="REGEX",
     )
     name: str = option(
-        "name", "Name of the log in the archive: one per writer.", default="backup", parse=str
+        "name", "Name of the log in the archive: one per writer.", default="backup", parse=log_name
     )
     format: str = option(
         "format",

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 
+from kafkeep.archive.names import topic_name
 from kafkeep.errors import UsageError
 
 
@@ -37,6 +38,11 @@ def names(text: str) -> tuple[str, ...]:
     if len(set(parts)) != len(parts):
         raise UsageError(f"a name stands twice in {text!r}")
     return parts
+
+
+def topic_names(text: str) -> tuple[str, ...]:
+    """Split ``a,b,c`` into names that topics may have."""
+    return tuple(map(topic_name, names(text)))
 
 
 def regex(text: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkeep.archive.names import check_log_name, check_topic_name
-from kafkeep.config.choose import did_you_mean, names, positive, regex
+from kafkeep.archive.names import log_name
+from kafkeep.config.choose import did_you_mean, positive, regex, topic_names
 from kafkeep.config.consumer import PREFIX, is_secret_override, knows_override, near_override
 from kafkeep.config.converters import ConverterChoice, ConverterClass, Role, is_secret_key
 from kafkeep.config.families import CONFLUENT, OURS, find_family, matches
@@ -52,20 +52,7 @@ def _days(text: str) -> int | None:
 
 
 def _topics(text: str) -> tuple[str, ...]:
-    found = names(text) if text.strip() else ()
-    for topic in found:
-        try:
-            check_topic_name(topic)
-        except ValueError as error:
-            raise UsageError(f"{topic!r} is not a topic's name") from error
-    return found
-
-
-def _name(text: str) -> str:
-    try:
-        return check_log_name(text.strip())
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    return topic_names(text) if text.strip() else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +63,7 @@ class ConnectorOptions:
         "name",
         "The connector's name: its log's name in the archive, and its group's: connect-<name>.",
         default="backup",
-        parse=_name,
+        parse=log_name,
     )
     connector_class: str = option(
         "connector.class",

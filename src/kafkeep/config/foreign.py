@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from kafkeep.archive.names import check_topic_name
+from kafkeep.archive.names import topic_name
 from kafkeep.config.changes import TIME_KEYS, ChangeOptions, is_change_key
 from kafkeep.config.choose import did_you_mean, regex
 from kafkeep.config.formats import FormatKind, FormatOptions
@@ -124,11 +124,7 @@ def parse_topic_regexes(text: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
         topic, colon, pattern = one.partition(":")
         if not colon or not pattern:
             raise UsageError(f"{one!r} is not topic:regex")
-        try:
-            check_topic_name(topic)
-        except ValueError as error:
-            raise UsageError(f"{topic!r} cannot be a topic") from error
-        found.append((topic, re.compile(regex(pattern))))
+        found.append((topic_name(topic), re.compile(regex(pattern))))
     if not found:
         raise UsageError("names no topic: write topic:regex,topic:regex")
     return tuple(found)

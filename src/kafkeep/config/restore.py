@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kafkeep.archive.names import log_name, topic_name
 from kafkeep.config.choose import names, one_of, positive, regex
 from kafkeep.config.option import option
 from kafkeep.config.registry import SchemaOptions
@@ -36,7 +37,7 @@ def parse_renames(text: str) -> tuple[tuple[str, str], ...]:
         source, _, target = part.strip().partition(":")
         if not source or (":" in part and not target):
             raise UsageError(f"{part!r} is not a topic", hint="Write --topics a,b:new-b.")
-        pairs.append((source, target or source))
+        pairs.append((topic_name(source), topic_name(target or source)))
     targets = [target for _, target in pairs]
     if len(set(targets)) != len(targets):
         raise UsageError(f"two topics would be restored into one: {text}")
@@ -123,7 +124,10 @@ class RestoreOptions(SchemaOptions):
         metavar="CONDITIONS",
     )
     name: str | None = option(
-        "name", "The log to restore from, where the archive has several.", default=None, parse=str
+        "name",
+        "The log to restore from, where the archive has several.",
+        default=None,
+        parse=log_name,
     )
     commit: int | None = option(
         "commit", "Restore what this commit held.", default=None, parse=int, metavar="N"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkeep.archive.names import check_log_name, check_topic_name
+from kafkeep.archive.names import log_name
 from kafkeep.config.choose import did_you_mean, positive
 from kafkeep.config.family import Family
 from kafkeep.config.option import Option, iter_options, option
@@ -13,7 +13,6 @@ from kafkeep.config.restore import RestoreOptions, parse_renames
 from kafkeep.config.s3 import S3Options
 from kafkeep.config.standing import StandingKey, any_text, any_truth, only, standing_key
 from kafkeep.config.storage import ArchiveAddress
-from kafkeep.errors import UsageError
 
 PRODUCER = "producer.override."
 RESTORE = "restore."
@@ -36,20 +35,7 @@ _TUNING = (
 
 
 def _renames(text: str) -> tuple[tuple[str, str], ...]:
-    pairs = parse_renames(text) if text.strip() else ()
-    for name in (name for pair in pairs for name in pair):
-        try:
-            check_topic_name(name)
-        except ValueError as error:
-            raise UsageError(f"{name!r} is not a topic's name") from error
-    return pairs
-
-
-def _log_name(text: str) -> str:
-    try:
-        return check_log_name(text.strip())
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    return parse_renames(text) if text.strip() else ()
 
 
 def _interval(text: str) -> int | None:
@@ -61,7 +47,7 @@ def _interval(text: str) -> int | None:
 class SourceOptions:
     """What every connector has that brings records back."""
 
-    name: str = option("name", "The connector's name.", default="restore", parse=_log_name)
+    name: str = option("name", "The connector's name.", default="restore", parse=log_name)
     tasks_max: int | None = option(
         "tasks.max",
         "At most so many tasks write at once; without it, as many as there are cores.",
@@ -94,7 +80,7 @@ class SourceOptions:
         "restore.log",
         "The log to restore from, where the archive has several: the name of the sink.",
         default=None,
-        parse=_log_name,
+        parse=log_name,
         metavar="NAME",
     )
 

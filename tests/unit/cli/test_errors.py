@@ -78,3 +78,22 @@ def test_a_folder_that_is_not_there_is_told_with_a_hint(cli: Cli, tmp_path: Path
         assert f"error: there is no folder {tmp_path}/none\nhint: " in cli.err
     assert cli.run("doctor", "--no-spark", "--archive", f"{tmp_path}/none") == 10
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag"),
+    [
+        (["backup", "--topics", "a", "--name", "../b"], "--name: "),
+        (["backup", "--topics", "a b"], "--topics: "),
+        (["restore", "--bootstrap-servers", "k:1", "--topics", "a:b:c"], "--topics: "),
+        (["restore", "--bootstrap-servers", "k:1", "--name", "a/b"], "--name: "),
+        (["drill", "--bootstrap-servers", "k:1", "--topics", "a/b"], "--topics: "),
+        (["info", "--name", "a/b"], ""),
+    ],
+)
+def test_names_that_cannot_be_are_refused_at_once(
+    cli: Cli, address: str, arguments: list[str], flag: str
+) -> None:
+    assert cli.run(*arguments, "--archive", address) == 2
+    assert cli.err.startswith(f"error: {flag}")
+    assert "\nhint: Use letters, digits, '.', '_' and '-'" in cli.err
