@@ -24,12 +24,9 @@ from kafkeep.restore.followed import (
     sweep_followed,
 )
 from kafkeep.restore.job import RestoreJob
-from kafkeep.restore.rounds import Rounds
+from kafkeep.restore.rounds import KEPT_MS, Rounds
 from kafkeep.restore.source import choose_log
 
-SWEEP_EVERY = 500
-KEPT_MS = 86_400_000
-"""Documents of rounds are kept for a day: a worker that slept may still look for them."""
 logger = logging.getLogger(__name__)
 
 
@@ -56,7 +53,7 @@ class Follower(Rounds[Followed]):
                 )
             found = Followed(log=choose_log(self.store, self.options), revision=-1)
         self.followed = self._other_log(found)
-        self._sweep()
+        self.sweep()
 
     def _other_log(self, found: Followed) -> Followed:
         """Turn to the log that has the topics asked for, if nothing of them was restored yet."""
@@ -74,8 +71,6 @@ class Follower(Rounds[Followed]):
     def _finish(self, job: RestoreJob) -> None:
         self.followed = self.followed.finish()
         save_followed(self.state, self.followed)
-        if self.followed.rounds % SWEEP_EVERY == 0:
-            self._sweep()
 
     @property
     def is_one_shot(self) -> bool:
@@ -190,11 +185,7 @@ class Follower(Rounds[Followed]):
             logger.warning("not in the archive yet: %s; waiting", ", ".join(sorted(missing)))
         self._warned = missing
 
-    def _sweep(self) -> None:
-        before = self.now_ms() - KEPT_MS
-        sweep_followed(self.state, self.followed, before_ms=before)
-        for number in range(max(1, self.followed.rounds - 2 * SWEEP_EVERY), self.followed.rounds):
-            documents = self.open_round(number)
-            for info in list(documents.list("")):
-                if info.modified_ms < before:
-                    documents.delete(info.key)
+    def sweep(self) -> None:
+        """See Rounds; revisions of the document are swept, too."""
+        sweep_followed(self.state, self.followed, before_ms=self.now_ms() - KEPT_MS)
+        super().sweep()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
@@ -24,6 +25,10 @@ from kafkeep.restore.job import RestoreJob, RunTasks
 from kafkeep.restore.summary import RestoreSummary
 
 ROUND_BYTES = 1 << 30
+SWEEP_EVERY = 500
+SWEPT_AT_ONCE = 2 * SWEEP_EVERY
+KEPT_MS = 86_400_000
+"""Documents of rounds are kept for a day: a worker that slept may still look for them."""
 logger = logging.getLogger(__name__)
 
 
@@ -33,6 +38,10 @@ class HowFar(Protocol):
     @property
     def targets(self) -> Mapping[str, str]:
         """Under which names topics came back."""
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that are done, or were given up."""
 
     @property
     def open_round(self) -> int | None:
@@ -76,7 +85,25 @@ class Rounds(ABC, Generic[F]):
         failpoint("follow.written")
         self._finish(job)
         failpoint("follow.finished")
+        if self.followed.rounds % SWEEP_EVERY == 0:
+            self.sweep()
         return True
+
+    def sweep(self) -> None:
+        """Delete documents of rounds that ended a day ago, from where the last sweep came to."""
+        before = self.now_ms() - KEPT_MS
+        done = range(1, self.followed.rounds)
+        first = bisect_left(done, True, key=self._has_documents)
+        for number in done[first : first + SWEPT_AT_ONCE]:
+            documents = self.open_round(number)
+            found = list(documents.list(""))
+            if any(info.modified_ms >= before for info in found):
+                return
+            for info in found:
+                documents.delete(info.key)
+
+    def _has_documents(self, number: int) -> bool:
+        return next(iter(self.open_round(number).list("")), None) is not None
 
     @abstractmethod
     def _open(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from kafkeep.restore.document import Phase, RestoreDocument, save_document
 from kafkeep.restore.follow import Follower
 from kafkeep.restore.followed import Followed, load_followed
 from kafkeep.restore.foreign_followed import load_foreign_followed
+from kafkeep.restore.rounds import SWEEP_EVERY
 from kafkeep.store.memory import MemoryStore
 
 A, B = PartitionId("a", 1, 0), PartitionId("b", 1, 0)
@@ -28,9 +30,22 @@ class Places:
     def __init__(self) -> None:
         self.state = MemoryStore(uuid.uuid4().hex)
         self.rounds: dict[int, MemoryStore] = {}
+        self.opened = 0
 
     def open_round(self, number: int) -> ObjectStore:
+        self.opened += 1
         return self.rounds.setdefault(number, MemoryStore(uuid.uuid4().hex))
+
+    def write_rounds(self, numbers: range, *, every_ms: int) -> None:
+        """Leave documents of rounds, each written when its time came."""
+        for number in numbers:
+            at_ms = number * every_ms
+            self.rounds[number] = MemoryStore(now_ms=lambda at_ms=at_ms: at_ms)  # type: ignore[misc]
+            self.rounds[number].put_new("a", b"")
+
+    def left(self) -> list[int]:
+        """Return the rounds that have documents."""
+        return [number for number, store in self.rounds.items() if any(store.list(""))]
 
     def follower(self, followed: Followed, **options: Any) -> Follower:
         nothing: Any = None
@@ -96,3 +111,16 @@ def test_documents_of_a_newer_kafkeep_are_refused_by_name(
     store.put_new(f"{folder}000000000000.json", b'{"version": 2}')
     with pytest.raises(NewerFormatError, match="has version 2, this kafkeep knows 1"):
         load(store)
+
+
+def test_documents_of_rounds_that_come_every_minute_are_deleted_after_a_day() -> None:
+    places, minute, day = Places(), 60_000, 24 * 60
+    for rounds in range(SWEEP_EVERY, 10 * SWEEP_EVERY + 1, SWEEP_EVERY):
+        places.write_rounds(range(rounds - SWEEP_EVERY + 1, rounds + 1), every_ms=minute)
+        follower = places.follower(replace(DONE, rounds=rounds))
+        follower.now_ms = lambda rounds=rounds: rounds * minute  # type: ignore[misc]
+        follower.sweep()
+        assert places.left() == list(range(max(1, rounds - day), rounds + 1))
+    places.opened = 0
+    follower.sweep()
+    assert places.opened < 20  # of thousands
