@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafkeep.cli.flags import build
-from kafkeep.cli.places import storage_options
+from kafkeep.cli.places import parse_settings, storage_options
 from kafkeep.config.backup import FORMATS, BackupOptions
 from kafkeep.config.choose import one_of
 from kafkeep.config.connector import ConnectorConfig, read_connector_file
@@ -70,11 +70,7 @@ def _read(flags: Mapping[str, Any], asked: Asked) -> ConnectorConfig:
     if asked.connector_config is not None:
         document = read_connector_file(asked.connector_config)
         texts, name = dict(document.config), document.name
-    for setting in asked.settings:
-        key, equals, text = setting.partition("=")
-        if not equals or not key.strip():
-            raise UsageError(f"--set {setting!r} is not key=value")
-        texts[key.strip()] = text
+    texts |= parse_settings(asked.settings)
     _put_flags(texts, flags, asked)
     wanted = flags.get("name") or texts.get("name") or name
     return ConnectorConfig.from_map(texts, name=wanted, archive=asked.archive)

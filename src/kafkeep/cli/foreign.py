@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from kafkeep.cli.places import parse_settings
 from kafkeep.config.connector_file import read_connector_file
 from kafkeep.config.families import find_family
 from kafkeep.config.foreign import ForeignOptions, is_read_key, layout_of_sink
-from kafkeep.errors import UsageError
 
 
 def foreign_options(file: str | None, settings: Sequence[str]) -> ForeignOptions | None:
@@ -18,12 +18,7 @@ def foreign_options(file: str | None, settings: Sequence[str]) -> ForeignOptions
     if file is None and not settings:
         return None
     texts = _from_file(read_connector_file(file).config) if file is not None else {}
-    for setting in settings:
-        key, equals, text = setting.partition("=")
-        if not equals or not key.strip():
-            raise UsageError(f"--set {setting!r} is not key=value")
-        texts[key.strip()] = text
-    return ForeignOptions.parse(texts)
+    return ForeignOptions.parse(texts | parse_settings(settings))
 
 
 def _from_file(config: Mapping[str, str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +14,7 @@ from kafkeep.cli.output import say
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.spark import SparkOptions
 from kafkeep.config.storage import StorageOptions
+from kafkeep.errors import UsageError
 from kafkeep.spark.early import launch_early
 
 if TYPE_CHECKING:
@@ -72,6 +73,19 @@ SparkConfOption = Annotated[
     list[str] | None,
     typer.Option("--spark-conf", metavar="KEY=VALUE", help="A Spark setting; may be repeated."),
 ]
+
+
+def parse_settings(settings: Iterable[str]) -> dict[str, str]:
+    """Split what ``--set`` was given; of a key given twice the last value holds."""
+    pairs = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(
+                f"--set {key!r} is not KEY=VALUE", hint="Write it as --set flush.size=1000."
+            )
+        pairs[key.strip()] = text
+    return pairs
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from kafkeep.cli.places import (
     ProfileOption,
     RegionOption,
     SparkConfOption,
+    parse_settings,
     storage_options,
 )
-from kafkeep.errors import UsageError
 
 if TYPE_CHECKING:
     from kafkeep.connect.serve import Ready
@@ -94,7 +94,9 @@ def serve_command(
     }
     given = {key: text for key, text in flags.items() if text is not None}
     worker = WorkerOptions.load(
-        config, os.environ, {**_client_file(command_config), **_pairs(settings), **given}
+        config,
+        os.environ,
+        {**_client_file(command_config), **parse_settings(settings or ()), **given},
     )
     for note in worker.notes:
         say(f"warning: {note}")
@@ -117,16 +119,6 @@ def _client_file(path: str | None) -> dict[str, str]:
     from kafkeep.config.kafka import KafkaOptions  # noqa: PLC0415
 
     return dict(KafkaOptions.load("unused:9092", path).properties)
-
-
-def _pairs(settings: list[str] | None) -> dict[str, str]:
-    pairs = {}
-    for one in settings or ():
-        key, equals, text = one.partition("=")
-        if not equals or not key.strip():
-            raise UsageError(f"--set {one!r} is not KEY=VALUE")
-        pairs[key.strip()] = text
-    return pairs
 
 
 def _log_more() -> None:

@@ -97,3 +97,14 @@ def test_names_that_cannot_be_are_refused_at_once(
     assert cli.run(*arguments, "--archive", address) == 2
     assert cli.err.startswith(f"error: {flag}")
     assert "\nhint: Use letters, digits, '.', '_' and '-'" in cli.err
+
+
+@pytest.mark.parametrize("command", ["backup --topics a", "info", "serve"])
+@pytest.mark.parametrize("setting", ["flush.size", "=word"])
+def test_a_setting_that_is_no_pair_is_told_without_its_value(
+    cli: Cli, address: str, command: str, setting: str
+) -> None:
+    verb, *flags = command.split()
+    where = [] if verb == "serve" else ["--archive", address]
+    assert cli.run(verb, *flags, *where, "--set", setting) == 2
+    assert "is not KEY=VALUE\nhint: " in cli.err and "word" not in cli.err
