@@ -92,8 +92,14 @@ def _check_schemas(store: ObjectStore, name: str, commits: Sequence[Commit]) -> 
                 load_schemas(store, name, digest)
         except DamagedError as error:
             key = schemas_key(name, digest)
-            problem = error.message.removeprefix(f"{key} is damaged: ").removeprefix(f"{key} is ")
-            yield Finding(key, problem, True)
+            yield Finding(key, _without(key, error.message), True)
+
+
+def _without(key: str, message: str) -> str:
+    """Return a message without the key that it begins with: a finding has it anyway."""
+    for said in (f"{key} is damaged: ", f"{key} is ", f"{key}: "):
+        message = message.removeprefix(said)
+    return message
 
 
 def _check_next(store: ObjectStore, state: State) -> CheckedCommit:
@@ -108,7 +114,7 @@ def _check_next(store: ObjectStore, state: State) -> CheckedCommit:
     try:
         after, commit = follow(state, CommitBytes(number, key, body))
     except DamagedError as error:
-        finding = Finding(key, error.message.removeprefix(f"{key} is damaged: "), True)
+        finding = Finding(key, _without(key, error.message), True)
         return CheckedCommit(number, key, digest, len(body), None, None, finding)
     return CheckedCommit(number, key, digest, len(body), commit, after)
 

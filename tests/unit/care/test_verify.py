@@ -196,6 +196,23 @@ def test_a_broken_chain_is_damage_and_the_rest_is_still_checked(
     assert found == [Kind.BROKEN_CHAIN, Kind.MISSING]
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_log_too_broken_to_know_a_topic_is_damage_and_not_another_archive(
+    store: MemoryStore, built: Built, number: int
+) -> None:
+    swap(store, log_key("backup", number), b"{}")
+    report = verify(store, ["backup"], topics=["orders"])
+    assert [f.kind for f in report.findings] == [Kind.BROKEN_CHAIN] and not report.intact
+
+
+def test_a_newer_format_is_told_without_naming_its_key_twice(
+    store: MemoryStore, built: Built
+) -> None:
+    swap(store, log_key("backup", 1), b'{"version": 999}')
+    found = verify(store, ["backup"]).findings[0]
+    assert found.message.startswith("format version 999 needs a newer kafkeep")
+
+
 def test_a_missing_commit_is_damage(store: MemoryStore, built: Built) -> None:
     built.log.append(Changes(note="later"))
     store.delete(log_key("backup", 1))
