@@ -143,6 +143,9 @@ def test_groups_are_planned_applied_and_put_back(saved: Saved) -> None:
     saved.run(("groups", "apply"), target).expect(0)
     assert committed(cluster, saved.group, target) == had
     assert committed(cluster, saved.group, target, 1) >= 0
+    told = saved.run(("groups", "rollback"), target, "--dry-run").expect(0).json["groups"]
+    assert {m["partition"]: m["offset"] for m in told} == {0: 5, 1: None}
+    assert committed(cluster, saved.group, target) == had
     saved.run(("groups", "rollback"), target).expect(0)
     assert committed(cluster, saved.group, target) == 5
     assert committed(cluster, saved.group, target, 1) < 0

@@ -21,7 +21,9 @@ from kafkeep.cli.reading import AtOption, CommitOption, NameOption
 from kafkeep.cli.restore import show_moves
 from kafkeep.config.restore import RestoreOptions
 
-app = typer.Typer(help="Consumer groups of an archive: see, plan, move, put back.")
+app = typer.Typer(
+    help="Consumer groups of an archive: see, plan, move, put back.", no_args_is_help=True
+)
 
 
 @app.command("show")
@@ -115,7 +117,7 @@ def rollback_command(
 ) -> None:
     """Put groups back where they were before a restore, or apply, moved them.
 
-    Exits 0, or 14 when a group is active or nothing was moved.
+    With --dry-run that is only shown. Exits 0, or 14 when a group is active or nothing was moved.
     """
     from kafkeep.restore.group_run import put_groups_back  # noqa: PLC0415 - keeps --help fast
 

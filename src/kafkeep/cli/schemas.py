@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from kafkeep.archive.reader import ArchiveView
     from kafkeep.archive.schemas import SchemaSet
 
-app = typer.Typer(help="Schemas of a registry, as an archive keeps them: list, show.")
+app = typer.Typer(
+    help="Schemas of a registry, as an archive keeps them: list, show.", no_args_is_help=True
+)
 
 _Wanted = Annotated[
     str, typer.Argument(metavar="SUBJECT|ID", help="A subject, or the id that records bear.")

@@ -133,11 +133,16 @@ class GroupJob:
             failpoint("groups.committed")
 
     def rollback(self) -> dict[str, dict[tuple[str, int], int | None]]:
-        """Put back what stood there before this restore moved groups; return what that was."""
+        """Put back what stood there before this restore moved groups; return what that was.
+
+        A dry run only tells.
+        """
         history = load_history(self.documents, self.plan.id)
         before = history.before()
         if not before:
             raise PreflightError("this restore has moved no groups, or they were put back already")
+        if self.options.dry_run:
+            return before
         self._require_idle(sorted(before))
         for group, offsets in sorted(before.items()):
             commit_offsets(self.admin, group, {k: o for k, o in offsets.items() if o is not None})
