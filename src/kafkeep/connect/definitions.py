@@ -9,14 +9,12 @@ from typing import Any
 from kafkeep.config.group import ConfigErrors
 from kafkeep.connect.model import Connector, ConnectorType, Json, RestError
 from kafkeep.connect.plugins.classes import Plugin, find_plugin
-from kafkeep.connect.plugins.validate import HIDDEN, validate
+from kafkeep.connect.plugins.validate import CLASS, HIDDEN, validate
 from kafkeep.connect.rest.body import invalid_config
 from kafkeep.connect.safety.secrets import hide, mask, unmask
 from kafkeep.connect.supervisor import Describe
 from kafkeep.connect.worker.providers import Providers
 from kafkeep.errors import UsageError
-
-CLASS = "connector.class"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

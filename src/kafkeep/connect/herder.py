@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from kafkeep.connect.definitions import CLASS, Definitions, masked
+from kafkeep.connect.definitions import Definitions, masked
 from kafkeep.connect.duty import Duty
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.leader import LeaderOperations
@@ -29,7 +29,9 @@ from kafkeep.connect.model import (
     TaskStatus,
 )
 from kafkeep.connect.operations import LocalOperations
-from kafkeep.connect.plugins.classes import VERSION, definitions, find_any_plugin, list_plugins
+from kafkeep.connect.plugins.classes import definitions, find_any_plugin, list_plugins
+from kafkeep.connect.plugins.key_info import VERSION
+from kafkeep.connect.plugins.validate import CLASS
 from kafkeep.connect.worker.keys import TrackingOptions
 from kafkeep.errors import KafkeepError, UsageError
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 
 from kafkeep.config.converters import HEADER_CLASSES, ConverterClass
 from kafkeep.config.families import CLASSES, matches
@@ -18,10 +17,8 @@ from kafkeep.config.transforms import (
     transform_package,
 )
 from kafkeep.connect.model import Json
-from kafkeep.connect.plugins.key_info import plugin_definitions
+from kafkeep.connect.plugins.key_info import VERSION, plugin_definitions
 from kafkeep.errors import UsageError
-
-VERSION = version("kafkeep")
 
 
 @dataclass(frozen=True, slots=True)

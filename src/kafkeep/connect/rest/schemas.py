@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafkeep.connect.model import RunState
+
 Schema = dict[str, Any]
 
-_STATES = ["UNASSIGNED", "RUNNING", "PAUSED", "STOPPED", "FAILED", "RESTARTING"]
+_STATES = [state.value for state in RunState]
 _SCALARS = ["string", "number", "boolean", "null"]
 _TEXT: Schema = {"type": "string"}
 _NUMBER: Schema = {"type": "integer"}
