@@ -64,7 +64,12 @@ def check_report_path(path: str) -> Path:
     if file.suffix.lower() not in SUFFIXES:
         raise UsageError(f"{path!r} is no report", hint="Name a file that ends in .html or .json.")
     if not file.absolute().parent.is_dir():
-        raise UsageError(f"there is no folder {file.parent} for the report")
+        raise UsageError(
+            f"there is no folder {file.parent} for the report",
+            hint="Make it first, or name another.",
+        )
+    if file.is_dir():
+        raise UsageError(f"{path!r} is a folder", hint="Name a file for the report.")
     return file
 
 

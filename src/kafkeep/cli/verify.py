@@ -142,19 +142,22 @@ def _alone(  # noqa: PLR0917
             found = verify(store, names, on_progress=on_progress, **asked)
         else:
             found = verify_foreign(store, foreign, on_progress=on_progress, **asked)
-    if report is not None:
-        from kafkeep.care.report import check_report_path, write_report  # noqa: PLC0415
-        from kafkeep.care.report_pages import verify_page  # noqa: PLC0415
+    seconds = time.monotonic() - began
+    try:
+        if report is not None:
+            from kafkeep.care.report import check_report_path, write_report  # noqa: PLC0415
+            from kafkeep.care.report_pages import verify_page  # noqa: PLC0415
 
-        page = verify_page(found, began_ms=began_ms, seconds=time.monotonic() - began)
-        write_report(page, check_report_path(report))
-    if found.intact and not topics:
-        for one in names:
-            _leave_trace(store, one, {"kind": "archive", "deep": deep})
-    if output is Output.JSON:
-        print_json(found.to_json())
-    else:
-        _show(found)
+            page = verify_page(found, began_ms=began_ms, seconds=seconds)
+            write_report(page, check_report_path(report))
+        if found.intact and not topics:
+            for one in names:
+                _leave_trace(store, one, {"kind": "archive", "deep": deep})
+    finally:  # what was found is shown, whatever becomes of the report
+        if output is Output.JSON:
+            print_json(found.to_json())
+        else:
+            _show(found)
     raise typer.Exit(0 if found.intact else DamagedError.exit_code)
 
 
@@ -176,15 +179,17 @@ def _against(  # noqa: PLR0917
     places = archive.beside(kafka_options(*kafka))
     with task_progress("comparing", enabled=output is Output.TABLE) as on_progress:
         result = run_against(options, places, spark, name=name, on_progress=on_progress)
-    if report is not None:
-        write_report(against_page(result), check_report_path(report))
-    if result.verdict == "clean" and options.is_whole:
-        told = {"kind": "against", "commit": result.commit, "records": result.sum("matched")}
-        _leave_trace(archive.open(), result.log, told)
-    if output is Output.JSON:
-        print_json(result.to_json())
-    else:
-        show_against(result)
+    try:
+        if report is not None:
+            write_report(against_page(result), check_report_path(report))
+        if result.verdict == "clean" and options.is_whole:
+            told = {"kind": "against", "commit": result.commit, "records": result.sum("matched")}
+            _leave_trace(archive.open(), result.log, told)
+    finally:
+        if output is Output.JSON:
+            print_json(result.to_json())
+        else:
+            show_against(result)
     raise typer.Exit(result.exit_code)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.unit.care.archive_builder import Built
 from tests.unit.cli.invoke import Cli
@@ -51,3 +53,17 @@ def test_verify_refuses_by_name_what_it_would_not_use(
 ) -> None:
     assert cli.run("verify", "--archive", address, *flags) == 2
     assert named in cli.err and "hint: " in cli.err
+
+
+def test_verify_shows_what_it_found_though_the_report_cannot_be_written(
+    cli: Cli, address: str, store: MemoryStore, built: Built, tmp_path: Path
+) -> None:
+    store.delete(built.entries[0].key)
+    (tmp_path / "r.html").symlink_to(tmp_path / "none" / "r.html")
+    assert cli.run("verify", "--archive", address, "--report", f"{tmp_path}/r.html") == 1
+    assert "damage: " in cli.err and "error: the report cannot be written" in cli.err
+
+
+def test_a_folder_is_no_report(cli: Cli, address: str, built: Built, tmp_path: Path) -> None:
+    (tmp_path / "r.html").mkdir()
+    assert cli.run("verify", "--archive", address, "--report", f"{tmp_path}/r.html") == 2
