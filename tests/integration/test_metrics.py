@@ -31,6 +31,7 @@ from kafkeep.connect.metrics.totals import Totals
 from kafkeep.connect.model import ConnectorStatus, RunState, TaskStatus
 from kafkeep.dev import DevStatus
 from kafkeep.errors import AccessDeniedError, KeyExistsError, KeyMissingError, TransientError
+from kafkeep.spark.beans import read_jvm
 from kafkeep.spark.session import start_session
 from kafkeep.spark.tasks import run_tasks
 from kafkeep.store.open import open_store
@@ -138,7 +139,7 @@ class Worker:
                 worker_id="w",
                 tasks=(task,),
             )
-            facts = WorkerFacts(totals=self.totals, now_ms=now_ms(), version="0")
+            facts = WorkerFacts(totals=self.totals, now_ms=now_ms(), version="0", jvm=read_jvm())
             return Page(render([status], {name: job.progress}, facts))
 
         try:

@@ -34,6 +34,7 @@ from kafkeep.connect.plugins.key_info import VERSION
 from kafkeep.connect.plugins.validate import CLASS
 from kafkeep.connect.worker.keys import TrackingOptions
 from kafkeep.errors import KafkeepError, UsageError
+from kafkeep.spark.beans import read_jvm
 
 CONNECT_VERSION = "4.1.0"
 """The version of Connect whose REST API this is: clients look at it to know what they may ask."""
@@ -224,6 +225,7 @@ class Herder(LeaderOperations):
             rebalancing=leader is None,
             classes={name: one.config.get(CLASS, "") for name, one in connectors.items()},
             verified_ms=self._verified.of(connectors) if self._duty.leads() else {},
+            jvm=read_jvm(),
         )
         statuses = [self._status(connectors[name]) for name in sorted(connectors)]
         return render(statuses, self._duty.supervisor.progress(), facts)

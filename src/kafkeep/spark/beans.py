@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 
@@ -33,19 +34,36 @@ def read_jvm() -> JvmFacts | None:
     if jvm is None:
         return None
     try:
-        return _facts(jvm.java.lang.management.ManagementFactory)
+        return _beans_of(jvm).facts()
     except (Py4JError, OSError):
         return None
 
 
-def _facts(management: Any) -> JvmFacts:
-    memory = management.getMemoryMXBean()
-    return JvmFacts(
-        heap_bytes=memory.getHeapMemoryUsage().getUsed(),
-        other_bytes=memory.getNonHeapMemoryUsage().getUsed(),
-        threads=management.getThreadMXBean().getThreadCount(),
-        collections={
-            bean.getName(): (bean.getCollectionCount(), bean.getCollectionTime() / 1000)
-            for bean in management.getGarbageCollectorMXBeans()
-        },
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Beans:
+    """Where a JVM counts. Each call crosses to Java, so what never changes is asked once."""
+
+    memory: Any
+    threads: Any
+    collectors: Mapping[str, Any]
+
+    def facts(self) -> JvmFacts:
+        return JvmFacts(
+            heap_bytes=self.memory.getHeapMemoryUsage().getUsed(),
+            other_bytes=self.memory.getNonHeapMemoryUsage().getUsed(),
+            threads=self.threads.getThreadCount(),
+            collections={
+                name: (bean.getCollectionCount(), bean.getCollectionTime() / 1000)
+                for name, bean in self.collectors.items()
+            },
+        )
+
+
+@lru_cache(maxsize=1)
+def _beans_of(jvm: Any) -> _Beans:
+    management = jvm.java.lang.management.ManagementFactory
+    return _Beans(
+        memory=management.getMemoryMXBean(),
+        threads=management.getThreadMXBean(),
+        collectors={bean.getName(): bean for bean in management.getGarbageCollectorMXBeans()},
     )

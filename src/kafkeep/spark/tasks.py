@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -29,6 +29,9 @@ Task = Callable[[T], Iterator[tuple[str, dict[str, Any]]]]
 ERROR_KIND = "error"
 _SCHEMA = pa.schema([("bundle", pa.int64()), ("kind", pa.string()), ("body", pa.binary())])
 _SPARK_SCHEMA = "bundle long, kind string, body binary"
+_DESCRIBING = threading.Lock()
+"""Many jobs that are described to the JVM at once take turns at the interpreter, and so does
+everything else in the process: one after the other they take no longer, and leave it free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +65,20 @@ def run_tasks(
     if not bundles:
         return []
     count = len(bundles)
-    with _job(session, label=label, pool=pool, count=count, on_progress=on_progress, stop=stop):
-        frame = session.range(0, count, 1, count).mapInArrow(_runner(bundles, task), _SPARK_SCHEMA)
+    with ExitStack() as job:
+        with _DESCRIBING:
+            job.enter_context(
+                _job(
+                    session,
+                    label=label,
+                    pool=pool,
+                    count=count,
+                    on_progress=on_progress,
+                    stop=stop,
+                )
+            )
+            numbers = session.range(0, count, 1, count)
+            frame = numbers.mapInArrow(_runner(bundles, task), _SPARK_SCHEMA)
         try:
             found = frame.collect()
         except KeyboardInterrupt:

@@ -12,7 +12,7 @@ from kafkeep.connect.metrics import own
 from kafkeep.connect.metrics.page import Declared, Page
 from kafkeep.connect.metrics.totals import Totals
 from kafkeep.connect.model import ConnectorStatus, Progress
-from kafkeep.spark.beans import JvmFacts, read_jvm
+from kafkeep.spark.beans import JvmFacts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -47,7 +47,7 @@ class WorkerFacts:
     """Connector → its ``connector.class``."""
     verified_ms: Mapping[str, int] = field(default_factory=dict)
     """Connector → when its archive was last verified, where that is known."""
-    jvm: JvmFacts | None = field(default_factory=read_jvm)
+    jvm: JvmFacts | None = None
     """Spark's JVM; None while there is none."""
 
 
