@@ -438,7 +438,7 @@ def test_a_format_alone_needs_no_file() -> None:
 @pytest.mark.parametrize(
     ("flags", "settings", "said"),
     [
-        ({}, ["flush.size"], "not key=value"),
+        ({}, ["flush.size"], "not KEY=VALUE"),
         ({}, ["flush.sise=1"], "flush.sise: there is no such key. Did you mean flush.size?"),
         (
             {"format": "json", "segment_bytes": "1MiB"},

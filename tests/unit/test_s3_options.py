@@ -335,3 +335,8 @@ def test_the_key_of_sse_c_can_stand_in_the_environment() -> None:
     )
     with pytest.raises(UsageError, match="32 bytes"):
         StorageOptions.from_env({"KAFKEEP_S3_SSE_CUSTOMER_KEY": "AAAA"})
+
+
+def test_half_an_address_is_named_with_its_key() -> None:
+    with pytest.raises(ConfigErrors, match=r"store\.url: not an http:// or https:// address"):
+        parse_group(S3Options, {"store.url": "http://["})

@@ -35,7 +35,7 @@ TopicsOption = Annotated[
 ]
 
 CommitOption = Annotated[
-    int | None, typer.Option("--commit", metavar="N", help="As of this commit.")
+    int | None, typer.Option("--commit", min=0, metavar="N", help="As of this commit.")
 ]
 AtOption = Annotated[
     str | None,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kafkeep.config.choose import positive, topic_names
+from kafkeep.config.choose import commit_number, positive, topic_names
 from kafkeep.config.option import option
 from kafkeep.config.restore import parse_renames
 from kafkeep.config.selection import OffsetPick, parse_offset_picks, parse_partitions
@@ -58,9 +58,12 @@ class AgainstOptions:
         metavar="NAMES",
     )
     commit: int | None = option(
-        "commit", "With --against, compare with what this commit held.", default=None, parse=int,
+        "commit",
+        "With --against, compare with what this commit held.",
+        default=None,
+        parse=commit_number,
         metavar="N",
-    )  # fmt: skip
+    )
     at_ms: int | None = option(
         "at",
         "With --against, compare with what the last commit made at or before this time held.",
@@ -133,9 +136,12 @@ class DrillOptions:
         "name", "The log to restore from, where the archive has several.", default=None, parse=str
     )
     commit: int | None = option(
-        "commit", "Try what this commit held. Default: the newest.", default=None, parse=int,
+        "commit",
+        "Try what this commit held. Default: the newest.",
+        default=None,
+        parse=commit_number,
         metavar="N",
-    )  # fmt: skip
+    )
     at_ms: int | None = option(
         "at",
         "Try what the last commit made at or before this time held.",

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from kafkeep.archive.names import topic_name
 from kafkeep.errors import UsageError
 
+_NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
+
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     """Return a hint that names the nearest known word, or None when nothing is near."""
@@ -54,12 +56,42 @@ def regex(text: str) -> str:
     return text
 
 
+def truth(text: str) -> bool:
+    """Understand ``true`` and ``false``."""
+    bare = text.strip().lower()
+    if bare not in ("true", "false"):
+        raise UsageError(f"{text!r} is neither true nor false")
+    return bare == "true"
+
+
+def number(low: int, high: int) -> Callable[[str], int]:
+    """Make a parser for a whole number from ``low`` to ``high``."""
+
+    def parse(text: str) -> int:
+        bare = text.strip()
+        if not _NUMBER.fullmatch(bare) or not low <= int(bare) <= high:
+            raise UsageError(f"{text[:40]!r} is not a whole number from {low} to {high}")
+        return int(bare)
+
+    return parse
+
+
+def commit_number(text: str) -> int:
+    """Understand the number of a commit."""
+    if not _NUMBER.fullmatch(text.strip()):
+        raise UsageError(
+            f"{text[:40]!r} is not the number of a commit",
+            hint="Commits count from 0; kafkeep info names the last one.",
+        )
+    return int(text)
+
+
 def positive(what: str) -> Callable[[str], int]:
     """Make a parser for a whole number above zero."""
 
     def parse(text: str) -> int:
-        if not text.isdecimal() or int(text) == 0:
-            raise UsageError(f"{what} is {text!r}, but must be a whole number above zero")
+        if not _NUMBER.fullmatch(text) or int(text) == 0:
+            raise UsageError(f"{what} is {text[:40]!r}, but must be a whole number above zero")
         return int(text)
 
     return parse

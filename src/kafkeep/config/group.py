@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import MISSING
 from typing import Any, TypeVar
 
+from kafkeep.config.choose import truth
 from kafkeep.config.option import Option, iter_options
 from kafkeep.errors import UsageError
 
 T = TypeVar("T")
-
-_TRUTH = {"true": True, "false": False}
 
 
 class ConfigErrors(UsageError):
@@ -28,9 +27,7 @@ class ConfigErrors(UsageError):
 def parse_option(option: Option, text: str) -> Any:
     """Turn the text of one option into its value; UsageError says what is wrong with it."""
     if option.is_flag:
-        if text.strip().lower() not in _TRUTH:
-            raise UsageError(f"{text!r} is neither true nor false")
-        return _TRUTH[text.strip().lower()]
+        return truth(text)
     return option.parse(text) if option.parse is not None else text
 
 

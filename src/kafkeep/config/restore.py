@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkeep.archive.names import log_name, topic_name
-from kafkeep.config.choose import names, one_of, positive, regex
+from kafkeep.config.choose import commit_number, names, one_of, positive, regex
 from kafkeep.config.option import option
 from kafkeep.config.registry import SchemaOptions
 from kafkeep.config.selection import (
@@ -130,7 +130,7 @@ class RestoreOptions(SchemaOptions):
         parse=log_name,
     )
     commit: int | None = option(
-        "commit", "Restore what this commit held.", default=None, parse=int, metavar="N"
+        "commit", "Restore what this commit held.", default=None, parse=commit_number, metavar="N"
     )
     at_ms: int | None = option(
         "at",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from kafkeep.config.choose import did_you_mean, one_of
+from kafkeep.config.choose import did_you_mean, number, one_of, truth
 from kafkeep.config.group import ConfigErrors
 from kafkeep.config.option import option
 from kafkeep.config.storage import (
@@ -53,27 +53,13 @@ def _url(scheme: str) -> Callable[[str], str | None]:
         if not bare:
             return None
         url = bare if "://" in bare else f"{scheme}://{bare}"
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:  # half of a bracket
+            parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise UsageError("not an http:// or https:// address")
         return url.rstrip("/")
-
-    return parse
-
-
-def _truth(text: str) -> bool:
-    bare = text.strip().lower()
-    if bare not in ("true", "false"):
-        raise UsageError(f"{text!r} is neither true nor false")
-    return bare == "true"
-
-
-def _number(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        bare = text.strip()
-        if not bare.isdecimal() or not low <= int(bare) <= high:
-            raise UsageError(f"{text!r} is not a whole number from {low} to {high}")
-        return int(bare)
 
     return parse
 
@@ -132,7 +118,7 @@ class S3Options:
         "Whether the bucket stands in the path of requests. Unless set: with store.url it does, at "
         "Amazon it stands in the host's name.",
         default=None,
-        parse=_truth,
+        parse=truth,
         metavar="true|false",
     )
     s3_wan_mode: bool = option(
@@ -166,7 +152,7 @@ class S3Options:
         "larger objects go up in parts; elsewhere one PUT takes up to 4 GiB, because not every "
         "store lets only one of two racing uploads in parts win.",
         default=None,
-        parse=_number(MIN_PART_BYTES, MAX_PART_BYTES),
+        parse=number(MIN_PART_BYTES, MAX_PART_BYTES),
         metavar="BYTES",
     )
     s3_part_retries: int | None = option(
@@ -174,21 +160,21 @@ class S3Options:
         "How often a failed request is sent again before retry.backoff.ms is waited for. Unless "
         "set, it is sent again for a minute, at growing distances.",
         default=None,
-        parse=_number(0, 2**31 - 1),
+        parse=number(0, 2**31 - 1),
         metavar="COUNT",
     )
     s3_retry_backoff_ms: int = option(
         "s3.retry.backoff.ms",
         "The wait before the first repetition of a request; it doubles each time.",
         default=200,
-        parse=_number(1, _MAX_MS),
+        parse=number(1, _MAX_MS),
         metavar="MS",
     )
     retry_backoff_ms: int = option(
         "retry.backoff.ms",
         "The wait after s3.part.retries, before all of it begins once more; a minute in all.",
         default=5000,
-        parse=_number(0, _MAX_MS),
+        parse=number(0, _MAX_MS),
         metavar="MS",
     )
     s3_proxy_url: str | None = option(

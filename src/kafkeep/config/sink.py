@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafkeep.config.choose import one_of, positive
+from kafkeep.config.choose import number, one_of, positive
 from kafkeep.config.converters import ConverterClass, ConverterOptions, parse_converter
 from kafkeep.config.formats import FormatKind, FormatOptions
 from kafkeep.config.group import ConfigErrors, parse_group
@@ -28,12 +28,6 @@ def _or_off(what: str) -> Callable[[str], int | None]:
         return None if text.strip() == "-1" else positive(what)(text.strip())
 
     return parse
-
-
-def _pad_width(text: str) -> int:
-    if not text.strip().isdecimal() or int(text) > 100:
-        raise UsageError(f"{text!r} is not a number of digits from 0 to 100")
-    return int(text)
 
 
 def _delimiter(text: str) -> str:
@@ -125,7 +119,7 @@ class NamingOptions:
         "filename.offset.zero.pad.width",
         "Digits of the offset in names, at least.",
         default=10,
-        parse=_pad_width,
+        parse=number(0, 100),
     )
     store_kafka_keys: bool = option(
         "store.kafka.keys", "Write keys to .keys objects beside the values.", default=False

@@ -28,9 +28,9 @@ _SIZES = {
     "t": 2**40,
 }
 _DURATIONS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_NUMBER_UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
-_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)", re.ASCII)
-_EPOCH_MS = re.compile(r"-?[0-9]+", re.ASCII)
+_NUMBER_UNIT = re.compile(r"([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([A-Za-z]*)", re.ASCII)
+_DURATION_PART = re.compile(r"([0-9]{1,30}(?:\.[0-9]{1,30})?)(ms|s|m|h|d|w)", re.ASCII)
+_EPOCH_MS = re.compile(r"-?[0-9]{1,30}", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX = 2**63 - 1
 

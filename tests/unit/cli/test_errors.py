@@ -108,3 +108,11 @@ def test_a_setting_that_is_no_pair_is_told_without_its_value(
     where = [] if verb == "serve" else ["--archive", address]
     assert cli.run(verb, *flags, *where, "--set", setting) == 2
     assert "is not KEY=VALUE\nhint: " in cli.err and "word" not in cli.err
+
+
+@pytest.mark.parametrize("number", ["foo", "-1", "9" * 5000])
+def test_what_cannot_be_a_commit_is_refused(cli: Cli, address: str, number: str) -> None:
+    for verb in ("restore", "drill"):
+        where = ("--archive", address, "--bootstrap-servers", "k:1")
+        assert cli.run(verb, *where, "--commit", number) == 2
+        assert "is not the number of a commit\nhint: " in cli.err
