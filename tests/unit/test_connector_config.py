@@ -390,6 +390,22 @@ def posted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(path)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"name": {"a": 1}, "config": {"topics": "a"}}', "name is not a text"),
+        ('{"name": true, "config": {"topics": "a"}}', "name is not a text"),
+        ("[" * 100_000, "nested too deep"),
+    ],
+)
+def test_a_file_with_odd_json_is_named(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=said) as caught:
+        read_connector_file(path)
+    assert str(path) in caught.value.message and caught.value.hint
+
+
 def test_a_file_is_enough_for_a_backup(posted: str) -> None:
     chosen = choose_backup({"follow": False}, Asked(connector_config=posted))
     options = chosen.options

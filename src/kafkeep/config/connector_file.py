@@ -31,13 +31,15 @@ def read_connector_file(path: str | Path) -> ConnectorDocument:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        raise UsageError(f"cannot read {path}: {error.strerror}", hint=_SHAPES) from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8") from error
+        raise UsageError(f"{path} is not UTF-8", hint=_SHAPES) from error
     try:
         if Path(path).suffix == ".properties" or not text.lstrip().startswith(("{", "[")):
             return _document(parse_properties(text))
         return _document(json.loads(text, parse_float=str, parse_int=str))
+    except RecursionError as error:
+        raise UsageError(f"{path} is nested too deep", hint=_SHAPES) from error
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise UsageError(f"{path} is not JSON: {error.msg} at {where}", hint=_SHAPES) from error
@@ -78,6 +80,8 @@ def _document(found: Any) -> ConnectorDocument:
     if others:
         raise UsageError(f"{', '.join(others)} stands beside config, not in it", hint=_SHAPES)
     texts, name = to_texts(config), found.get("name")
+    if name is not None and not isinstance(name, str):
+        raise UsageError("the connector's name is not a text", hint=_SHAPES)
     if name is not None and texts.get("name", name) != name:
         raise UsageError(f"the connector is called {name} and, in its config, {texts['name']}")
     return ConnectorDocument(name or texts.get("name"), texts)
