@@ -4,235 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from typing import Any
 
 from kafkeep.archive.commit import Gap, TopicInfo
 from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.reader import ArchiveView, load_view
 from kafkeep.archive.store import ObjectStore
+from kafkeep.care.holdings import LogInfo, PartitionSummary, TopicSummary
 from kafkeep.care.logs import check_topics
 from kafkeep.care.schemas import count_schemas
 from kafkeep.contents.missing import what_is_missing
 from kafkeep.contents.options import ReadOptions, load_read_options
-from kafkeep.contents.windows import SEGMENT, formats_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionSummary:
-    """One partition: archived offsets are ``start <= offset < end``."""
-
-    partition: int
-    start: int
-    end: int
-    entries: tuple[Entry, ...]
-    gaps: tuple[Gap, ...]
-
-    @property
-    def records(self) -> int:
-        """Records archived, each counted once."""
-        return sum(entry.own_records for entry in self.entries)
-
-    @property
-    def gap_offsets(self) -> int:
-        """Offsets that were never archived."""
-        return sum(len(gap.range) for gap in self.gaps)
-
-    @property
-    def holes(self) -> int:
-        """Archived offsets without a record: aborted, compacted away, or markers."""
-        return self.end - self.start - self.records - self.gap_offsets
-
-    @property
-    def objects(self) -> int:
-        """How many objects."""
-        return len(self.entries)
-
-    @property
-    def raw_bytes(self) -> int:
-        """Bytes of the record batches."""
-        return sum(entry.raw_bytes for entry in self.entries)
-
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes of the objects."""
-        return sum(entry.size_bytes for entry in self.entries)
-
-    @property
-    def first_ms(self) -> int | None:
-        """The smallest record time."""
-        return min((e.min_timestamp for e in self.entries if e.records), default=None)
-
-    @property
-    def last_ms(self) -> int | None:
-        """The largest record time."""
-        return max((e.max_timestamp for e in self.entries if e.records), default=None)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the form printed by ``info --output json``."""
-        return {
-            "partition": self.partition,
-            "start": self.start,
-            "end": self.end,
-            "records": self.records,
-            "holes": self.holes,
-            "objects": self.objects,
-            "raw_bytes": self.raw_bytes,
-            "stored_bytes": self.stored_bytes,
-            "first_ms": self.first_ms,
-            "last_ms": self.last_ms,
-            "gaps": [
-                {"start": g.range.start, "end": g.range.end, "reason": g.reason, "at_ms": g.at_ms}
-                for g in self.gaps
-            ],
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSummary:
-    """One incarnation of a topic."""
-
-    info: TopicInfo
-    partitions: tuple[PartitionSummary, ...]
-    missing: tuple[str, ...] = ()
-    """What of its records the objects do not hold."""
-
-    @property
-    def folder(self) -> str:
-        """The topic's name, with ``~2`` and so on when it was re-created."""
-        return PartitionId(self.info.topic, self.info.incarnation, 0).folder
-
-    @property
-    def topic_id(self) -> str:
-        """Kafka's id of the topic."""
-        return self.info.topic_id
-
-    @property
-    def deleted(self) -> bool:
-        """Whether Kafka no longer had it at the last look."""
-        return self.info.deleted
-
-    @property
-    def configs(self) -> Mapping[str, str]:
-        """Settings that differ from the broker's defaults."""
-        return self.info.configs
-
-    @property
-    def partition_count(self) -> int:
-        """How many partitions the topic has, also those without records."""
-        return self.info.partitions
-
-    @property
-    def records(self) -> int:
-        """Records archived."""
-        return sum(p.records for p in self.partitions)
-
-    @property
-    def holes(self) -> int:
-        """Archived offsets without a record."""
-        return sum(p.holes for p in self.partitions)
-
-    @property
-    def gap_offsets(self) -> int:
-        """Offsets that were never archived."""
-        return sum(p.gap_offsets for p in self.partitions)
-
-    @property
-    def objects(self) -> int:
-        """How many objects."""
-        return sum(p.objects for p in self.partitions)
-
-    @property
-    def formats(self) -> tuple[str, ...]:
-        """The formats of its objects."""
-        return formats_of(entry for p in self.partitions for entry in p.entries)
-
-    @property
-    def raw_bytes(self) -> int:
-        """Bytes of the record batches."""
-        return sum(p.raw_bytes for p in self.partitions)
-
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes of the objects."""
-        return sum(p.stored_bytes for p in self.partitions)
-
-    @property
-    def first_ms(self) -> int | None:
-        """The smallest record time."""
-        return min((p.first_ms for p in self.partitions if p.first_ms is not None), default=None)
-
-    @property
-    def last_ms(self) -> int | None:
-        """The largest record time."""
-        return max((p.last_ms for p in self.partitions if p.last_ms is not None), default=None)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the form printed by ``info --output json``."""
-        return {
-            "topic": self.info.topic,
-            "incarnation": self.info.incarnation,
-            "topic_id": self.topic_id,
-            "deleted": self.deleted,
-            "partition_count": self.partition_count,
-            "replication_factor": self.info.replication_factor,
-            "configs": dict(sorted(self.configs.items())),
-            "records": self.records,
-            "holes": self.holes,
-            "gap_offsets": self.gap_offsets,
-            "objects": self.objects,
-            "raw_bytes": self.raw_bytes,
-            "stored_bytes": self.stored_bytes,
-            "formats": list(self.formats),
-            "missing": list(self.missing),
-            "first_ms": self.first_ms,
-            "last_ms": self.last_ms,
-            "partitions": [partition.to_json() for partition in self.partitions],
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogInfo:
-    """One log at its last commit."""
-
-    name: str
-    commits: int
-    commit: int
-    at_ms: int
-    writer: str
-    epoch: int
-    intent_open: bool
-    topics: tuple[TopicSummary, ...]
-    groups: Mapping[str, Mapping[PartitionId, int]]
-    schemas: Mapping[str, Any] | None = None
-    """The document of schemas, and how many it has; None without a registry."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the form printed by ``info --output json``; scripts may rely on it."""
-        return {
-            "log": self.name,
-            "commits": self.commits,
-            "commit": self.commit,
-            "at_ms": self.at_ms,
-            "writer": self.writer,
-            "epoch": self.epoch,
-            "intent_open": self.intent_open,
-            "topics": [topic.to_json() for topic in self.topics],
-            "groups": {
-                group: [
-                    {
-                        "topic": pid.topic,
-                        "incarnation": pid.incarnation,
-                        "partition": pid.partition,
-                        "offset": offset,
-                    }
-                    for pid, offset in offsets.items()
-                ]
-                for group, offsets in self.groups.items()
-            },
-            "schemas": self.schemas,
-        }
+from kafkeep.contents.windows import SEGMENT
 
 
 def load_info(
@@ -254,9 +38,9 @@ def describe(
 ) -> LogInfo:
     """Describe one log; reads its tables of entries.
 
-    ``load_options`` is asked how a sink wrote, when there are objects of one.
+    ``load_options`` is asked how a sink wrote, when there are objects of one, and once.
     """
-    state = view.state
+    state, ask = view.state, cache(load_options)
     wanted = [info for (topic, _), info in view.topics.items() if topics is None or topic in topics]
     gaps: dict[PartitionId, list[Gap]] = defaultdict(list)
     for gap in view.gaps:
@@ -269,7 +53,7 @@ def describe(
         writer=state.writer,
         epoch=state.epoch,
         intent_open=view.intent is not None,
-        topics=tuple(_topic(view, info, gaps, cache(load_options)) for info in wanted),
+        topics=tuple(_topic(view, info, gaps, ask) for info in wanted),
         groups=_groups(view, topics),
     )
 

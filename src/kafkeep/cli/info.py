@@ -12,7 +12,7 @@ from kafkeep.config.units import format_size
 if TYPE_CHECKING:
     from kafkeep.archive.store import ObjectStore
     from kafkeep.care.foreign.topics import NamedTopic
-    from kafkeep.care.info import LogInfo, TopicSummary
+    from kafkeep.care.holdings import LogInfo, TopicSummary
     from kafkeep.config.foreign import ForeignOptions
 
 
