@@ -16,8 +16,8 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import check_key
 from kafkeep.archive.store import ObjectInfo, ObjectStore
 from kafkeep.backup.window import Finished
+from kafkeep.config.files import NamingOptions
 from kafkeep.config.name_template import NameFacts, format_name
-from kafkeep.config.sink import NamingOptions
 from kafkeep.config.tags import TagOptions
 from kafkeep.errors import KafkeepError, KeyExistsError
 from kafkeep.failpoint import failpoint

@@ -11,12 +11,13 @@ from kafkeep.config.consumer import PREFIX, is_secret_override, knows_override, 
 from kafkeep.config.converters import ConverterChoice, ConverterClass, Role, is_secret_key
 from kafkeep.config.families import CONFLUENT, OURS, find_family, matches
 from kafkeep.config.family import Family
+from kafkeep.config.files import NamingOptions, RotateOptions
 from kafkeep.config.formats import FormatOptions
 from kafkeep.config.group import parse_group
 from kafkeep.config.option import iter_options, option
 from kafkeep.config.partition import PartitionOptions
 from kafkeep.config.s3 import SECRETS, S3Options
-from kafkeep.config.sink import ErrorOptions, NamingOptions, NullOptions, RotateOptions
+from kafkeep.config.sink import ErrorOptions, NullOptions
 from kafkeep.config.standing import STANDING, standing_key
 from kafkeep.config.storage import ArchiveAddress
 from kafkeep.config.tags import TagOptions

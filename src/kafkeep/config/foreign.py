@@ -14,9 +14,10 @@ from functools import cached_property
 from kafkeep.archive.names import topic_name
 from kafkeep.config.changes import TIME_KEYS, ChangeOptions, is_change_key
 from kafkeep.config.choose import did_you_mean, regex
+from kafkeep.config.files import NamingOptions, RotateOptions
 from kafkeep.config.formats import FormatKind, FormatOptions
 from kafkeep.config.group import ConfigErrors, parse_group
-from kafkeep.config.sink import NamingOptions, NullOptions, RotateOptions
+from kafkeep.config.sink import NullOptions
 from kafkeep.errors import UsageError
 
 TOMBSTONES = "tombstone"

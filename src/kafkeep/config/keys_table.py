@@ -19,12 +19,13 @@ from kafkeep.config.consumer import PREFIX, ReadOptions, iter_standing_overrides
 from kafkeep.config.converters import ConverterChoice, ConverterClass, settings_group
 from kafkeep.config.families import FAMILIES
 from kafkeep.config.family import Family
+from kafkeep.config.files import NamingOptions, RotateOptions
 from kafkeep.config.formats import FormatOptions
 from kafkeep.config.option import Option, iter_options
 from kafkeep.config.partition import PartitionOptions
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.config.s3 import S3Options
-from kafkeep.config.sink import ErrorOptions, NamingOptions, NullOptions, RotateOptions
+from kafkeep.config.sink import ErrorOptions, NullOptions
 from kafkeep.config.source_keys import (
     PRODUCER,
     RESTORE,

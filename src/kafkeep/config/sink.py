@@ -6,146 +6,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafkeep.config.choose import number, one_of, positive
+from kafkeep.config.choose import one_of, positive
 from kafkeep.config.converters import ConverterClass, ConverterOptions, parse_converter
+from kafkeep.config.files import NamingOptions, RotateOptions
 from kafkeep.config.formats import FormatKind, FormatOptions
 from kafkeep.config.group import ConfigErrors, parse_group
-from kafkeep.config.name_template import has_variable, parse_name_template
 from kafkeep.config.option import option
 from kafkeep.config.partition import PartitionOptions
 from kafkeep.config.tags import TagOptions
 from kafkeep.config.transforms import TransformSpec, parse_transforms
-from kafkeep.config.units import parse_size
 from kafkeep.errors import UsageError
-
-MIB = 1024 * 1024
-
-
-def _or_off(what: str) -> Callable[[str], int | None]:
-    """Make a parser for a positive number of ms; -1 is off."""
-
-    def parse(text: str) -> int | None:
-        return None if text.strip() == "-1" else positive(what)(text.strip())
-
-    return parse
-
-
-def _delimiter(text: str) -> str:
-    if not text or "\\" in text or not text.isprintable() or not text.isascii():
-        raise UsageError(f"{text!r} cannot stand in an object name")
-    return text
-
-
-def _name_template(text: str) -> str | None:
-    if not text.strip():
-        return None
-    parse_name_template(text.strip())
-    return text.strip()
 
 
 def _tombstone_folder(text: str) -> str:
     if not text or "/" in text or text in (".", ".."):
         raise UsageError(f"{text!r} is not a folder's name")
     return text
-
-
-@dataclass(frozen=True, kw_only=True)
-class RotateOptions:
-    """When files are closed."""
-
-    flush_size: int | None = option(
-        "flush.size",
-        "Close the files of a partition after this many records, over all of them.",
-        default=None,
-        parse=positive("flush.size"),
-        metavar="COUNT",
-    )
-    flush_bytes: int = option(
-        "flush.bytes",
-        "Close the files of a partition after this many bytes of keys, values and headers.",
-        default=128 * MIB,
-        parse=parse_size,
-        metavar="SIZE",
-    )
-    rotate_interval_ms: int | None = option(
-        "rotate.interval.ms",
-        "Close the files when a record is this much later than their first one, with every "
-        "partitioner; and by the clock when no record comes. -1: off.",
-        default=None,
-        parse=_or_off("rotate.interval.ms"),
-        metavar="MS",
-    )
-    rotate_schedule_interval_ms: int | None = option(
-        "rotate.schedule.interval.ms",
-        "Close the files at these steps of the clock, counted from midnight in timezone. -1: off.",
-        default=None,
-        parse=_or_off("rotate.schedule.interval.ms"),
-        metavar="MS",
-    )
-    rotate_file_on_partition_change: bool = option(
-        "rotate.file.on.partition.change",
-        "With a time-based partitioner and rotate.interval.ms: close the files whenever the "
-        "directory changes.",
-        default=True,
-    )
-    schema_compatibility: str = option(
-        "schema.compatibility",
-        "NONE closes the files at every change of the schema; BACKWARD and FULL only for newer "
-        "ones, FORWARD for older ones, and records are fitted to the file's schema.",
-        default="NONE",
-        parse=lambda text: one_of("schema.compatibility", "NONE", "BACKWARD", "FORWARD", "FULL")(
-            text.upper()
-        ),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class NamingOptions:
-    """What objects are called, and which lie beside the values."""
-
-    topics_dir: str = option(
-        "topics.dir", "Folder above the topics; empty for none.", default="topics", parse=str.strip
-    )
-    directory_delim: str = option(
-        "directory.delim", "What stands between folders.", default="/", parse=_delimiter
-    )
-    file_delim: str = option(
-        "file.delim",
-        "What stands between topic, partition and offset.",
-        default="+",
-        parse=_delimiter,
-    )
-    pad_width: int = option(
-        "filename.offset.zero.pad.width",
-        "Digits of the offset in names, at least.",
-        default=10,
-        parse=number(0, 100),
-    )
-    store_kafka_keys: bool = option(
-        "store.kafka.keys", "Write keys to .keys objects beside the values.", default=False
-    )
-    store_kafka_headers: bool = option(
-        "store.kafka.headers", "Write headers to .headers objects beside the values.", default=False
-    )
-    name_template: str | None = option(
-        "object.name.template",
-        "Names under topics.dir as a template, in place of Confluent's: {{topic}}, {{partition}}, "
-        "{{start_offset}} or {{last_offset}} (each but topic with :padding=true or a number of "
-        "digits), {{first_timestamp}}, {{last_timestamp}}, {{path}} (the partitioner's directory; "
-        "{{path:0}} its first part), {{extension}}.",
-        default=None,
-        parse=_name_template,
-        metavar="TEMPLATE",
-    )
-
-    def __post_init__(self) -> None:
-        template = self.name_template
-        if template is None or has_variable(template, "extension"):
-            return
-        if self.store_kafka_keys or self.store_kafka_headers:
-            raise ConfigErrors(
-                {"object.name.template": "needs {{extension}}, which tells keys from values"}
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
