@@ -17,9 +17,9 @@ from kafkeep.config.connector import ConnectorConfig, is_secret
 from kafkeep.config.group import ConfigErrors
 from kafkeep.config.kcql import parse_kcql
 from kafkeep.config.name_template import NameFacts, format_name, parse_name_template
+from kafkeep.config.other_transform_options import CsvLineOptions
 from kafkeep.config.sink import SinkOptions
 from kafkeep.config.source import SourceConfig
-from kafkeep.config.transform_options import CsvLineOptions
 from kafkeep.data.column import Column
 from kafkeep.data.rows import HEADERS_TYPE, Rows
 from kafkeep.data.schema import Kind, Schema

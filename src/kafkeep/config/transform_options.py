@@ -77,13 +77,6 @@ def _null_option() -> Any:
     )
 
 
-def _csv_fields(text: str) -> tuple[str, ...]:
-    found = _some(text.lower())
-    for name in found:
-        one_of("field", "key", "value", "offset", "timestamp")(name)
-    return found
-
-
 @dataclass(frozen=True, kw_only=True)
 class InsertFieldOptions:
     """Names end in ``!`` for a required field, in ``?`` (or neither) for an optional one."""
@@ -287,31 +280,6 @@ class SetSchemaMetadataOptions:
     def __post_init__(self) -> None:
         if self.schema_name is None and self.schema_version is None:
             raise ConfigErrors({"schema.name": "missing, and schema.version too"})
-
-
-@dataclass(frozen=True, kw_only=True)
-class WholeOrFieldOptions:
-    """What SINETStream's casts and its JSON reader are for."""
-
-    field: str = option("field", "The field; empty for the whole value.", default="")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CsvLineOptions:
-    """What stands in a line of CSV, in this order."""
-
-    fields: tuple[str, ...] = option(
-        "fields",
-        "key (in Base64), value, offset and timestamp (in ms).",
-        default=("value",),
-        parse=_csv_fields,
-    )
-    value_encoding: str = option(
-        "value.encoding",
-        "How values are written: base64, or none for as they are.",
-        default="base64",
-        parse=lambda text: one_of("value.encoding", "base64", "none")(text.strip().lower()),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kafkeep.config import other_transform_options as other
 from kafkeep.config import transform_options as given_as
 from kafkeep.config.choose import did_you_mean
 from kafkeep.config.group import ConfigErrors, parse_group
@@ -34,9 +35,9 @@ SIDED: Mapping[str, type] = {
     "TimestampConverter": given_as.TimestampConverterOptions,
     "HeaderFrom": given_as.HeaderFromOptions,
     "SetSchemaMetadata": given_as.SetSchemaMetadataOptions,
-    "ByteArrayCast": given_as.WholeOrFieldOptions,
-    "StringCast": given_as.WholeOrFieldOptions,
-    "ParseJson": given_as.WholeOrFieldOptions,
+    "ByteArrayCast": other.WholeOrFieldOptions,
+    "StringCast": other.WholeOrFieldOptions,
+    "ParseJson": other.WholeOrFieldOptions,
     "MicrosecondTimestampConverter": given_as.TimestampConverterOptions,
 }
 """Transforms of the key or the value: ``InsertField$Key``, ``InsertField$Value``."""
@@ -47,7 +48,7 @@ WHOLE: Mapping[str, type] = {
     "RegexRouter": given_as.RegexRouterOptions,
     "TimestampRouter": given_as.TimestampRouterOptions,
     "Filter": given_as.NoOptions,
-    "CsvLine": given_as.CsvLineOptions,
+    "CsvLine": other.CsvLineOptions,
 }
 PREDICATES: Mapping[str, type] = {
     "TopicNameMatches": given_as.TopicNameMatchesOptions,

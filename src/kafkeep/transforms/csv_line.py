@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from kafkeep.config.transform_options import CsvLineOptions
+from kafkeep.config.other_transform_options import CsvLineOptions
 from kafkeep.data.column import OPTIONAL_BYTES, Column
 from kafkeep.data.rows import Rows
 from kafkeep.errors import RecordError

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from kafkeep.config.formats import DecimalText
-from kafkeep.config.transform_options import TimestampConverterOptions, WholeOrFieldOptions
+from kafkeep.config.other_transform_options import WholeOrFieldOptions
+from kafkeep.config.transform_options import TimestampConverterOptions
 from kafkeep.data.column import OPTIONAL_BYTES, Column
 from kafkeep.data.json_edit import (
     decode_string,
