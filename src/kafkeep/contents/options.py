@@ -22,9 +22,6 @@ from kafkeep.config.formats import Compression, FormatKind, FormatOptions
 from kafkeep.config.sink import SinkOptions
 from kafkeep.errors import DamagedError, UsageError
 
-LOOK_BACK = 100
-"""So many commits are read to find the last intent; nearly always it is among the last three."""
-
 REGISTERED = (ConverterClass.AVRO, ConverterClass.JSON_SCHEMA, ConverterClass.PROTOBUF)
 """Converters whose schemas are in a registry."""
 _ROLES: Mapping[str, Role] = {
@@ -114,10 +111,13 @@ NO_OPTIONS = ReadOptions()
 
 
 def load_read_options(store: ObjectStore, view: ArchiveView) -> ReadOptions:
-    """Return the options of the sink that wrote a log, from its last intent."""
+    """Return the options of the sink that wrote a log, from its last intent.
+
+    Nearly always that is among the last three commits; while only groups move it may be far back.
+    """
     if view.intent is not None and (found := _options(view.intent)) is not None:
         return found
-    for number in range(view.commit, max(-1, view.commit - LOOK_BACK), -1):
+    for number in range(view.commit, -1, -1):
         try:
             commit = decode(view.name, read_commit(store, view.name, number))
         except DamagedError:
