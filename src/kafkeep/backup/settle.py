@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from kafkeep.archive.commit import Gap, Intent, PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
@@ -47,44 +47,18 @@ def settle(
     by_partition: dict[PartitionId, list[int]] = {}
     for number, planned in enumerate(intent.ranges):
         by_partition.setdefault(planned.partition_id, []).append(number)
-    done: list[Entry] = []
-    gaps: list[Gap] = []
-    left_over: list[PlannedRange] = []
-    positions: dict[PartitionId, int] = {}
-    leader_epochs: dict[PartitionId, int] = {}
-    gone: list[PartitionId] = []
-    for pid, numbers in by_partition.items():
-        position = intent.ranges[numbers[0]].range.start
-        stopped = False
-        for number in numbers:
-            planned = intent.ranges[number]
-            # Not begun, it cannot tell where the batch ends that reaches into it from before.
-            if stopped or not reports[number].has_read:
-                stopped = True
-                left_over.append(_rest(planned, position))
-                continue
-            report = reports[number]
-            if report.first != position:
-                raise TransientError(
-                    f"{pid}: a task read from offset {report.first}, but {position} was next"
-                )
-            done.extend(entries.get(number, ()))
-            gaps.extend(Gap(pid, lost, RETENTION, at_ms) for lost in report.gaps)
-            position = report.next
-            if report.leader_epoch >= 0:
-                leader_epochs[pid] = report.leader_epoch
-            if not report.finished:
-                stopped = True
-                left_over.append(_rest(planned, position))
-        if any(reports[number].gone for number in numbers if number in reports):
-            gone.append(pid)
-        positions[pid] = position
+    parts = [
+        _settle_partition(intent, numbers, entries, reports, at_ms)
+        for numbers in by_partition.values()
+    ]
+    gone = [part.partition_id for part in parts if part.gone]
+    left_over = [rest for part in parts if not part.gone for rest in part.left_over]
     return Settled(
-        entries=tuple(done),
-        positions=positions,
-        leader_epochs=leader_epochs,
-        gaps=tuple(gaps),
-        left_over=tuple(r for r in left_over if r.partition_id not in gone and len(r.range)),
+        entries=tuple(entry for part in parts for entry in part.entries),
+        positions={part.partition_id: part.position for part in parts},
+        leader_epochs={p.partition_id: p.leader_epoch for p in parts if p.leader_epoch >= 0},
+        gaps=tuple(gap for part in parts for gap in part.gaps),
+        left_over=tuple(rest for rest in left_over if len(rest.range)),
         gone=tuple(gone),
         tails={
             intent.ranges[number].partition_id: Tail(**report.tail)
@@ -94,6 +68,51 @@ def settle(
         bad=sum(report.bad for report in reports.values()),
         complaints=tuple(line for report in reports.values() for line in report.complaints),
     )
+
+
+@dataclass(slots=True)
+class _Part:
+    """What came of one partition: the prefix that was read without a break, and the rest."""
+
+    partition_id: PartitionId
+    position: int
+    gone: bool
+    leader_epoch: int = -1
+    entries: list[Entry] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    left_over: list[PlannedRange] = field(default_factory=list)
+
+
+def _settle_partition(
+    intent: Intent,
+    numbers: Sequence[int],
+    entries: Mapping[int, Iterable[Entry]],
+    reports: Mapping[int, RangeReport],
+    at_ms: int,
+) -> _Part:
+    first = intent.ranges[numbers[0]]
+    pid = first.partition_id
+    gone = any(reports[number].gone for number in numbers if number in reports)
+    part = _Part(pid, first.range.start, gone)
+    for number in numbers:
+        planned = intent.ranges[number]
+        # Not begun, a range cannot tell where the batch ends that reaches into it from before.
+        if part.left_over or not reports[number].has_read:
+            part.left_over.append(_rest(planned, part.position))
+            continue
+        report = reports[number]
+        if report.first != part.position:
+            raise TransientError(
+                f"{pid}: a task read from offset {report.first}, but {part.position} was next"
+            )
+        part.entries.extend(entries.get(number, ()))
+        part.gaps.extend(Gap(pid, lost, RETENTION, at_ms) for lost in report.gaps)
+        part.position = report.next
+        if report.leader_epoch >= 0:
+            part.leader_epoch = report.leader_epoch
+        if not report.finished:
+            part.left_over.append(_rest(planned, part.position))
+    return part
 
 
 def _rest(planned: PlannedRange, position: int) -> PlannedRange:
