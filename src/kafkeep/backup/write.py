@@ -125,11 +125,12 @@ class RangeWriter:
         """End the open object, if there is one, at ``end`` (exclusive)."""
         if self._object is None:
             return
-        current, self._object = self._object, None
+        current = self._object
         last, summary = current.segment.finish()
         if last:
             current.digest.update(last)
             current.writer.write(last)
+        self._object = None  # not before: abort drops it if that fails
         entry = self._entry(current, end, summary)
         self._uploads.add(partial(_finish, current.writer, entry, self._final_metadata(entry)))
         self._start = end
