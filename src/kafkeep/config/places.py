@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.storage import StorageOptions
+from kafkeep.config.storage import ArchiveAddress, StorageOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,3 +15,6 @@ class Places:
     kafka: KafkaOptions
     archive: str
     storage: StorageOptions
+
+    def __post_init__(self) -> None:
+        ArchiveAddress.parse(self.archive)  # told before Kafka is asked anything

@@ -116,3 +116,10 @@ def test_what_cannot_be_a_commit_is_refused(cli: Cli, address: str, number: str)
         where = ("--archive", address, "--bootstrap-servers", "k:1")
         assert cli.run(verb, *where, "--commit", number) == 2
         assert "is not the number of a commit\nhint: " in cli.err
+
+
+@pytest.mark.parametrize("address", ["htp://bucket/x", "s3:/bucket/x", "s3://b", ""])
+def test_an_address_that_is_none_is_told_before_kafka_is_asked(cli: Cli, address: str) -> None:
+    where = ("--archive", address, "--bootstrap-servers", "127.0.0.1:1")
+    assert cli.run("restore", *where, "--dry-run") == 2
+    assert cli.run("groups", "plan", *where) == 2
