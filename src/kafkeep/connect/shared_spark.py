@@ -15,7 +15,7 @@ from kafkeep.spark.early import with_sinks
 if TYPE_CHECKING:
     from kafkeep.spark.door import SparkDoor
 
-NICENESS = 5
+NICENESS = 10
 """Calls to the REST API go before the work of connectors, where both want the same cores."""
 DYING_S = 5.0
 """How long to see whether a JVM is dying, when its connection broke."""
