@@ -99,7 +99,9 @@ class Pipeline:
             for changed in self._transformed(rows, on_bad):
                 for kept in self._without_nulls(changed, on_bad):
                     for whole, placed in self._placed(kept, at_ms, on_bad):
-                        weights = sizes[np.searchsorted(offsets, whole.offsets)]
+                        weights = sizes
+                        if len(whole) < len(offsets):
+                            weights = sizes[np.searchsorted(offsets, whole.offsets)]
                         yield Ready(whole, placed, weights)
 
     def _converted(

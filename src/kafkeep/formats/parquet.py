@@ -43,8 +43,8 @@ _SLICE_ROWS = 8192
 _ENVELOPE: Mapping[str, Any] = {
     # Columns that repeat; in the others a dictionary is tried in vain.
     "use_dictionary": ["topic", "partition", "headers.list.element.key"],
-    # Columns that a reader may look for; the least and largest value help nobody.
-    "write_statistics": ["topic", "partition", "offset", "timestamp", "key"],
+    # Columns that grow or repeat; the least and largest of the others lets no reader skip anything.
+    "write_statistics": ["topic", "partition", "offset", "timestamp"],
     # Columns that grow step by step.
     "column_encoding": dict.fromkeys(("offset", "timestamp"), "DELTA_BINARY_PACKED"),
 }
@@ -302,6 +302,7 @@ class ParquetEncoder:
             schema,
             compression=self._codec,
             store_schema=False,
+            write_batch_size=_SLICE_ROWS,
             **self._tables.hints,
         )
         writer.add_key_value_metadata(self._tables.metadata())

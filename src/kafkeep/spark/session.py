@@ -176,12 +176,32 @@ def _settings(options: SparkOptions, folder: Path) -> dict[str, str]:
     return {
         **_LEAN,
         **_LEAN_LOCAL,
+        **_worker_sockets(folder),
         "spark.app.name": options.app_name,
         "spark.master": options.master,
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         **options.conf,
     }
+
+
+def _worker_sockets(folder: Path) -> dict[str, str]:
+    """Let workers be reached by files: over TCP, Spark waits 40 ms for a worker's acknowledgement.
+
+    A path that is too long for a socket leaves it at that.
+    """
+    if len(os.fsencode(folder)) > _SOCKET_PATH_BYTES - _SOCKET_NAME_BYTES:
+        return {}
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(folder),
+    }
+
+
+_SOCKET_PATH_BYTES = 104
+"""The least that any system allows."""
+_SOCKET_NAME_BYTES = 50
+"""Spark names each by an id of 36 characters, with a dot and an ending."""
 
 
 def _forget_gateway() -> None:
