@@ -21,9 +21,9 @@ from kafkeep.converters.converter import Converter, Piece
 from kafkeep.converters.open import open_converter
 from kafkeep.converters.pieces import Result, iter_aligned
 from kafkeep.converters.sinetstream import fill_times
-from kafkeep.data.arrow_parts import view_numbers, view_offsets, view_valid
+from kafkeep.data.arrow_parts import view_numbers, view_valid
 from kafkeep.data.column import OPTIONAL_BYTES, Column
-from kafkeep.data.rows import Rows
+from kafkeep.data.rows import Rows, weigh_records
 from kafkeep.errors import RecordError
 from kafkeep.partition.open import open_partitioner
 from kafkeep.partition.partitioner import Placed
@@ -94,7 +94,7 @@ class Pipeline:
     ) -> Iterator[Ready]:
         """Yield a decoded batch (``kafka.records.RECORD_SCHEMA``) as placed rows, in order."""
         offsets = view_numbers(batch.column("offset"), np.int64)
-        sizes = _sizes(batch)
+        sizes = weigh_records(*(batch.column(name) for name in ("key", "value", "headers")))
         for rows in self._converted(batch, topic, partition, offsets, on_bad):
             for changed in self._transformed(rows, on_bad):
                 for kept in self._without_nulls(changed, on_bad):
@@ -201,15 +201,3 @@ def _convert_keys(converter: Converter | None, keys: pa.BinaryArray) -> list[Pie
 
 def _bad(result: Result, stage: Stage) -> tuple[Stage, RecordError] | None:
     return (stage, result) if isinstance(result, RecordError) else None
-
-
-def _sizes(batch: pa.RecordBatch) -> NDArray[np.int64]:
-    """Weigh each record: the bytes of its key, its value and its headers."""
-    total = np.zeros(batch.num_rows, dtype=np.int64)
-    for name in ("key", "value"):
-        total += np.diff(view_offsets(batch.column(name)))
-    headers = batch.column("headers")
-    edges = view_offsets(headers)
-    for part in (headers.values.field("key"), headers.values.field("value")):
-        total += np.diff(view_offsets(part)[edges])
-    return total

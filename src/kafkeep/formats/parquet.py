@@ -23,6 +23,7 @@ from kafkeep.data.avro_schema import dump_avro, to_avro
 from kafkeep.data.avro_values import avro_values
 from kafkeep.data.column import Column
 from kafkeep.data.exact_json import parse_json
+from kafkeep.data.rows import weigh_records
 from kafkeep.data.schema import Schema, arrow_type
 from kafkeep.errors import RecordError
 from kafkeep.formats.envelope import is_envelope
@@ -34,7 +35,8 @@ from kafkeep.formats.parquet_schema import AVRO_SCHEMA, JSON_COLUMNS, WRAPPERS, 
 from kafkeep.kernel import Int64s
 
 GROUP_BYTES = 16 << 20
-"""A row group ends after the row that makes it this large, as Avro would count it."""
+"""A row group ends after the row that makes it this large, as Avro would count it; of whole records
+their own bytes are counted."""
 JSON_GROUP_BYTES = 8 << 20
 """The same for JSON without a schema: its values take ten times their size in Python."""
 GROUP_ROWS = 1 << 20
@@ -115,7 +117,8 @@ class _TypedTables:
         self._avro = avro
         self._values = avro_values(avro, struct)
         self._layout = Layout(struct)
-        self.hints: Mapping[str, Any] = _ENVELOPE if is_envelope(schema) else {}
+        self._is_envelope = is_envelope(schema)
+        self.hints: Mapping[str, Any] = _ENVELOPE if self._is_envelope else {}
 
     def _rows(self, array: pa.Array) -> pa.Array:
         if not self._wrapped:
@@ -128,6 +131,8 @@ class _TypedTables:
         check_decimals(rows, self._struct)
 
     def sizes(self, array: pa.Array) -> Int64s:
+        if self._is_envelope:
+            return weigh_records(*(array.field(name) for name in ("key", "value", "headers")))
         return self._values.encode(self._rows(array)).sizes
 
     def to_table(self, pieces: list[pa.Array]) -> pa.Table:
