@@ -15,6 +15,7 @@ from typing import Any
 
 import uvicorn
 
+from kafkeep.connect.rest.protocol import BoundedProtocol
 from kafkeep.connect.worker.rest_keys import Listener
 from kafkeep.errors import EnvironmentFault
 
@@ -112,6 +113,7 @@ async def _serve(pairs: Iterable[tuple[uvicorn.Server, Bound]]) -> None:
 def _config(app: Any, tls: SSLContext | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        http=BoundedProtocol,
         log_config=None,
         access_log=False,
         lifespan="off",
