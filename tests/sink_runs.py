@@ -67,6 +67,13 @@ class Bucket:
         body: bytes = self.client.get_object(Bucket=self.name, Key=key)["Body"].read()
         return body
 
+    def remove(self) -> None:
+        """Delete it with all it holds: each bucket takes up room that others want."""
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.name)
+        for key in [entry["Key"] for page in pages for entry in page.get("Contents", ())]:
+            self.client.delete_object(Bucket=self.name, Key=key)
+        self.client.delete_bucket(Bucket=self.name)
+
     def tags(self, key: str) -> dict[str, str]:
         """Return the tags of one object."""
         answer = self.client.get_object_tagging(Bucket=self.name, Key=key)

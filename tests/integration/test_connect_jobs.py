@@ -37,13 +37,9 @@ def open_spark() -> Iterator[OpenSpark]:
 
 @pytest.fixture
 def bucket(services: DevStatus) -> Iterator[Bucket]:
-    """A bucket, gone afterwards: each takes up room that others want."""
     made = Bucket(services)
     yield made
-    pages = made.client.get_paginator("list_objects_v2").paginate(Bucket=made.name)
-    for key in [entry["Key"] for page in pages for entry in page.get("Contents", ())]:
-        made.client.delete_object(Bucket=made.name, Key=key)
-    made.client.delete_bucket(Bucket=made.name)
+    made.remove()
 
 
 @pytest.fixture
