@@ -23,7 +23,7 @@ from kafkeep.restore.exact_plan import check_exact, lanes, needs_transactions, t
 from kafkeep.restore.exact_task import restore_exactly
 from kafkeep.restore.group_job import GroupJob
 from kafkeep.restore.groups import ALL, Archived, GroupPlan, choose_groups
-from kafkeep.restore.plan import RestorePlan, plan_restore, restore_id
+from kafkeep.restore.plan import RestorePlan, fewer_replicas, plan_restore, restore_id
 from kafkeep.restore.preflight import (
     check_contents,
     check_objects,
@@ -284,6 +284,7 @@ class RestoreJob:
                 topic.target,
                 target.settings,
                 topic_defaults(self.admin, topic.target),
+                replicas=None if target.existed else fewer_replicas(topic, self.options),
                 oldest_ms=oldest_time(topic, self.options),
                 largest_partition_bytes=largest_target(topic),
                 now_ms=self.now_ms(),

@@ -192,6 +192,17 @@ class RestorePlan:
         return replace(self, topics=topics)
 
 
+def replicas_of(topic: TopicPlan, options: RestoreOptions) -> int:
+    """Return how many replicas a topic gets that the restore makes."""
+    return options.replication_factor or topic.source.replication_factor
+
+
+def fewer_replicas(topic: TopicPlan, options: RestoreOptions) -> int | None:
+    """Return how many replicas a topic gets when it had more; None when it did not."""
+    replicas = replicas_of(topic, options)
+    return replicas if replicas < topic.source.replication_factor else None
+
+
 def restore_id(archive: str, log: str, options: RestoreOptions, cluster_id: str) -> str:
     """Name a restore by what was asked for: the same command finds its document again."""
     asked = {

@@ -14,7 +14,7 @@ from kafkeep.contents.options import ReadOptions
 from kafkeep.errors import PreflightError
 from kafkeep.kafka.admin import Admin, OffsetSpec, TopicDescription
 from kafkeep.restore.document import Phase, RestoreDocument, Target
-from kafkeep.restore.plan import RestorePlan, TopicPlan
+from kafkeep.restore.plan import RestorePlan, TopicPlan, replicas_of
 from kafkeep.restore.shape import SAME
 
 
@@ -191,7 +191,7 @@ def _check_missing(topic: TopicPlan, target: TargetLook, options: RestoreOptions
                     "Restore it under another name with --topics a:new-a.",
                 )
             )
-    replicas = options.replication_factor or topic.source.replication_factor
+    replicas = replicas_of(topic, options)
     if replicas > target.brokers:
         checks.append(
             Check(

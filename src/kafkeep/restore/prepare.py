@@ -18,7 +18,7 @@ from kafkeep.restore.document import (
     TargetPartition,
     save_document,
 )
-from kafkeep.restore.plan import RestorePlan, TopicPlan
+from kafkeep.restore.plan import RestorePlan, TopicPlan, fewer_replicas, replicas_of
 from kafkeep.restore.preflight import TargetLook
 from kafkeep.restore.settings import settings_while_writing
 
@@ -152,7 +152,8 @@ def _make_ready(
 ) -> Target:
     if _is_ours(topic, target, known) is not None:
         return aim
-    settings = settings_while_writing(aim.settings)
+    fewer = None if aim.existed else fewer_replicas(topic, options)
+    settings = settings_while_writing(aim.settings, fewer)
     if topic.target in target.topics:
         admin.alter_topic_configs(topic.target, set=settings)
         made = target.topics[topic.target]
@@ -161,7 +162,7 @@ def _make_ready(
         made = admin.create_topic(
             topic.target,
             topic.target_count,
-            replication_factor=options.replication_factor or topic.source.replication_factor,
+            replication_factor=replicas_of(topic, options),
             configs=settings,
         )
         bases = [0] * topic.target_count

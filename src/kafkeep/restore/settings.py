@@ -22,7 +22,7 @@ WHILE_WRITING: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """A setting that was not put back, because it would delete restored records at once."""
+    """A setting that was not put back: it would delete restored records, or let nobody write."""
 
     topic: str
     key: str
@@ -47,10 +47,21 @@ class FinalSettings:
     held_back: tuple[HeldBack, ...]
 
 
-def settings_while_writing(archived: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings a target has during the restore."""
+def settings_while_writing(archived: Mapping[str, str], replicas: int | None) -> dict[str, str]:
+    """Return the settings a target has during the restore; ``replicas`` as for final_settings."""
     room = max(int(archived.get("max.message.bytes", 0)), BATCH_ROOM_BYTES)
-    return {**archived, **WHILE_WRITING, "max.message.bytes": str(room)}
+    made = {**archived, **WHILE_WRITING, "max.message.bytes": str(room)}
+    if _wants_more_than(replicas, archived):
+        del made[_IN_SYNC]
+    return made
+
+
+def _wants_more_than(replicas: int | None, archived: Mapping[str, str]) -> bool:
+    """Tell whether more replicas must have a record than there are: brokers may refuse all then."""
+    return replicas is not None and int(archived.get(_IN_SYNC, 0)) > replicas
+
+
+_IN_SYNC = "min.insync.replicas"
 
 
 def final_settings(
@@ -58,6 +69,7 @@ def final_settings(
     archived: Mapping[str, str],
     defaults: Mapping[str, str],
     *,
+    replicas: int | None,
     oldest_ms: int | None,
     largest_partition_bytes: int,
     now_ms: int,
@@ -66,21 +78,37 @@ def final_settings(
     """Return the archived settings, less those that would delete what was just restored.
 
     ``defaults`` are what the target cluster uses where a topic sets nothing itself: these can
-    delete too. ``oldest_ms`` is None when nothing was restored.
+    delete too. ``replicas`` is how many a topic has that was made with fewer than it had; None for
+    others. ``oldest_ms`` is None when nothing was restored.
     """
     wanted = dict(archived)
     delete = [key for key in (*WHILE_WRITING, "max.message.bytes") if key not in archived]
     held: list[HeldBack] = []
+    if _wants_more_than(replicas, archived):
+        reason = f"the topic has {replicas} replica{'s' if replicas != 1 else ''}"
+        held.append(HeldBack(topic, _IN_SYNC, wanted.pop(_IN_SYNC), reason))
     policy = archived.get("cleanup.policy", defaults.get("cleanup.policy", "delete"))
-    if apply_retention or oldest_ms is None or "delete" not in policy:
-        return FinalSettings(wanted, tuple(delete), ())
+    if not (apply_retention or oldest_ms is None or "delete" not in policy):
+        deleting = _deleting(topic, archived, defaults, oldest_ms, largest_partition_bytes, now_ms)
+        wanted |= {item.key: "-1" for item in deleting}
+        held += deleting
+    return FinalSettings(wanted, tuple(key for key in delete if key not in wanted), tuple(held))
+
+
+def _deleting(  # noqa: PLR0917
+    topic: str,
+    archived: Mapping[str, str],
+    defaults: Mapping[str, str],
+    oldest_ms: int,
+    largest_partition_bytes: int,
+    now_ms: int,
+) -> list[HeldBack]:
+    """Return the settings that would delete restored records at once."""
+    held: list[HeldBack] = []
     age = int(archived.get("retention.ms", defaults.get("retention.ms", "-1")))
     if age >= 0 and oldest_ms < now_ms - age:
         held.append(HeldBack(topic, "retention.ms", str(age), "records are older than that"))
     size = int(archived.get("retention.bytes", defaults.get("retention.bytes", "-1")))
     if 0 <= size < largest_partition_bytes:
         held.append(HeldBack(topic, "retention.bytes", str(size), "a partition is larger"))
-    for item in held:
-        wanted[item.key] = "-1"
-    kept = {item.key for item in held}
-    return FinalSettings(wanted, tuple(k for k in delete if k not in kept), tuple(held))
+    return held

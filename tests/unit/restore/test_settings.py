@@ -11,6 +11,7 @@ DEFAULTS = {"retention.ms": str(7 * DAY), "retention.bytes": "-1", "cleanup.poli
 
 def final(archived: dict[str, str], **changes: Any) -> Any:
     values: dict[str, Any] = {
+        "replicas": None,
         "oldest_ms": NOW - DAY,
         "largest_partition_bytes": 1000,
         "now_ms": NOW,
@@ -20,14 +21,16 @@ def final(archived: dict[str, str], **changes: Any) -> Any:
 
 
 def test_nothing_is_refused_changed_or_deleted_while_writing() -> None:
-    made = settings_while_writing({"cleanup.policy": "compact", "retention.ms": "1", "x.y": "z"})
+    made = settings_while_writing(
+        {"cleanup.policy": "compact", "retention.ms": "1", "x.y": "z"}, None
+    )
     assert made["cleanup.policy"] == "delete" and made["retention.ms"] == "-1"
     assert made["message.timestamp.type"] == "CreateTime" and made["x.y"] == "z"
     assert int(made["max.message.bytes"]) >= 64 << 20
 
 
 def test_a_larger_archived_message_size_is_kept_while_writing() -> None:
-    made = settings_while_writing({"max.message.bytes": str(100 << 20)})
+    made = settings_while_writing({"max.message.bytes": str(100 << 20)}, None)
     assert made["max.message.bytes"] == str(100 << 20)
 
 
@@ -69,3 +72,16 @@ def test_an_empty_topic_has_nothing_to_lose() -> None:
 
 def test_compact_and_delete_together_still_delete() -> None:
     assert final({"cleanup.policy": "compact,delete", "retention.ms": "1"}).held_back
+
+
+def test_a_topic_that_is_made_with_fewer_replicas_can_be_written() -> None:
+    archived = {"min.insync.replicas": "2", "x.y": "z"}
+    assert "min.insync.replicas" not in settings_while_writing(archived, 1)
+    made = final(archived, replicas=1)
+    assert made.set == {"x.y": "z"}
+    assert [(h.key, h.value, h.reason) for h in made.held_back] == [
+        ("min.insync.replicas", "2", "the topic has 1 replica")
+    ]
+    for replicas in (2, None):  # enough; or as many as ever, whatever its owner wants with them
+        assert settings_while_writing(archived, replicas)["min.insync.replicas"] == "2"
+        assert final(archived, replicas=replicas).held_back == ()
