@@ -52,7 +52,14 @@ def policy(name: str) -> WorkerOptions:
 @pytest.mark.parametrize("host", METADATA)
 @pytest.mark.parametrize(
     "key",
-    ["store.url", "s3.proxy.url", "value.converter.schema.registry.url", "aws_s3_endpoint"],
+    [
+        "store.url",
+        "s3.proxy.url",
+        "value.converter.schema.registry.url",
+        "aws_s3_endpoint",
+        "schema.registry",
+        "restore.schema.registry",
+    ],
 )
 def test_metadata_addresses_are_refused_however_they_are_written(key: str, host: str) -> None:
     assert list(check_connector({key: f"http://{host}:80/latest"}, worker())) == [key]
@@ -225,8 +232,13 @@ def test_key_stores_lie_in_an_allowed_folder_or_are_the_workers_own(tmp_path: Pa
         check_connector({"producer.override.ssl.truststore.location": "/etc/ssl/trust.jks"}, own)
         == {}
     )
-    registry = "value.converter.schema.registry.ssl.truststore.location"
-    assert list(check_connector({registry: "/etc/shadow"}, worker())) == [registry]
+    for registry in (
+        "value.converter.schema.registry.ssl.truststore.location",
+        "schema.registry.config",
+        "restore.schema.registry.config",
+    ):
+        assert list(check_connector({registry: "/etc/shadow"}, worker())) == [registry]
+        assert check_connector({registry: f"{tmp_path}/registry.properties"}, told) == {}
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ PRINCIPAL_KEYS = ("sasl.jaas.config", "sasl.mechanism", "security.protocol")
 _CODE = ("plugin.library.paths", "interceptor.classes", "metric.reporters")
 """Properties that name code to run, besides those of _RIGHTS that cannot be honoured."""
 _RIGHTS = ("security.", "sasl.", "ssl.")
-_URL_KEY = re.compile(r"(.*[._])?(urls?|uri|endpoint)", re.IGNORECASE)
-_FILE_KEY = re.compile(r".*ssl\..*\.location", re.IGNORECASE)
+_URL_KEY = re.compile(r"(.*[._])?(urls?|uri|endpoint|schema\.registry)", re.IGNORECASE)
+_FILE_KEY = re.compile(r".*ssl\..*\.location|(.*\.)?schema\.registry\.config", re.IGNORECASE)
 _ARCHIVE_KEY = re.compile(r"(.*\.)?archive")
 _UNTOLD = (
     "what its reference stands for is refused; kafkeep.outbound.hosts and kafkeep.allowed.folders "
