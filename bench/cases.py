@@ -200,17 +200,19 @@ def encrypted(status: DevStatus, records: int, repeat: int) -> Numbers:
     }
 
 
+GZIP = ("--format", "json", "--set", "s3.compression.type=gzip")
 SINKS = {
-    "JSON+gzip": ("--format", "json", "--set", "s3.compression.type=gzip"),
+    "JSON+gzip": GZIP,
     "JSON": ("--format", "json"),
     "Avro": ("--format", "avro"),
     "Avro without compression": ("--format", "avro", "--set", "avro.codec=null"),
     "Parquet": ("--format", "parquet"),
     "JSON+gzip by field (1,000 values)": (
-        *("--format", "json", "--set", "s3.compression.type=gzip"),
+        *GZIP,
         *("--set", "partitioner.class=field", "--set", "partition.field.name=amount"),
     ),
 }
+LATE = "JSON+gzip by the hour, late by up to a week"
 
 
 def sink_formats(status: DevStatus, records: int, repeat: int) -> Numbers:
@@ -225,6 +227,7 @@ def sink_formats(status: DevStatus, records: int, repeat: int) -> Numbers:
         for name, flags in SINKS.items():
             floors.append(fetch_floor(kafka_options(status), topic)[0])
             costs[name].append(backup(status, topic, new_archive(status), *flags))
+    costs[LATE] = [_late(status, records)]
     delete(status, topic)
     floor = statistics.median(floors)
     numbers: Numbers = {"fetch floor seconds": floor}
@@ -235,6 +238,17 @@ def sink_formats(status: DevStatus, records: int, repeat: int) -> Numbers:
             if key.endswith(("seconds", "floor", "records/s", "records", "idle MB"))
         }
     return numbers
+
+
+def _late(status: DevStatus, records: int) -> Cost:
+    topic = "bench-late"
+    topics.create(status.bootstrap_servers, topic, 3, **{"retention.ms": "-1"})
+    topics.fill(status.bootstrap_servers, topic, records, 3, is_late=True)
+    hourly = ("partitioner.class=hourly", "locale=en", "timezone=UTC", "timestamp.extractor=Record")
+    flags = [word for one in hourly for word in ("--set", one)]
+    cost = backup(status, topic, new_archive(status), *GZIP, *flags)
+    delete(status, topic)
+    return cost
 
 
 CASES: dict[str, Callable[[DevStatus, int, int], Numbers]] = {

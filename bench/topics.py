@@ -17,6 +17,9 @@ WORDS = [
     b"fragile",
     b"second try",
 ]
+HOUR_MS = 3_600_000
+WEEK_MS = 1_733_097_600_000
+"""When the week of late records begins."""
 
 
 def create(bootstrap: str, topic: str, partitions: int, **settings: str) -> None:
@@ -24,8 +27,19 @@ def create(bootstrap: str, topic: str, partitions: int, **settings: str) -> None
     admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result()
 
 
-def fill(bootstrap: str, topic: str, records: int, partitions: int, **producer: object) -> None:
-    """Produce ``records`` JSON records of about 170 bytes, spread evenly."""
+def fill(
+    bootstrap: str,
+    topic: str,
+    records: int,
+    partitions: int,
+    *,
+    is_late: bool = False,
+    **producer: object,
+) -> None:
+    """Produce ``records`` JSON records of about 170 bytes, spread evenly.
+
+    Late ones are of any hour of a week, each of another than the one before.
+    """
     client = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -37,9 +51,10 @@ def fill(bootstrap: str, topic: str, records: int, partitions: int, **producer: 
     )
     for i in range(records):
         value = VALUE % (i, i % 9973, (i * 7919) % 1000, WORDS[i * 31 % 6])
+        time_ms = WEEK_MS + i * 61 % 168 * HOUR_MS if is_late else 0  # 0 is now
         while True:
             try:
-                client.produce(topic, value, key=b"order-%d" % i, partition=i % partitions)
+                client.produce(topic, value, b"order-%d" % i, i % partitions, timestamp=time_ms)
                 break
             except BufferError:
                 client.poll(0.05)
