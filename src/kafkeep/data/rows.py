@@ -63,16 +63,10 @@ class Rows:
 
 def weigh_records(keys: pa.Array, values: pa.Array, headers: pa.ListArray) -> NDArray[np.int64]:
     """Return the bytes of each record: of its key, its value and its headers."""
-    total = np.subtract(*_edges(values), dtype=np.int64)
-    total += np.subtract(*_edges(keys))
+    total = np.diff(view_offsets(values)).astype(np.int64)
+    total += np.diff(view_offsets(keys))
     if len(headers.values):
         edges = view_offsets(headers)
         for part in (headers.values.field("key"), headers.values.field("value")):
             total += np.diff(view_offsets(part)[edges])
     return total
-
-
-def _edges(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return where each text ends, and where it begins."""
-    offsets = view_offsets(array)
-    return offsets[1:], offsets[:-1]

@@ -14,8 +14,6 @@ from kafkeep.connect.metrics.totals import Totals
 from kafkeep.connect.model import ConnectorStatus, Progress
 from kafkeep.spark.beans import JvmFacts
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
 JVM_MEMORY = Declared(
     "jvm_memory_used_bytes", "gauge", "Memory used by Spark's JVM, by area.", ("area",)
 )
