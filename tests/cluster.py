@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from kafkeep.config.kafka import KafkaOptions
@@ -16,6 +16,11 @@ from kafkeep.kafka.compression import Codec
 from kafkeep.kafka.wire import Wire
 
 WAIT = 30.0
+COORDINATOR_NOT_READY = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
 ANY_TIME = {
     "message.timestamp.after.max.ms": str(2**63 - 1),
     "message.timestamp.before.max.ms": str(2**63 - 1),
@@ -85,9 +90,20 @@ class Cluster:
             consumer.close()
 
     def commit_offset(self, group: str, topic: str, offset: int, partition: int = 0) -> None:
-        """Commit an offset for a group."""
+        """Commit an offset for a group, as soon as its coordinator is ready."""
+        position = TopicPartition(topic, partition, offset)
+
+        def committed(consumer: Consumer) -> bool:
+            try:
+                consumer.commit(offsets=[position], asynchronous=False)
+            except KafkaException as error:
+                if error.args[0].code() not in COORDINATOR_NOT_READY:
+                    raise
+                return False
+            return True
+
         with self.consumer(group) as consumer:
-            consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
+            until(lambda: committed(consumer), f"{group} has a coordinator")
 
     def produce(self, topic: str, messages: Iterable[Mapping[str, Any]], **config: object) -> None:
         """Send messages (arguments of ``Producer.produce``) and wait for all of them."""
