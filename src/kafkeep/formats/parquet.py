@@ -26,7 +26,7 @@ from kafkeep.data.exact_json import parse_json
 from kafkeep.data.rows import weigh_records
 from kafkeep.data.schema import Schema, arrow_type
 from kafkeep.errors import RecordError
-from kafkeep.formats.envelope import is_envelope
+from kafkeep.formats.envelope import KAFKA_RECORD, is_envelope
 from kafkeep.formats.format import Encoder
 from kafkeep.formats.parquet_columns import check_decimals
 from kafkeep.formats.parquet_json import Inferred, infer, project
@@ -45,10 +45,12 @@ _SLICE_ROWS = 8192
 _ENVELOPE: Mapping[str, Any] = {
     # Columns that repeat; in the others a dictionary is tried in vain.
     "use_dictionary": ["topic", "partition", "headers.list.element.key"],
-    # Columns that grow or repeat; the least and largest of the others lets no reader skip anything.
-    "write_statistics": ["topic", "partition", "offset", "timestamp"],
+    # The least and largest of the others lets no reader skip anything.
+    "write_statistics": ["partition", "offset", "timestamp"],
     # Columns that grow step by step.
     "column_encoding": dict.fromkeys(("offset", "timestamp"), "DELTA_BINARY_PACKED"),
+    # A page ends by its size: many small ones of the short columns take time and serve nobody.
+    "max_rows_per_page": GROUP_ROWS,
 }
 """How columns of whole records are written; those of others are left to Arrow."""
 
@@ -118,6 +120,7 @@ class _TypedTables:
         self._values = avro_values(avro, struct)
         self._layout = Layout(struct)
         self._is_envelope = is_envelope(schema)
+        self._is_ours = schema == KAFKA_RECORD
         self.hints: Mapping[str, Any] = _ENVELOPE if self._is_envelope else {}
 
     def _rows(self, array: pa.Array) -> pa.Array:
@@ -126,6 +129,8 @@ class _TypedTables:
         return pa.StructArray.from_arrays([array], fields=list(arrow_type(self._struct)))
 
     def check(self, array: pa.Array) -> None:
+        if self._is_ours:
+            return  # made of Kafka's own bytes and numbers: each has its place
         rows = self._rows(array)
         self._values.check_rows(rows)
         check_decimals(rows, self._struct)
@@ -198,20 +203,27 @@ class _JsonTables:
 
 
 def _recut(pieces: list[pa.Array], kind: pa.DataType) -> list[pa.Array]:
-    """Return the rows in pieces of ``_SLICE_ROWS``: where pages end must not tell how they came."""
+    """Return the rows in pieces that begin at multiples of ``_SLICE_ROWS``.
+
+    Arrow writes each piece in slices of so many rows: where pages end must not tell how rows came.
+    """
     cut: list[pa.Array] = []
     rest: list[pa.Array] = []
-    missing = _SLICE_ROWS
+    missing = 0
     for piece in pieces:
-        start = 0
-        while start < len(piece):
-            taken = piece.slice(start, missing)
-            rest.append(taken)
-            start += len(taken)
-            missing -= len(taken)
-            if not missing:
-                cut.append(rest[0] if len(rest) == 1 else pa.concat_arrays(rest))
-                rest, missing = [], _SLICE_ROWS
+        start = min(missing, len(piece))
+        if start:
+            rest.append(piece.slice(0, start))
+            missing -= start
+        whole = (len(piece) - start) // _SLICE_ROWS * _SLICE_ROWS
+        if rest and not missing:
+            cut.append(pa.concat_arrays(rest))
+            rest = []
+        if whole:
+            cut.append(piece.slice(start, whole))
+        if start + whole < len(piece):
+            rest.append(piece.slice(start + whole))
+            missing = _SLICE_ROWS - len(rest[0])
     if rest or not cut:
         cut.append(pa.concat_arrays(rest) if rest else pa.array([], kind))
     return cut

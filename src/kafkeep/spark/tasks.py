@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import orjson
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 import kafkeep.errors
 from kafkeep.errors import KafkeepError, TransientError
@@ -28,7 +29,14 @@ Task = Callable[[T], Iterator[tuple[str, dict[str, Any]]]]
 
 ERROR_KIND = "error"
 _SCHEMA = pa.schema([("bundle", pa.int64()), ("kind", pa.string()), ("body", pa.binary())])
-_SPARK_SCHEMA = "bundle long, kind string, body binary"
+_SPARK_SCHEMA = StructType(
+    [
+        StructField("bundle", LongType()),
+        StructField("kind", StringType()),
+        StructField("body", BinaryType()),
+    ]
+)
+"""The same for Spark, which would ask the JVM to read it out of a text."""
 _DESCRIBING = threading.Lock()
 """Many jobs that are described to the JVM at once take turns at the interpreter, and so does
 everything else in the process: one after the other they take no longer, and leave it free."""
