@@ -63,10 +63,16 @@ class Rows:
 
 def weigh_records(keys: pa.Array, values: pa.Array, headers: pa.ListArray) -> NDArray[np.int64]:
     """Return the bytes of each record: of its key, its value and its headers."""
-    total = np.diff(view_offsets(values)).astype(np.int64)
-    total += np.diff(view_offsets(keys))
+    return np.diff(pile_records(keys, values, headers), prepend=0)
+
+
+def pile_records(keys: pa.Array, values: pa.Array, headers: pa.ListArray) -> NDArray[np.int64]:
+    """Return what the records weigh up to the end of each: the same, added up."""
+    edges = [view_offsets(values), view_offsets(keys)]
     if len(headers.values):
-        edges = view_offsets(headers)
-        for part in (headers.values.field("key"), headers.values.field("value")):
-            total += np.diff(view_offsets(part)[edges])
-    return total
+        lists = view_offsets(headers)
+        edges += [view_offsets(headers.values.field(name))[lists] for name in ("key", "value")]
+    total = np.zeros(len(values), dtype=np.int64)
+    for part in edges:
+        total += part[1:]
+    return total - sum(int(part[0]) for part in edges)

@@ -23,7 +23,7 @@ from kafkeep.data.avro_schema import dump_avro, to_avro
 from kafkeep.data.avro_values import avro_values
 from kafkeep.data.column import Column
 from kafkeep.data.exact_json import parse_json
-from kafkeep.data.rows import weigh_records
+from kafkeep.data.rows import pile_records
 from kafkeep.data.schema import Schema, arrow_type
 from kafkeep.errors import RecordError
 from kafkeep.formats.envelope import KAFKA_RECORD, is_envelope
@@ -100,8 +100,8 @@ class _Tables(Protocol):
     def check(self, array: pa.Array) -> None:
         """RecordError when a row has no place in a table."""
 
-    def sizes(self, array: pa.Array) -> Int64s:
-        """Return how much each row counts."""
+    def ends(self, array: pa.Array) -> Int64s:
+        """Return how much the rows up to each count together."""
 
     def to_table(self, pieces: list[pa.Array]) -> pa.Table:
         """Return the rows of one row group, which come in pieces, at least one."""
@@ -135,10 +135,10 @@ class _TypedTables:
         self._values.check_rows(rows)
         check_decimals(rows, self._struct)
 
-    def sizes(self, array: pa.Array) -> Int64s:
+    def ends(self, array: pa.Array) -> Int64s:
         if self._is_envelope:
-            return weigh_records(*(array.field(name) for name in ("key", "value", "headers")))
-        return self._values.encode(self._rows(array)).sizes
+            return pile_records(*(array.field(name) for name in ("key", "value", "headers")))
+        return np.cumsum(self._values.encode(self._rows(array)).sizes)
 
     def to_table(self, pieces: list[pa.Array]) -> pa.Table:
         return pa.concat_tables([self._layout.to_table(self._rows(piece)) for piece in pieces])
@@ -161,9 +161,9 @@ class _JsonTables:
     def check(self, array: pa.Array) -> None:
         """Every JSON document has its place."""
 
-    def sizes(self, array: pa.Array) -> Int64s:
-        offsets = view_offsets(array).astype(np.int64)
-        return offsets[1:] - offsets[:-1]
+    def ends(self, array: pa.Array) -> Int64s:
+        ends: Int64s = view_offsets(array)[1:].astype(np.int64)
+        return ends - int(view_offsets(array)[0])
 
     def to_table(self, pieces: list[pa.Array]) -> pa.Table:
         if not self._begun:
@@ -275,7 +275,7 @@ class ParquetEncoder:
         """Take rows; return the row groups they fill."""
         if column.schema != self._schema:
             raise RecordError("a row of another schema than its Parquet object has")
-        ends = np.cumsum(self._tables.sizes(column.array))
+        ends = self._tables.ends(column.array)
         done, done_bytes = 0, 0
         while done < len(ends):
             room = self._tables.group_bytes - self.buffered_bytes

@@ -39,19 +39,41 @@ RECORD_SCHEMA = pa.schema(
 
 
 @kernel
-def _locate(
-    buffer: Bytes, fields: Int64s, ends: Int64s, places: Int64s, lists: NDArray[np.int32]
+def _take_fields(  # noqa: PLR0917
+    buffer: Bytes,
+    fields: Int64s,
+    ends: Int64s,
+    key_offsets: NDArray[np.int32],
+    key_valid: Bytes,
+    key_data: Bytes,
+    value_offsets: NDArray[np.int32],
+    value_valid: Bytes,
+    value_data: Bytes,
+    begins: Int64s,
+    lists: NDArray[np.int32],
 ) -> None:
-    """Fill ``places`` with start and length of key and value, and with where headers begin."""
-    headers = np.int64(0)
+    """Copy keys and values, already checked, to the buffers of two Arrow columns.
+
+    Fills ``begins`` and ``lists`` with where headers begin and how many there were.
+    """
+    keys = values = headers = np.int64(0)
     for i in range(len(fields)):
         at, end = fields[i], ends[i]
         length, at = read_varint(buffer, at, end)
-        places[0, i], places[1, i] = at, length
-        length, at = read_varint(buffer, at + max(length, 0), end)
-        places[2, i], places[3, i] = at, length
-        count, at = read_varint(buffer, at + max(length, 0), end)
-        places[4, i] = at
+        if length >= 0:
+            key_valid[i >> 3] |= np.uint8(1 << (i & 7))
+            copy_bytes(key_data, keys, buffer, at, length)
+            keys += length
+            at += length
+        key_offsets[i + 1] = keys
+        length, at = read_varint(buffer, at, end)
+        if length >= 0:
+            value_valid[i >> 3] |= np.uint8(1 << (i & 7))
+            copy_bytes(value_data, values, buffer, at, length)
+            values += length
+            at += length
+        value_offsets[i + 1] = values
+        count, begins[i] = read_varint(buffer, at, end)
         headers += count
         lists[i + 1] = headers
 
@@ -91,15 +113,25 @@ def _gather(  # noqa: PLR0917
         offsets[i + 1] = reached
 
 
-def _column(buffer: Bytes, starts: Int64s, lengths: Int64s, size_bytes: int) -> pa.Array:
+class _BinaryColumn:
+    """The buffers of an Arrow column of bytes, to be filled."""
+
+    def __init__(self, rows: int, size_bytes: int) -> None:
+        self._rows = rows
+        self.offsets = np.zeros(rows + 1, dtype=np.int32)
+        self.valid = np.zeros((rows + 7) // 8, dtype=np.uint8)
+        self.data = np.empty(size_bytes, dtype=np.uint8)
+
+    def to_arrow(self) -> pa.Array:
+        parts = [pa.py_buffer(part) for part in (self.valid, self.offsets, self.data)]
+        return pa.Array.from_buffers(pa.binary(), self._rows, parts)
+
+
+def _gathered(buffer: Bytes, starts: Int64s, lengths: Int64s, size_bytes: int) -> pa.Array:
     """Return bytes of ``buffer`` as an Arrow binary column, which has ``size_bytes`` in all."""
-    rows = len(starts)
-    offsets = np.zeros(rows + 1, dtype=np.int32)
-    valid = np.zeros((rows + 7) // 8, dtype=np.uint8)
-    data = np.empty(size_bytes, dtype=np.uint8)
-    _gather(buffer, starts, lengths, offsets, valid, data)
-    buffers = [pa.py_buffer(part) for part in (valid, offsets, data)]
-    return pa.Array.from_buffers(pa.binary(), rows, buffers)
+    column = _BinaryColumn(len(starts), size_bytes)
+    _gather(buffer, starts, lengths, column.offsets, column.valid, column.data)
+    return column.to_arrow()
 
 
 def _numbers(kind: pa.DataType, values: NDArray[Any]) -> pa.Array:
@@ -117,16 +149,26 @@ def to_arrow(records: Walked) -> pa.RecordBatch:
         raise OverflowError(f"{max(totals)} bytes do not fit into one Arrow column")
     rows, headers = len(records), totals[HEADERS]
     buffer = records.buffer
+    keys = _BinaryColumn(rows, totals[KEY_BYTES])
+    values = _BinaryColumn(rows, totals[VALUE_BYTES])
+    begins = np.empty(rows, dtype=np.int64)
     lists = np.zeros(rows + 1, dtype=np.int32)
-    places = np.empty((5, rows), dtype=np.int64)
-    _locate(buffer, records.fields, records.ends, places, lists)
+    _take_fields(
+        buffer,
+        records.fields,
+        records.ends,
+        *(keys.offsets, keys.valid, keys.data),
+        *(values.offsets, values.valid, values.data),
+        begins,
+        lists,
+    )
     pairs = np.empty((4, headers), dtype=np.int64)
     if headers:
-        _locate_headers(buffer, places[4], records.ends, lists, pairs)
+        _locate_headers(buffer, begins, records.ends, lists, pairs)
     structs = pa.StructArray.from_arrays(
         [
-            _column(buffer, pairs[0], pairs[1], totals[HEADER_KEY_BYTES]),
-            _column(buffer, pairs[2], pairs[3], totals[HEADER_VALUE_BYTES]),
+            _gathered(buffer, pairs[0], pairs[1], totals[HEADER_KEY_BYTES]),
+            _gathered(buffer, pairs[2], pairs[3], totals[HEADER_VALUE_BYTES]),
         ],
         fields=list(HEADER_TYPE),
     )
@@ -134,8 +176,8 @@ def to_arrow(records: Walked) -> pa.RecordBatch:
         _numbers(pa.int64(), records.offsets),
         _numbers(pa.int64(), records.timestamps),
         _numbers(pa.int8(), records.timestamp_types.astype(np.int8)),
-        _column(buffer, places[0], places[1], totals[KEY_BYTES]),
-        _column(buffer, places[2], places[3], totals[VALUE_BYTES]),
+        keys.to_arrow(),
+        values.to_arrow(),
         pa.ListArray.from_arrays(
             _numbers(pa.int32(), lists), structs, type=RECORD_SCHEMA.field("headers").type
         ),
