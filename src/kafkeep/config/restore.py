@@ -38,9 +38,13 @@ def parse_renames(text: str) -> tuple[tuple[str, str], ...]:
         if not source or (":" in part and not target):
             raise UsageError(f"{part!r} is not a topic", hint="Write --topics a,b:new-b.")
         pairs.append((topic_name(source), topic_name(target or source)))
-    targets = [target for _, target in pairs]
-    if len(set(targets)) != len(targets):
+    sources, targets = zip(*pairs, strict=True)
+    if len(set(targets)) < len(pairs):
         raise UsageError(f"two topics would be restored into one: {text}")
+    if len(set(sources)) < len(pairs):
+        raise UsageError(
+            f"a topic would be restored into two: {text}", hint="Restore it once for each."
+        )
     return tuple(pairs)
 
 

@@ -1,0 +1,77 @@
+"""The one session of a service."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kafkeep.config.spark import SparkOptions
+from kafkeep.connect.shared_spark import SharedSpark
+from kafkeep.errors import TransientError
+
+
+class Door:
+    """A door to nothing: jobs return their bundles, until its JVM is said to be dead."""
+
+    made = 0
+
+    def __init__(self, options: SparkOptions) -> None:
+        Door.made += 1
+        self.is_dead = False
+
+    def __enter__(self) -> Door:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def session(self) -> Door:
+        return self
+
+    def is_alive(self, patience_s: float) -> bool:
+        return not self.is_dead
+
+    def run_tasks(self, bundles: list[Any], task: Any, **_: object) -> list[Any]:
+        if "die" in bundles:
+            self.is_dead = True
+            raise ConnectionError("the JVM is gone")
+        return bundles
+
+
+@pytest.fixture
+def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedSpark]:
+    monkeypatch.setattr("kafkeep.spark.door.SparkDoor", Door)
+    Door.made = 0
+    frozen = gc.get_freeze_count()
+    yield SharedSpark(SparkOptions())
+    if not frozen:
+        gc.unfreeze()
+
+
+def run(spark: SharedSpark, *bundles: str) -> list[Any]:
+    return spark.run_tasks(bundles, print, label="a job")
+
+
+def test_a_session_is_started_by_the_first_job_and_kept(spark: SharedSpark) -> None:
+    assert run(spark) == []
+    assert Door.made == 0
+    assert list(run(spark, "a")) + list(run(spark, "b")) == ["a", "b"]
+    assert Door.made == 1
+
+
+def test_the_collector_is_told_once_that_what_was_loaded_stays(spark: SharedSpark) -> None:
+    run(spark, "a")
+    frozen = gc.get_freeze_count()
+    assert frozen > 0
+    run(spark, "b")
+    assert gc.get_freeze_count() <= frozen
+
+
+def test_a_session_whose_jvm_died_is_started_anew(spark: SharedSpark) -> None:
+    with pytest.raises(TransientError, match="a job: Spark's JVM has died"):
+        run(spark, "die")
+    assert list(run(spark, "a")) == ["a"]
+    assert Door.made == 2
