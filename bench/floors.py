@@ -55,6 +55,8 @@ def produce_floor(options: KafkaOptions, target: str, data: list[list[bytes]]) -
     ready = [[b.body for b in _ready(chunks)] for chunks in data]
     with Wire(options) as wire:
         admin = Admin(wire)
+        # Waits for the leaders of a topic just made: without them requests overtake each other.
+        admin.offsets([(target, p) for p in range(len(ready))], OffsetSpec.LAST_STABLE)
         places = [admin.init_producer_id() for _ in ready]
         sequences = [0] * len(ready)
         for p, bodies in enumerate(ready):

@@ -52,8 +52,6 @@ def drill_command(
 
     places = archive.beside(kafka_options(bootstrap_servers, command_config))
     result = run_drill(options, places, spark, run_restore)
-    if file is not None:
-        write_report(drill_page(result), file)
     for name in result.leftovers:
         say(f"warning: {name} is left over by a drill that was killed, or is of one that runs now")
     for warning in result.warnings:
@@ -76,4 +74,6 @@ def drill_command(
                 "verdict": result.verdict,
             }
         )
+    if file is not None:
+        write_report(drill_page(result), file)
     raise typer.Exit(result.exit_code)

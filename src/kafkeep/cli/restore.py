@@ -82,10 +82,6 @@ def restore_command(
         return
     if options.dry_run:
         return
-    if file is not None:
-        from kafkeep.cli.restore_report import restore_page  # noqa: PLC0415
-
-        write_report(restore_page(summary, places, now_ms()), file)
     for sentence in summary.warnings:
         say(f"warning: {sentence}")
     for held in summary.held_back:
@@ -94,6 +90,10 @@ def restore_command(
         print_json(summary.to_json())
     else:
         print_pairs(_pairs(summary, options))
+    if file is not None:
+        from kafkeep.cli.restore_report import restore_page  # noqa: PLC0415
+
+        write_report(restore_page(summary, places, now_ms()), file)
     raise typer.Exit(summary.exit_code)
 
 

@@ -120,8 +120,9 @@ class Wire:
 
         Sent once: Kafka's error codes come back as they are. A connection lost after sending
         is UnknownOutcomeError; send the same batches again under the same producer id and
-        sequence. Requests to one broker keep the order of the calls. ``topic_ids`` guards
-        against topics re-created under their name.
+        sequence. Requests to one broker keep the order of the calls once the leaders are
+        known; until then each call looks for them by itself. ``topic_ids`` guards against
+        topics re-created under their name.
         """
         call = Produce(
             self.link, self.metadata, batches, dict(topic_ids or {}), timeout_ms=timeout_ms
