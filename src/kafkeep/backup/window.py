@@ -18,7 +18,7 @@ from kafkeep.data.rows import Rows
 from kafkeep.data.schema import Schema
 from kafkeep.formats.format import Encoder
 
-MEMORY_BYTES = 96 << 20
+MEMORY_BYTES = 88 << 20
 """What the files of one task may hold in memory before they go to disk."""
 MAX_RUNS = 100_000
 """More are not told: they would take more room in the log than they are worth."""
