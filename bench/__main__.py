@@ -58,7 +58,7 @@ def main() -> None:
 def _folder() -> Path:
     """Return a folder in memory where there is enough of it.
 
-    A disk writes back what the case before left, and slows down whoever comes next, not the floor.
+    A disk that writes back what the case before left slows down whatever comes next.
     """
     try:
         is_enough = shutil.disk_usage(MEMORY).free >= NEEDED_BYTES

@@ -32,7 +32,7 @@ from kafkeep.kafka.wire import Wire
 
 LAST_OFFSET = 2**63 - 1
 PIECE_BYTES = 8 << 20
-"""Records decoded at a time: few enough that what is made of them stays in the cores' caches."""
+"""Records decoded at a time: few enough for memory, and so many that Python's part is small."""
 MANY_FILES = 64
 """Beyond these, more are decoded at a time, so that each file gets more than a row or two."""
 SKIP_AFTER = 10_000

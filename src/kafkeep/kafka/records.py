@@ -54,7 +54,8 @@ def _take_fields(  # noqa: PLR0917
 ) -> None:
     """Copy keys and values, already checked, to the buffers of two Arrow columns.
 
-    Fills ``begins`` and ``lists`` with where headers begin and how many there were.
+    Fills ``begins`` and ``lists`` with where headers begin and how many there were. Keys, values
+    and ``_gather`` copy alike: a function for it, though inlined, takes a third longer.
     """
     keys = values = headers = np.int64(0)
     for i in range(len(fields)):
