@@ -21,7 +21,7 @@ def main() -> None:
     """Run the chosen cases on services of their own."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--records", type=int, default=3_000_000)
-    parser.add_argument("--repeat", type=int, default=3, help="runs of the main cases")
+    parser.add_argument("--repeat", type=int, default=5, help="runs of the main cases")
     parser.add_argument("--json", type=Path, help="also write the document here")
     parser.add_argument(
         "--folder",

@@ -7,14 +7,15 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from tempfile import TemporaryDirectory
 
 from bench import topics
+from bench.beside import Beside, Numbers, beside, figures
 from bench.connectors import many_connectors
 from bench.floors import fetch_floor, produce_floor
-from bench.measure import Cost
 from bench.restores import exact_offsets, one_hundredth
-from bench.runs import backup, delete, kafka_options, new_archive, restore
+from bench.runs import backup, delete, kafka_options, new_archive, new_topic, restore
 from kafkeep.archive.commit import Changes
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import data_key
@@ -24,27 +25,6 @@ from kafkeep.config.kafka import KafkaOptions
 from kafkeep.dev import DevStatus
 from kafkeep.store.open import open_store
 
-Numbers = dict[str, float]
-MIB = 1 << 20
-
-
-def _figures(prefix: str, costs: list[Cost], floor: float) -> Numbers:
-    middle = sorted(costs, key=lambda c: c.summary["seconds"])[len(costs) // 2]
-    seconds, records = middle.summary["seconds"], middle.summary["records"]
-    return {
-        f"{prefix} seconds": seconds,
-        f"{prefix} / floor": seconds / floor,
-        f"{prefix} records/s": records / seconds,
-        f"{prefix} MB/s": middle.summary["bytes"] / seconds / 1e6,
-        f"{prefix} CPU-s per million records": middle.cpu / records * 1e6,
-        f"{prefix} peak memory MB (all processes)": max(c.peak_mb for c in costs),
-        f"{prefix} largest worker MB": max(c.worker_mb for c in costs),
-        f"{prefix} worker over idle MB": max(c.worker_mb - c.idle_mb for c in costs),
-        f"{prefix} Spark start seconds": statistics.median(
-            c.summary["start_seconds"] for c in costs
-        ),
-    }
-
 
 def large_batches(status: DevStatus, records: int, repeat: int) -> Numbers:
     """Backup and restore of one topic in 3 partitions, beside the floors."""
@@ -52,28 +32,41 @@ def large_batches(status: DevStatus, records: int, repeat: int) -> Numbers:
     topics.create(status.bootstrap_servers, topic, 3)
     topics.fill(status.bootstrap_servers, topic, records, 3)
     options = kafka_options(status)
-    fetched, backups, produced, restores = [], [], [], []
     _, data = fetch_floor(options, topic, keep=True)
-    for number in range(repeat):
-        fetched.append(fetch_floor(options, topic)[0])
-        archive = new_archive(status)
-        backups.append(backup(status, topic, archive))
-        target, floor_target = f"bench-back-{number}", f"bench-floor-{number}"
-        topics.create(status.bootstrap_servers, floor_target, 3, **{"max.message.bytes": "8388608"})
-        produced.append(produce_floor(options, floor_target, data))
-        delete(status, floor_target)
-        restores.append(restore(status, topic, target, archive))
+    backups, restores = [], []
+    for _ in range(repeat):
+        archive, target = new_archive(status), new_topic()
+        backups.append(
+            beside(
+                lambda: fetch_floor(options, topic)[0],
+                partial(backup, status, topic, archive),
+            )
+        )
+        restores.append(
+            beside(
+                lambda: _produce(status, data),
+                partial(restore, status, topic, target, archive),
+            )
+        )
         delete(status, target)
     numbers: Numbers = {
-        "fetch floor seconds": statistics.median(fetched),
-        "produce floor seconds": statistics.median(produced),
+        "fetch floor seconds": statistics.median(run.floor for run in backups),
+        "produce floor seconds": statistics.median(run.floor for run in restores),
     }
-    numbers |= _figures("backup", backups, statistics.median(fetched))
-    numbers |= _figures("restore", restores, statistics.median(produced))
+    numbers |= figures("backup", backups)
+    numbers |= figures("restore", restores)
     if shutil.which("kcat"):
         numbers["kcat seconds"] = _kcat(status, topic)
     delete(status, topic)
     return numbers
+
+
+def _produce(status: DevStatus, data: list[list[bytes]]) -> float:
+    target = new_topic()
+    topics.create(status.bootstrap_servers, target, 3, **{"max.message.bytes": "8388608"})
+    seconds = produce_floor(kafka_options(status), target, data)
+    delete(status, target)
+    return seconds
 
 
 def _kcat(status: DevStatus, topic: str) -> float:
@@ -220,35 +213,42 @@ def sink_formats(status: DevStatus, records: int, repeat: int) -> Numbers:
     topic = "bench-formats"
     topics.create(status.bootstrap_servers, topic, 3)
     topics.fill(status.bootstrap_servers, topic, records, 3)
-    floors: list[float] = []
-    costs: dict[str, list[Cost]] = {name: [] for name in SINKS}
-    fetch_floor(kafka_options(status), topic)
+    options = kafka_options(status)
+    runs: dict[str, list[Beside]] = {name: [] for name in SINKS}
+    fetch_floor(options, topic)
     for _ in range(repeat):
         for name, flags in SINKS.items():
-            floors.append(fetch_floor(kafka_options(status), topic)[0])
-            costs[name].append(backup(status, topic, new_archive(status), *flags))
-    costs[LATE] = [_late(status, records)]
+            runs[name].append(
+                beside(
+                    lambda: fetch_floor(options, topic)[0],
+                    partial(backup, status, topic, new_archive(status), *flags),
+                )
+            )
     delete(status, topic)
-    floor = statistics.median(floors)
-    numbers: Numbers = {"fetch floor seconds": floor}
-    for name, measured in costs.items():
+    runs[LATE] = [_late(status, records)]
+    floors = [run.floor for measured in runs.values() for run in measured]
+    numbers: Numbers = {"fetch floor seconds": statistics.median(floors)}
+    for name, measured in runs.items():
         numbers |= {
             key: value
-            for key, value in _figures(name, measured, floor).items()
-            if key.endswith(("seconds", "floor", "records/s", "records", "idle MB"))
+            for key, value in figures(name, measured).items()
+            if not key.endswith(("MB/s", "(all processes)", "worker MB"))
         }
     return numbers
 
 
-def _late(status: DevStatus, records: int) -> Cost:
+def _late(status: DevStatus, records: int) -> Beside:
     topic = "bench-late"
     topics.create(status.bootstrap_servers, topic, 3, **{"retention.ms": "-1"})
     topics.fill(status.bootstrap_servers, topic, records, 3, is_late=True)
     hourly = ("partitioner.class=hourly", "locale=en", "timezone=UTC", "timestamp.extractor=Record")
     flags = [word for one in hourly for word in ("--set", one)]
-    cost = backup(status, topic, new_archive(status), *GZIP, *flags)
+    run = beside(
+        lambda: fetch_floor(kafka_options(status), topic)[0],
+        partial(backup, status, topic, new_archive(status), *GZIP, *flags),
+    )
     delete(status, topic)
-    return cost
+    return run
 
 
 CASES: dict[str, Callable[[DevStatus, int, int], Numbers]] = {

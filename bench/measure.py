@@ -85,6 +85,7 @@ class _Watch(threading.Thread):
 
     def _sample(self) -> None:
         total = 0.0
+        pythons: dict[int, tuple[int, float]] = {}
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
@@ -103,8 +104,13 @@ class _Watch(threading.Thread):
             resident = int(fields[21]) * PAGE
             total += resident - shared
             if name.startswith("python") and int(entry.name) != self._session:
-                pid = int(entry.name)
-                self._smallest[pid] = min(self._smallest.get(pid, resident), resident)
-                if resident > self.worker:
-                    self.worker, self.idle = resident, self._smallest[pid]
+                pythons[int(entry.name)] = int(fields[1]), resident
         self.peak = max(self.peak, total)
+        for pid, (parent, resident) in pythons.items():
+            if parent in pythons:  # a worker: what Spark forks it from has Java as its parent
+                self._weigh(pid, resident)
+
+    def _weigh(self, pid: int, resident: float) -> None:
+        self._smallest[pid] = min(self._smallest.get(pid, resident), resident)
+        if resident > self.worker:
+            self.worker, self.idle = resident, self._smallest[pid]

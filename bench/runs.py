@@ -15,6 +15,10 @@ def new_archive(status: DevStatus) -> str:
     return f"s3://{status.s3.bucket}/{uuid.uuid4().hex}"
 
 
+def new_topic() -> str:
+    return f"bench-{uuid.uuid4().hex}"
+
+
 def kafka_options(status: DevStatus, config: str | None = None) -> KafkaOptions:
     return KafkaOptions.load(status.bootstrap_servers, config)
 

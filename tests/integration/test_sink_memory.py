@@ -1,4 +1,4 @@
-"""Many open files cost disk, not memory: what a worker holds is bounded, whatever is configured.
+"""What a worker holds is bounded: many open files, and large ones, cost disk, not memory.
 
 A worker is this file run as a process of its own, on real services. It writes a little first, as
 every worker has before long; what counts is how much more it holds at its worst.
@@ -25,16 +25,21 @@ from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.backup.rotate import Reason
 from kafkeep.backup.shape import SinkShape
 from kafkeep.backup.task import Bundle, BundledRange, archive_bundle
+from kafkeep.backup.write import WriteOptions
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.storage import StorageOptions
 from kafkeep.dev import DevStatus
 from kafkeep.kafka.build import Record, build_batch
+from kafkeep.spark.jvm import WORKER_MEMORY
 
 pytestmark = pytest.mark.integration
 
 MORE_MB = 300
 BATCH = 1000
 RECORDS = 300_000
+NOISE = 15
+"""Records of a batch of noise."""
+BYTE_ARRAYS = "org.apache.kafka.connect.converters.ByteArrayConverter"
 HOUR_MS = 3_600_000
 JSON = {"format.class": "json", "flush.size": "10000000", "flush.bytes": "8GiB"}
 BY_FIELD = {"partitioner.class": "field", "partition.field.name": "user.id"}
@@ -53,10 +58,13 @@ PARQUET = {
 
 @dataclass(frozen=True)
 class Filled:
-    """A topic with records for many files, all batches alike."""
+    """A topic, all of its batches alike."""
 
     bootstrap: str
     topic: str
+    records: int
+    """Of each partition."""
+    partitions: int = 1
 
 
 def make_batch() -> bytes:
@@ -78,16 +86,30 @@ def filled(services: DevStatus) -> Filled:
     batch = make_batch()
     name = cluster.create(f"wide-{uuid.uuid4().hex[:8]}", 1, {**ANY_TIME, "retention.ms": "-1"})
     cluster.raw(name, [batch] * (RECORDS // BATCH))
-    return Filled(services.bootstrap_servers, name)
+    return Filled(services.bootstrap_servers, name, RECORDS)
 
 
-def measure(filled: Filled, archive: str, options: Mapping[str, str]) -> Any:
+@pytest.fixture(scope="module")
+def noise(services: DevStatus) -> Filled:
+    """Three partitions of 120 MB each that no codec makes smaller."""
+    cluster = Cluster(services.bootstrap_servers)
+    chances = random.Random(8)
+    batch = build_batch([Record(n, 0, None, chances.randbytes(50_000)) for n in range(NOISE)])
+    name = cluster.create(f"noise-{uuid.uuid4().hex[:8]}", 3, {**ANY_TIME, "retention.ms": "-1"})
+    for partition in range(3):
+        cluster.raw(name, [batch] * 160, partition)
+    return Filled(services.bootstrap_servers, name, 160 * NOISE, 3)
+
+
+def measure(filled: Filled, archive: str, options: Mapping[str, str] | None) -> Any:
     """Write a topic in a worker of its own; return what it said of itself."""
     asked = {
         "bootstrap": filled.bootstrap,
         "topic": filled.topic,
+        "records": filled.records,
+        "partitions": filled.partitions,
         "archive": archive,
-        "options": {**JSON, **options},
+        "options": None if options is None else {**JSON, **options},
     }
     done = subprocess.run(
         [sys.executable, __file__],
@@ -97,12 +119,13 @@ def measure(filled: Filled, archive: str, options: Mapping[str, str]) -> Any:
         check=False,
         env={
             **os.environ,
+            **WORKER_MEMORY,
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path]),
         },
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert told["records"] == RECORDS
+    assert told["records"] == filled.records * filled.partitions
     return told
 
 
@@ -123,6 +146,19 @@ def test_a_thousand_open_files_are_held_in_bounded_memory(
     assert told["more_mb"] <= MORE_MB, told
 
 
+BYTES = {"format.class": "bytes", "value.converter": BYTE_ARRAYS}
+AVRO = {"format.class": "avro", "avro.codec": "null", "value.converter": BYTE_ARRAYS}
+
+
+@pytest.mark.parametrize("options", [None, BYTES, AVRO], ids=["segments", "bytes", "avro"])
+def test_large_objects_are_held_in_bounded_memory(
+    noise: Filled, archive_address: str, options: dict[str, str] | None
+) -> None:
+    told = measure(noise, archive_address, options)
+    assert told["objects"] == 3
+    assert told["more_mb"] <= MORE_MB, told
+
+
 # --- in the worker
 
 
@@ -134,22 +170,33 @@ def memory_mb(name: str) -> float:
 
 
 def run_worker(asked: Mapping[str, Any]) -> dict[str, float]:
-    source = PartitionId(asked["topic"], 1, 0)
-    planned = PlannedRange(
-        partition_id=source, topic_id=asked["topic_id"], range=OffsetRange(0, RECORDS)
+    sources = [PartitionId(asked["topic"], 1, number) for number in range(asked["partitions"])]
+    whole = OffsetRange(0, asked["records"])
+    ranges = tuple(
+        BundledRange(
+            source.partition,
+            PlannedRange(partition_id=source, topic_id=asked["topic_id"], range=whole),
+            True,
+            1 << 30,
+        )
+        for source in sources
     )
-    first = BundledRange(0, planned, True, 1 << 30)
+    write: WriteOptions | SinkShape = WriteOptions(segment_bytes=128 << 20, keeps_aborted=False)
+    if asked["options"] is not None:
+        closes = {str(source): str(Reason.END) for source in sources}
+        write = SinkShape(options=asked["options"], closes=closes)
     bundle = Bundle(
-        ranges=(first,),
+        ranges=ranges,
         kafka=KafkaOptions(asked["bootstrap"]),
         archive=asked["archive"],
         storage=StorageOptions.from_env(),
         log_name="sink",
-        write=SinkShape(options=asked["options"], closes={str(source): str(Reason.END)}),
+        write=write,
         seconds=1000.0,
     )
     warm = f"{asked['archive']}-before"
-    little = replace(first, planned=replace(planned, range=OffsetRange(0, 10)))
+    first = ranges[0]
+    little = replace(first, planned=replace(first.planned, range=OffsetRange(0, 10)))
     list(archive_bundle(replace(bundle, ranges=(little,), log_name="before", archive=warm)))
     before = memory_mb("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here on

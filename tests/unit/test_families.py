@@ -11,7 +11,6 @@ import pytest
 
 from kafkeep.archive.entry import PartitionId
 from kafkeep.backup.object import object_key
-from kafkeep.backup.spill import Body, Spill
 from kafkeep.backup.window import Finished, Place
 from kafkeep.config.connector import ConnectorConfig, is_secret
 from kafkeep.config.group import ConfigErrors
@@ -24,6 +23,7 @@ from kafkeep.data.column import Column
 from kafkeep.data.rows import HEADERS_TYPE, Rows
 from kafkeep.data.schema import Kind, Schema
 from kafkeep.errors import UsageError
+from kafkeep.store.spill import Body, Spill
 from kafkeep.transforms.csv_line import CsvLine
 
 CH_TBD = "ch.tbd.kafka.backuprestore."

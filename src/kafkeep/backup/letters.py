@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from kafkeep.archive.entry import PartitionId
 from kafkeep.backup.pipeline import BadRecord, Stage
-from kafkeep.backup.spill import Spill
 from kafkeep.data.arrow_parts import view_numbers
 from kafkeep.errors import KafkeepError, RecordError, TransientError
 from kafkeep.kafka.build import Record, build_batch
 from kafkeep.kafka.wire import Wire
+from kafkeep.store.spill import Spill
 
 PREFIX = "__connect.errors."
 BATCH_BYTES = 512 * 1024

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkeep.archive.runs import NO_RUNS, Runs
-from kafkeep.backup.spill import Body, Spill
 from kafkeep.backup.views import Views
 from kafkeep.data.column import Column
 from kafkeep.data.compatibility import needs_new_file, project
 from kafkeep.data.rows import Rows
 from kafkeep.data.schema import Schema
 from kafkeep.formats.format import Encoder
+from kafkeep.store.spill import Body, Spill
 
-MEMORY_BYTES = 88 << 20
+MEMORY_BYTES = 80 << 20
 """What the files of one task may hold in memory before they go to disk."""
 MAX_RUNS = 100_000
 """More are not told: they would take more room in the log than they are worth."""

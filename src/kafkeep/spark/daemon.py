@@ -8,14 +8,26 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from contextlib import suppress
 from importlib import import_module
-
-import pyarrow  # noqa: F401
-import pyspark.worker  # noqa: F401
-from pyspark.daemon import manager
+from importlib.machinery import PathFinder
 
 PRELOAD_VARIABLE = "KAFKEEP_PRELOAD"
+
+
+def leave_out_zips(path: list[str]) -> list[str]:
+    """Return an import path without the zips of a pyspark that is there as a folder too.
+
+    Spark names its zips first. What is in them is compiled anew by every process, for a second,
+    and their directories are read again, for half a second, by each worker that begins.
+    """
+    folders = [entry for entry in path if not entry.endswith(".zip")]
+    found = PathFinder.find_spec("pyspark", folders)
+    if found is None or not found.submodule_search_locations:
+        return path
+    home = os.path.join(os.path.realpath(found.submodule_search_locations[0]), "")
+    return [entry for entry in path if not os.path.realpath(entry).startswith(home)]
 
 
 def preload(names: str) -> None:
@@ -31,10 +43,20 @@ def preload(names: str) -> None:
                 getattr(loaded, function)()
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Import, then fork workers as Spark asks for them, until it ends."""
+    sys.path[:] = leave_out_zips(sys.path)
+    sys.path_importer_cache.clear()
+    sys.modules.pop("org", None)  # Python's copy looks for Jython's, and finds the one of a jar
+    gc.disable()  # nothing that is imported can be freed
+    preload("pyarrow,pyspark.worker")
     preload(os.environ.get(PRELOAD_VARIABLE, ""))
     # A worker collects garbage after every task. Walking what was imported here took 0.1 s each
     # time; frozen, it is left alone, and its pages stay shared between the workers.
-    gc.collect()
     gc.freeze()
-    manager()
+    gc.enable()
+    import_module("pyspark.daemon").manager()
+
+
+if __name__ == "__main__":
+    run()

@@ -55,7 +55,7 @@ _JVM_FLAGS = (
 )
 # Workers take and free buffers of some megabytes all the time. Left to itself, glibc hands each
 # back to the kernel, and every page of the next one costs a fault: a tenth of a worker's time.
-_KEEP_MEMORY = {
+WORKER_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(128 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
     "ARROW_DEFAULT_MEMORY_POOL": "system",
@@ -160,7 +160,7 @@ def spark_home() -> Path:
 
 def _environment(options: SparkOptions, home: Path, folder: Path) -> Mapping[str, str]:
     return {
-        **_KEEP_MEMORY,
+        **WORKER_MEMORY,
         **os.environ,
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "gateway"),
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable,

@@ -135,7 +135,7 @@ class S3Store:
             self._no_tags(key, error)
 
     def create(self, key: str, metadata: Mapping[str, str] | None = None) -> S3Writer:
-        """Begin an object; small ones are kept in memory, larger ones go to disk or in parts."""
+        """Begin an object: one that is held until it is finished, or goes up in parts."""
         return self._writer(key, metadata, self._options.multipart_from_bytes)
 
     def create_in_parts(self, key: str) -> S3Writer:

@@ -1,9 +1,9 @@
-"""An object of S3 being written: in memory, then in parts."""
+"""An object of S3 being written: held back, or sent in parts."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import KafkeepError, KeyExistsError, KeyMissingError, TransientError
 from kafkeep.failpoint import failpoint
 from kafkeep.store.digests import Digests
+from kafkeep.store.held import HeldBytes
 from kafkeep.store.keys import check_metadata, check_tags, encode_metadata
 from kafkeep.store.retry import RetryPolicy
 
@@ -19,15 +20,14 @@ if TYPE_CHECKING:
 
 UPLOAD_MARK = "kafkeep-upload"
 PART_BYTES = 16 * 1024 * 1024
-_SENT_BYTES = 1024 * 1024
 
 
 class S3Writer:
     """One object on its way to S3.
 
-    Up to ``multipart_from`` bytes it is one conditional PUT, at ``finish``; beyond that it goes up
-    in parts as it is written, and ``finish`` is the conditional completion. Each writer marks its
-    object, so after a lost answer it knows its own from another's with one HEAD.
+    Up to ``multipart_from`` bytes it is held, and one conditional PUT at ``finish``; beyond that it
+    goes up in parts as it is written, and ``finish`` is the conditional completion. Each writer
+    marks its object, so after a lost answer it knows its own from another's with one HEAD.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class S3Writer:
         self._mark = uuid.uuid4().hex
         self._metadata = {**metadata, UPLOAD_MARK: self._mark}
         self._multipart_from = multipart_from
-        self._pieces: list[bytes] = []
+        self._held = HeldBytes()
         self._digests = Digests(md5=options.send_digest)
         self._size = 0
         self._parts: PartsUpload | None = None
@@ -54,7 +54,7 @@ class S3Writer:
         self._finished = False
 
     def write(self, data: bytes | memoryview) -> None:
-        """Add bytes; those that cannot change are kept as they are, not copied."""
+        """Add bytes; those that cannot change are held as they are, not copied."""
         view = memoryview(data).cast("B")
         self._size += len(view)
         if self._parts is None and self._size > self._multipart_from:
@@ -62,8 +62,8 @@ class S3Writer:
         if self._parts is not None:
             self._parts.add(view)
         elif view:
-            self._pieces.append(data if isinstance(data, bytes) else bytes(view))
             self._digests.update(view)
+            self._held.add(data if isinstance(data, bytes) else bytes(view))
 
     def finish(
         self, metadata: Mapping[str, str] | None = None, *, tags: Mapping[str, str] | None = None
@@ -92,14 +92,14 @@ class S3Writer:
                     self.abort()
                 raise
         self._visible = True
-        self._pieces.clear()
+        self._held.clear()
 
     def abort(self) -> None:
         """Forget what was written; an upload in parts is ended at the store."""
         if self._finished:
             return
         self._finished = True
-        self._pieces.clear()
+        self._held.clear()
         if self._parts is not None and not self._visible:
             self._parts.abort()
 
@@ -107,8 +107,7 @@ class S3Writer:
         if self._parts is not None:
             self._parts.complete()
             return
-        body = self._pieces[0] if len(self._pieces) == 1 else Joined(self._pieces)
-        self._store.put_body(self._key, body, metadata, self._digests, tags)
+        self._store.put_body(self._key, self._held.to_send(), metadata, self._digests, tags)
 
     def _is_ours(self, error: KafkeepError) -> bool:
         """Tell whether an earlier attempt made the object, though this one met ``error``."""
@@ -123,40 +122,9 @@ class S3Writer:
 
     def _begin_parts(self) -> None:
         self._parts = PartsUpload(self._store, self._key, self._metadata, self._options)
-        for piece in self._pieces:
+        for piece in self._held:
             self._parts.add(memoryview(piece))
-        self._pieces.clear()
-
-
-class Joined:
-    """Pieces as one file for http.client, which asks for little and takes what it is given."""
-
-    def __init__(self, pieces: Sequence[bytes]) -> None:
-        self._pieces = pieces
-        self._size = sum(map(len, pieces))
-        self._next = 0
-
-    def __len__(self) -> int:
-        return self._size
-
-    def read(self, size: int = -1) -> bytes:
-        """Return the next pieces, about 1 MiB; all that are left when no size was asked for."""
-        first, wanted = self._next, 0
-        while self._next < len(self._pieces) and (wanted < _SENT_BYTES or size < 0):
-            wanted += len(self._pieces[self._next])
-            self._next += 1
-        return b"".join(self._pieces[first : self._next])
-
-    def seek(self, position: int, whence: int = 0) -> int:
-        """Go to the beginning or to the end: nobody asks for anything else."""
-        if position or whence == 1:
-            raise OSError("only the beginning and the end can be gone to")
-        self._next = len(self._pieces) if whence else 0
-        return self.tell()
-
-    def tell(self) -> int:
-        """Tell where in the file it is."""
-        return sum(map(len, self._pieces[: self._next]))
+        self._held.clear()
 
 
 class PartsUpload:

@@ -15,7 +15,6 @@ from kafkeep.backup.fetch import Chunk
 from kafkeep.backup.object import Origin
 from kafkeep.backup.rotate import Reason
 from kafkeep.backup.sink_write import SinkWriter
-from kafkeep.backup.spill import Spill
 from kafkeep.backup.upload import Uploads
 from kafkeep.backup.window import Memory
 from kafkeep.config.sink import SinkOptions
@@ -23,6 +22,7 @@ from kafkeep.errors import TransientError
 from kafkeep.kafka.batch import scan_batches
 from kafkeep.kafka.build import Record, build_batch
 from kafkeep.store.memory import MemoryStore
+from kafkeep.store.spill import Spill
 
 LIMIT = 400_000
 PARTITIONS = 6

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
+
+from kafkeep.store.disk import faults
 
 READ_BYTES = 4 << 20
 
@@ -16,19 +19,21 @@ class Spill:
     def __init__(self) -> None:
         self._file: int | None = None
         self._end = 0
+        self._growing = threading.Lock()
 
     def append(self, data: bytes) -> int:
         """Write ``data`` behind everything else and return where it begins."""
-        if self._file is None:
-            self._file, path = tempfile.mkstemp(prefix="kafkeep-spill-")
-            os.unlink(path)  # gone with its last reader, also after kill -9
-        start = self._end
-        view = memoryview(data)
-        while view:
-            written = os.pwrite(self._file, view, self._end)
-            self._end += written
-            view = view[written:]
-        return start
+        with self._growing, faults("keeping bytes of an object on disk"):
+            if self._file is None:
+                self._file, path = tempfile.mkstemp(prefix="kafkeep-spill-")
+                os.unlink(path)  # gone with its last reader, also after kill -9
+            start = self._end
+            view = memoryview(data)
+            while view:
+                written = os.pwrite(self._file, view, self._end)
+                self._end += written
+                view = view[written:]
+            return start
 
     def read(self, start: int, size: int) -> Iterator[bytes]:
         """Yield what lies there, in pieces."""
@@ -40,11 +45,12 @@ class Spill:
             size -= len(piece)
 
     def close(self) -> None:
-        """Give the space back."""
-        if self._file is not None:
-            with suppress(OSError):
-                os.close(self._file)
-            self._file = None
+        """Give the space back; what is appended later begins anew."""
+        with self._growing:
+            if self._file is not None:
+                with suppress(OSError):
+                    os.close(self._file)
+            self._file, self._end = None, 0
 
     def __del__(self) -> None:
         self.close()  # a window whose upload failed has nobody else to do it
@@ -69,10 +75,18 @@ class Body:
 
     def to_disk(self) -> None:
         """Free the memory."""
-        if self._newest:
-            data = b"".join(self._newest)
-            self._written.append((self._spill.append(data), len(data)))
-            self._newest, self.in_memory = [], 0
+        for data in self._newest:
+            start = self._spill.append(data)
+            if self._written and sum(self._written[-1]) == start:
+                before, size = self._written.pop()
+                self._written.append((before, size + len(data)))
+            else:
+                self._written.append((start, len(data)))
+        self._newest, self.in_memory = [], 0
+
+    def only_piece(self) -> bytes | None:
+        """Return all of it when it is one piece in memory."""
+        return self._newest[0] if len(self._newest) == 1 and not self._written else None
 
     def __iter__(self) -> Iterator[bytes]:
         for start, size in self._written:
