@@ -78,6 +78,8 @@ if _cache_folder is not None:
     numba.config.CACHE_DIR = _cache_folder
 
 _ADDRESS = ir.IntType(64)
+_CACHE_LINE_BYTES = 64
+_AHEAD_BYTES = 1024
 
 # Error codes of kernels; 0 is success.
 OK = 0
@@ -157,6 +159,36 @@ def byte_at(typing: Any, at: Any) -> tuple[Any, Any]:
         return builder.zext(byte, _ADDRESS)
 
     return types.int64(types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _prefetch(typing: Any, at: Any) -> tuple[Any, Any]:
+    """Have a cache line brought near; it may be any address, nothing is read."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        wanted = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        call = builder.module.declare_intrinsic("llvm.prefetch", (pointer,), wanted)
+        to_read, keep_near, data = number(0), number(3), number(1)
+        builder.call(call, [builder.inttoptr(args[0], pointer), to_read, keep_near, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@inlined
+def fetch_ahead(buffer: Bytes, position: int, fetched: int) -> int:
+    """Have what lies behind ``position`` brought near; return up to where that was done.
+
+    Only a record's length tells where the next one begins, so a loop over records waits for
+    memory at each of them, five times as long as it takes otherwise.
+    """
+    start = address_of(buffer)
+    fetched = max(fetched, position)
+    while fetched < position + _AHEAD_BYTES:
+        _prefetch(start + fetched)
+        fetched += _CACHE_LINE_BYTES
+    return fetched
 
 
 @inlined

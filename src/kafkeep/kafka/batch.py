@@ -39,6 +39,7 @@ from kafkeep.kernel import (
     Int64s,
     copy_bytes,
     damaged,
+    fetch_ahead,
     kernel,
     read_i16,
     read_i32,
@@ -265,7 +266,9 @@ def _min_deltas(  # noqa: PLR0917
     for i in range(len(starts)):
         at, end = starts[i], ends[i]
         smallest = NO_RECORD
+        fetched = at
         for _ in range(counts[i]):
+            fetched = fetch_ahead(buffer, at, fetched)
             length, at = read_varint(buffer, at, end)
             if at < 0:
                 return BAD_VARINT, i, starts[i]

@@ -20,6 +20,7 @@ from kafkeep.kernel import (
     Bytes,
     Int64s,
     damaged,
+    fetch_ahead,
     inlined,
     kernel,
     read_varint,
@@ -124,7 +125,9 @@ def _walk(  # noqa: PLR0911, PLR0917
     keys = values = counted = names = texts = np.int64(0)
     for i in range(len(starts)):
         at, end = starts[i], ends[i]
+        fetched = at
         for _ in range(counts[i]):
+            fetched = fetch_ahead(buffer, at, fetched)
             length, at = read_varint(buffer, at, end)
             if at < 0:
                 return found, BAD_VARINT, i, starts[i]
