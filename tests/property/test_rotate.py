@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from kafkeep.backup.rotate import NO_TIME, Reason, RotateRules, Window, find_cut
 
+ASIDE = "tombstones"
+"""To this directory and from it is no change, as in the real sink."""
+
 
 @dataclass
 class Row:
@@ -21,7 +24,7 @@ class Row:
 rows = st.lists(
     st.builds(
         Row,
-        path=st.sampled_from("abc"),
+        path=st.sampled_from(["a", "b", "c", ASIDE]),
         time=st.none() | st.integers(0, 50),
         size=st.integers(0, 9),
     ),
@@ -46,7 +49,8 @@ def plain(rows: list[Row], rules: RotateRules) -> list[tuple[int, Reason]]:
         if timed and row.time - base >= rules.interval_ms:
             cuts.append((i, Reason.INTERVAL))
             window = []
-        if window and rules.on_path_change and window[-1].path != row.path:
+        changed = window and ASIDE not in (window[-1].path, row.path)
+        if changed and rules.on_path_change and window[-1].path != row.path:
             cuts.append((i, Reason.PATH))
             window = []
         window.append(row)
@@ -71,7 +75,14 @@ def vectorised(rows: list[Row], rules: RotateRules, pieces: list[int]) -> list[t
         begin = 0
         while begin < len(part):
             cut = find_cut(
-                window, rules, begin=begin, codes=codes, paths=paths, times=times, sizes=sizes
+                window,
+                rules,
+                begin=begin,
+                codes=codes,
+                paths=paths,
+                times=times,
+                sizes=sizes,
+                aside=paths.index(ASIDE) if ASIDE in paths else None,
             )
             if cut is None:
                 break

@@ -35,6 +35,11 @@ class DealtRows:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def tombstones(self) -> int | None:
+        """Which of the places is the folder of records without a value; None without one."""
+        return len(self.places) - 1 if self.places and self.places[-1].tombstones else None
+
     def without(self, rows: Sequence[int]) -> DealtRows:
         """Return the others. They are copied: nothing of those left out stays behind."""
         kept = np.delete(np.arange(len(self), dtype=np.int64), rows)
@@ -97,6 +102,7 @@ class OpenWindow:
             paths=dealt.places,
             times=dealt.times if dealt.times is None else dealt.times[:limit],
             sizes=dealt.sizes[:limit],
+            aside=dealt.tombstones,
         )
         stop = limit if cut is None else cut.row
         try:

@@ -55,7 +55,7 @@ class Window:
     base_time: int | None = None
     """Time of its first record that has one."""
     path: Any = None
-    """Directory of its last record."""
+    """Directory of its last record; None when the next one may have any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,7 @@ class Cut:
 
 _REASONS = (Reason.COUNT, Reason.BYTES, Reason.INTERVAL, Reason.PATH)
 _COUNT, _BYTES, _INTERVAL, _PATH, _NONE = 0, 1, 2, 3, -1
+_ELSEWHERE, _ANYWHERE = -1, -2
 
 
 @kernel
@@ -81,7 +82,8 @@ def _next_cut(  # noqa: PLR0917
 ) -> tuple[int, int]:
     """Add rows from ``begin`` on until the window closes; return where, and by which rule.
 
-    ``state`` is count, bytes, base time, last code; ``rules`` is size, bytes, interval, by path.
+    ``state`` is count, bytes, base time, last code; ``rules`` is size, bytes, interval, by path,
+    the code that closes nothing.
     """
     count, weight, base, last = state[0], state[1], state[2], state[3]
     reason = -1
@@ -91,12 +93,14 @@ def _next_cut(  # noqa: PLR0917
         if count > 0 and NO_TIME not in (base, time) and time - base >= rules[2]:
             reason = 2
             break
-        if count > 0 and rules[3] == 1 and codes[i] != last:
+        aside = codes[i] == rules[4]
+        changed = codes[i] != last and last != _ANYWHERE and not aside
+        if count > 0 and rules[3] == 1 and changed:
             reason = 3
             break
         count += 1
         weight += sizes[i]
-        last = codes[i]
+        last = _ANYWHERE if aside else codes[i]
         if base == NO_TIME:
             base = time
         i += 1
@@ -119,23 +123,28 @@ def find_cut(
     paths: tuple[Any, ...],
     times: Int64s | None,
     sizes: Int64s,
+    aside: int | None = None,
 ) -> Cut | None:
     """Add rows from ``begin`` on to ``window``; return where it ends, or None when it goes on.
 
     ``times`` are ms, with ``NO_TIME`` for records without one; older records never close a
-    window. After a cut the caller begins a new Window.
+    window. Going to the directory of code ``aside``, and from it, is no change of directory.
+    After a cut the caller begins a new Window.
     """
     if times is None:
         times = np.full(len(codes), NO_TIME, dtype=np.int64)
-    last = paths.index(window.path) if window.path in paths else -1
+    last = _ANYWHERE
+    if window.path is not None:
+        last = paths.index(window.path) if window.path in paths else _ELSEWHERE
     base = NO_TIME if window.base_time is None else window.base_time
     state = np.array([window.count, window.bytes, base, last], dtype=np.int64)
     wanted = [
         NEVER if limit is None else limit for limit in (rules.size, rules.bytes, rules.interval_ms)
     ]
+    wanted += [int(rules.on_path_change), _NONE if aside is None else aside]
     row, reason = _next_cut(
         state,
-        np.array([*wanted, int(rules.on_path_change)], dtype=np.int64),
+        np.array(wanted, dtype=np.int64),
         begin,
         codes,
         times,
@@ -143,6 +152,6 @@ def find_cut(
     )
     window.count, window.bytes = int(state[0]), int(state[1])
     window.base_time = None if state[2] == NO_TIME else int(state[2])
-    if state[3] >= 0:
-        window.path = paths[int(state[3])]
+    if state[3] != _ELSEWHERE:
+        window.path = None if state[3] == _ANYWHERE else paths[int(state[3])]
     return None if reason == _NONE else Cut(int(row), _REASONS[reason])
