@@ -250,6 +250,21 @@ def test_encryption_is_asked_for_when_an_object_begins(
     assert header(begun[0], "x-amz-acl") == "bucket-owner-read"
 
 
+@pytest.mark.parametrize("asks", [True, False])
+@pytest.mark.parametrize("in_pieces", [True, False])
+def test_the_store_is_asked_before_large_bodies_alone(
+    wires: Any, asks: bool, in_pieces: bool
+) -> None:
+    wire = wires(storage({**KEYS, "s3.http.send.expect.continue": str(asks).lower()}))
+    for size in (10, MIB - 1, MIB, 6 * MIB):
+        writer = wire.store.create("a")
+        for piece in (size // 2, size - size // 2) if in_pieces else (size,):
+            writer.write(bytes(piece))
+        writer.finish()
+    asked = [header(one, "expect") for one in wire.named("PUT")]
+    assert asked == [None, None, *(["100-continue" if asks else None] * 2)]
+
+
 def test_a_customers_key_goes_with_every_part(wires: Any) -> None:
     wire = wires(storage({**KEYS, "s3.part.size": str(5 * MIB), "s3.sse.customer.key": KEY}))
     put(wire, 6 * MIB)

@@ -225,7 +225,7 @@ class S3Options:
     )
     s3_http_send_expect_continue: bool = option(
         "s3.http.send.expect.continue",
-        "Ask the store before a body is sent to it (Expect: 100-continue).",
+        "Ask the store before a body of 1 MiB or more is sent to it (Expect: 100-continue).",
         default=True,
     )
     s3_send_digest: bool = option(

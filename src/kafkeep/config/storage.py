@@ -41,7 +41,7 @@ class StorageOptions:
 
     ``customer_key`` (SSE-C) goes with every request that writes or reads an object: who has not
     got it cannot read the archive. ``expect_continue``: the store is asked before
-    a body is sent, so that it can refuse without having to take it.
+    a body of 1 MiB or more is sent, so that it can refuse without having to take it.
     """
 
     endpoint: str | None = None

@@ -12,9 +12,12 @@ import botocore.handlers
 import botocore.loaders
 import botocore.session
 from botocore.config import Config
+from botocore.utils import determine_content_length
 
 from kafkeep.config.storage import StorageOptions
 
+ASK_FROM_BYTES = 1 << 20
+"""Smaller bodies are sent unasked: a question costs more than what it may save."""
 _models = botocore.loaders.create_loader()
 """boto3's descriptions of services: 0.2 s to read, shared by all clients."""
 _clients: dict[tuple[int, StorageOptions], Any] = {}
@@ -70,9 +73,16 @@ def _connect(options: StorageOptions) -> Any:
         config=_config(options),
         verify=verify,
     )
-    if not options.expect_continue:
-        client.meta.events.unregister("before-call.s3", botocore.handlers.add_expect_header)
+    client.meta.events.unregister("before-call.s3", botocore.handlers.add_expect_header)
+    if options.expect_continue:
+        client.meta.events.register("before-call.s3", _ask_before_large)
     return client
+
+
+def _ask_before_large(model: Any, params: dict[str, Any], **_rest: Any) -> None:
+    size = determine_content_length(params.get("body"))
+    if size is None or size >= ASK_FROM_BYTES:
+        botocore.handlers.add_expect_header(model, params)
 
 
 def _config(options: StorageOptions) -> Config:

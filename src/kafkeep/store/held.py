@@ -76,7 +76,7 @@ class HeldBytes:
             self._to_disk()
 
     def to_send(self) -> bytes | HeldBytes:
-        """Return what to give to a request: before a file, it would ask whether it may be sent."""
+        """Return what to give to a request: bytes where they are one piece, else a file."""
         self.seek(0)
         piece = self._body.only_piece()
         return self if piece is None else piece
