@@ -201,9 +201,17 @@ def test_a_value_field_may_be_called_key() -> None:
 
 
 def test_raw_values_make_directories_of_their_own() -> None:
-    rows = make_rows([b'{"f":"a/../b"}', b'{"f":""}', b'{"f":null}', b'{"f":"null"}'])
-    wanted = ["f=a/../b", "f=", "f=null", "f=null"]
+    rows = make_rows([b'{"f":"a/b%"}', b'{"f":""}', b'{"f":null}', b'{"f":"null"}'])
+    wanted = ["f=a/b%", "f=", "f=null", "f=null"]
     assert by_field(rows, "f", partition_path_encoding="raw") == wanted
+
+
+@pytest.mark.parametrize("value", ["a/../b", "a//b", "a/", "a\\\\b", "a\\tb", "a" * 1100])
+def test_raw_values_that_lead_elsewhere_or_nowhere_are_told_with_their_record(value: str) -> None:
+    rows = make_rows([b'{"f":"fine"}', b'{"f":"%s"}' % value.encode()])
+    told = r"offset 101: error encoding partition: 'f=a.* is no path"
+    with pytest.raises(RecordError, match=told):
+        by_field(rows, "f", partition_path_encoding="raw")
 
 
 def test_fields_stand_before_the_time() -> None:

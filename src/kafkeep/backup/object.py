@@ -63,8 +63,7 @@ def object_key(
         extension=done.extension,
     )
     name = format_name(naming.name_template, facts, extra=extra)
-    folder = naming.topics_dir.strip("/")
-    return check_key(f"{folder}/{name}" if folder else name)
+    return _checked(f"{naming.topics_dir}/{name}" if naming.topics_dir else name)
 
 
 def _confluent_key(naming: NamingOptions, source: PartitionId, done: Finished, extra: int) -> str:
@@ -78,8 +77,17 @@ def _confluent_key(naming: NamingOptions, source: PartitionId, done: Finished, e
     )
     delim = naming.directory_delim
     path = place.path.replace("/", delim)
-    parts = [naming.topics_dir.strip("/"), folder, path, name + done.extension]
-    return check_key(delim.join(part for part in parts if part))
+    parts = [naming.topics_dir, folder, path, name + done.extension]
+    return _checked(delim.join(part for part in parts if part))
+
+
+def _checked(key: str) -> str:
+    try:
+        return check_key(key)
+    except ValueError as error:
+        raise KafkeepError(
+            str(error), hint="Its folders come from topics.dir, the topic and the partitioner."
+        ) from error
 
 
 def store_object(

@@ -87,11 +87,12 @@ def commit_number(text: str) -> int:
 
 
 def positive(what: str) -> Callable[[str], int]:
-    """Make a parser for a whole number above zero."""
+    """Make a parser for a whole number above zero that 64 bits hold."""
 
     def parse(text: str) -> int:
-        if not _NUMBER.fullmatch(text) or int(text) == 0:
+        bare = text.strip()
+        if not _NUMBER.fullmatch(bare) or not 0 < int(bare) < 2**63:
             raise UsageError(f"{what} is {text[:40]!r}, but must be a whole number above zero")
-        return int(text)
+        return int(bare)
 
     return parse

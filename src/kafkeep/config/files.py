@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kafkeep.archive.names import check_key
 from kafkeep.config.choose import number, one_of, positive
 from kafkeep.config.group import ConfigErrors
 from kafkeep.config.name_template import has_variable, parse_name_template
@@ -25,9 +26,26 @@ def _or_off(what: str) -> Callable[[str], int | None]:
 
 
 def _delimiter(text: str) -> str:
-    if not text or "\\" in text or not text.isprintable() or not text.isascii():
+    if not text or not text.isascii() or not _is_key(f"a{text}b"):
         raise UsageError(f"{text!r} cannot stand in an object name")
     return text
+
+
+def _folder(text: str) -> str:
+    bare = text.strip().strip("/")
+    if bare and not _is_key(f"{bare}/a"):
+        raise UsageError(
+            f"{text!r} is no folder for data: its parts are not empty, . or .., have no backslash "
+            "or control character, and do not begin with _kafkeep, where the log is"
+        )
+    return bare
+
+
+def _is_key(text: str) -> bool:
+    try:
+        return bool(check_key(text))
+    except ValueError:
+        return False
 
 
 def _name_template(text: str) -> str | None:
@@ -92,7 +110,7 @@ class NamingOptions:
     """What objects are called, and which lie beside the values."""
 
     topics_dir: str = option(
-        "topics.dir", "Folder above the topics; empty for none.", default="topics", parse=str.strip
+        "topics.dir", "Folder above the topics; empty for none.", default="topics", parse=_folder
     )
     directory_delim: str = option(
         "directory.delim", "What stands between folders.", default="/", parse=_delimiter

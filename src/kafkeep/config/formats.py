@@ -88,7 +88,7 @@ def _level(text: str) -> int:
 
 
 def _extension(text: str) -> str:
-    if "/" in text or any(ord(char) < 0x20 for char in text):
+    if "/" in text or "\\" in text or not text.isprintable():
         raise UsageError(f"{text!r} has a slash or a control character in it: it ends a file name")
     return text
 

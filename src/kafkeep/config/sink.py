@@ -19,7 +19,8 @@ from kafkeep.errors import UsageError
 
 
 def _tombstone_folder(text: str) -> str:
-    if not text or "/" in text or text in (".", ".."):
+    odd = "/" in text or "\\" in text or not text.isprintable()
+    if not text or odd or text in (".", ".."):
         raise UsageError(f"{text!r} is not a folder's name")
     return text
 
