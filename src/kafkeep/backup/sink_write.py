@@ -6,6 +6,7 @@ What no rule has closed at the end of the range is left in Kafka, unless the pla
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import pyarrow as pa
 
@@ -15,7 +16,7 @@ from kafkeep.archive.store import ObjectStore
 from kafkeep.backup.fetch import Chunk
 from kafkeep.backup.fill import OpenWindow, deal
 from kafkeep.backup.letters import Letters, make_letter, send_letters
-from kafkeep.backup.object import Origin, store_object
+from kafkeep.backup.object import HELD_BYTES, Origin, store_object
 from kafkeep.backup.pipeline import BadRecord, Pipeline, Ready, Stage
 from kafkeep.backup.rotate import Reason, RotateRules
 from kafkeep.backup.shape import SinkShape
@@ -205,22 +206,21 @@ class SinkWriter:
         window = OffsetRange(self.position, end)
         files = self._window.files
         finished = files.finish()
-        left = len(finished)
+        left = [*finished]
 
         def store(done: Finished, slot: int) -> None:
-            nonlocal left
             entry = entry_of(
                 self._origin, self._sink, done, window, parts=len(finished), reason=reason
             )
             self._entries[slot] = store_object(self._store, self._origin, done, window, entry)
-            left -= 1
+            left.pop()  # of two threads at once, each takes one
             if not left:
                 files.close()
 
         for done in finished:
             self._entries.append(None)
             slot = len(self._entries) - 1
-            self._uploads.add(lambda done=done, slot=slot: store(done, slot))  # type: ignore[misc]
+            self._uploads.add(partial(store, done, slot), is_small=done.body.size <= HELD_BYTES)
         if not finished:
             files.close()
         self.position = self.letters.end = end

@@ -10,6 +10,8 @@ from typing import Self
 
 AT_ONCE = 2
 """Each may hold its object in memory until the store has it."""
+SMALL_AT_ONCE = 8
+"""Of objects that are hardly more than a request each: what they take is the way to the store."""
 
 
 class Uploads:
@@ -20,7 +22,7 @@ class Uploads:
     """
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="upload")
+        self._threads = ThreadPoolExecutor(SMALL_AT_ONCE, thread_name_prefix="upload")
         self._pending: deque[Future[None]] = deque()
 
     def __enter__(self) -> Self:
@@ -34,9 +36,9 @@ class Uploads:
     ) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def add(self, finish: Callable[[], None]) -> None:
+    def add(self, finish: Callable[[], None], *, is_small: bool = False) -> None:
         """Run ``finish`` soon; blocks while enough are under way."""
-        while len(self._pending) >= AT_ONCE:
+        while len(self._pending) >= (SMALL_AT_ONCE if is_small else AT_ONCE):
             self.wait_one()
         self._pending.append(self._threads.submit(finish))
 
