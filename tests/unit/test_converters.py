@@ -176,6 +176,22 @@ def test_strings_of_another_encoding_come_and_go() -> None:
     assert converter.restore(column).to_pylist() == [b"na\xefve", None]
 
 
+def test_utf16_is_that_of_java() -> None:
+    converter = opened(ConverterClass.STRING, **{"converter.encoding": "UTF-16"})
+    marked, little = b"\xfe\xff\x00h\xd8=\xde\x00", b"\xff\xfeh\x00"
+
+    column = one_column(converter, marked, marked[2:], little, b"")
+
+    assert column.array.to_pylist() == ["h\U0001f600", "h\U0001f600", "h", ""]
+    assert converter.restore(column).to_pylist()[::3] == [marked, b""]
+
+
+@pytest.mark.parametrize("name", ["hex", "rot13", "none-such", "a\0b", ""])
+def test_what_is_no_encoding_of_texts_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="is not an encoding"):
+        opened(ConverterClass.STRING, **{"converter.encoding": name})
+
+
 @given(st.lists(st.none() | st.text().map(str.encode)))
 def test_utf8_strings_come_back_as_they_were(values: list[bytes | None]) -> None:
     converter = opened(ConverterClass.STRING)

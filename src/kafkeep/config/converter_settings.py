@@ -36,8 +36,9 @@ def _urls(text: str) -> tuple[str, ...]:
 
 def _encoding(text: str) -> str:
     try:
+        "".encode(text)  # codecs that are of no text, as hex, are found by their name too
         return codecs.lookup(text).name
-    except LookupError as error:
+    except (LookupError, ValueError) as error:
         raise UsageError(f"{text!r} is not an encoding") from error
 
 

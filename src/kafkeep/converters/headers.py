@@ -23,7 +23,7 @@ from kafkeep.config.converter_settings import StringSettings
 from kafkeep.config.converters import ConverterClass, ConverterOptions
 from kafkeep.converters.arrays import binary_array
 from kafkeep.converters.simple_text import simple_text
-from kafkeep.converters.string import decode_text, text_array
+from kafkeep.converters.string import decode_text, encode_text, text_array
 from kafkeep.data.arrow_parts import view_offsets
 from kafkeep.data.column import Column
 from kafkeep.data.rows import HEADERS_TYPE
@@ -128,7 +128,7 @@ def open_headers(options: ConverterOptions | None) -> HeaderConverter:
             encoding = options.settings(StringSettings).encoding
             return HeaderConverter(
                 lambda value: decode_text(value, encoding),
-                lambda text: text.encode(encoding, "replace"),
+                lambda text: encode_text(text, encoding),
             )
 
 

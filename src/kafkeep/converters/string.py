@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -30,8 +31,7 @@ class StringConverter:
         if self.encoding == "utf-8":
             return texts.cast(pa.binary())
         encoded = [
-            None if text is None else text.encode(self.encoding, "replace")
-            for text in texts.to_pylist()
+            None if text is None else encode_text(text, self.encoding) for text in texts.to_pylist()
         ]
         return binary_array(encoded)
 
@@ -51,9 +51,18 @@ def text_array(values: pa.BinaryArray, encoding: str = "utf-8") -> pa.StringArra
 
 def decode_text(value: bytes, encoding: str = "utf-8") -> str:
     """Decode as Java does: what is not text becomes U+FFFD."""
+    if encoding == "utf-16" and not value.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
+        encoding = "utf-16-be"
     # Codecs other than UTF-8 may give lone surrogates, which no Arrow string can hold.
     text = value.decode(encoding, "replace")
     return text if encoding == "utf-8" else text.encode("utf-8", "replace").decode()
+
+
+def encode_text(text: str, encoding: str = "utf-8") -> bytes:
+    """Encode as Java does: its UTF-16 begins with a mark and has the high bytes first."""
+    if encoding == "utf-16":
+        return BOM_UTF16_BE + text.encode("utf-16-be", "replace") if text else b""
+    return text.encode(encoding, "replace")
 
 
 def _as_texts(column: Column) -> pa.StringArray:
