@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafkeep.archive.commit import LogSpan
 from kafkeep.config.backup import BackupOptions
+from kafkeep.config.java_regex import compile_java_regex
 from kafkeep.errors import PreflightError, UsageError
 from kafkeep.kafka.admin import Admin, OffsetSpec, TopicDescription
 from kafkeep.kafka.groups import group_offsets
@@ -206,7 +206,7 @@ def _choose_topics(
                 hint="See the names with kafka-topics --list; names are case-sensitive.",
             )
         return described
-    pattern = re.compile(options.topics_regex or "")
+    pattern = compile_java_regex(options.topics_regex or "")
     return {
         name: topic
         for name, topic in admin.topics(None).items()

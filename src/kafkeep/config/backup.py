@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafkeep.archive.names import log_name
-from kafkeep.config.choose import one_of, regex, topic_names
+from kafkeep.config.choose import one_of, topic_names
+from kafkeep.config.java_regex import java_regex
 from kafkeep.config.option import option
 from kafkeep.config.registry import RegistryOptions
 from kafkeep.config.units import parse_duration, parse_size
@@ -27,7 +28,7 @@ class BackupOptions(RegistryOptions):
         "topics.regex",
         "Back up every topic whose whole name matches; looked at again in every cycle.",
         default=None,
-        parse=regex,
+        parse=java_regex,
         metavar="REGEX",
     )
     name: str = option(

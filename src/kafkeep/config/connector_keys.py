@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafkeep.archive.names import log_name
-from kafkeep.config.choose import did_you_mean, positive, regex, topic_names
+from kafkeep.config.choose import did_you_mean, positive, topic_names
 from kafkeep.config.consumer import PREFIX, is_secret_override, knows_override, near_override
 from kafkeep.config.converters import ConverterChoice, ConverterClass, Role, is_secret_key
 from kafkeep.config.families import CONFLUENT, OURS, find_family, matches
@@ -14,6 +14,7 @@ from kafkeep.config.family import Family
 from kafkeep.config.files import NamingOptions, RotateOptions
 from kafkeep.config.formats import FormatOptions
 from kafkeep.config.group import parse_group
+from kafkeep.config.java_regex import java_regex
 from kafkeep.config.option import iter_options, option
 from kafkeep.config.partition import PartitionOptions
 from kafkeep.config.s3 import SECRETS, S3Options
@@ -94,7 +95,7 @@ class ConnectorOptions:
         "topics.regex",
         "Every topic whose whole name matches.",
         default=None,
-        parse=lambda text: regex(text) if text else None,
+        parse=lambda text: java_regex(text) if text else None,
     )
     retention_days: int | None = option(
         "s3.retention.days",

@@ -13,10 +13,11 @@ from functools import cached_property
 
 from kafkeep.archive.names import topic_name
 from kafkeep.config.changes import TIME_KEYS, ChangeOptions, is_change_key
-from kafkeep.config.choose import did_you_mean, regex
+from kafkeep.config.choose import did_you_mean
 from kafkeep.config.files import NamingOptions, RotateOptions
 from kafkeep.config.formats import FormatKind, FormatOptions
 from kafkeep.config.group import ConfigErrors, parse_group
+from kafkeep.config.java_regex import compile_java_regex
 from kafkeep.config.sink import NullOptions
 from kafkeep.errors import UsageError
 
@@ -125,7 +126,7 @@ def parse_topic_regexes(text: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
         topic, colon, pattern = one.partition(":")
         if not colon or not pattern:
             raise UsageError(f"{one!r} is not topic:regex")
-        found.append((topic_name(topic), re.compile(regex(pattern))))
+        found.append((topic_name(topic), compile_java_regex(pattern)))
     if not found:
         raise UsageError("names no topic: write topic:regex,topic:regex")
     return tuple(found)

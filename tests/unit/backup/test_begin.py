@@ -92,10 +92,23 @@ def test_details_are_believed_for_the_same_topics_alone() -> None:
         assert (groups.call_count, admin.topic_configs.call_count) == (2, 2)
 
 
+@pytest.mark.parametrize("regex", [r"\Qt\E", r"\p{Lower}", "(?<any>.)", "t|other"])
+def test_topics_are_chosen_by_expressions_of_java(regex: str) -> None:
+    admin = _admin("id-1")
+    admin.topics.return_value["T+"] = admin.topics.return_value["t"]
+    with mock.patch("kafkeep.backup.look.group_offsets", return_value={}):
+        found = look_at_kafka(admin, BackupOptions(topics_regex=regex), now_ms=1000)
+    assert list(found.topics) == ["t"]
+
+
 def _admin(topic_id: str) -> mock.Mock:
     leader = mock.Mock(leader=1)
     topic = mock.Mock(
-        topic_id=topic_id, partition_count=1, replication_factor=1, partitions=[leader]
+        topic_id=topic_id,
+        partition_count=1,
+        replication_factor=1,
+        partitions=[leader],
+        internal=False,
     )
     topic.name = "t"
     admin = mock.Mock()
