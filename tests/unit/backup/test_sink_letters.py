@@ -126,3 +126,10 @@ def test_letters_that_nobody_gets_are_counted_and_not_kept() -> None:
     assert len(found) == 900
     assert list(found) == []
     assert [one.record.offset for one in found.first[:3]] == [0, 1, 2]
+
+
+def test_a_complaint_tells_time_and_sizes_when_asked_and_never_the_content() -> None:
+    said = letter(7).describe(SOURCE, details=False)
+    assert said == "orders-3 offset 7: VALUE_CONVERTER: it ends too early"
+    more = letter(7).describe(SOURCE, details=True)
+    assert more == f"{said} (timestamp 5, key 1 bytes, value 11 bytes)"

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kafkeep.kafka.build import Record
+from kafkeep.backup.pipeline import BadRecord, Pipeline
+from kafkeep.config.sink import SinkOptions
+from kafkeep.kafka.batch import scan_batches
+from kafkeep.kafka.build import Record, build_batch
+from kafkeep.kafka.records import decode
 from stored_sinks import write_sink
 
 HOUR_MS = 3_600_000
@@ -51,3 +55,35 @@ def test_tombstones_in_a_folder_of_their_own_do_not_close_files(
         "hour=01/t+0+0000000004.json": b"4\n6\n",
         "hour=02/t+0+0000000007.json": b"7\n",
     }
+
+
+DEAD_LETTERS = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
+
+
+@pytest.mark.parametrize(
+    ("options", "reported"),
+    [
+        ({**DEAD_LETTERS, "behavior.on.null.values": "ignore"}, True),
+        (
+            {
+                **DEAD_LETTERS,
+                "behavior.on.null.values": "ignore",
+                "report.null.values.to.dlq": "false",
+            },
+            False,
+        ),
+        ({"errors.tolerance": "all", "behavior.on.null.values": "ignore"}, False),
+        ({"errors.tolerance": "all"}, True),
+        ({}, True),
+    ],
+    ids=["ignored", "not reported", "no topic", "fail, tolerant", "fail"],
+)
+def test_records_without_a_value_are_reported_as_set(
+    options: dict[str, str], reported: bool
+) -> None:
+    bad: list[BadRecord] = []
+    raw = decode(scan_batches(build_batch([record(n, 0, value=n != 1) for n in range(3)])))
+    pipeline = Pipeline(SinkOptions.parse({**JSON, **options}))
+    kept = pipeline.run(raw, "t", 0, at_ms=0, on_bad=bad.append)
+    assert [offset for ready in kept for offset in ready.rows.offsets.tolist()] == [0, 2]
+    assert [one.offset for one in bad] == ([1] if reported else [])
