@@ -125,8 +125,12 @@ class OpenWindow:
         With an error when a new file is no answer to that.
         """
         limit, refusal = len(dealt), None
-        for code, error in self._barred(dealt).items():
-            hits = np.flatnonzero(dealt.codes[begin:limit] == code)
+        barred = self._barred(dealt)
+        valid = view_valid(dealt.rows.value.array) if barred else None
+        for code, error in barred.items():
+            here = dealt.codes[begin:limit] == code
+            # A tombstone has no schema: it goes into the file that is open.
+            hits = np.flatnonzero(here if valid is None else here & (valid[begin:limit] != 0))
             if len(hits):
                 limit, refusal = begin + int(hits[0]), error
         return limit, refusal

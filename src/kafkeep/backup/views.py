@@ -8,6 +8,7 @@ from kafkeep.config.sink import SinkOptions
 from kafkeep.converters.headers import open_headers
 from kafkeep.data.column import Column
 from kafkeep.data.rows import Rows
+from kafkeep.data.schema import Schema, arrow_type
 from kafkeep.formats.envelope import to_envelope
 from kafkeep.formats.format import Format
 from kafkeep.formats.open import open_format
@@ -27,6 +28,16 @@ class Views:
             self.formats["headers"] = open_format(kind, options, view="headers")
         self._headers = open_headers(sink.header_converter)
         self._writes_nulls = sink.nulls.behavior_on_null_values == "write"
+
+    def is_nulls(self, view: str, rows: Rows) -> bool:
+        """Whether these are tombstones alone, which any file takes, whatever its schema."""
+        in_line = view == "value" and self._writes_nulls and not self.sink.has_envelope
+        return in_line and rows.value.array.null_count == len(rows)
+
+    def nulls(self, schema: Schema | None, count: int) -> Column:
+        """Return tombstones as they stand among values of a schema."""
+        kind = pa.binary() if schema is None else arrow_type(schema)
+        return _with_json_nulls(Column(schema, pa.nulls(count, kind)))
 
     def column(self, view: str, rows: Rows) -> Column:
         """Return what goes into the objects of a view."""

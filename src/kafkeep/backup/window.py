@@ -92,6 +92,9 @@ class _File:
         self._offsets: list[NDArray[np.int64]] = []
         self._weight = 0
         self._low, self._high = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+        self._nulls = 0
+        """Tombstones before the first value."""
+        self._null_schema: Schema | None = None
         self.parts: dict[str, _Part] = {}
         names = [view for view in views.formats if not (place.tombstones and view == "value")]
         self._names = names
@@ -102,14 +105,20 @@ class _File:
         for view in self._names:
             column = self._views.column(view, rows)
             part = self.parts.get(view)
+            if self._views.is_nulls(view, rows):
+                if part is None:
+                    continue  # they wait until values tell the schema
+                column = self._views.nulls(part.schema, len(rows))
             if part is None:
-                encoder = self._views.formats[view].encoder(column.schema)
-                part = _Part(encoder, column.schema, Body(self._spill))
+                part = self._begin(view, column.schema)
             elif part.schema != column.schema and part.schema and column.schema:
                 column = project(column, part.schema)
             part.encoder.check(column)
             found[view] = part, column
         return found
+
+    def _begin(self, view: str, schema: Schema | None) -> _Part:
+        return _Part(self._views.formats[view].encoder(schema), schema, Body(self._spill))
 
     def take(self, prepared: Prepared, weight: int) -> None:
         rows = prepared.rows
@@ -117,13 +126,28 @@ class _File:
         self._offsets.append(rows.offsets)
         self._low = min(self._low, int(rows.timestamps.min()))
         self._high = max(self._high, int(rows.timestamps.max()))
+        if "value" in self._names and "value" not in prepared.columns:
+            self._nulls += len(rows)
+            self._null_schema = rows.value.schema
         for view, (part, column) in prepared.columns.items():
             self.parts[view] = part
+            if view == "value":
+                self._take_nulls(part)
             part.take(part.encoder.add(column))
+
+    def _take_nulls(self, part: _Part) -> None:
+        """Add the tombstones that came before the first value."""
+        if self._nulls:
+            part.take(part.encoder.add(self._views.nulls(part.schema, self._nulls)))
+            self._nulls = 0
 
     def finish(self) -> Iterator[Finished]:
         offsets = np.concatenate(self._offsets)
-        for view, part in self.parts.items():
+        if self._nulls:
+            schema = self._null_schema and self._null_schema.as_optional()
+            self.parts["value"] = self._begin("value", schema)
+            self._take_nulls(self.parts["value"])
+        for view, part in sorted(self.parts.items(), key=lambda one: self._names.index(one[0])):
             part.take(part.encoder.finish())
             written_as = self._views.formats[view]
             suffix = "" if view == "value" else f".{view}"
@@ -234,9 +258,9 @@ class WindowFiles:
 
         What was prepared is taken before anything else is prepared for that file.
         """
-        if prepared.place not in self._files:
-            self._files[prepared.place] = prepared.file
-            self._schemas[prepared.place] = prepared.rows.value.schema
+        self._files.setdefault(prepared.place, prepared.file)
+        if "value" in prepared.columns:
+            self._schemas.setdefault(prepared.place, prepared.rows.value.schema)
         prepared.file.take(prepared, weight)
 
     def save_memory(self) -> None:

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import io
+import json
+from itertools import product
+from typing import Any
+
+import fastavro
 import pytest
 
+from kafkeep.archive.commit import PlannedRange
+from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.backup.fetch import Chunk
+from kafkeep.backup.object import Origin
 from kafkeep.backup.pipeline import BadRecord, Pipeline
+from kafkeep.backup.rotate import Reason
+from kafkeep.backup.sink_write import SinkWriter
+from kafkeep.backup.upload import Uploads
 from kafkeep.config.sink import SinkOptions
 from kafkeep.kafka.batch import scan_batches
 from kafkeep.kafka.build import Record, build_batch
 from kafkeep.kafka.records import decode
+from kafkeep.store.memory import MemoryStore
 from stored_sinks import write_sink
 
 HOUR_MS = 3_600_000
@@ -87,3 +101,62 @@ def test_records_without_a_value_are_reported_as_set(
     kept = pipeline.run(raw, "t", 0, at_ms=0, on_bad=bad.append)
     assert [offset for ready in kept for offset in ready.rows.offsets.tolist()] == [0, 2]
     assert [one.offset for one in bad] == ([1] if reported else [])
+
+
+def versioned(offset: int, version: str) -> Record:
+    """A record of a schema's version 1 or 2, or a tombstone."""
+    if version == "-":
+        return Record(offset, 0, b"k", None)
+    names = ["n", "more"][: int(version)]
+    fields = [{"type": "int64", "optional": name != "n", "field": name} for name in names]
+    schema = {"type": "struct", "name": "Order", "version": int(version), "fields": fields}
+    value = {"schema": schema, "payload": dict.fromkeys(names, offset)}
+    return Record(offset, 0, b"k", json.dumps(value).encode())
+
+
+def written(versions: str, size: int, options: dict[str, str]) -> dict[str, list[Any]]:
+    """The rows of each object when ``size`` records come at a time."""
+    sink = SinkOptions.parse({"value.converter": "JsonConverter", **options})
+    pid, end = PartitionId("t", 1, 0), len(versions)
+    planned = PlannedRange(partition_id=pid, topic_id="id", range=OffsetRange(0, end))
+    origin = Origin(
+        log_name="sink", planned=planned, plan="plan", naming=sink.naming, tags=sink.tags
+    )
+    store = MemoryStore()
+    records = [versioned(n, version) for n, version in enumerate(versions)]
+    with Uploads() as uploads:
+        writer = SinkWriter(store, origin, sink, uploads, at_ms=0, closes=Reason.END)
+        for at in range(0, end, size):
+            some = records[at : at + size]
+            writer.add(Chunk(scan_batches(build_batch(some)), some[-1].offset + 1), 0)
+        writer.end(end, finished=True)
+        uploads.wait()
+    return {info.key: read(info.key, store.get(info.key)) for info in store.list("")}
+
+
+def read(key: str, body: bytes) -> list[Any]:
+    if key.endswith(".avro"):
+        return list(fastavro.reader(io.BytesIO(body)))
+    return [json.loads(line) for line in body.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"format.class": "json", "schema.compatibility": "NONE"},
+        {"format.class": "json", "schema.compatibility": "NONE", "flush.size": "2"},
+        {"format.class": "json", "schema.compatibility": "BACKWARD"},
+        {"format.class": "avro", "schema.compatibility": "NONE"},
+        {"format.class": "avro", "schema.compatibility": "FULL"},
+    ],
+    ids=lambda options: "-".join(options.values()),
+)
+def test_tombstones_in_line_stand_in_the_same_file_however_records_come(
+    options: dict[str, str],
+) -> None:
+    options = {**options, "behavior.on.null.values": "write"}
+    for versions in map("".join, product("12-", repeat=4)):
+        whole = written(versions, len(versions), options)
+        assert sum(map(len, whole.values())) == len(versions)
+        for size in (1, 3):
+            assert written(versions, size, options) == whole, (versions, size)
