@@ -87,10 +87,13 @@ class OpenWindow:
         self.last_offset = -1
         """Of the last row added."""
         self._rules = rules
+        self._keys_have_schema = views.keys_have_schema
 
     def fill(self, dealt: DealtRows, begin: int) -> Filled:
         """Add rows from ``begin`` on until the window ends, one has no place, or none is left."""
         limit, refusal = self._limit(dealt, begin)
+        if (at := self._null_key(dealt, begin, limit)) < limit:
+            limit, refusal = at, None
         if refusal is not None and limit == begin:
             return Filled(begin, bad=self._refused(dealt, begin, refusal))
         before = replace(self.state)
@@ -134,6 +137,23 @@ class OpenWindow:
             if len(hits):
                 limit, refusal = begin + int(hits[0]), error
         return limit, refusal
+
+    def _null_key(self, dealt: DealtRows, begin: int, limit: int) -> int:
+        """Return the first row whose key is null in a file where none may be, or ``limit``."""
+        absent = view_valid(dealt.rows.key.array) if self._keys_have_schema else None
+        if absent is None:
+            return limit
+        schema = dealt.rows.key.schema
+        is_open = schema is None or schema.optional
+        codes, nulls = dealt.codes[begin:limit], absent[begin:limit] == 0
+        found = limit
+        for code in np.unique(codes[nulls]).tolist():
+            here = np.flatnonzero(codes == code)
+            first = here[nulls[here]][0]
+            begins_so = is_open or bool(first == here[0])
+            if not self.files.takes_null_keys(dealt.places[code], begins_so):
+                found = min(found, begin + int(first))
+        return found
 
     def _barred(self, dealt: DealtRows) -> dict[int, RecordError | None]:
         """Return the places whose open files do not take rows of this schema."""

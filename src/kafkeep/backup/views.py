@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from kafkeep.config.formats import FormatKind
 from kafkeep.config.sink import SinkOptions
 from kafkeep.converters.headers import open_headers
 from kafkeep.data.column import Column
 from kafkeep.data.rows import Rows
-from kafkeep.data.schema import Schema, arrow_type
+from kafkeep.data.schema import Kind, Schema, arrow_type
 from kafkeep.formats.envelope import to_envelope
 from kafkeep.formats.format import Format
 from kafkeep.formats.open import open_format
@@ -29,31 +30,73 @@ class Views:
         self._headers = open_headers(sink.header_converter)
         self._writes_nulls = sink.nulls.behavior_on_null_values == "write"
 
+    @property
+    def keys_have_schema(self) -> bool:
+        """Whether keys are stored, and their objects say whether one may be null."""
+        kind = self.sink.format.keys_format_class
+        return "keys" in self.formats and kind in (FormatKind.AVRO, FormatKind.PARQUET)
+
     def is_nulls(self, view: str, rows: Rows) -> bool:
-        """Whether these are tombstones alone, which any file takes, whatever its schema."""
+        """Whether these are nulls alone, which any object takes, whatever its schema."""
+        if view == "keys":
+            return bool(rows.key.array.null_count == len(rows))
         in_line = view == "value" and self._writes_nulls and not self.sink.has_envelope
-        return in_line and rows.value.array.null_count == len(rows)
+        return in_line and bool(rows.value.array.null_count == len(rows))
 
     def nulls(self, schema: Schema | None, count: int) -> Column:
-        """Return tombstones as they stand among values of a schema."""
+        """Return nulls as they stand among values or keys of a schema."""
         kind = pa.binary() if schema is None else arrow_type(schema)
-        return _with_json_nulls(Column(schema, pa.nulls(count, kind)))
+        return optional(Column(schema, pa.nulls(count, kind)))
 
     def column(self, view: str, rows: Rows) -> Column:
         """Return what goes into the objects of a view."""
         if view == "keys":
-            return _with_json_nulls(rows.key)
+            # A required schema stays as it is where it can: a restore makes the keys' bytes of it.
+            has_room = rows.key.array.null_count or not self.keys_have_schema
+            return optional(rows.key) if has_room else rows.key
         if view == "headers":
             style = self.sink.format.headers_format_class.value
             return self._headers.convert(rows.headers, style)  # type: ignore[arg-type]
         if self.sink.has_envelope:
             return to_envelope(rows, rows.key.array, rows.value.array)
-        if not self._writes_nulls:
-            return rows.value
-        value = _with_json_nulls(rows.value)
-        if value.schema is None:
-            return value
-        return Column(value.schema.as_optional(), value.array)
+        return optional(rows.value) if self._writes_nulls else rows.value
+
+
+def optional(column: Column) -> Column:
+    """Return a column in which nulls have a place."""
+    if column.schema is None:
+        return _with_json_nulls(column)
+    array = column.array
+    if array.null_count and column.schema.kind is Kind.STRUCT:
+        array = _with_members(array, column.schema)
+    return Column(column.schema.as_optional(), array)
+
+
+def _with_members(array: pa.StructArray, schema: Schema) -> pa.StructArray:
+    """Return structs whose required members are not null inside of a null: Parquet asks for it."""
+    if not schema.fields:
+        return array
+    members = [
+        array.field(i) if field.schema.optional else _without_nulls(array.field(i), field.schema)
+        for i, field in enumerate(schema.fields)
+    ]
+    fields = list(array.type)
+    return pa.StructArray.from_arrays(members, fields=fields, mask=array.is_null())
+
+
+def _without_nulls(array: pa.Array, schema: Schema) -> pa.Array:
+    if not array.null_count:
+        return array
+    if schema.kind is Kind.STRUCT:
+        whole = _with_members(array, schema)
+        return pa.StructArray.from_arrays(
+            [whole.field(i) for i in range(array.type.num_fields)], fields=list(array.type)
+        )
+    inner = [array.values] if schema.kind in (Kind.ARRAY, Kind.MAP) else None
+    buffers = [None, *array.buffers()[1 : array.type.num_buffers]]
+    return pa.Array.from_buffers(
+        array.type, len(array), buffers, offset=array.offset, children=inner
+    )
 
 
 def _with_json_nulls(column: Column) -> Column:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkeep.archive.runs import NO_RUNS, Runs
-from kafkeep.backup.views import Views
+from kafkeep.backup.views import Views, optional
 from kafkeep.data.column import Column
 from kafkeep.data.compatibility import needs_new_file, project
 from kafkeep.data.rows import Rows
@@ -92,8 +92,8 @@ class _File:
         self._offsets: list[NDArray[np.int64]] = []
         self._weight = 0
         self._low, self._high = np.iinfo(np.int64).max, np.iinfo(np.int64).min
-        self._nulls = 0
-        """Tombstones before the first value."""
+        self._nulls: dict[str, int] = {}
+        """Nulls of an object before the first value or key that tells its schema."""
         self._null_schema: Schema | None = None
         self.parts: dict[str, _Part] = {}
         names = [view for view in views.formats if not (place.tombstones and view == "value")]
@@ -106,16 +106,24 @@ class _File:
             column = self._views.column(view, rows)
             part = self.parts.get(view)
             if self._views.is_nulls(view, rows):
-                if part is None:
-                    continue  # they wait until values tell the schema
-                column = self._views.nulls(part.schema, len(rows))
+                if part is not None:
+                    column = self._views.nulls(part.schema, len(rows))
+                elif view == "value" or column.schema is None:
+                    continue  # they wait until others tell the schema
             if part is None:
+                column = optional(column) if view in self._nulls else column
                 part = self._begin(view, column.schema)
             elif part.schema != column.schema and part.schema and column.schema:
                 column = project(column, part.schema)
             part.encoder.check(column)
             found[view] = part, column
         return found
+
+    @property
+    def takes_null_keys(self) -> bool:
+        """Whether a key may be null in what it holds so far."""
+        part = self.parts.get("keys")
+        return part is None or part.schema is None or part.schema.optional
 
     def _begin(self, view: str, schema: Schema | None) -> _Part:
         return _Part(self._views.formats[view].encoder(schema), schema, Body(self._spill))
@@ -126,27 +134,25 @@ class _File:
         self._offsets.append(rows.offsets)
         self._low = min(self._low, int(rows.timestamps.min()))
         self._high = max(self._high, int(rows.timestamps.max()))
-        if "value" in self._names and "value" not in prepared.columns:
-            self._nulls += len(rows)
-            self._null_schema = rows.value.schema
+        for view in self._names:
+            if view not in prepared.columns:
+                self._nulls[view] = self._nulls.get(view, 0) + len(rows)
+                self._null_schema = rows.value.schema if view == "value" else self._null_schema
         for view, (part, column) in prepared.columns.items():
-            self.parts[view] = part
-            if view == "value":
-                self._take_nulls(part)
+            self._take_nulls(view, part)
             part.take(part.encoder.add(column))
 
-    def _take_nulls(self, part: _Part) -> None:
-        """Add the tombstones that came before the first value."""
-        if self._nulls:
-            part.take(part.encoder.add(self._views.nulls(part.schema, self._nulls)))
-            self._nulls = 0
+    def _take_nulls(self, view: str, part: _Part) -> None:
+        """Add an object to the file, if it is new, and the nulls that came before its values."""
+        self.parts[view] = part
+        if count := self._nulls.pop(view, 0):
+            part.take(part.encoder.add(self._views.nulls(part.schema, count)))
 
     def finish(self) -> Iterator[Finished]:
         offsets = np.concatenate(self._offsets)
-        if self._nulls:
-            schema = self._null_schema and self._null_schema.as_optional()
-            self.parts["value"] = self._begin("value", schema)
-            self._take_nulls(self.parts["value"])
+        schema = self._null_schema and self._null_schema.as_optional()
+        for view in tuple(self._nulls):
+            self._take_nulls(view, self._begin(view, schema if view == "value" else None))
         for view, part in sorted(self.parts.items(), key=lambda one: self._names.index(one[0])):
             part.take(part.encoder.finish())
             written_as = self._views.formats[view]
@@ -247,6 +253,11 @@ class WindowFiles:
         if place not in self._schemas or place.tombstones:
             return False
         return needs_new_file(self._schemas[place], schema, self._mode)  # type: ignore[arg-type]
+
+    def takes_null_keys(self, place: Place, begins_so: bool) -> bool:
+        """Whether a key may be null in the file of a place; ``begins_so`` where none is open."""
+        file = self._files.get(place)
+        return begins_so if file is None else file.takes_null_keys
 
     def prepare(self, place: Place, rows: Rows) -> Prepared:
         """Make rows ready for one file; RecordError when it cannot take one, nothing is changed."""

@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 import fastavro
+import pyarrow.parquet as pq
 import pytest
 
 from kafkeep.archive.commit import PlannedRange
@@ -103,6 +104,17 @@ def test_records_without_a_value_are_reported_as_set(
     assert [one.offset for one in bad] == ([1] if reported else [])
 
 
+def keyed(offset: int, key: str) -> Record:
+    """A record whose key has a required schema, or is null."""
+    if key == "-":
+        return Record(offset, 0, None, b"%d" % offset)
+    part = {"type": "array", "items": {"type": "string"}, "field": "part"}
+    fields = [{"type": "string", "field": "id"}, part]
+    schema = {"type": "struct", "name": "Key", "fields": fields}
+    body = {"schema": schema, "payload": {"id": f"k{offset}", "part": ["a"]}}
+    return Record(offset, 0, json.dumps(body).encode(), b"%d" % offset)
+
+
 def versioned(offset: int, version: str) -> Record:
     """A record of a schema's version 1 or 2, or a tombstone."""
     if version == "-":
@@ -114,16 +126,15 @@ def versioned(offset: int, version: str) -> Record:
     return Record(offset, 0, b"k", json.dumps(value).encode())
 
 
-def written(versions: str, size: int, options: dict[str, str]) -> dict[str, list[Any]]:
+def written(records: list[Record], size: int, options: dict[str, str]) -> dict[str, list[Any]]:
     """The rows of each object when ``size`` records come at a time."""
     sink = SinkOptions.parse({"value.converter": "JsonConverter", **options})
-    pid, end = PartitionId("t", 1, 0), len(versions)
+    pid, end = PartitionId("t", 1, 0), len(records)
     planned = PlannedRange(partition_id=pid, topic_id="id", range=OffsetRange(0, end))
     origin = Origin(
         log_name="sink", planned=planned, plan="plan", naming=sink.naming, tags=sink.tags
     )
     store = MemoryStore()
-    records = [versioned(n, version) for n, version in enumerate(versions)]
     with Uploads() as uploads:
         writer = SinkWriter(store, origin, sink, uploads, at_ms=0, closes=Reason.END)
         for at in range(0, end, size):
@@ -137,6 +148,8 @@ def written(versions: str, size: int, options: dict[str, str]) -> dict[str, list
 def read(key: str, body: bytes) -> list[Any]:
     if key.endswith(".avro"):
         return list(fastavro.reader(io.BytesIO(body)))
+    if key.endswith(".parquet"):
+        return [row["key"] for row in pq.read_table(io.BytesIO(body)).to_pylist()]
     return [json.loads(line) for line in body.splitlines()]
 
 
@@ -156,7 +169,28 @@ def test_tombstones_in_line_stand_in_the_same_file_however_records_come(
 ) -> None:
     options = {**options, "behavior.on.null.values": "write"}
     for versions in map("".join, product("12-", repeat=4)):
-        whole = written(versions, len(versions), options)
-        assert sum(map(len, whole.values())) == len(versions)
+        records = [versioned(n, version) for n, version in enumerate(versions)]
+        whole = written(records, len(records), options)
+        assert sum(map(len, whole.values())) == len(records)
         for size in (1, 3):
-            assert written(versions, size, options) == whole, (versions, size)
+            assert written(records, size, options) == whole, (versions, size)
+
+
+@pytest.mark.parametrize("form", ["json", "avro", "parquet"])
+@pytest.mark.parametrize("keys", ["-k", "k-k", "--k", "kk", "kk--k"])
+def test_null_keys_stand_among_keys_of_a_required_schema(keys: str, form: str) -> None:
+    options = {
+        "format.class": "json",
+        "value.converter.schemas.enable": "false",
+        "key.converter": "JsonConverter",
+        "store.kafka.keys": "true",
+        "keys.format.class": form,
+    }
+    records = [keyed(n, key) for n, key in enumerate(keys)]
+    wanted = [None if k == "-" else {"id": f"k{n}", "part": ["a"]} for n, k in enumerate(keys)]
+    for size in (1, 2, 5):
+        found = written(records, size, options)
+        stored = [found[key] for key in sorted(found) if ".keys." in key]
+        assert [one for part in stored for one in part] == wanted
+        # Where no key is null the schema stays required; where one is, at most one file more.
+        assert len(stored) == (2 if form != "json" and keys[0] == "k" and "-" in keys else 1)
