@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from kafkeep.archive.state import State
 from kafkeep.backup.look import Look, PartitionLook, TopicLook
 from kafkeep.care.offsets import move_positions
 from kafkeep.config.kafka import KafkaOptions
+from kafkeep.config.source import SourceConfig
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.jobs.groups import positions_now
 from kafkeep.connect.jobs.make import make_job
@@ -22,6 +24,7 @@ from kafkeep.connect.jobs.offsets import parse_moves, sink_offsets
 from kafkeep.connect.jobs.progress import SinkProgress
 from kafkeep.connect.jobs.sink import SinkJob, kafka_of
 from kafkeep.connect.jobs.source import SourceJob
+from kafkeep.connect.jobs.source_foreign import plan_foreign_moves
 from kafkeep.connect.jobs.wait import run_patiently
 from kafkeep.connect.model import Progress, RestError
 from kafkeep.errors import FencedError, TransientError, UsageError
@@ -182,6 +185,31 @@ def test_a_move_that_cannot_be_is_a_bad_request(wrong: dict[str, Any]) -> None:
     with pytest.raises(RestError) as caught:
         parse_moves([wrong])
     assert caught.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("count", "status"),
+    [("3", 200), (3, 200), (None, 200), ("x", 400), (-1, 400), (1.5, 400), ([3], 400), (True, 400)],
+)
+def test_a_source_without_a_log_is_moved_to_an_object_unless_its_count_is_no_number(
+    tmp_path: Path, count: Any, status: int
+) -> None:
+    folder = "topics/t/partition=0/"
+    key = f"{folder}t+0+0000000003.json"
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / key).write_text("{}")
+    given = {"connector.class": "S3SourceConnector", "archive": str(tmp_path), "name": "back"}
+    config = SourceConfig.from_map({**given, "format.class": "json"}, strict=False)
+    wanted = [{"partition": {"folder": folder}, "offset": {"lastFileRead": key}}]
+    if count is not None:
+        wanted[0]["offset"]["fileOffset"] = count
+    if status == 200:
+        moved = plan_foreign_moves({}, config, wanted)
+        assert [(place, at.key) for place, at in moved.items()] == [((folder, "t", 0), key)]
+    else:
+        with pytest.raises(RestError, match="fileOffset") as caught:
+            plan_foreign_moves({}, config, wanted)
+        assert caught.value.status == status
 
 
 def test_progress_tells_lag_and_since_when() -> None:

@@ -64,5 +64,13 @@ def plan_foreign_moves(
         if str(offset.get(WHOLE, "true")).lower() != "true":
             raise RestError(400, f"Objects come back whole: {WHOLE} of {key} is true")
         start = reached.get(name.topic, 0) if name.start == NO_OFFSET else name.start
-        moved[place_of(name)] = LastRead(key, start, int(offset.get(COUNT) or 0))
+        moved[place_of(name)] = LastRead(key, start, _count(offset.get(COUNT)))
     return moved
+
+
+def _count(value: object) -> int:
+    """Read how many records an object has; it may be left out, for objects come back whole."""
+    text = str(value or 0).strip()
+    if isinstance(value, bool) or not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise RestError(400, f"{COUNT} must be a whole number from 0 on, not {value!r}")
+    return int(text)
