@@ -143,10 +143,13 @@ def test_one_of_the_pair_has_a_folder_of_its_name_and_its_keys_are_read() -> Non
     assert name_of(config) == "test-topic/backup-activate/0/test-topic-0-7.avro"
     assert config.compact is not None
     assert config.compact.initial_status == "ACTIVATE"
-    assert (config.compact.length_ms, config.compact.interval_offsets) == (1_800_000, 10_000)
+    assert config.compact.length_ms == 1_800_000
     assert read(BACKUP).compact is None
     bad = {**COMPACT, "compacted.log.backup.initial.status": "ASLEEP"}
     assert set(wrong(bad)) == {"compacted.log.backup.initial.status"}
+    interval = "compacted.log.backup.interval.offsets"
+    assert set(wrong({**COMPACT, interval: "0"})) == {interval}
+    assert "commit of the log tells" in wrong({**COMPACT, interval: "often"})[interval]
     assert set(wrong({**BACKUP, "compacted.log.backup.length.hours": "1"})) == {
         "compacted.log.backup.length.hours"
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkeep.config.choose import one_of, positive
+from kafkeep.config.choose import one_of
 from kafkeep.config.family import Family, Meaning
 from kafkeep.config.group import parse_group
 from kafkeep.config.option import option
@@ -31,6 +31,10 @@ def _hours(text: str) -> float:
     return hours
 
 
+def _is_positive(text: str) -> bool:
+    return text.isdecimal() and int(text) > 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class CompactOptions:
     """The pair of connectors that take turns at writing a fresh snapshot of a compacted topic."""
@@ -47,13 +51,6 @@ class CompactOptions:
         parse=_hours,
         metavar="HOURS",
     )
-    interval_offsets: int = option(
-        "compacted.log.backup.interval.offsets",
-        "CompactBackupSinkConnector: records after which the one that writes tells how far it is.",
-        default=10_000,
-        parse=positive("compacted.log.backup.interval.offsets"),
-        metavar="COUNT",
-    )
 
     @property
     def length_ms(self) -> int:
@@ -63,6 +60,14 @@ class CompactOptions:
 
 _NO_TOPIC = "The pair speak through a document in their archive, not through a topic of their own."
 _STANDING = (
+    StandingKey(
+        "compacted.log.backup.interval.offsets",
+        "int",
+        "10000",
+        "Every commit of the log tells how far the one that writes is, and the other one reads it "
+        "there: it is never told later than the objects are.",
+        _is_positive,
+    ),
     StandingKey(
         "compacted.log.backup.path.configuration",
         "string",
