@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kafkeep.config.kafka import KafkaOptions
+from kafkeep.config.storage import StorageOptions
 from kafkeep.connect.model import ConnectorType, Progress
 
 RunTasks = Callable[..., Any]
@@ -24,6 +25,8 @@ class Surroundings:
     cores: int
     state_address: str
     """Where the service keeps its state: documents of restores lie beside it."""
+    state_storage: StorageOptions | None = None
+    """How that is reached; None: as the environment says."""
     defaults: Mapping[str, str] = field(default_factory=dict)
     """Keys of the worker's file that hold for connectors without them, e.g. value.converter."""
 

@@ -114,7 +114,7 @@ class _Parts:
             defaults=worker.defaults,
             guard=lambda config: check_connector(config, worker),
         )
-        surroundings = _surroundings_of(worker, spark, definitions)
+        surroundings = _surroundings_of(worker, storage, spark, definitions)
         secrets, totals, loggers = HideSecrets(), Totals(), Loggers(now_ms)
         worker_id, url = worker.rest.worker_id(port), worker.rest.url(port)
         supervisor = Supervisor(
@@ -175,7 +175,7 @@ def _server(parts: _Parts, worker: WorkerOptions, listening: Sequence[Bound]) ->
 
 
 def _surroundings_of(
-    worker: WorkerOptions, spark: SharedSpark, definitions: Definitions
+    worker: WorkerOptions, storage: StorageOptions, spark: SharedSpark, definitions: Definitions
 ) -> Callable[[Mapping[str, str]], Surroundings]:
     """Return what jobs share: sinks read with the worker's consumer, sources write as producer."""
 
@@ -186,6 +186,7 @@ def _surroundings_of(
             run_tasks=spark.run_tasks,
             cores=spark.cores,
             state_address=worker.state_address,
+            state_storage=storage,
             defaults=worker.defaults,
         )
 

@@ -16,6 +16,7 @@ from kafkeep.config.changes import ChangeOptions
 from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.places import Places
 from kafkeep.config.source import SourceConfig, with_converters
+from kafkeep.config.storage import StorageOptions
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.jobs.sink import kafka_of
 from kafkeep.connect.jobs.wait import run_patiently, sleep_until
@@ -44,9 +45,9 @@ def state_folder(config: SourceConfig, cluster_id: str, surroundings: Surroundin
     return f"{surroundings.state_address.rstrip('/')}/sources/{config.name}-{digest}"
 
 
-def open_round(folder: str, number: int) -> ObjectStore:
+def open_round(folder: str, storage: StorageOptions | None, number: int) -> ObjectStore:
     """Open the place for the documents of one round."""
-    return open_store(f"{folder}/rounds/{number:08d}", create=True)
+    return open_store(f"{folder}/rounds/{number:08d}", storage, create=True)
 
 
 class SourceJob:
@@ -73,7 +74,7 @@ class SourceJob:
             admin = Admin(wire)
             folder = state_folder(config, admin.cluster_id(), around)
             store = open_store(config.archive, config.storage, sleep=sleep_until(stop))
-            state = open_store(folder, create=True, sleep=sleep_until(stop))
+            state = open_store(folder, around.state_storage, create=True, sleep=sleep_until(stop))
             make = follower_for(config, store, state)
             follower = make(
                 options=config.restore,
@@ -81,7 +82,7 @@ class SourceJob:
                 admin=admin,
                 store=store,
                 state=state,
-                open_round=partial(open_round, folder),
+                open_round=partial(open_round, folder, around.state_storage),
                 run_tasks=partial(around.run_tasks, pool=config.name),
                 cores=min(around.cores, config.tasks_max or around.cores),
                 now_ms=now_ms,

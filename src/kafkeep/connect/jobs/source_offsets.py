@@ -127,4 +127,5 @@ def _view(config: SourceConfig, followed: Followed) -> ArchiveView:
 def _state(config: SourceConfig, surroundings: Surroundings) -> ObjectStore:
     with Wire(kafka_of(surroundings.kafka, config.kafka)) as wire:
         cluster_id = Admin(wire).cluster_id()
-    return open_store(state_folder(config, cluster_id, surroundings), create=True)
+    folder = state_folder(config, cluster_id, surroundings)
+    return open_store(folder, surroundings.state_storage, create=True)
