@@ -208,3 +208,18 @@ def test_a_connector_sets_its_rule_when_it_starts_and_takes_it_away_without_the_
     with worker.running("keeper", config):
         until(lambda: not ours & rules(bucket).keys(), "and taken away")
     assert rules(bucket).keys() == {THEIRS["ID"]}
+
+
+def test_topics_that_an_expression_finds_have_their_rules_also_those_that_come_later(
+    worker: Worker, cluster: Cluster, bucket: Bucket, topic_name: str
+) -> None:
+    first = cluster.create(f"{topic_name}-1")
+    config = {**worker.json_sink(""), "topics.regex": f"{topic_name}-.*"}
+    with worker.running("finder", {**config, "s3.retention.days": "5"}):
+        until(lambda: f"kafkeep:finder:{first}" in rules(bucket), "the first has its rule")
+        later = cluster.create(f"{topic_name}-2")
+        until(lambda: f"kafkeep:finder:{later}" in rules(bucket), "the second, too")
+    assert rules(bucket)[f"kafkeep:finder:{later}~"] == (f"topics/{later}~", 5, "Enabled")
+    mine = f"kafkeep:finder:{topic_name}"
+    with worker.running("finder", config):
+        until(lambda: not any(name.startswith(mine) for name in rules(bucket)), "none is left")

@@ -28,7 +28,6 @@ from kafkeep.config.places import Places
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.jobs.compact_pair import PairDocument, pair_id
 from kafkeep.connect.jobs.compact_roles import Facts, Pair, Phase, Step, next_step
-from kafkeep.connect.jobs.retention import retention_of
 from kafkeep.connect.jobs.sink import SinkJob, places_of, read_sink, sink_options
 from kafkeep.connect.jobs.wait import run_patiently
 from kafkeep.connect.model import ConnectorType, Progress
@@ -49,7 +48,6 @@ def make_compact_job(
     if sink.compact is None:
         raise UsageError(f"connector {name} is not one of a pair for compacted topics")
     places = places_of(sink, surroundings)
-    retention_of(sink, places)  # refuses it
     return CompactJob(sink_options(sink), sink.compact, places, surroundings)
 
 

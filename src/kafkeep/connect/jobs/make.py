@@ -9,7 +9,7 @@ from kafkeep.config.families import find_family
 from kafkeep.config.source import SourceConfig
 from kafkeep.connect.job import ConnectorJob, Surroundings
 from kafkeep.connect.jobs.compact import make_compact_job
-from kafkeep.connect.jobs.retention import retention_of
+from kafkeep.connect.jobs.retention import ConnectorRetention
 from kafkeep.connect.jobs.sink import SinkJob, places_of, read_sink, sink_options
 from kafkeep.connect.jobs.source import SourceJob
 
@@ -29,8 +29,8 @@ def make_job(name: str, config: Mapping[str, str], surroundings: Surroundings) -
     if sink.compact is not None:
         return make_compact_job(name, config, surroundings)
     places = places_of(sink, surroundings)
-    prepare = retention_of(sink, places)
-    return SinkJob(sink_options(sink), places, surroundings, prepare=prepare)
+    retention = ConnectorRetention(sink, places)
+    return SinkJob(sink_options(sink), places, surroundings, retention=retention)
 
 
 def _say(name: str, unknown: tuple[str, ...], notes: tuple[str, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,7 @@ from kafkeep.config.sink import SinkOptions
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.jobs.groups import ConnectorGroup, group_of, positions_now
 from kafkeep.connect.jobs.progress import SinkProgress
+from kafkeep.connect.jobs.retention import ConnectorRetention
 from kafkeep.connect.jobs.wait import run_patiently, sleep_until
 from kafkeep.connect.model import ConnectorType, Progress
 from kafkeep.kafka.admin import Admin
@@ -92,10 +93,10 @@ class SinkJob:
         places: Places,
         surroundings: Surroundings,
         *,
-        prepare: Callable[[ObjectStore], None] = lambda _store: None,
+        retention: ConnectorRetention | None = None,
     ) -> None:
         self.options = options
-        self._prepare = prepare
+        self.retention = retention
         self._places = places
         self._surroundings = surroundings
         self.task_count = options.tasks_max or 1
@@ -111,7 +112,8 @@ class SinkJob:
             admin = Admin(wire)
             store = open_store(places.archive, places.storage, create=True, sleep=sleep_until(stop))
             check_store(store, options.name)
-            self._prepare(store)
+            if self.retention is not None:
+                self.retention.begin(store)
             _Run(self, admin, store, stop).job.run()
 
     def limit_tasks(self, partitions: int) -> None:
@@ -173,6 +175,8 @@ class _Run:
 
     def _saw(self, look: Look, plan: CyclePlan) -> None:
         self._there = frozenset(look.topics)
+        if self._sink.retention is not None:
+            self._sink.retention.meet(self._there)
         self._sink.limit_tasks(sum(len(topic.partitions) for topic in look.topics.values()))
         positions = positions_now(self.job.log.state)
         self._progress.saw(look, positions)
