@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
+import httpx
 import hypothesis
 import pytest
 import schemathesis
@@ -18,10 +23,13 @@ from schemathesis.checks import (
     unsupported_method,
 )
 
+from cluster import Cluster
+from curl_service import curl_service
 from kafkeep.connect.model import Target
 from kafkeep.connect.rest.app import ENDPOINTS, make_app
 from kafkeep.connect.rest.call import Endpoint
 from kafkeep.connect.rest.security import RestSecurity
+from kafkeep.dev import DevStatus
 from rest_memory import SINK, MemoryService
 from rest_server import serving
 
@@ -50,31 +58,67 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def service() -> MemoryService:
-    return MemoryService()
+@dataclass
+class Subject:
+    """What is asked: its document, and what makes it have a stopped connector called known."""
+
+    document: schemathesis.BaseSchema
+    stop_known: Callable[[], None]
 
 
-@pytest.fixture(scope="module")
-def document(service: MemoryService) -> Iterator[schemathesis.BaseSchema]:
+@pytest.fixture(scope="module", params=["in memory", "on real services"])
+def subject(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Subject]:
+    if request.param == "in memory":
+        made = _in_memory()
+    else:
+        services = request.getfixturevalue("services")
+        made = _on_real_services(services, tmp_path_factory.mktemp("fuzz"))
+    with made as found:
+        yield found
+
+
+@contextmanager
+def _in_memory() -> Iterator[Subject]:
+    service = MemoryService()
+
+    def stop_known() -> None:
+        service.put_config("known", CONFIG)
+        service.set_target("known", Target.STOPPED)
+
     with serving(make_app(service, RestSecurity())) as url:
-        yield schemathesis.openapi.from_url(f"{url}/openapi.json")
+        yield Subject(schemathesis.openapi.from_url(f"{url}/openapi.json"), stop_known)
+
+
+@contextmanager
+def _on_real_services(services: DevStatus, folder: Path) -> Iterator[Subject]:
+    """Ask ``kafkeep serve``: whatever is sent, its connector of an empty topic does no harm."""
+    topic = Cluster(services.bootstrap_servers).create(f"fuzz-{uuid.uuid4().hex[:8]}")
+    config = {"connector.class": "kafkeep.Backup", "topics": topic, "archive": f"{folder}/kept"}
+    options = ("--set", f"kafkeep.allowed.folders={folder}")
+    with curl_service(services, folder, options=options) as service:
+        url = f"http://localhost:{service.port}"
+        with httpx.Client(base_url=url, timeout=60) as http:
+
+            def stop_known() -> None:
+                assert http.put("/connectors/known/config", json=config).is_success
+                assert http.put("/connectors/known/stop").is_success
+
+            yield Subject(schemathesis.openapi.from_url(f"{url}/openapi.json"), stop_known)
+        assert service.end() == 0
 
 
 @pytest.mark.parametrize(
     ("endpoint", "mode"), CASES, ids=lambda v: getattr(v, "value", None) or f"{v.method} {v.path}"
 )
 def test_no_call_is_answered_otherwise_than_documented(
-    service: MemoryService,
-    document: schemathesis.BaseSchema,
-    endpoint: Endpoint,
-    mode: schemathesis.GenerationMode,
+    subject: Subject, endpoint: Endpoint, mode: schemathesis.GenerationMode
 ) -> None:
-    service.put_config("known", CONFIG)
-    service.set_target("known", Target.STOPPED)
+    subject.stop_known()
     # What is right is sent to things that are there, what is wrong to anything.
     names = {name: value for name, value in NAMES.items() if f"{{{name}}}" in endpoint.path}
-    operation = document[endpoint.path][endpoint.method]
+    operation = subject.document[endpoint.path][endpoint.method]
     cases = operation.as_strategy(
         generation_mode=mode, path_parameters=names if mode.is_positive else None
     )
