@@ -40,6 +40,24 @@ def test_a_refusal_is_told_apart_by_its_kind(status: int, kind: type[Exception])
         assert "schema id 41" in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"error_code": 42201, "message": "not Avro"}', " with status 422: not Avro"),
+        (b"<html>what another server says to itself", " with status 422"),
+        (b'{"message": "a secret"}', " with status 422"),
+        (b'["a secret"]', " with status 422"),
+    ],
+)
+def test_a_refusal_tells_a_registrys_words_and_no_other_servers(body: bytes, words: str) -> None:
+    with (
+        answering(lambda _: (422, body)) as (url, _),
+        pytest.raises(RecordError) as refusal,
+    ):
+        Registry((url,)).schema(41)
+    assert str(refusal.value).endswith(words)
+
+
 def test_a_registry_that_fails_is_asked_again_and_then_given_up_for_now(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

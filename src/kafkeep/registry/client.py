@@ -199,8 +199,8 @@ def _read(answer: urllib3.BaseHTTPResponse, url: str, path: str) -> Any:
     if answer.status == 204:
         return {}
     if answer.status >= 300:
-        told = answer.data[:300].decode("utf-8", "replace")
-        raise RecordError(f"the schema registry refuses {path} with status {answer.status}: {told}")
+        told = _words(answer.data)
+        raise RecordError(f"the schema registry refuses {path} with status {answer.status}{told}")
     try:
         return orjson.loads(answer.data)
     except orjson.JSONDecodeError as error:
@@ -208,6 +208,16 @@ def _read(answer: urllib3.BaseHTTPResponse, url: str, path: str) -> Any:
             f"{url} does not answer like a schema registry",
             hint="Apicurio has Confluent's API under /apis/ccompat/v7.",
         ) from error
+
+
+def _words(body: bytes) -> str:
+    """Return a registry's own words; nothing of what another server may have answered."""
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return ""
+    known = isinstance(document, dict) and isinstance(document.get("error_code"), int)
+    return f": {str(document.get('message'))[:300]}" if known else ""
 
 
 @cache
