@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkeep.config.spark import SparkOptions
-from kafkeep.connect.shared_spark import SharedSpark
+from kafkeep.connect.shared_spark import NICENESS, SharedSpark
 from kafkeep.errors import TransientError
 
 
@@ -75,3 +76,8 @@ def test_a_session_whose_jvm_died_is_started_anew(spark: SharedSpark) -> None:
         run(spark, "die")
     assert list(run(spark, "a")) == ["a"]
     assert Door.made == 2
+
+
+def test_the_page_tells_how_nice_spark_is() -> None:
+    page = Path(__file__).parents[3] / "docs" / "serve.md"
+    assert f"niceness of {NICENESS}," in page.read_text(encoding="utf-8")
