@@ -13,6 +13,7 @@ import pytest
 
 from cluster import Cluster, until
 from connect_jobs import Worker, group_offsets, produce_json, read_values
+from kafkeep.archive.names import connector_log
 from kafkeep.archive.reader import load_view
 from kafkeep.config.spark import SparkOptions
 from kafkeep.config.storage import StorageOptions
@@ -107,21 +108,25 @@ def test_a_group_that_was_not_told_is_told_at_the_next_start(
     assert worker.spark_jobs == ["mended"]
 
 
+@pytest.mark.parametrize("name", ["moved", "moved: größer"])
 def test_a_connector_that_ran_elsewhere_is_taken_over_at_its_groups_offsets(
-    worker: Worker, cluster: Cluster, bucket: Bucket, topic: str
+    worker: Worker, cluster: Cluster, bucket: Bucket, topic: str, name: str
 ) -> None:
+    group = f"connect-{name}"
     cluster.grow(topic, 2)
     produce_json(cluster, topic, *range(6))
     produce_json(cluster, topic, *range(3), partition=1)
-    cluster.commit_offset("connect-moved", topic, 3)
-    with worker.running("moved", worker.json_sink(topic)) as job:
+    cluster.commit_offset(group, topic, 3)
+    with worker.running(name, worker.json_sink(topic)) as job:
         until(lambda: job.progress.records == 6, "what the group had not is archived")
+        told = {(topic, 0): 6, (topic, 1): 3}
+        until(lambda: group_offsets(cluster, group, topic) == told, "the group is told")
     assert sorted(stored(bucket).values()) == [[0, 1, 2], [3, 4, 5]]
-    assert "taken over from group connect-moved" in _notes(bucket, "moved")
+    assert f"taken over from group {group}" in _notes(bucket, connector_log(name))
     # The log says where to go on from now on, whatever becomes of the group.
-    cluster.commit_offset("connect-moved", topic, 0)
-    with worker.running("moved", worker.json_sink(topic)) as job:
-        until(lambda: job.progress.positions == {(topic, 0): 6, (topic, 1): 3}, "it knows")
+    cluster.commit_offset(group, topic, 0)
+    with worker.running(name, worker.json_sink(topic)) as job:
+        until(lambda: job.progress.positions == told, "it knows")
     assert len(bucket.list_keys()) == 2
 
 

@@ -142,6 +142,9 @@ def test_one_of_the_pair_has_a_folder_of_its_name_and_its_keys_are_read() -> Non
     config = read(COMPACT, name="backup-activate")
     assert name_of(config) == "test-topic/backup-activate/0/test-topic-0-7.avro"
     assert config.compact is not None
+    other = read(COMPACT, name="by day")
+    assert other.name.startswith("by-day-") and other.called == "by day"
+    assert name_of(other) == f"test-topic/{other.name}/0/test-topic-0-7.avro"
     assert config.compact.initial_status == "ACTIVATE"
     assert config.compact.length_ms == 1_800_000
     assert read(BACKUP).compact is None

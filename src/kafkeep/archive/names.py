@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from contextlib import suppress
 from functools import lru_cache
 
 from kafkeep.errors import UsageError
@@ -12,6 +14,8 @@ MAX_KEY_BYTES = 1024
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _LOG_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
+_NOT_IN_LOG_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+_LETTERS_KEPT = 100
 _RESERVED = frozenset({"restores"})
 _FOLDER = re.compile(r"([^~]+)(?:~([1-9][0-9]*))?")
 
@@ -50,6 +54,22 @@ def log_name(text: str) -> str:
         raise UsageError(
             str(error), hint="Use letters, digits, '.', '_' and '-', at most 200 of them."
         ) from error
+
+
+def connector_log(name: str) -> str:
+    """Return the name of a connector's log: its own, if a log may bear that.
+
+    Connect takes nearly any name. Of another one its letters are left, and a digest tells it from
+    others. UsageError for none, and for a slash, which no URL could hold.
+    """
+    bare = name.strip()
+    if not bare or "/" in bare:
+        return log_name(bare)
+    with suppress(ValueError):
+        return check_log_name(bare)
+    letters = _NOT_IN_LOG_NAMES.sub("-", bare).strip(".-")[:_LETTERS_KEPT]
+    digest = hashlib.sha256(bare.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return check_log_name(f"{letters or 'connector'}-{digest}")
 
 
 def check_key(key: str) -> str:

@@ -51,6 +51,7 @@ T = TypeVar("T")
 class ConnectorConfig:
     """A configuration that holds together.
 
+    ``name`` is its log's, ``called`` the connector's own: the same, if a log may bear it.
     ``format`` is ``segment``, with an empty ``shape``, or what ``format.class`` means. ``shape``
     and ``secrets`` together are what ``SinkOptions.parse`` reads. ``kafka`` are client properties.
     ``compact`` is set for one of ch.tbd's pair. ``unknown`` keys were left out; ``notes`` are for
@@ -58,6 +59,7 @@ class ConnectorConfig:
     """
 
     name: str
+    called: str
     connector_class: str
     family: str
     topics: tuple[str, ...]
@@ -164,6 +166,7 @@ class _Reader:
         return ConnectorConfig(
             **{key: value for key, value in vars(common).items() if key != "archive"},
             **vars(consumer),
+            called=self._given.get("name", common.name).strip(),
             family=self._family.name,
             archive=address,
             storage=storage,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkeep.archive.names import log_name
+from kafkeep.archive.names import connector_log
 from kafkeep.config.choose import did_you_mean, positive, topic_names
 from kafkeep.config.consumer import PREFIX, is_secret_override, knows_override, near_override
 from kafkeep.config.converters import ConverterChoice, ConverterClass, Role, is_secret_key
@@ -63,9 +63,11 @@ class ConnectorOptions:
 
     name: str = option(
         "name",
-        "The connector's name: its log's name in the archive, and its group's: connect-<name>.",
+        "The connector's name: its log's name in the archive, and its group's: connect-<name>. Of "
+        "one with other signs than letters, digits, ., _ and - the log has the letters and a "
+        "digest.",
         default="backup",
-        parse=log_name,
+        parse=connector_log,
     )
     connector_class: str = option(
         "connector.class",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kafkeep.archive.names import connector_log
 from kafkeep.config.choose import one_of
 from kafkeep.config.family import Family, Meaning
 from kafkeep.config.group import parse_group
@@ -104,7 +105,7 @@ def _backup(_texts: Mapping[str, str], _name: str) -> Meaning:
 
 
 def _compact(_texts: Mapping[str, str], name: str) -> Meaning:
-    return _whole_records(f"{name.strip() or 'backup'}/")
+    return _whole_records(f"{connector_log(name) if name.strip() else 'backup'}/")
 
 
 SINK = Family(name="ch.tbd", kind="sink", classes=(BACKUP,), translate=_backup)

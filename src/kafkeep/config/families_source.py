@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kafkeep.archive.names import log_name
+from kafkeep.archive.names import connector_log
 from kafkeep.config.choose import one_of
 from kafkeep.config.families_chtbd import RESTORE
 from kafkeep.config.families_spredfast import CALLED, PACKAGE, SpredfastPlace
@@ -29,7 +29,7 @@ def _milliseconds(text: str) -> int:
 
 
 def _log_name(text: str) -> str | None:
-    return log_name(text) if text.strip() else None
+    return connector_log(text) if text.strip() else None
 
 
 def _mode(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkeep.archive.names import log_name
+from kafkeep.archive.names import connector_log
 from kafkeep.config.choose import did_you_mean, positive
 from kafkeep.config.family import Family
 from kafkeep.config.option import Option, iter_options, option
@@ -47,7 +47,7 @@ def _interval(text: str) -> int | None:
 class SourceOptions:
     """What every connector has that brings records back."""
 
-    name: str = option("name", "The connector's name.", default="restore", parse=log_name)
+    name: str = option("name", "The connector's name.", default="restore", parse=connector_log)
     tasks_max: int | None = option(
         "tasks.max",
         "At most so many tasks write at once; without it, as many as there are cores.",
@@ -80,7 +80,7 @@ class SourceOptions:
         "restore.log",
         "The log to restore from, where the archive has several: the name of the sink.",
         default=None,
-        parse=log_name,
+        parse=connector_log,
         metavar="NAME",
     )
 

@@ -18,6 +18,8 @@ from kafkeep.archive.keys import (
     parse_folder,
     parse_log_key,
 )
+from kafkeep.archive.names import connector_log
+from kafkeep.errors import UsageError
 
 
 def test_data_key_is_named_as_confluent_names_it() -> None:
@@ -107,3 +109,31 @@ def test_checkpoint_keys_sort_newest_first() -> None:
     assert [parse_checkpoint_key(key) for key in keys] == [10**9, 128, 64, 0]
     assert checkpoint_key("backup", 65) < checkpoints_after("backup", 64)
     assert checkpoints_after("backup", 64) < checkpoint_key("backup", 64)
+
+
+@pytest.mark.parametrize("name", ["s3-sink", "orders.to_s3", "_x", "a" * 200])
+def test_a_connectors_log_has_its_name(name: str) -> None:
+    assert connector_log(f" {name} ") == name
+
+
+def test_names_that_no_log_may_bear_have_logs_of_their_own() -> None:
+    names = [
+        "my sink",
+        "my  sink",
+        "my-sink",
+        "größer",
+        "grösser",
+        "倉庫",
+        ".",
+        "..",
+        "a->b",
+        "?",
+    ]
+    names += ["restores", "a" * 201, "a" * 202, "x\ud800"]
+    logs = [connector_log(name) for name in names]
+    assert len(set(logs)) == len(names)
+    assert all(check_log_name(log) == log for log in logs)
+    assert logs[0].startswith("my-sink-")
+    for none in (" ", "a/b"):
+        with pytest.raises(UsageError):
+            connector_log(none)

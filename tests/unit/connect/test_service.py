@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -126,6 +127,17 @@ def test_a_follower_sends_changes_to_the_leader_and_sees_them_at_once(
         404,
         {"error_code": 404, "message": f"No status found for connector {name}"},
     )
+
+
+@pytest.mark.parametrize("title", ["Lager (größer) → S3", "two words", "倉庫", "a" * 250])
+def test_a_connector_may_have_any_name(pair: tuple[Worker, Worker], title: str) -> None:
+    leader, follower = pair
+    assert follower.call("POST", "/connectors", paused(title))[0] == 201
+    assert title in leader.call("GET", "/connectors")[1]
+    path = f"/connectors/{quote(title, safe='')}"
+    assert follower.call("GET", path)[1]["config"]["name"] == title
+    until(lambda: leader.call("GET", f"{path}/status")[1]["connector"]["state"] == "PAUSED")
+    assert leader.call("DELETE", path)[0] == 204
 
 
 def test_the_shown_configuration_sent_back_changes_nothing(

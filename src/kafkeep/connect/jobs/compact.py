@@ -73,6 +73,7 @@ class CompactJob:
             keeps_tail=False,
             segment_age_ms=min(LONGEST_AGE_MS, max(1, pair.length_ms // 4)),
         )
+        self._group = options.group
         self._pair = pair
         self._places = places
         self._surroundings = surroundings
@@ -164,7 +165,7 @@ class CompactJob:
 
     def _start(self) -> None:
         if self._work is None:
-            sink = SinkJob(self.options, self._places, self._surroundings)
+            sink = SinkJob(self.options, self._places, self._surroundings, group=self._group)
             self.progress.positions, self.progress.lag_records = {}, {}
             sink.progress = self.progress
             self._work = self._begin_work(sink)

@@ -44,9 +44,9 @@ def newest_partitions(state: State) -> dict[TopicPartition, PartitionId]:
 class ConnectorGroup:
     """Tells one group what changed; used by one thread."""
 
-    def __init__(self, admin: Admin, name: str) -> None:
+    def __init__(self, admin: Admin, id: str) -> None:
         self._admin = admin
-        self.id = group_of(name)
+        self.id = id
         self._told: dict[TopicPartition, int] = {}
         self._warned: str | None = None
 
@@ -68,9 +68,8 @@ class ConnectorGroup:
         self._warned = None
 
 
-def replace_offsets(admin: Admin, name: str, positions: Mapping[TopicPartition, int]) -> None:
+def replace_offsets(admin: Admin, group: str, positions: Mapping[TopicPartition, int]) -> None:
     """Make the group say this and nothing else, after positions were moved; a failure warns."""
-    group = group_of(name)
     try:
         delete_group(admin, group)
         commit_offsets(admin, group, positions)

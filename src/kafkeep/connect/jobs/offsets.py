@@ -19,7 +19,12 @@ from kafkeep.config.connector import ConnectorConfig
 from kafkeep.config.families import find_family
 from kafkeep.config.source import SourceConfig
 from kafkeep.connect.job import Surroundings
-from kafkeep.connect.jobs.groups import newest_partitions, positions_now, replace_offsets
+from kafkeep.connect.jobs.groups import (
+    group_of,
+    newest_partitions,
+    positions_now,
+    replace_offsets,
+)
 from kafkeep.connect.jobs.sink import places_of, read_sink
 from kafkeep.connect.jobs.source_offsets import (
     alter_source,
@@ -145,7 +150,8 @@ def _move(
         _check_ends(admin, moves)
         if moves:
             move_positions(store, config.name, moves, writer=writer_id(), now_ms=now_ms)
-        replace_offsets(admin, config.name, positions_now(load_head(store, config.name).state))
+        now = positions_now(load_head(store, config.name).state)
+        replace_offsets(admin, group_of(config.called), now)
 
 
 def _check_ends(admin: Admin, moves: Mapping[TopicPartition, int | None]) -> None:

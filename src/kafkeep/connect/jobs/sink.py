@@ -75,7 +75,7 @@ def sink_options(config: ConnectorConfig) -> BackupOptions:
         follow=True,
         tasks_max=config.tasks_max,
         start_at=config.auto_offset_reset,
-        group=group_of(config.name),
+        group=group_of(config.called),
         details_ms=DETAILS_MS,
         **values,
     )
@@ -93,9 +93,12 @@ class SinkJob:
         places: Places,
         surroundings: Surroundings,
         *,
+        group: str | None = None,
         retention: ConnectorRetention | None = None,
     ) -> None:
+        """Make it; ``group`` is the one to tell how far it is, where the options name none."""
         self.options = options
+        self.group = group or options.group or group_of(options.name)
         self.retention = retention
         self._places = places
         self._surroundings = surroundings
@@ -168,7 +171,7 @@ class _Run:
         self._sink = sink
         self._progress = SinkProgress(sink.progress)
         quick = Admin(admin.wire, timeout_ms=GROUP_TIMEOUT_MS)
-        self._group = ConnectorGroup(quick, sink.options.name)
+        self._group = ConnectorGroup(quick, sink.group)
         self._there: frozenset[str] = frozenset()
         self._preview = _preview(sink.options, admin)
         self.job = sink.backup(admin, store, stop, on_look=self._saw, on_commit=self._committed)
