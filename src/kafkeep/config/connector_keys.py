@@ -26,7 +26,14 @@ from kafkeep.errors import UsageError
 
 ROLES: tuple[Role, ...] = ("key", "value", "header")
 ADDRESSES = ("s3.proxy.url", "store.url", "s3.endpoint", "aws.s3.endpoint")
-FAMILY_SECRETS = frozenset({"aws_secret_access_key", "connect.s3.aws.secret.key"})
+FAMILY_SECRETS = frozenset(
+    {
+        "aws_access_key_id",
+        "aws_secret_access_key",
+        "connect.s3.aws.access.key",
+        "connect.s3.aws.secret.key",
+    }
+)
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 OWN_CODECS: Mapping[str, Mapping[str, str]] = {

@@ -120,6 +120,21 @@ def test_every_key_of_every_class_has_all_of_connects_members(name: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        (CONFLUENT, ("aws.secret.access.key", "s3.sse.customer.key", "s3.proxy.password")),
+        (SOURCES[0], ("aws.secret.access.key", "s3.proxy.password")),
+        (SINKS[4], ("aws_access_key_id", "aws_secret_access_key", "aws.secret.access.key")),
+        (SINKS[6], ("connect.s3.aws.access.key", "connect.s3.aws.secret.key")),
+        ("AvroConverter", ("basic.auth.user.info", "bearer.auth.token")),
+    ],
+)
+def test_forms_hide_what_is_typed_into_secrets(name: str, keys: tuple[str, ...]) -> None:
+    types = {one["name"]: one["type"] for one in definitions(find_any_plugin(name))}
+    assert {types[key] for key in keys} == {"PASSWORD"}
+
+
+@pytest.mark.parametrize(
     ("name", "key"),
     [
         (SINKS[1], "s3.bucket"),

@@ -25,6 +25,8 @@ SECRETS = {
     "aws.access.key.id": "AKIAIOSFODNN7EXAMPLE",
     "aws.secret.access.key": "wJalr/XUtnFEMI+K7MDENG",
     "aws.session.token": "session-1",
+    "aws_access_key_id": "AKIAIOSFODNN7EXAMPLE",
+    "aws_secret_access_key": "wJalr/XUtnFEMI+K7MDENG",
     "s3.sse.customer.key": "MDEyMzQ1Njc4OWFiY2RlZg==",
     "s3.proxy.password": "proxy-pass",
     "value.converter.basic.auth.user.info": "registry:reg-pass",

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 
-from kafkeep.config.converters import ConverterClass, settings_group
+from kafkeep.config.connector_keys import is_secret
+from kafkeep.config.converters import ConverterClass, is_secret_key, settings_group
 from kafkeep.config.families import CLASSES, CONFLUENT
 from kafkeep.config.formats import CLASS_NAMES, FormatKind
 from kafkeep.config.keys_table import Row, family_rows, group_rows, iter_rows, iter_source_rows
@@ -110,7 +111,8 @@ def _defined(name: str, look: Look, row: Row | None, required: Iterable[str]) ->
 
 
 def _plain(row: Row, order: int, required: Iterable[str] = ()) -> Json:
-    look = Look(row.type.upper(), "MEDIUM", "MEDIUM", order, OWN_GROUP)
+    secret = is_secret(row.key) or is_secret_key(f"value.converter.{row.key}")
+    look = Look("PASSWORD" if secret else row.type.upper(), "MEDIUM", "MEDIUM", order, OWN_GROUP)
     needed = (*required, row.key) if row.default == "required" else required
     return _defined(row.key, look, row, needed)
 
