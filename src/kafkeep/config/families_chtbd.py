@@ -33,7 +33,7 @@ def _hours(text: str) -> float:
 
 
 def _is_positive(text: str) -> bool:
-    return text.isdecimal() and int(text) > 0
+    return text.isdecimal() and text.strip("0") != ""
 
 
 @dataclass(frozen=True, kw_only=True)

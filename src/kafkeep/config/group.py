@@ -28,7 +28,10 @@ def parse_option(option: Option, text: str) -> Any:
     """Turn the text of one option into its value; UsageError says what is wrong with it."""
     if option.is_flag:
         return truth(text)
-    return option.parse(text) if option.parse is not None else text
+    try:
+        return option.parse(text) if option.parse is not None else text
+    except (ValueError, OverflowError) as error:  # a number of thousands of digits, say
+        raise UsageError("has a value that cannot be read") from error
 
 
 def parse_group(group: type[T], given: Mapping[str, str]) -> T:

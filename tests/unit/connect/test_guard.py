@@ -216,6 +216,7 @@ def test_archives_lie_in_an_allowed_folder(tmp_path: Path) -> None:
         f"file://{tmp_path}/link/x",
         f"file://{tmp_path}/%2e%2e/x",
         "/etc",
+        "/etc/\0",
         "relative",
         "ftp://x/y",
     ):
@@ -226,6 +227,7 @@ def test_key_stores_lie_in_an_allowed_folder_or_are_the_workers_own(tmp_path: Pa
     key = "consumer.override.ssl.keystore.location"
     assert "kafkeep.allowed.folders" in check_connector({key: "/etc/ssl/key.jks"}, worker())[key]
     told = worker(kafkeep_allowed_folders=str(tmp_path))
+    assert check_connector({key: f"{tmp_path}/\0"}, told) == {key: "is not a path"}
     assert check_connector({key: f"{tmp_path}/key.jks"}, told) == {}
     own = worker(security_protocol="SSL", ssl_truststore_location="/etc/ssl/trust.jks")
     assert (

@@ -164,6 +164,12 @@ def test_hide_leaves_words_whole_that_hold_a_short_secret() -> None:
     assert hide("a task at state a", [{"x.password": "a"}]) == f"{MASK} task at state {MASK}"
 
 
+def test_a_secret_may_be_half_an_address() -> None:
+    assert hide("it was http://[ all along", [{"s3.proxy.password": "http://["}]) == (
+        f"it was {MASK} all along"
+    )
+
+
 def test_hide_leaves_what_is_no_secret() -> None:
     assert hide("orders at http://s3:9000", [PLAIN]) == "orders at http://s3:9000"
 

@@ -140,6 +140,8 @@ def _folder_problem(path: str, guard: GuardOptions) -> str | None:
     folders = guard.kafkeep_allowed_folders
     if not folders:
         return f"names a folder of this machine, and the worker's file allows none: {key}=…"
+    if "\0" in path:
+        return "is not a path"
     plain, real = Path(os.path.normpath(path)), Path(path).resolve()
     if not any(plain.is_relative_to(os.path.normpath(folder)) for folder in folders):
         return f"is not under {key}"

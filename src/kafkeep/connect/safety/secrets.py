@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from kafkeep.config.connector_keys import is_secret as is_declared_secret
 from kafkeep.config.group import ConfigErrors
@@ -178,7 +178,7 @@ def _parts(text: str) -> Iterator[str]:
         yield unquote(password)
         return
     user, colon, password = text.partition(":")
-    if colon and re.fullmatch(r"[\w.@-]+", user) and not urlsplit(text).netloc:
+    if colon and re.fullmatch(r"[\w.@-]+", user) and not password.startswith("//"):
         yield password
 
 
