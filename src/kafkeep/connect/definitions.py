@@ -62,8 +62,8 @@ class Definitions:
             except ConfigErrors as error:
                 problems |= error.by_key
         problems = {**self.guard(resolved), **problems}
-        answer = self._validate(found.class_name, {CLASS: found.class_name, **resolved})
-        return _shown(answer, given, resolved, problems)
+        whole = {CLASS: found.class_name, **resolved}
+        return _shown(self._validate(found.class_name, whole, problems), given, resolved)
 
     def describe(self, config: Mapping[str, str]) -> Describe:
         """Return kind and version; never fails, for what is stored may be of a newer kafkeep."""
@@ -88,8 +88,10 @@ class Definitions:
             raise RestError(400, f"Connector config {{{shown}}} contains no connector type")
         _find(name)
 
-    def _validate(self, plugin: str, config: Mapping[str, str]) -> Json:
-        return validate(plugin, config, self.defaults)
+    def _validate(
+        self, plugin: str, config: Mapping[str, str], problems: Mapping[str, str] | None = None
+    ) -> Json:
+        return validate(plugin, config, self.defaults, problems)
 
 
 def masked(connector: Connector) -> Connector:
@@ -113,21 +115,14 @@ def _errors_of(answer: Json) -> list[str]:
     return [text for one in answer["configs"] for text in one["value"]["errors"]]
 
 
-def _shown(
-    answer: Json,
-    given: Mapping[str, str],
-    resolved: Mapping[str, str],
-    problems: Mapping[str, str],
-) -> Json:
-    """Return the answer with values as they were sent, masked, and with the providers' errors."""
+def _shown(answer: Json, given: Mapping[str, str], resolved: Mapping[str, str]) -> Json:
+    """Return the answer with values as they were sent, masked, and errors without secrets."""
     shown, configs = mask(given), []
     for one in answer["configs"]:
         value: dict[str, Any] = dict(one["value"])
         key = value["name"]
         if key in shown and value["value"] not in (HIDDEN, None):
             value["value"] = shown[key]
-        errors = [problems[key]] if key in problems else value["errors"]
-        value["errors"] = [hide(text, [given, resolved]) for text in errors]
+        value["errors"] = [hide(text, [given, resolved]) for text in value["errors"]]
         configs.append({**one, "value": value})
-    count = sum(1 for one in configs if one["value"]["errors"])
-    return {**answer, "configs": configs, "error_count": count}
+    return {**answer, "configs": configs}

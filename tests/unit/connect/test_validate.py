@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from kafkeep.connect.definitions import Definitions
 from kafkeep.connect.model import RestError
 from kafkeep.connect.plugins.validate import config_errors, validate
+from kafkeep.connect.safety.guard import check_connector
+from kafkeep.connect.worker.options import WorkerOptions
 
 GOLDEN = json.loads(
     (Path(__file__).parents[2] / "golden" / "rest" / "validate.json").read_text(encoding="utf-8")
@@ -109,6 +112,40 @@ def test_the_class_must_be_there_and_be_the_one_in_the_path() -> None:
 def test_unknown_keys_are_no_errors() -> None:
     body = filled(GOLDEN["good"]["body"]) | {"no.such.key": "1"}
     assert config_errors(body) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("kafkeep.Restore", "restore.partitions"),
+        ("com.spredfast.kafka.connect.s3.source.S3SourceConnector", "s3.new.record.poll.interval"),
+    ],
+)
+def test_a_number_of_thousands_of_digits_is_an_error_of_its_key(name: str, key: str) -> None:
+    assert key in config_errors({"connector.class": name, key: "9" * 5_000})
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("consumer.override.ssl.keystore.location", "/etc/key.jks"),
+        ("value.converter.schema.registry.url", "http://169.254.169.254"),
+        ("transforms.a.type", "${file:/etc/x:y}"),
+    ],
+)
+def test_what_would_be_refused_is_told_also_of_keys_without_a_definition(
+    key: str, text: str
+) -> None:
+    worker = WorkerOptions.load(None, {}, {"bootstrap.servers": "kafka:9092"})
+    here = Definitions(
+        providers=worker.providers, guard=lambda config: check_connector(config, worker)
+    )
+    body = filled(GOLDEN["good"]["body"]) | {key: text}
+    with pytest.raises(RestError, match=key):
+        here.checked("x", body, None)
+    answer = here.validate(CONFLUENT, body)
+    assert answer["error_count"] == len(errors_of(answer)) > 0
+    assert key in errors_of(answer)
 
 
 def test_the_workers_converter_is_the_default_and_is_used() -> None:

@@ -27,10 +27,12 @@ def validate(
     plugin_name: str,
     config: Mapping[str, str | None],
     defaults: Mapping[str, str] | None = None,
+    problems: Mapping[str, str] | None = None,
 ) -> Json:
     """Return every key with its definition, value and errors; secrets are hidden.
 
-    RestError 400 when the class does not exist or is not the one asked for.
+    ``problems`` are what else is wrong, by key, in place of what is found here. RestError 400 when
+    the class does not exist or is not the one asked for.
     """
     given = {key: text for key, text in config.items() if text is not None}
     named = given.get(CLASS, "").strip()
@@ -45,7 +47,8 @@ def validate(
         plugin = find_plugin(named)
     except UsageError as error:
         raise RestError(400, error.message) from error
-    errors = config_errors(given, defaults)
+    found = config_errors(given, defaults)
+    errors = {**found, **{key: [why] for key, why in (problems or {}).items()}}
     definitions = _in_order(plugin_definitions(plugin.class_name, plugin.type), errors)
     configs = [_one(one, given, defaults or {}, errors) for one in definitions]
     groups = dict.fromkeys(one["definition"]["group"] for one in configs)
