@@ -20,7 +20,7 @@ from kafkeep.config.source import SourceConfig
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.jobs.groups import positions_now
 from kafkeep.connect.jobs.make import make_job
-from kafkeep.connect.jobs.offsets import parse_moves, sink_offsets
+from kafkeep.connect.jobs.offsets import parse_moves, read_offsets, sink_offsets
 from kafkeep.connect.jobs.progress import SinkProgress
 from kafkeep.connect.jobs.sink import SinkJob, kafka_of
 from kafkeep.connect.jobs.source import SourceJob
@@ -210,6 +210,11 @@ def test_a_source_without_a_log_is_moved_to_an_object_unless_its_count_is_no_num
         with pytest.raises(RestError, match="fileOffset") as caught:
             plan_foreign_moves({}, config, wanted)
         assert caught.value.status == status
+
+
+def test_a_connector_that_has_made_no_folder_yet_has_no_offsets(tmp_path: Path) -> None:
+    config = {"connector.class": "kafkeep.Backup", "topics": "t", "archive": f"{tmp_path}/later"}
+    assert read_offsets("x", config, surroundings()) == []
 
 
 def test_progress_tells_lag_and_since_when() -> None:

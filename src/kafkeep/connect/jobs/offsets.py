@@ -7,7 +7,7 @@ came back, by folder.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from kafkeep.archive.head import load_head
@@ -32,7 +32,7 @@ from kafkeep.connect.jobs.source_offsets import (
     reset_source,
 )
 from kafkeep.connect.model import Json, RestError
-from kafkeep.errors import UsageError
+from kafkeep.errors import NoSuchArchiveError, UsageError
 from kafkeep.kafka.admin import Admin, OffsetSpec
 from kafkeep.kafka.wire import Wire
 from kafkeep.store.open import open_store
@@ -174,7 +174,10 @@ def _check_ends(admin: Admin, moves: Mapping[TopicPartition, int | None]) -> Non
 
 
 def _state(config: ConnectorConfig) -> State:
-    return load_head(open_store(config.archive, config.storage), config.name).state
+    """Return what the log says; a folder that is not there yet has no log."""
+    with suppress(NoSuchArchiveError):
+        return load_head(open_store(config.archive, config.storage), config.name).state
+    return State(name=config.name)
 
 
 def _is_source(config: Mapping[str, str]) -> bool:
