@@ -196,6 +196,14 @@ def test_what_is_not_there_is_told_in_connects_words(pair: tuple[Worker, Worker]
             assert worker.call(method, path) == (404, {"error_code": 404, "message": message})
 
 
+def test_the_worker_tells_its_version_while_kafka_is_away(pair: tuple[Worker, Worker]) -> None:
+    status, told = pair[0].call("GET", "/")
+    assert status == 200
+    assert told["version"].startswith("4.1.0") and told["kafka_cluster_id"] is None
+    schema = pair[0].call("GET", "/openapi.json")[1]["components"]["schemas"]["Worker"]
+    assert "null" in schema["properties"]["kafka_cluster_id"]["type"]
+
+
 def test_offsets_are_not_moved_unless_it_is_stopped(pair: tuple[Worker, Worker], name: str) -> None:
     leader, follower = pair
     leader.call("POST", "/connectors", paused(name))

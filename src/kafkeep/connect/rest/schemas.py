@@ -79,7 +79,17 @@ _OFFSET = _object(
 
 SCHEMAS: dict[str, Schema] = {
     "Error": _object({"error_code": _NUMBER, "message": _TEXT}),
-    "Worker": _object({"version": _TEXT, "commit": _TEXT, "kafka_cluster_id": _TEXT}, more=True),
+    "Worker": _object(
+        {
+            "version": _TEXT,
+            "commit": _TEXT,
+            "kafka_cluster_id": {
+                "type": ["string", "null"],
+                "description": "null while Kafka does not answer.",
+            },
+        },
+        more=True,
+    ),
     "Names": _list(_TEXT),
     "Config": _map({"type": _SCALARS}),
     "Creation": _object(
