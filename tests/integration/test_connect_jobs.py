@@ -360,6 +360,11 @@ def test_offsets_of_a_sink_are_shown_moved_and_reset_and_its_group_follows(
     with pytest.raises(RestError, match=f"{topic}-0 ends at offset 6; 7 is past it") as refused:
         alter_offsets("moves", config, around, [offset_of(topic, 7)])
     assert refused.value.status == 400
+    for nowhere in (f"{topic}-2", "no topic", "../up"):
+        for at in (3, None) if " " in nowhere else (3,):
+            with pytest.raises(RestError) as refused:
+                alter_offsets("moves", config, around, [offset_of(nowhere, at)])
+            assert refused.value.status == 400
     assert read_offsets("moves", config, around) == [offset_of(topic, 6)]
     alter_offsets("moves", config, around, [offset_of(topic, 6)])
     assert "reset successfully" in reset_offsets("moves", config, around)

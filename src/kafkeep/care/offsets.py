@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from kafkeep.archive.commit import Changes, Gap
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.log import CommitLog
+from kafkeep.archive.names import topic_name
 from kafkeep.archive.reader import load_view
 from kafkeep.archive.state import State
 from kafkeep.archive.store import ObjectStore
@@ -24,6 +25,7 @@ from kafkeep.kafka.records import decode
 
 BY_REQUEST = "by request"
 FORGET_EPOCH = -1
+_PARTITIONS_END, _OFFSETS_END = 1 << 31, 1 << 63
 
 
 def move_positions(
@@ -39,11 +41,14 @@ def move_positions(
 
     None forgets a partition: the next run begins it anew, where Kafka's log begins. A partition
     the log has not met begins at its offset. Takes the log from whoever holds it, and gives up an
-    open intent: its objects stay uncommitted. UsageError, and nothing moves, when an offset is
-    negative or lies in objects that cannot be cut there.
+    open intent: its objects stay uncommitted. UsageError, and nothing moves, when a topic, a
+    partition or an offset cannot be one, or the offset lies in objects that cannot be cut there.
     """
     for (topic, number), offset in moves.items():
-        if offset is not None and offset < 0:
+        topic_name(topic)  # a commit that names no topic would be damage to all who read it
+        if not 0 <= number < _PARTITIONS_END:
+            raise UsageError(f"{topic}: {number} is not a partition")
+        if offset is not None and not 0 <= offset < _OFFSETS_END:
             raise UsageError(f"{topic}-{number}: {offset} is not an offset")
     note = f"log {log_name} taken by {writer}, to move offsets"
     log = CommitLog.open(store, log_name, writer=writer, now_ms=now_ms, note=note, sleep=sleep)

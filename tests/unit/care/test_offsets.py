@@ -129,11 +129,25 @@ def test_an_open_intent_is_given_up_and_its_writer_fenced() -> None:
         built.log.append(Changes(positions={PID: 30}, closes_intent=True))
 
 
-def test_a_negative_offset_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("place", "offset", "words"),
+    [
+        (("orders", 0), -1, "orders-0: -1 is not an offset"),
+        (("orders", 0), 1 << 63, "is not an offset"),
+        (("orders", 1 << 31), 1, "is not a partition"),
+        (("../orders", 0), 1, "is not a topic's name"),
+        (("no topic", 0), None, "is not a topic's name"),
+    ],
+)
+def test_what_cannot_be_a_topic_partition_or_offset_is_refused_and_nothing_committed(
+    place: tuple[str, int], offset: int | None, words: str
+) -> None:
     store = MemoryStore()
     build_archive(store, {"orders": [partition(0, 20)]})
-    with pytest.raises(UsageError, match="orders-0: -1 is not an offset"):
-        move(store, {("orders", 0): -1})
+    before = load_view(store, "backup").commit
+    with pytest.raises(UsageError, match=words):
+        move(store, {place: offset})
+    assert load_view(store, "backup").commit == before
 
 
 def build_sink(store: MemoryStore, *, known: bool = True) -> None:

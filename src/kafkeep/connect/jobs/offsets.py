@@ -6,7 +6,7 @@ came back, by folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -144,20 +144,23 @@ def _move(
 ) -> None:
     places = places_of(config, surroundings)
     store = open_store(places.archive, places.storage, create=True)
-    moves = moves_of(load_head(store, config.name).state)
+    state = load_head(store, config.name).state
+    moves = moves_of(state)
     with Wire(places.kafka) as wire:
         admin = Admin(wire, timeout_ms=GROUP_TIMEOUT_MS)
-        _check_ends(admin, moves)
+        _check_ends(admin, moves, newest_partitions(state))
         if moves:
             move_positions(store, config.name, moves, writer=writer_id(), now_ms=now_ms)
         now = positions_now(load_head(store, config.name).state)
         replace_offsets(admin, group_of(config.called), now)
 
 
-def _check_ends(admin: Admin, moves: Mapping[TopicPartition, int | None]) -> None:
+def _check_ends(
+    admin: Admin, moves: Mapping[TopicPartition, int | None], archived: Collection[TopicPartition]
+) -> None:
     """Refuse an offset that Kafka has not reached: what comes until then would be left out.
 
-    A topic that is gone from Kafka has no end to be past.
+    An archived topic that is gone from Kafka has no end to be past.
     """
     wanted = {key: at for key, at in moves.items() if at is not None}
     there = admin.topics({topic for topic, _ in wanted}) if wanted else {}
@@ -166,6 +169,8 @@ def _check_ends(admin: Admin, moves: Mapping[TopicPartition, int | None]) -> Non
         for topic, number in wanted
         if topic in there and number in there[topic].partitions
     ]
+    for topic, number in wanted.keys() - {*known, *archived}:
+        raise RestError(400, f"There is no {topic}-{number}, neither in Kafka nor in the archive")
     for (topic, number), end in admin.offsets(known, OffsetSpec.LATEST).items():
         if wanted[topic, number] > end:
             raise RestError(
