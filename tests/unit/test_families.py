@@ -397,6 +397,14 @@ def test_the_restore_source_renames_topics_and_chooses_an_instance() -> None:
         ("other", "other"),
     )
     assert (config.instance, config.restore.name) == ("backup-activate", "backup-activate")
+    by_day = source(
+        {
+            "connector.class": "RestoreSource",
+            "s3.bucket.name": "some-bucket",
+            "instance.name.restore": "by day",
+        }
+    )
+    assert by_day.instance == read(COMPACT, name="by day").name
     assert (config.archive, config.storage.proxy_url) == ("s3://some-bucket", "http://proxy:3128")
     assert config.poll_interval_ms is None
     config.check_converters({"value.converter": JSON})
