@@ -296,6 +296,29 @@ def test_lenses_flushes_by_count_size_and_clock() -> None:
     assert sink.rotate.rotate_schedule_interval_ms == 30_000
     usual = SinkOptions.parse(read(kcql("INSERT INTO lake SELECT * FROM orders")).shape)
     assert (usual.rotate.flush_size, usual.rotate.flush_bytes) == (50_000, 500_000_000)
+    uncounted = {"connect.s3.disable.flush.count": "true"}
+    config = read(kcql("INSERT INTO lake SELECT * FROM orders", **uncounted))
+    assert SinkOptions.parse(config.shape).rotate.flush_size is None
+
+
+@pytest.mark.parametrize(
+    ("store_as", "codec", "end", "key", "value"),
+    [
+        ("JSON", "gzip", ".json.gz", "s3.compression.type", "gzip"),
+        ("JSON", "uncompressed", ".json", "s3.compression.type", "none"),
+        ("TEXT", "zstd", ".text.zst", "s3.compression.type", "zstd"),
+        ("AVRO", "zstd", ".avro", "avro.codec", "zstandard"),
+        ("PARQUET", "snappy", ".parquet", "parquet.codec", "snappy"),
+    ],
+)
+def test_lenses_compresses_with_its_codec(
+    store_as: str, codec: str, end: str, key: str, value: str
+) -> None:
+    statement = f"INSERT INTO lake SELECT * FROM orders STOREAS `{store_as}`"
+    config = read(kcql(statement, **{"connect.s3.compression.codec": codec}))
+    SinkOptions.parse(config.shape)
+    assert config.shape[key] == value
+    assert name_of(config).endswith(end)
 
 
 @pytest.mark.parametrize(
@@ -341,6 +364,10 @@ def test_spredfasts_text_is_lines_in_folders_of_days() -> None:
     assert set(wrong({**SPREDFAST, "format": "text", "format.include.keys": "true"})) == {
         "format.include.keys"
     }
+    closed = {"compressed_file_size": "1000000", "flush.interval.ms": "60000"}
+    rotate = SinkOptions.parse(read({**SPREDFAST, "format": "text", **closed}).shape).rotate
+    assert (rotate.flush_bytes, rotate.rotate_interval_ms) == (1_000_000, 60_000)
+    assert "must be text" in wrong({**SPREDFAST, "compressed_file_size": "1"})["format"]
 
 
 def test_spredfasts_segments_are_closed_when_told() -> None:

@@ -59,11 +59,13 @@ def info(incarnation: int = 1) -> TopicInfo:
 
 
 def test_our_own_backup_writes_segments_whatever_converter_the_worker_has() -> None:
-    config = {"connector.class": "kafkeep.Backup", "topics": "a,b", "segment.age": "5s", **S3}
+    own = {"segment.age": "5s", "cycle.time": "3s", "cycle.bytes": "1MiB"}
+    config = {"connector.class": "kafkeep.Backup", "topics": "a,b", **own, **S3}
     job = make_job("own", config, surroundings(value_converter="StringConverter"))
     assert isinstance(job, SinkJob)
     options = job.options
     assert (options.format, options.sink, options.segment_age_ms) == ("segment", None, 5000)
+    assert (options.cycle_ms, options.cycle_bytes) == (3000, 1 << 20)
     assert (options.follow, options.group, options.interval_ms) == (True, "connect-own", 1000)
 
 
