@@ -145,6 +145,18 @@ class World:
             **more,
         }
 
+    def source(self, topic: Topic, log: str) -> dict[str, str]:
+        """Return what brings a topic back from a sink's log while that grows."""
+        places = ("s3.bucket.name", "s3.region", "store.url", "aws.")
+        where = {k: v for k, v in self.config(topic).items() if k.startswith(places)}
+        return {
+            "connector.class": "kafkeep.Restore",
+            "topics": f"{topic.name}:{topic.name}-back",
+            "restore.log": log,
+            "poll.interval.ms": "300",
+            **where,
+        }
+
 
 @dataclass
 class Topic:

@@ -19,6 +19,7 @@ from cluster import Cluster
 from connect_jobs import group_offsets
 from faults.proxy import Answer, FaultProxy, Rule
 from kafkeep.dev import DevStatus
+from oracle import dump
 from serve_world import PARTITIONS, Service, World, until
 
 pytestmark = pytest.mark.integration
@@ -147,7 +148,7 @@ def test_a_service_started_again_keeps_its_connectors_and_what_they_were_told(
 
 
 def test_the_other_service_takes_over_when_the_leader_is_killed(world: World) -> None:
-    leader = world.running[-1]
+    leader = world.running[-1] if world.running else world.start().wait_ready()
     follower = world.start().wait_ready()
     assert leader.leads()
     assert not follower.leads()
@@ -164,6 +165,11 @@ def test_the_other_service_takes_over_when_the_leader_is_killed(world: World) ->
     assert leader.call("GET", logger)["level"] == "DEBUG"
     leader.call("PUT", f"{logger}?scope=cluster", {"level": "ERROR"}, expect=204)
     until(lambda: bool(follower.call("GET", logger)["level"] == "ERROR"), "the follower hears it")
+    topic.send(1)
+    topic.expect_all()
+    source = world.source(topic, "two")
+    leader.call("POST", "/connectors", {"name": "back", "config": source}, expect=201)
+    until(lambda: bool(world.cluster.partitions(f"{topic.name}-back")), "some come back")
     for _ in range(4):
         topic.send(2)
         time.sleep(0.3)
@@ -176,7 +182,15 @@ def test_the_other_service_takes_over_when_the_leader_is_killed(world: World) ->
     ends = {(topic.name, number): topic.sent // PARTITIONS for number in range(PARTITIONS)}
     told = "connect-two"
     until(lambda: group_offsets(world.cluster, told, topic.name) == ends, "its group is at the end")
-    follower.call("PUT", "/connectors/two/stop", expect=204)
+    back = f"{topic.name}-back"
+    for number in range(PARTITIONS):
+        until(lambda n=number: world.cluster.end(back, n) >= ends[topic.name, n], "all came back")
+    kept, found = (dump(world.cluster.bootstrap, name) for name in (topic.name, back))
+    assert {n: [one.value for one in all_] for n, all_ in found.items()} == {
+        n: [one.value for one in all_] for n, all_ in kept.items()
+    }
+    for name in ("two", "back"):
+        follower.call("PUT", f"/connectors/{name}/stop", expect=204)
 
 
 def test_a_service_ends_in_time_while_a_store_fails_and_nothing_is_half_done(world: World) -> None:
