@@ -125,12 +125,14 @@ class GroupJob:
             for group in moves.groups
         }
         history = load_history(self.documents, self.plan.id)
-        change = GroupChange(history.next_revision, self.now_ms(), before)
-        save_change(self.documents, self.plan.id, change)
+        noted = GroupChange(history.next_revision, self.now_ms(), before, pending=True)
+        save_change(self.documents, self.plan.id, noted)
         failpoint("groups.noted")
         for group in moves.groups:
             commit_offsets(self.admin, group, moves.of(group))
             failpoint("groups.committed")
+        done = GroupChange(noted.revision + 1, self.now_ms(), {})
+        save_change(self.documents, self.plan.id, done)
 
     def rollback(self) -> dict[str, dict[tuple[str, int], int | None]]:
         """Put back what stood there before this restore moved groups; return what that was.
@@ -153,7 +155,7 @@ class GroupJob:
         return before
 
     def has_moved(self) -> bool:
-        """Whether groups of this restore were moved, and not put back."""
+        """Whether groups of this restore were moved, all of them, and not put back."""
         return load_history(self.documents, self.plan.id).moved
 
     def _require_idle(self, groups: list[str]) -> None:

@@ -1,7 +1,7 @@
 """What stood in a cluster before a restore moved its groups, so that it can be put back.
 
 Each change is an object of its own beside the restore's document, created before the first offset
-is committed.
+is committed; another one says that all of them are.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class GroupChange:
     before: Mapping[str, Offsets]
     rolled_back: bool = False
     """Whether this change puts back what the ones before it had moved."""
+    pending: bool = False
+    """Whether its offsets were still to be committed; the change after it says that they are."""
 
 
 @dataclass(slots=True)
@@ -45,8 +47,9 @@ class GroupHistory:
 
     @property
     def moved(self) -> bool:
-        """Whether something is moved that was not put back."""
-        return bool(self.changes) and not self.changes[-1].rolled_back
+        """Whether groups were moved, all of them, and not put back."""
+        last = self.changes[-1] if self.changes else None
+        return last is not None and not last.rolled_back and not last.pending
 
     def before(self) -> dict[str, dict[tuple[str, int], int | None]]:
         """Return what stood there before the first change that was not put back."""
@@ -73,6 +76,7 @@ def save_change(store: ObjectStore, id: str, change: GroupChange) -> None:
         "version": VERSION,
         "at_ms": change.at_ms,
         "rolled_back": change.rolled_back,
+        "pending": change.pending,
         "before": {
             group: [[topic, partition, offset] for (topic, partition), offset in offsets.items()]
             for group, offsets in change.before.items()
@@ -102,6 +106,7 @@ def _parse(key: str, body: bytes) -> GroupChange:
             for group, rows in document["before"].items()
         }
         number = int(key.rpartition("/")[2].removesuffix(".json"))
-        return GroupChange(number, document["at_ms"], before, document["rolled_back"])
+        pending = document.get("pending", False)
+        return GroupChange(number, document["at_ms"], before, document["rolled_back"], pending)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedError(f"{key} is not a change of groups: {error}") from error
