@@ -11,11 +11,12 @@ from kafkeep.config.restore import RestoreOptions
 from kafkeep.errors import PreflightError
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
-from kafkeep.restore.document import open_documents
+from kafkeep.restore.document import Phase, open_documents
 from kafkeep.restore.group_job import GroupJob
 from kafkeep.restore.groups import GroupPlan
 from kafkeep.restore.job import Preflight, RestoreJob
 from kafkeep.restore.preflight import require_pass
+from kafkeep.restore.shape import SAME
 from kafkeep.store.open import open_store
 
 
@@ -74,11 +75,18 @@ def _require_known(job: GroupJob, found: Preflight) -> None:
         described = there.get(topic.target)
         if described is None:
             raise PreflightError(f"topic {topic.target} is not in the cluster")
+        if described.topic_id == topic.source.topic_id and topic.shape == SAME:
+            continue
         known = found.document.target(topic.target) if found.document else None
-        ids = {topic.source.topic_id, known.topic_id if known else ""}
-        if described.topic_id not in ids:
+        if known is None or described.topic_id != known.topic_id:
             raise PreflightError(
                 f"topic {topic.target} is neither the one that was archived nor one that a restore "
                 "with these options wrote",
                 hint="Give the options of that restore, or run it with --groups.",
+            )
+        if found.document is not None and found.document.phase is not Phase.DONE:
+            raise PreflightError(
+                f"topic {topic.target} does not hold all of its records yet: its restore was cut "
+                "off",
+                hint="Run that restore to its end first, best with --groups.",
             )

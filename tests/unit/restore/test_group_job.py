@@ -1,7 +1,8 @@
-"""Groups are moved once."""
+"""Groups are moved once, and only where it is known where each record stands."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,13 +10,17 @@ import pytest
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.options import NO_OPTIONS
-from kafkeep.errors import TransientError
+from kafkeep.errors import PreflightError, TransientError
 from kafkeep.kafka.admin import TopicDescription
 from kafkeep.kafka.coordinators import GroupOffsets
 from kafkeep.restore import group_job
+from kafkeep.restore.document import Phase, RestoreDocument, Target, TargetPartition
 from kafkeep.restore.group_job import GroupJob
+from kafkeep.restore.group_run import _require_known
 from kafkeep.restore.groups import GroupMove, GroupPlan
+from kafkeep.restore.job import Preflight
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
+from kafkeep.restore.shape import Shape
 from kafkeep.store.memory import MemoryStore
 
 INFO = TopicInfo(
@@ -70,3 +75,50 @@ def test_groups_that_were_noted_and_not_moved_are_moved_by_the_next_run(
     assert not job.has_moved()
     job.apply(MOVES)
     assert job.has_moved() and committed == [{("t", 0): 4}]
+
+
+def document(phase: Phase) -> RestoreDocument:
+    target = Target("t", 1, "t", False, {}, "restored", (TargetPartition(0, 7, 0),))
+    return RestoreDocument(
+        id="id", revision=1, phase=phase, log="log", commit=1, cluster_id="c", at_ms=1,
+        targets=(target,),
+    )  # fmt: skip
+
+
+def found(shape: Shape, phase: Phase | None) -> Preflight:
+    plan = replace(PLAN, topics=(replace(TOPIC, shape=shape),), shape=shape)
+    return Preflight(plan, (), document(phase) if phase else None, frozenset())
+
+
+SAME, SHIFTED = Shape(), Shape(shift_ms=5)
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "shape", "phase"),
+    [
+        ("archived", SAME, None),
+        ("archived", SAME, Phase.WRITING),
+        ("restored", SAME, Phase.DONE),
+        ("restored", SHIFTED, Phase.DONE),
+    ],
+)
+def test_topics_of_the_archive_and_of_the_restore_are_known(
+    topic_id: str, shape: Shape, phase: Phase | None
+) -> None:
+    _require_known(job_on(topic_id), found(shape, phase))
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "shape", "phase", "why"),
+    [
+        ("other", SAME, Phase.DONE, "neither the one that was archived"),
+        ("archived", SHIFTED, None, "neither the one that was archived"),
+        ("restored", SAME, Phase.WRITING, "does not hold all of its records yet"),
+    ],
+    ids=["somebody else's", "not what the options say", "cut off"],
+)
+def test_topics_where_nobody_can_tell_are_refused(
+    topic_id: str, shape: Shape, phase: Phase | None, why: str
+) -> None:
+    with pytest.raises(PreflightError, match=why):
+        _require_known(job_on(topic_id), found(shape, phase))
