@@ -183,6 +183,9 @@ def test_the_document_of_a_restore_says_how_to_compare(archived: Archived) -> No
     assert wide["topics"][0]["compared_by"] == "key" and wide["matched"] == COUNT + 50
     moved = archived.against(restored(archived, "moved", "--shift-time", "+1h")).expect(0).json
     assert moved["topics"][0]["left_out"] == ["timestamp"]
+    swapped = ("--exact-offsets", "--partition-map", "0:1,1:0")
+    mapped = archived.against(restored(archived, "mapped", *swapped)).expect(0).json
+    assert mapped["exact_offsets"] and mapped["topics"][0]["compared_by"] == "order"
     picked = restored(archived, "picked", "--filter", "key=k1")
     assert "--filter" in archived.against(picked).expect(14).stderr
 

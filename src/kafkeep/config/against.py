@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from kafkeep.config.choose import commit_number, positive, topic_names
 from kafkeep.config.option import option
 from kafkeep.config.restore import parse_renames
-from kafkeep.config.selection import OffsetPick, parse_offset_picks, parse_partitions
+from kafkeep.config.selection import (
+    OffsetPick,
+    parse_incarnations,
+    parse_offset_picks,
+    parse_partitions,
+)
 from kafkeep.config.units import parse_size, parse_time
 from kafkeep.errors import UsageError
 
@@ -70,6 +75,14 @@ class AgainstOptions:
         default=None,
         parse=parse_time,
         metavar="TIME",
+    )
+    incarnations: tuple[tuple[str, int], ...] = option(
+        "incarnation",
+        "With --against, of a topic that was re-created, compare this one: TOPIC:NUMBER. Default: "
+        "the one that was restored, else the newest.",
+        default=(),
+        parse=parse_incarnations,
+        metavar="PAIRS",
     )
     partitions: tuple[int, ...] = option(
         "partitions",

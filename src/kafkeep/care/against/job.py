@@ -9,7 +9,8 @@ from kafkeep.archive.chain import read_commit
 from kafkeep.archive.document import digest_of
 from kafkeep.archive.reader import ArchiveView, load_view
 from kafkeep.archive.retention import Expiry
-from kafkeep.care.against.plan import TopicPlan, choose_topics, is_exact, plan_topic
+from kafkeep.care.against.plan import TopicPlan, choose_topics, plan_topic
+from kafkeep.care.against.restored import as_restored, is_exact
 from kafkeep.care.against.result import AgainstResult, TopicResult
 from kafkeep.care.against.target import load_written, look_at_topics
 from kafkeep.care.against.task import compare_bundle
@@ -55,7 +56,14 @@ def run_against(
         targets = look_at_topics(admin, [target for _, target in chosen], load_written(store))
         expired = Expiry(store, view, now_ms()).find
         plans = [
-            plan_topic(view, source, targets[target], options, expired) for source, target in chosen
+            plan_topic(
+                view,
+                as_restored(view, source, targets[target].written, options),
+                targets[target],
+                options,
+                expired,
+            )
+            for source, target in chosen
         ]
         entries = [e for plan in plans for w in plan.work for p in w.archive for e in p.entries]
         of_sink = any(entry.format != SEGMENT for entry in entries)
@@ -72,7 +80,9 @@ def run_against(
             commit_sha256=digest_of(read_commit(store, log, view.commit).body),
             bootstrap=places.kafka.bootstrap_servers,
             cluster_id=admin.cluster_id(),
-            exact_offsets=all(is_exact(plan.target, options) for plan in plans),
+            exact_offsets=all(
+                is_exact(plan.target.written, options) and not plan.by_key for plan in plans
+            ),
             began_ms=began_ms,
             seconds=time.monotonic() - started,
             start_seconds=started - door.launched_at,

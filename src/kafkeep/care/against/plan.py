@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange
@@ -13,12 +12,18 @@ from kafkeep.care.against.digest import FIELDS
 from kafkeep.care.against.expired import FindExpired, about_expired, held_part
 from kafkeep.care.against.judge import Leniency
 from kafkeep.care.against.keys import shares_for
+from kafkeep.care.against.restored import (
+    NOTHING_WRITTEN,
+    Written,
+    about_restore,
+    check_asked,
+    is_exact,
+)
 from kafkeep.care.against.work import ArchivePart, Selection, TargetPart, Work
 from kafkeep.config.against import AgainstOptions
 from kafkeep.config.choose import did_you_mean
 from kafkeep.contents.windows import ENVELOPE, SEGMENT, entries_by_partition, iter_windows
 from kafkeep.errors import PreflightError, UsageError
-from kafkeep.kafka.schema_ids import IdMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +35,8 @@ class TargetTopic:
     offsets: Mapping[int, OffsetRange]
     """What each partition holds."""
     compacts: bool = False
-    bases: Mapping[int, int] = field(default_factory=dict)
-    """Where a restore began to write, by its document; empty when there is none."""
-    asked: Mapping[str, Any] = field(default_factory=dict)
-    """What that restore was asked for: ``RestoreOptions.selection``."""
-    ids: IdMap | None = None
-    """Which schema ids that restore gave to records; None: they kept theirs."""
+    written: Written = NOTHING_WRITTEN
+    """What the document of its restore says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +61,18 @@ class TopicPlan:
 
 
 def choose_topics(view: ArchiveView, options: AgainstOptions) -> list[tuple[TopicInfo, str]]:
-    """Return the archived topics, each in its newest incarnation, and their names in the target."""
+    """Return the archived topics and their names in the target.
+
+    Each in its newest incarnation, or the one asked for.
+    """
+    told = dict(options.incarnations)
     newest: dict[str, TopicInfo] = {}
-    for (name, _), info in sorted(view.topics.items()):
-        newest[name] = info
+    for (name, number), info in sorted(view.topics.items()):
+        if told.get(name, number) == number:
+            newest[name] = info
+    for name, number in told.items():
+        if name not in newest:
+            raise UsageError(f"topic {name} has no incarnation {number} in the archive")
     pairs = options.topics or [(name, name) for name in sorted(newest)]
     for source, _ in pairs:
         if source not in newest:
@@ -89,7 +98,7 @@ def plan_topic(
     ``find_expired`` tells which objects are gone by a retention rule: they are left out, and said.
     """
     entries = view.entries(source.topic, source.incarnation)
-    _check_asked(target)
+    check_asked(target.name, target.written)
     fields = comparable(entries)
     expired = find_expired(entries)
     by_partition: dict[int, tuple[Entry, ...]] = dict.fromkeys(range(source.partitions), ())
@@ -102,24 +111,22 @@ def plan_topic(
     ]
     notes = [f"{name} is not in its objects: not compared" for name in FIELDS if name not in fields]
     notes.extend(about_expired(entries, expired))
-    if target.asked.get("shift") and "timestamp" in fields:
+    if target.written.asked.get("shift") and "timestamp" in fields:
         fields = tuple(name for name in fields if name != "timestamp")
         notes.append("its restore moved the times of records: not compared")
-    notes.extend(_about_restore(target, options))
-    spread = target.asked.get("partition_map") or target.asked.get("partition_count")
-    if options.repartitioned or spread:
-        if expired:
-            raise PreflightError(
-                f"topic {target.name}: records were spread anew, and objects of the archive have "
-                "expired: whose records are no longer held cannot be told",
-                hint="Leave it out with --topics, or compare a time that is held with --from.",
-            )
+    notes.extend(about_restore(source, target.written, view, options))
+    moved = None if options.repartitioned else target.written.moved(wanted)
+    if moved is None:
+        _check_by_key(target, options, expired)
         work = _by_keys(source, target, parts, fields)
         if "key" not in fields:
             notes.append("keys are not in its objects: compared without regard to order")
     else:
         _check_partitions(source, target, sorted(by_partition))
-        work = [_side_by_side(source, target, part, fields, options) for part in parts]
+        work = [
+            _side_by_side(source, target, part, moved[part.partition], fields, options)
+            for part in parts
+        ]
     return TopicPlan(source, target, fields, tuple(work), tuple(notes))
 
 
@@ -152,48 +159,23 @@ def _selection(topic: str, partition: int, options: AgainstOptions) -> Selection
     return Selection(ranges, options.from_ms, options.until_ms)
 
 
-def _check_asked(target: TargetTopic) -> None:
-    if target.asked.get("filter"):
+def _check_by_key(target: TargetTopic, options: AgainstOptions, expired: Mapping[str, str]) -> None:
+    """Refuse what cannot be told where records were spread anew."""
+    if options.exact_offsets:
         raise PreflightError(
-            f"topic {target.name} was restored with --filter: what it left out cannot be told "
-            "from what was lost",
-            hint="Leave it out with --topics.",
+            f"topic {target.name}: its restore spread records anew, and gave them other offsets",
+            hint="Leave out --exact-offsets.",
         )
-    if target.asked.get("transforms"):
+    if expired:
         raise PreflightError(
-            f"topic {target.name} was restored with transforms: its records are not the archived "
-            "ones",
-            hint="Leave it out with --topics.",
+            f"topic {target.name}: records were spread anew, and objects of the archive have "
+            "expired: whose records are no longer held cannot be told",
+            hint="Leave it out with --topics, or compare a time that is held with --from.",
         )
-
-
-def _about_restore(target: TargetTopic, options: AgainstOptions) -> Iterator[str]:
-    """Say what the restore's document tells, as far as it matters here."""
-    bases = {n: base for n, base in target.bases.items() if base}
-    if bases:
-        yield "records before the restore began are not compared: " + ", ".join(
-            f"partition {n} begins at {base}" for n, base in sorted(bases.items())
-        )
-    if target.ids is not None:
-        yield "its restore gave records other schema ids: compared with those"
-    given = {
-        "partitions": options.partitions,
-        "offsets": options.offsets,
-        "from": options.from_ms,
-        "until": options.until_ms,
-    }
-    for name, value in given.items():
-        if target.asked.get(name) and not value:
-            yield f"its restore was given --{name}, this comparison is not"
-
-
-def is_exact(target: TargetTopic, options: AgainstOptions) -> bool:
-    """Whether records must stand at their old offsets: said here, or by the restore's document."""
-    return options.exact_offsets or bool(target.asked.get("exact"))
 
 
 def _check_partitions(source: TopicInfo, target: TargetTopic, there: Sequence[int]) -> None:
-    if len(target.offsets) == len(there):
+    if target.written.spread or len(target.offsets) == len(there):
         return
     raise PreflightError(
         f"topic {target.name} has {len(target.offsets)} partitions, {source.topic} had "
@@ -205,27 +187,29 @@ def _check_partitions(source: TopicInfo, target: TargetTopic, there: Sequence[in
 def _read_from(target: TargetTopic, partition: int) -> OffsetRange:
     """Return what is read of a partition of the target."""
     held = target.offsets[partition]
-    start = min(held.end, max(held.start, target.bases.get(partition, 0)))
+    start = min(held.end, max(held.start, target.written.bases.get(partition, 0)))
     return OffsetRange(start, held.end)
 
 
-def _side_by_side(
+def _side_by_side(  # noqa: PLR0917
     source: TopicInfo,
     target: TargetTopic,
     part: ArchivePart,
+    number: int,
     fields: tuple[str, ...],
     options: AgainstOptions,
 ) -> Work:
-    offsets = _read_from(target, part.partition)
-    exact = is_exact(target, options)
+    """Hold an archived partition against partition ``number`` of the target."""
+    offsets = _read_from(target, number)
+    exact = is_exact(target.written, options)
     return Work(
         source=source.topic,
         target=target.name,
         topic_id=target.topic_id,
         archive=(part,),
-        parts=(TargetPart(part.partition, offsets),),
+        parts=(TargetPart(number, offsets),),
         fields=fields,
-        ids=target.ids,
+        ids=target.written.ids,
         leniency=Leniency(
             compacts=target.compacts,
             starts_at=offsets.start if exact else 0,
@@ -251,7 +235,7 @@ def _by_keys(
             archive=tuple(parts),
             parts=theirs,
             fields=fields,
-            ids=target.ids,
+            ids=target.written.ids,
             leniency=Leniency(compacts=target.compacts),
             share=share,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -12,26 +11,11 @@ from kafkeep.archive.entry import OffsetRange
 from kafkeep.archive.store import ObjectStore
 from kafkeep.care.against.ids import ids_of
 from kafkeep.care.against.plan import TargetTopic
+from kafkeep.care.against.restored import NOTHING_WRITTEN, Written
 from kafkeep.errors import PreflightError
 from kafkeep.kafka.admin import Admin, OffsetSpec
-from kafkeep.kafka.schema_ids import IdMap
 
 RESTORES = "_kafkeep/restores/"
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What a restore's document says of a topic."""
-
-    bases: Mapping[int, int]
-    """Where each partition's records begin."""
-    asked: Mapping[str, Any]
-    """What was picked, and into what shape."""
-    ids: IdMap | None = None
-    """Which schema ids records got."""
-
-
-NOTHING_WRITTEN = Written({}, {})
 
 
 def look_at_topics(
@@ -53,7 +37,6 @@ def look_at_topics(
     for name in names:
         policy = policies[name].get("cleanup.policy")
         topic_id = there[name].topic_id
-        by_restore = written.get(topic_id, NOTHING_WRITTEN)
         found[name] = TargetTopic(
             name=name,
             topic_id=topic_id,
@@ -62,9 +45,7 @@ def look_at_topics(
                 for n in there[name].partitions
             },
             compacts=policy is not None and "compact" in (policy.value or ""),
-            bases=by_restore.bases,
-            asked=by_restore.asked,
-            ids=by_restore.ids,
+            written=written.get(topic_id, NOTHING_WRITTEN),
         )
     return found
 
@@ -81,9 +62,20 @@ def load_written(store: ObjectStore) -> dict[str, Written]:
             known = found.get(target.get("topic_id") or "")
             at_ms = int(document.get("at_ms", 0))
             if target.get("topic_id") and bases and (known is None or known[0] <= at_ms):
-                written = Written(bases, document.get("asked") or {}, ids_of(document))
-                found[target["topic_id"]] = at_ms, written
+                found[target["topic_id"]] = at_ms, _written(document, target, bases)
     return {topic_id: written for topic_id, (_, written) in found.items()}
+
+
+def _written(
+    document: Mapping[str, Any], target: Mapping[str, Any], bases: Mapping[int, int]
+) -> Written:
+    return Written(
+        bases=bases,
+        asked=document.get("asked") or {},
+        ids=ids_of(document),
+        source=(target.get("source", ""), int(target.get("incarnation", 1))),
+        commit=(document.get("log", ""), int(document.get("commit", -1))),
+    )
 
 
 def _iter_documents(store: ObjectStore) -> Iterator[dict[str, Any]]:
