@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from kafkeep.archive.chain import decode, read_commit
@@ -20,6 +21,7 @@ __all__ = [
     "iter_commits",
     "list_logs",
     "load_view",
+    "load_views",
 ]
 
 
@@ -46,6 +48,24 @@ def load_view(
     if at_ms is not None and head.state.at_ms > at_ms:
         head = load_head(store, name, _find_commit(store, head, at_ms))
     return ArchiveView(store, head)
+
+
+def load_views(
+    store: ObjectStore, names: Iterable[str], at_ms: int | None = None
+) -> list[ArchiveView]:
+    """Load several logs as they stand now, or stood at a time: without those that begin later.
+
+    NoSuchArchiveError when all of them do.
+    """
+    found, later = [], None
+    for name in names:
+        try:
+            found.append(load_view(store, name, at_ms=at_ms))
+        except NoSuchArchiveError as error:
+            later = error
+    if later is not None and (not found or at_ms is None):
+        raise later
+    return found
 
 
 def _find_commit(store: ObjectStore, head: Head, at_ms: int) -> int:

@@ -121,7 +121,7 @@ def run_drill(
     with SparkDoor(spark) as door, Wire(places.kafka) as wire:
         admin = Admin(wire)
         store = open_store(places.archive, places.storage)
-        log = choose_log(store, options.name, options.topics or None)
+        log = choose_log(store, options.name, options.topics or None, at_ms=options.at_ms)
         view = load_view(store, log, commit=options.commit, at_ms=options.at_ms)
         wanted = AgainstOptions(topics=tuple((t, t) for t in options.topics), commit=view.commit)
         sources = [info for info, _ in choose_topics(view, wanted)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from kafkeep.archive.names import log_name
-from kafkeep.archive.reader import ArchiveView, list_logs, load_view
+from kafkeep.archive.reader import ArchiveView, list_logs, load_views
 from kafkeep.archive.store import ObjectStore
 from kafkeep.contents.choice import choose_view
 from kafkeep.errors import NoSuchArchiveError
@@ -31,16 +31,21 @@ def choose_logs(store: ObjectStore, name: str | None = None) -> list[str]:
 
 
 def choose_log(
-    store: ObjectStore, name: str | None = None, topics: Collection[str] | None = None
+    store: ObjectStore,
+    name: str | None = None,
+    topics: Collection[str] | None = None,
+    *,
+    at_ms: int | None = None,
 ) -> str:
     """Return the log of that name, the only one, or the one that holds most of each record.
 
-    PreflightError when two are as good for these topics, or all topics.
+    With ``at_ms``, the one that held it then. PreflightError when two are as good for these
+    topics, or all topics.
     """
     there = choose_logs(store, name)
     if len(there) == 1:
         return there[0]
-    views = [load_view(store, one) for one in there]
+    views = load_views(store, there, at_ms)
     check_topics(views, topics)
     return choose_view(views, topics).name
 

@@ -42,8 +42,8 @@ def show_command(
     from kafkeep.restore.source import choose_log  # noqa: PLC0415
 
     store = archive.open()
-    chosen = RestoreOptions(name=name, commit=commit)
     at_ms = parse_time(at) if at is not None else None
+    chosen = RestoreOptions(name=name, commit=commit, at_ms=at_ms)
     view = load_view(store, choose_log(store, chosen), commit=commit, at_ms=at_ms)
     rows = [
         (group, pid.topic, pid.incarnation, pid.partition, offset, view.positions.get(pid, 0))

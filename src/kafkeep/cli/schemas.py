@@ -101,8 +101,8 @@ def _load(
     from kafkeep.restore.source import choose_log  # noqa: PLC0415
 
     store = archive.open()
-    log = choose_log(store, RestoreOptions(name=name, commit=commit))
     at_ms = parse_time(at) if at is not None else None
+    log = choose_log(store, RestoreOptions(name=name, commit=commit, at_ms=at_ms))
     view = load_view(store, log, commit=commit, at_ms=at_ms)
     if not view.schemas:
         raise NoSuchArchiveError(

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from kafkeep.archive.reader import ArchiveView, list_logs, load_view
+from kafkeep.archive.reader import ArchiveView, list_logs, load_views
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.choice import choose_view
@@ -42,8 +42,11 @@ def choose_log(store: ObjectStore, options: RestoreOptions) -> str:
         )
     if len(logs) == 1:
         return logs[0]
+    views = load_views(store, logs, options.at_ms)
     topics = {source for source, _ in options.topics}
-    return choose_view([load_view(store, log) for log in logs], topics or None).name
+    if options.topics_regex is not None:
+        topics = {name for view in views for name, _ in view.topics if options.wants(name)}
+    return choose_view(views, topics or None).name
 
 
 def read_options(store: ObjectStore, view: ArchiveView, plan: RestorePlan) -> ReadOptions:

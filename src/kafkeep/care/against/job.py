@@ -50,7 +50,8 @@ def run_against(
     with SparkDoor(spark) as door, Wire(places.kafka) as wire:
         store = open_store(places.archive, places.storage)
         admin = Admin(wire)
-        log = choose_log(store, name, [source for source, _ in options.topics] or None)
+        named = [source for source, _ in options.topics]
+        log = choose_log(store, name, named or None, at_ms=options.at_ms)
         view = load_view(store, log, commit=options.commit, at_ms=options.at_ms)
         chosen = choose_topics(view, options)
         targets = look_at_topics(admin, [target for _, target in chosen], load_written(store))

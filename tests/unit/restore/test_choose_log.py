@@ -1,0 +1,51 @@
+"""Of several logs, a restore reads the one that had the topics at the time asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkeep.archive.commit import Changes, TopicInfo
+from kafkeep.archive.log import CommitLog
+from kafkeep.care.logs import choose_log as choose_log_to_read
+from kafkeep.config.restore import RestoreOptions
+from kafkeep.errors import NoSuchArchiveError
+from kafkeep.restore.source import choose_log
+from kafkeep.store.memory import MemoryStore
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    """An early log of a and b, a late one of a, b and c."""
+    store = MemoryStore()
+    for name, at_ms, topics in (("early", 1000, "ab"), ("late", 2000, "abc")):
+        log = CommitLog.open(store, name, writer=name, now_ms=lambda at=at_ms: at)
+        log.append(
+            Changes(
+                topics=tuple(
+                    TopicInfo(
+                        topic=topic, incarnation=1, topic_id=topic, partitions=1,
+                        replication_factor=1, configs={},
+                    )
+                    for topic in topics
+                )
+            )
+        )  # fmt: skip
+    return store
+
+
+def test_a_log_that_begins_later_is_not_taken_for_a_time_before_it(store: MemoryStore) -> None:
+    assert choose_log(store, RestoreOptions(at_ms=1500)) == "early"
+    assert choose_log_to_read(store, at_ms=1500) == "early"
+    assert choose_log(store, RestoreOptions(at_ms=2500)) == "late"
+    with pytest.raises(NoSuchArchiveError, match="begins later"):
+        choose_log(store, RestoreOptions(at_ms=500))
+
+
+def test_topics_by_a_regex_are_those_a_log_must_have(store: MemoryStore) -> None:
+    other = CommitLog.open(store, "other", writer="other", now_ms=lambda: 3000)
+    info = TopicInfo(
+        topic="d", incarnation=1, topic_id="d", partitions=1, replication_factor=1, configs={}
+    )
+    other.append(Changes(topics=(info,)))
+    assert choose_log(store, RestoreOptions(topics_regex="c|b")) == "late"
+    assert choose_log(store, RestoreOptions(topics_regex="d.*")) == "other"
