@@ -268,11 +268,13 @@ class RestoreOptions(SchemaOptions):
             "exact": self.exact_offsets,
             "partition_map": self.partition_map,
             "partition_count": self.partition_count,
-            "shift": self.shift_time_ms,
+            "shift": self.shift_time_ms or None,
             "filter": [condition.to_json() for condition in self.filter],
             "holes": self.fill_holes if self.fill_holes == "tombstones" else None,
             **self.schema_selection(),
         }
         changed = self.changes.to_json() if self.changes is not None else {}
-        picked = {k: value for k, value in picked.items() if value not in (None, (), [], False)}
+        # Not by what equals False: a time of 0 picks records.
+        picked = {k: v for k, v in picked.items() if v is not None and v is not False}
+        picked = {k: v for k, v in picked.items() if v not in ((), [])}
         return {**picked, **changed}

@@ -129,3 +129,8 @@ def test_a_restore_keeps_its_name_when_nothing_is_picked() -> None:
     assert RestoreOptions().selection() == {}
     assert RestoreOptions(groups=("g",)).selection() == {}
     assert set(RestoreOptions(partitions=(1,), until_ms=5).selection()) == {"partitions", "until"}
+
+
+def test_a_restore_of_times_from_or_until_1970_is_another_restore() -> None:
+    assert RestoreOptions(from_ms=0).selection() == {"from": 0}
+    assert RestoreOptions(until_ms=0).selection() == {"until": 0}
