@@ -182,6 +182,8 @@ def test_the_clusters_own_retention_does_not_delete_old_records(
     now = int(time.time() * 1000)  # the new record keeps the old ones from expiring meanwhile
     cluster.produce(topic_name, [{"value": "v", "timestamp": at} for at in (now - 90 * DAY, now)])
     saved = Saved(cluster, topic_name, archive_address)
+    planned = saved.restore(f"{topic_name}-a", "--dry-run").expect(0).json["preflight"]
+    assert any(f"retention.ms={7 * DAY} will not be put back" in check["what"] for check in planned)
     held = saved.restore(f"{topic_name}-a").expect(3)
     assert held.json["held_back"][0]["key"] == "retention.ms"
     assert "hint: set it with: kafka-configs" in held.stderr

@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from cluster import Cluster
+from kafkeep.config.kafka import KafkaOptions
 from kafkeep.dev import DevStatus
+from kafkeep.kafka.admin import Admin
+from kafkeep.kafka.rights import Right, topic_rights
+from kafkeep.kafka.wire import Wire
 from oracle import assert_same, dump
 from runs import Outcome, kafkeep
 
@@ -68,6 +72,24 @@ def test_a_user_without_rights_is_told_what_it_may_not(
     denied = run(services, "limited", "backup", local_archive, "--topics", topic_name)
     assert denied.code in (2, 12), denied.stderr
     assert "Traceback" not in denied.stderr and "secret" not in denied.stderr
+
+
+def test_a_restore_without_rights_fails_in_the_preflight_and_makes_nothing(
+    secured: tuple[DevStatus, Cluster], topic_name: str, local_archive: Path
+) -> None:
+    services, cluster = secured
+    cluster.create(topic_name)
+    cluster.fill(topic_name, 5)
+    run(services, "scram", "backup", local_archive, "--topics", topic_name).expect(0)
+    new = ("--topics", f"{topic_name}:{topic_name}-new", "--dry-run")
+    plan = run(services, "scram", "restore", local_archive, *new).expect(0).json
+    assert {check["verdict"] for check in plan["preflight"]} == {"pass"}
+    denied = run(services, "limited", "restore", local_archive, *new[:2]).expect(12)
+    assert f"create topic {topic_name}-new" in denied.stderr
+    assert not (local_archive / "_kafkeep" / "restores").exists()
+    assert not cluster.partitions(f"{topic_name}-new")
+    with Wire(KafkaOptions(cluster.bootstrap)) as wire:
+        assert topic_rights(Admin(wire), [topic_name]) == {topic_name: frozenset(Right)}
 
 
 def test_a_wrong_password_is_12_and_never_shown(

@@ -62,12 +62,34 @@ class Admin(Cluster):
 
         PreflightError when it exists or Kafka refuses a setting.
         """
+        self._create(name, partitions, replication_factor, configs or {}, validate_only=False)
+        return self._wait_for_leaders(name, partitions)
+
+    def try_topic(
+        self,
+        name: str,
+        partitions: int,
+        *,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Raise what ``create_topic`` would raise; creates nothing."""
+        self._create(name, partitions, replication_factor, configs or {}, validate_only=True)
+
+    def _create(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int,
+        configs: Mapping[str, str],
+        *,
+        validate_only: bool,
+    ) -> None:
         kind = CreateTopicsRequest.CreatableTopic
 
         def make() -> Any:
             settings = [
-                kind.CreatableTopicConfig(name=key, value=value)
-                for key, value in (configs or {}).items()
+                kind.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()
             ]
             topic = kind(
                 name=name,
@@ -76,12 +98,16 @@ class Admin(Cluster):
                 assignments=[],
                 configs=settings,
             )
-            return CreateTopicsRequest(topics=[topic], timeout_ms=_CHANGE_TIMEOUT_MS, min_version=2)
+            return CreateTopicsRequest(
+                topics=[topic],
+                timeout_ms=_CHANGE_TIMEOUT_MS,
+                validate_only=validate_only,
+                min_version=2,
+            )
 
         answer = self.wire.call(self.routes.controller, make, codes_of("topics"))
         for topic in answer.topics:
             check_code(topic.error_code, f"create topic {name}", topic.error_message)
-        return self._wait_for_leaders(name, partitions)
 
     def create_partitions(self, name: str, count: int) -> TopicDescription:
         """Raise the number of partitions to ``count`` and wait until all have leaders."""

@@ -42,6 +42,11 @@ def topic_defaults(admin: Admin, topic: str) -> dict[str, str]:
     return defaults
 
 
+def new_topic_defaults(admin: Admin) -> dict[str, str]:
+    """Return how long the cluster keeps records of a topic that is not there yet."""
+    return {"retention.ms": str(_broker_retention_ms(admin))}
+
+
 def _broker_retention_ms(admin: Admin) -> int:
     """Return the shortest retention any broker uses; Kafka's own where none may be asked."""
     brokers = [str(broker.node_id) for broker in admin.brokers()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import orjson
 
@@ -29,6 +30,7 @@ from kafkeep.restore.exact_plan import check_exact
 from kafkeep.restore.job import Preflight, RestoreJob, RunTasks
 from kafkeep.restore.plan import TopicPlan, plan_restore, restore_id
 from kafkeep.restore.preflight import check_targets, look_at_target
+from kafkeep.restore.rehearse import rehearse
 from kafkeep.restore.shape_plan import check_shape
 from kafkeep.restore.summary import RestoreSummary
 
@@ -80,6 +82,8 @@ class ForeignJob(RestoreJob):
             replace(check, what=check.what.replace("-1 replicas", "the broker's replicas"))
             for check in check_targets(plan, target, self.options, found.document)
         ]
+        ask = partial(rehearse, plan, target, found.document, self.options, admin=self.admin)
+        checks += ask(checks, now_ms=self.now_ms())
         checks += check_shape(plan, self.options)
         if plan.exact:
             checks += check_exact(plan, self.options)

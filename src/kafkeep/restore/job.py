@@ -33,6 +33,7 @@ from kafkeep.restore.preflight import (
 )
 from kafkeep.restore.prepare import begun, prepare
 from kafkeep.restore.progress import watch
+from kafkeep.restore.rehearse import rehearse
 from kafkeep.restore.repartition import restore_routed
 from kafkeep.restore.schemas import OFF, SchemaStep, id_map, plan_schemas
 from kafkeep.restore.settings import final_settings
@@ -110,6 +111,8 @@ class RestoreJob:
             )
         target = look_at_target(self.admin, plan)
         checks += check_targets(plan, target, self.options, found.document)
+        ask = partial(rehearse, plan, target, found.document, self.options, admin=self.admin)
+        checks += ask(checks, now_ms=self.now_ms())
         checks += check_shape(plan, self.options)
         if plan.exact:
             checks += check_exact(plan, self.options)

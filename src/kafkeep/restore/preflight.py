@@ -11,7 +11,7 @@ from kafkeep.check import Check, Verdict
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.missing import what_is_missing
 from kafkeep.contents.options import ReadOptions
-from kafkeep.errors import PreflightError
+from kafkeep.errors import AccessDeniedError, PreflightError
 from kafkeep.kafka.admin import Admin, OffsetSpec, TopicDescription
 from kafkeep.restore.document import Phase, RestoreDocument, Target
 from kafkeep.restore.plan import RestorePlan, TopicPlan, replicas_of
@@ -61,7 +61,8 @@ def check_targets(
         if topic.target in target.topics:
             checks.append(_check_existing(topic, target, options, document))
         else:
-            checks.extend(_check_missing(topic, target, options))
+            names = target.names | {other.target for other in plan.topics}
+            checks.extend(_check_missing(topic, names, target.brokers, options))
     return checks
 
 
@@ -105,11 +106,16 @@ def check_contents(plan: RestorePlan, reading: ReadOptions) -> list[Check]:
 
 
 def require_pass(checks: Iterable[Check]) -> None:
-    """Raise PreflightError with the first failure, and the number of others."""
+    """Raise PreflightError with the first failure, and the number of others.
+
+    AccessDeniedError where that is a lack of rights.
+    """
     failed = [check for check in checks if check.verdict is Verdict.FAIL]
     if failed:
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-        raise PreflightError(f"{failed[0].subject}: {failed[0].what}{more}", hint=failed[0].hint)
+        denied = failed[0].exit_code == AccessDeniedError.exit_code
+        kind = AccessDeniedError if denied else PreflightError
+        raise kind(f"{failed[0].subject}: {failed[0].what}{more}", hint=failed[0].hint)
 
 
 def _check_existing(
@@ -178,10 +184,12 @@ def _check_ours(
     return Check(Verdict.PASS, topic.target, "begun by this restore: goes on")
 
 
-def _check_missing(topic: TopicPlan, target: TargetLook, options: RestoreOptions) -> list[Check]:
+def _check_missing(
+    topic: TopicPlan, names: Iterable[str], brokers: int, options: RestoreOptions
+) -> list[Check]:
     checks = []
     twin = topic.target.replace(".", "_")
-    for name in target.names:
+    for name in sorted(names):
         if name != topic.target and name.replace(".", "_") == twin:
             checks.append(
                 Check(
@@ -192,13 +200,13 @@ def _check_missing(topic: TopicPlan, target: TargetLook, options: RestoreOptions
                 )
             )
     replicas = replicas_of(topic, options)
-    if replicas > target.brokers:
+    if replicas > brokers:
         checks.append(
             Check(
                 Verdict.FAIL,
                 topic.target,
-                f"it had {replicas} replicas, the target has {target.brokers} brokers",
-                f"Say another number: --replication-factor {target.brokers}.",
+                f"it had {replicas} replicas, the target has {brokers} brokers",
+                f"Say another number: --replication-factor {brokers}.",
             )
         )
     if not checks:
