@@ -13,7 +13,13 @@ from typing import Any, TypeVar
 
 import orjson
 
-from kafkeep.config.converters import ConverterOptions, Role, is_secret_key, parse_converter
+from kafkeep.config.converters import (
+    ConverterClass,
+    ConverterOptions,
+    Role,
+    is_secret_key,
+    parse_converter,
+)
 from kafkeep.config.group import ConfigErrors
 from kafkeep.config.transforms import TransformSpec, parse_transforms
 from kafkeep.errors import UsageError
@@ -26,6 +32,7 @@ ROLES: tuple[Role, ...] = ("key", "value", "header")
 _EXACT = ("transforms", "predicates", *TIME_KEYS, *(f"{role}.converter" for role in ROLES))
 _BELOW = ("transforms.", "predicates.", *(f"{role}.converter." for role in ROLES))
 _ROUTERS = ("RegexRouter", "TimestampRouter")
+_WRITE_IDS = (ConverterClass.AVRO, ConverterClass.JSON_SCHEMA, ConverterClass.PROTOBUF)
 _ON_BYTES = ("ByteArrayCast", "StringCast", "ParseJson")
 """Transforms of one side that take bytes, and make values of them."""
 
@@ -133,6 +140,16 @@ class ChangeOptions:
                     hint=f"Name the converter that reads and writes them: {role}.converter.",
                 )
             bytes_of.discard("key" if spec.kind == "ValueToKey" else role)
+
+    def check_ids(self) -> None:
+        """Refuse a converter that writes ids of its own; archived ones are to be mapped."""
+        for role, told in self.converters.items():
+            if role != "header" and self.changes(role) and told.kind in _WRITE_IDS:
+                raise UsageError(
+                    f"{role}.converter gives {role}s ids of its own registry: schemas=map cannot "
+                    "be given",
+                    hint="schemas=map works with transforms that leave such keys and values alone.",
+                )
 
     def to_json(self) -> dict[str, object]:
         """Return it for the name of a restore, and for those who look at its target later."""

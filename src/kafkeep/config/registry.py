@@ -84,8 +84,8 @@ class SchemaOptions(RegistryOptions):
         metavar="WHERE",
     )
 
-    def check_schemas(self, changes: object | None) -> None:
-        """Refuse what has no meaning together; ``changes`` are transforms, or None."""
+    def check_schemas(self) -> None:
+        """Refuse what has no meaning together."""
         registry = self.registry()
         if self.schemas != "off" and registry is None:
             raise UsageError("schemas needs a registry to restore into: give schema-registry")
@@ -93,11 +93,6 @@ class SchemaOptions(RegistryOptions):
             raise UsageError("schema-registry is for schemas, which is not given")
         if self.schemas != "map" and self.schema_ids_in != "both":
             raise UsageError("schema-ids-in is for schemas=map, which is not given")
-        if self.schemas == "map" and changes is not None:
-            raise UsageError(
-                "schemas=map puts ids into records as they were archived: transforms and "
-                "converters cannot be given"
-            )
 
     def schema_selection(self) -> dict[str, object]:
         """Return what was asked for, for the name of the restore."""

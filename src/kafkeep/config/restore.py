@@ -221,7 +221,9 @@ class RestoreOptions(SchemaOptions):
         if self.fill_holes != "auto" and not self.exact_offsets:
             raise UsageError("fill-holes is for exact-offsets, which is not given")
         self._check_shape()
-        self.check_schemas(self.changes)
+        self.check_schemas()
+        if self.schemas == "map" and self.changes is not None:
+            self.changes.check_ids()
 
     def _check_shape(self) -> None:
         """Refuse what has no meaning together."""

@@ -159,11 +159,16 @@ def plan_schemas(
 
 
 def id_map(document: RestoreDocument, options: RestoreOptions) -> IdMap | None:
-    """Return what records get other ids by; None when they keep theirs."""
+    """Return what records get other ids by; None when they keep theirs.
+
+    Keys and values that transforms have made anew bear no archived id.
+    """
     if document.schemas.get("mode") != MAP:
         return None
-    wanted = options.schema_ids_in
-    return IdMap(_ids_of(document.schemas), wanted != "values", wanted != "keys")
+    wanted, changes = options.schema_ids_in, options.changes
+    keys = wanted != "values" and (changes is None or not changes.changes("key"))
+    values = wanted != "keys" and (changes is None or not changes.changes("value"))
+    return IdMap(_ids_of(document.schemas), keys, values)
 
 
 def _ids_of(told: Mapping[str, Any]) -> dict[int, int]:

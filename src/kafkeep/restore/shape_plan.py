@@ -64,6 +64,11 @@ def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
     shape = topic.shape
     if options.changes is not None:
         yield from _check_changes(topic, options.changes)
+        if options.schemas == "map" and any(_is_row(entry) for entry in topic.entries):
+            what = (
+                "rows of a sink get the schema ids of their converter: --schemas map and transforms"
+            )
+            yield Check(Verdict.FAIL, topic.target, f"{what} cannot both be", "Leave out one.")
     if shape.partition_count is not None:
         yield Check(
             Verdict.PASS,
@@ -97,6 +102,10 @@ def _check_changes(topic: TopicPlan, changes: ChangeOptions) -> Iterator[Check]:
     if changes.time_field is not None and all(holds_times(entry) for entry in topic.entries):
         what = f"its objects hold the times of records: the field {changes.time_field} is not used"
         yield Check(Verdict.WARN, topic.target, what)
+
+
+def _is_row(entry: Entry) -> bool:
+    return bool(entry.own_records) and entry.format != SEGMENT and entry.converter != ENVELOPE
 
 
 def _holds_bytes(entry: Entry) -> bool:
