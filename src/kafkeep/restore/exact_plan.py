@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kafkeep.check import Check, Verdict
@@ -24,6 +25,8 @@ class Filling:
 
     before: int
     holes: int
+    perhaps: int = 0
+    """Records whose own time decides whether they are left out, and leave a hole."""
 
 
 def filling(partition: PartitionPlan) -> Filling:
@@ -34,7 +37,8 @@ def filling(partition: PartitionPlan) -> Filling:
     main = pieces[0].window.entries[0]
     first = max(pieces[0].range.start, main.index[0].offset if main.index else 0)
     end = max(pieces[-1].range.end, 0 if partition.cut else partition.end)
-    return Filling(first, max(0, end - first - partition.records))
+    perhaps = sum(piece.records for piece in pieces if piece.timed)
+    return Filling(first, max(0, end - first - partition.records), perhaps)
 
 
 def needs_transactions(plan: RestorePlan, options: RestoreOptions) -> bool:
@@ -60,20 +64,36 @@ def lanes(plan: RestorePlan) -> int:
 
 def check_exact(plan: RestorePlan, options: RestoreOptions) -> list[Check]:
     """Say what will be filled; fail where offsets are not known or it would take too long."""
-    return [_check_topic(topic, options) for topic in plan.topics]
+    return [check for topic in plan.topics for check in _check_topic(topic, options)]
 
 
-def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Check:
+def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
     rows = [e for e in topic.entries if e.own_records and e.format != SEGMENT]
     for entry in rows:
         if entry.converter != ENVELOPE and first_offset(entry) is None:
-            return Check(
+            yield Check(
                 Verdict.FAIL,
                 topic.target,
                 f"{entry.key} does not tell the offsets of its records",
                 "Restore it without --exact-offsets.",
             )
+            return
     parts = {p.partition: filling(p) for p in topic.partitions}
+    yield _check_filling(topic, parts, options)
+    most = max((part.holes + part.perhaps for part in parts.values()), default=0) * HOLE_MS
+    perhaps = sum(part.perhaps for part in parts.values())
+    if perhaps and most > PATIENCE_MS and options.fill_holes != "tombstones":
+        what = (
+            f"exact offsets: {perhaps:,} more may have no record, as the times of records decide: "
+            f"then it takes up to {format_duration(most)}"
+        )
+        hint = "Fill them with --fill-holes tombstones, which consumers see."
+        yield Check(Verdict.WARN, topic.target, what, hint)
+
+
+def _check_filling(
+    topic: TopicPlan, parts: Mapping[int, Filling], options: RestoreOptions
+) -> Check:
     worst = max(parts, key=lambda number: parts[number].holes, default=0)
     holes = sum(part.holes for part in parts.values())
     before = sum(part.before for part in parts.values())
