@@ -6,6 +6,7 @@ is gone afterwards.
 
 from __future__ import annotations
 
+import logging
 import random
 import tempfile
 import time
@@ -29,11 +30,13 @@ from kafkeep.config.places import Places
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.config.selection import OffsetPick
 from kafkeep.config.spark import SparkOptions
+from kafkeep.errors import KafkeepError
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
 from kafkeep.spark.door import SparkDoor
 from kafkeep.store.open import open_store
 
+logger = logging.getLogger(__name__)
 PREFIX = "kafkeep-drill-"
 VERSION = 1
 _LONGEST_TOPIC = 180
@@ -130,7 +133,9 @@ def run_drill(
         archived = {(info.topic, info.incarnation) for info in sources}
         picks = pick_sample(view, archived, options.sample, random.SystemRandom())
         door.session()  # both runs below borrow it
-        with _cleaned_up(admin, tuple(scratch.values())), tempfile.TemporaryDirectory() as folder:
+        kept: list[str] = []
+        names = tuple(scratch.values())
+        with cleaned_up(admin, names, kept), tempfile.TemporaryDirectory() as folder:
             restored = restore(
                 RestoreOptions(
                     topics=tuple(scratch.items()),
@@ -159,7 +164,7 @@ def run_drill(
         leftovers=leftovers,
         began_ms=began_ms,
         seconds=time.monotonic() - began,
-        warnings=tuple(_warnings(restored)),
+        warnings=(*_warnings(restored), *kept),
     )
 
 
@@ -202,12 +207,19 @@ def _leftovers(admin: Admin) -> tuple[str, ...]:
 
 
 @contextmanager
-def _cleaned_up(admin: Admin, topics: tuple[str, ...]) -> Iterator[None]:
-    """Delete the topics at the end, whatever it is."""
+def cleaned_up(admin: Admin, topics: tuple[str, ...], kept: list[str]) -> Iterator[None]:
+    """Delete the topics at the end, whatever it is.
+
+    That they cannot be deleted is added to ``kept``, and hides nothing of what the drill has shown.
+    """
     try:
         yield
     finally:
-        admin.delete_topics(topics)
+        try:
+            admin.delete_topics(topics)
+        except KafkeepError as error:
+            kept.append(f"scratch topics are left to be deleted: {error.message}")
+            logger.warning("%s", kept[-1])
 
 
 def _warnings(restored: Restored) -> Iterator[str]:

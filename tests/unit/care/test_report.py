@@ -8,16 +8,17 @@ import time
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kafkeep.care.drill import PREFIX, scratch_names
+from kafkeep.care.drill import PREFIX, cleaned_up, scratch_names
 from kafkeep.care.report import Bars, Page, Table, Timeline, check_report_path, write_report
 from kafkeep.care.verified import last_verified_ms, save_verified, verified_prefix
 from kafkeep.config.against import AgainstOptions, Sample, parse_sample
 from kafkeep.connect.metrics.verified import LOOK_EVERY_MS, LastVerified
 from kafkeep.connect.model import Connector
-from kafkeep.errors import UsageError
+from kafkeep.errors import AccessDeniedError, DamagedError, UsageError
 from kafkeep.store.memory import MemoryStore
 
 NASTY = "<script>alert('x')</script>&\"'"
@@ -138,6 +139,23 @@ def test_scratch_names_are_recognisable_valid_and_new() -> None:
     one, other = scratch_names(topics, 0), scratch_names(topics, 0)
     assert not set(one.values()) & set(other.values()) and len(set(one.values())) == 3
     assert all(name.startswith(PREFIX) and len(name) <= 249 for name in one.values())
+
+
+class Keeping:
+    """A cluster where nothing may be deleted."""
+
+    def delete_topics(self, topics: tuple[str, ...]) -> None:
+        raise AccessDeniedError(f"access denied: delete topic {topics[0]}")
+
+
+def test_scratch_topics_that_cannot_be_deleted_hide_nothing_of_a_drill() -> None:
+    admin: Any = Keeping()
+    kept: list[str] = []
+    with cleaned_up(admin, ("a",), kept):
+        pass
+    assert kept == ["scratch topics are left to be deleted: access denied: delete topic a"]
+    with pytest.raises(DamagedError, match="cut short"), cleaned_up(admin, ("a",), kept):
+        raise DamagedError("an object is cut short")
 
 
 def test_a_selection_is_not_the_whole_archive() -> None:
