@@ -130,6 +130,20 @@ def test_another_number_of_partitions(archive: Archive, partitions: int) -> None
     assert (again["records"], again["already_there"]) == (0, 3 * COUNT)
 
 
+def test_a_group_that_had_read_everything_has_read_everything(archive: Archive) -> None:
+    for number in range(3):
+        archive.cluster.commit_offset("caught", archive.topic, COUNT, number)
+    kafkeep("backup", *archive.where, "--topics", archive.topic).expect(0)
+    done = archive.restore("caught", "--partition-count", 2, "--groups", "caught").expect(0, 3)
+    assert done.json["groups"] == {"caught": 2}
+    from confluent_kafka import TopicPartition
+
+    target = archive.target("caught")
+    with archive.cluster.consumer("caught") as consumer:
+        found = consumer.committed([TopicPartition(target, n) for n in range(2)], 30)
+    assert [one.offset for one in found] == [archive.cluster.end(target, n) for n in range(2)]
+
+
 def test_paused_and_then_killed_it_goes_on(archive: Archive, tmp_path: Path) -> None:
     slow = {"KAFKEEP_FAILPOINT": "request.before:sleep=1500"}
     asked, part = archive.asked("killed", "--partition-count", 4), 0
@@ -222,7 +236,10 @@ def test_what_cannot_be_is_refused_by_name(archive: Archive) -> None:
         return archive.restore("never", *arguments).expect(code).stderr
 
     assert "exact-offsets cannot" in refused(2, "--partition-count", 2, "--exact-offsets")
-    assert "groups cannot be given" in refused(2, "--partition-count", 2, "--groups", "all")
+    archive.cluster.commit_offset("within", archive.topic, 5)
+    kafkeep("backup", *archive.where, "--topics", archive.topic).expect(0)
+    dealt = ("--partition-count", 2, "--groups", "within")
+    assert "group within had no offset on" in refused(14, *dealt)
     assert f"where {archive.topic}-2 goes" in refused(2, "--partition-map", "0:0,1:1")
     assert "before 1970" in refused(14, "--shift-time", "-40000d")
     archive.cluster.create(archive.target("there"), 2)

@@ -144,12 +144,13 @@ def _of(options: RestoreOptions, settings: list[str] | None) -> RestoreOptions:
 
 
 def _show(moves: Any, output: Output) -> None:
-    for sentence in moves.left_out:
+    for sentence in (*moves.left_out, *moves.refused):
         say(f"warning: {sentence}")
-    if not moves.moves and not moves.left_out:
+    if not moves.moves and not moves.left_out and not moves.refused:
         say("no group had an offset on these topics at that commit: there is nothing to move")
     if output is Output.JSON:
         found = [move.to_json() for move in moves.moves]
-        print_json({"groups": found, "left_out": list(moves.left_out)})
+        left, refused = list(moves.left_out), list(moves.refused)
+        print_json({"groups": found, "left_out": left, "refused": refused})
     else:
         show_moves(moves.moves)

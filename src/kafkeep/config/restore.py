@@ -242,9 +242,10 @@ class RestoreOptions(SchemaOptions):
             raise UsageError(
                 "a Filter leaves a hole for each record it drops: exact-offsets cannot be given"
             )
-        if self.groups and mixes:
+        if self.groups and self.partition_count is not None and self.schemas == "map":
             raise UsageError(
-                f"{mixes} mixes records that a group has read with others: groups cannot be given"
+                "partition-count deals out by keys whose schema ids are not known yet: groups "
+                "cannot be given with schemas=map"
             )
 
     def wants(self, topic: str) -> bool:

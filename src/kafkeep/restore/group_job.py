@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kafkeep.archive.store import ObjectStore
 from kafkeep.check import Check, Verdict
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.options import ReadOptions
-from kafkeep.errors import PreflightError, UsageError
+from kafkeep.errors import PreflightError
 from kafkeep.failpoint import failpoint
-from kafkeep.kafka.admin import Admin, OffsetSpec
+from kafkeep.kafka.admin import Admin, OffsetSpec, TopicDescription
 from kafkeep.kafka.groups import active_groups, commit_offsets, delete_offsets, load_group_offsets
 from kafkeep.restore.document import RestoreDocument
 from kafkeep.restore.exact_plan import filling
+from kafkeep.restore.group_routed import count_read, plan_routed
 from kafkeep.restore.group_state import GroupChange, load_history, save_change
 from kafkeep.restore.groups import (
     Archived,
+    GroupMove,
     GroupPlan,
     Place,
     plan_groups,
+    positions_on,
     restored_partitions,
     wanted_offsets,
 )
@@ -46,10 +49,7 @@ class GroupJob:
     def plan_moves(self, document: RestoreDocument | None) -> GroupPlan:
         """Say where each group goes; before the targets are there, as far as it can be told."""
         if self.plan.shape.routed:
-            raise UsageError(
-                "records were dealt out anew: groups cannot be translated for partition-count, "
-                "or for a partition-map that merges"
-            )
+            return self._plan_routed(document)
         names = [topic.target for topic in self.plan.topics]
         there = self.admin.topics(names)
         keys = [
@@ -84,6 +84,38 @@ class GroupJob:
                 places[key] = self._translated(topic, partition, ends.get(key, 0))
         return plan_groups(self.chosen, self.plan, places)
 
+    def _plan_routed(self, document: RestoreDocument | None) -> GroupPlan:
+        there = self.admin.topics([topic.target for topic in self.plan.topics])
+        moves: list[GroupMove] = []
+        refused: list[str] = []
+        for topic in self.plan.topics:
+            groups = positions_on(self.chosen, topic)
+            counted = count_read(
+                self.store,
+                topic,
+                list(groups.values()),
+                restore_aborted=self.options.restore_aborted,
+                options=self.reading,
+            )
+            bases = self._bases(topic, there.get(topic.target), document)
+            found, against = plan_routed(topic, groups, counted, bases)
+            moves += found
+            refused += against
+        return GroupPlan(tuple(sorted(moves, key=lambda m: m.group)), refused=tuple(refused))
+
+    def _bases(
+        self, topic: TopicPlan, there: TopicDescription | None, document: RestoreDocument | None
+    ) -> Mapping[int, int]:
+        """Return where the first restored record of each target partition stands, or will."""
+        known = document.target(topic.target) if document is not None else None
+        if there is None:
+            return dict.fromkeys(range(topic.target_count), 0)
+        if known is not None and known.topic_id == there.topic_id:
+            return {number: place.base for number, place in enumerate(known.partitions)}
+        keys = [(topic.target, number) for number in range(there.partition_count)]
+        ends = self.admin.offsets(keys, OffsetSpec.LATEST)
+        return {number: end for (_, number), end in ends.items()}
+
     def _expected(self, partition: PartitionPlan) -> Place:
         pieces = partition.all_pieces()
         last = pieces[-1].range.end if pieces else 0
@@ -110,6 +142,15 @@ class GroupJob:
                 "Stop the consumers of the group, then run the same command again.",
             )
             for group in active_groups(self.admin, moves.groups)
+        ]
+        found += [
+            Check(
+                Verdict.FAIL,
+                "groups",
+                sentence,
+                "Name others with --groups, or restore into the partitions that were archived.",
+            )
+            for sentence in moves.refused
         ]
         return found + [Check(Verdict.WARN, "groups", sentence) for sentence in moves.left_out]
 

@@ -22,8 +22,8 @@ class GroupMove:
     group: str
     topic: str
     partition: int
-    archived: int
-    """Where it stood."""
+    archived: int | None
+    """Where it stood; None where several partitions were dealt out to this one."""
     offset: int
     """Where it is put."""
     note: str = ""
@@ -46,6 +46,8 @@ class GroupPlan:
 
     moves: tuple[GroupMove, ...] = ()
     left_out: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    """Groups whose place would have no meaning."""
 
     @property
     def groups(self) -> list[str]:
@@ -105,6 +107,16 @@ def wanted_offsets(chosen: Archived, topic: TopicPlan, partition: int) -> list[i
     """Return the distinct offsets that groups have on a partition, sorted."""
     pid = PartitionId(topic.source.topic, topic.source.incarnation, partition)
     return sorted({offsets[pid] for offsets in chosen.values() if pid in offsets})
+
+
+def positions_on(chosen: Archived, topic: TopicPlan) -> dict[str, dict[int, int]]:
+    """Return the groups that have offsets on a topic, and these by partition."""
+    name = topic.source.topic, topic.source.incarnation
+    found = {
+        group: {pid.partition: offset for pid, offset in offsets.items() if pid[:2] == name}
+        for group, offsets in chosen.items()
+    }
+    return {group: positions for group, positions in found.items() if positions}
 
 
 def plan_groups(

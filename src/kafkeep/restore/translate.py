@@ -73,7 +73,7 @@ def _count(
     end = piece.range.end
     if piece.exact and piece.window.records == len(piece.range):
         return {offset: offset - piece.range.start for offset in (*inside, end)}
-    _check_offsets(piece)
+    check_offsets(piece)
     indexed = piece.exact and piece.window.is_segment and _counts_from_start(piece)
     counts = {end: piece.records} if indexed else {}
     for offset in inside if indexed else (*inside, end):
@@ -88,7 +88,7 @@ def _count(
 
 def _count_filtered(source: SourceRows, shape: Shape, offsets: Sequence[int]) -> dict[int, int]:
     for piece in source.pieces:
-        _check_offsets(piece)
+        check_offsets(piece)
     counts = np.zeros(len(offsets), dtype=np.int64)
     for rows, _ in source.rows(shape):
         before = np.searchsorted(rows.offsets, offsets, side="left")
@@ -98,7 +98,8 @@ def _count_filtered(source: SourceRows, shape: Shape, offsets: Sequence[int]) ->
     return dict(zip(offsets, counts.tolist(), strict=True))
 
 
-def _check_offsets(piece: Piece) -> None:
+def check_offsets(piece: Piece) -> None:
+    """PreflightError when objects do not tell the offsets of their records."""
     for entry in piece.window.entries:
         rows = entry.own_records and not piece.window.is_segment
         if rows and entry.converter != ENVELOPE and first_offset(entry) is None:

@@ -64,8 +64,15 @@ def test_texts_that_say_nothing_are_refused(parse: Any, text: str) -> None:
         ({"partition_count": 3, "exact_offsets": True}, "partition-count gives records new off"),
         ({"partition_map": ((0, 1), (1, 1)), "exact_offsets": True}, "partition-map that merges"),
         ({"filter": parse_filter("key"), "exact_offsets": True}, "filter leaves a hole"),
-        ({"partition_count": 3, "groups": ("all",)}, "groups cannot be given"),
-        ({"partition_map": ((0, 1), (1, 1)), "groups": ("all",)}, "groups cannot be given"),
+        (
+            {
+                "partition_count": 3,
+                "groups": ("all",),
+                "schemas": "map",
+                "schema_registry": "http://r:1",
+            },
+            "groups cannot be given with schemas=map",
+        ),
     ],
 )
 def test_what_has_no_meaning_together_is_refused(given: dict[str, Any], says: str) -> None:
