@@ -279,6 +279,9 @@ def test_schemas_that_get_other_ids_are_mapped_in_the_records(story: Story, tmp_
     assert len(story.records(into)) == 8
     against = ("verify", "--archive", story.archive, "--against", story.cluster.bootstrap)
     kafkeep(*against, "--topics", f"{topic}:{into}").expect(0)
+    story.cluster.delete(into)
+    kafkeep(*story.restore(into, "map")).expect(3)
+    assert [r.value for r in story.records(into)] == [r.value for r in records], "mapped again"
     for way in (("--partition-count", "2"), ("--exact-offsets",)):
         other = f"{into}{way[0]}"
         counted = kafkeep(*story.restore(other, "map", *way)).expect(3).json["schemas"]

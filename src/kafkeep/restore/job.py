@@ -31,7 +31,7 @@ from kafkeep.restore.preflight import (
     look_at_target,
     require_pass,
 )
-from kafkeep.restore.prepare import begun, prepare
+from kafkeep.restore.prepare import begun, is_done, prepare
 from kafkeep.restore.progress import watch
 from kafkeep.restore.rehearse import rehearse
 from kafkeep.restore.repartition import restore_routed
@@ -119,12 +119,12 @@ class RestoreJob:
         losses = check_contents(plan, found.reading)
         self.summary.missing = [f"{check.subject}: {check.what}" for check in losses]
         found = replace(found, plan=plan, checks=(*checks, *losses), lost=lost)
-        done = found.document is not None and found.document.phase is Phase.DONE
+        done = is_done(plan, target, found.document)
         if self.options.schemas != OFF and not done:
             going_on = begun(plan, target, found.document)
             step = plan_schemas(self.options, view, self.store, going_on, self.now_ms)
             found = replace(found, schemas=step, checks=(*found.checks, *step.checks))
-        return self._with_groups(found) if self.options.groups else found
+        return self._with_groups(found, done) if self.options.groups else found
 
     def plan_only(self) -> Preflight:
         """Plan by what the log says alone, with the restore's document if there is one."""
@@ -152,9 +152,9 @@ class RestoreJob:
             now_ms=self.now_ms,
         )
 
-    def _with_groups(self, found: Preflight) -> Preflight:
+    def _with_groups(self, found: Preflight, done: bool) -> Preflight:
         job = self.group_job(found)
-        if found.document and found.document.phase is Phase.DONE and job.has_moved():
+        if done and job.has_moved():
             return found
         moves = job.plan_moves(found.document)
         return replace(found, checks=(*found.checks, *job.checks(moves)), groups=moves)

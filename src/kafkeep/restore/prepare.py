@@ -88,6 +88,13 @@ def _first(
     )
 
 
+def is_done(plan: RestorePlan, target: TargetLook, document: RestoreDocument | None) -> bool:
+    """Whether nothing is left to do: a target that was deleted since is made anew."""
+    if document is None or document.phase is not Phase.DONE:
+        return False
+    return all(_is_ours(topic, target, document) is not None for topic in plan.topics)
+
+
 def begun(
     plan: RestorePlan, target: TargetLook, document: RestoreDocument | None
 ) -> RestoreDocument | None:

@@ -13,7 +13,7 @@ from kafkeep.kafka.admin import TopicDescription
 from kafkeep.restore.document import Phase, RestoreDocument, Target, TargetPartition
 from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_partition
 from kafkeep.restore.preflight import TargetLook
-from kafkeep.restore.prepare import prepare
+from kafkeep.restore.prepare import is_done, prepare
 from kafkeep.store.memory import MemoryStore
 
 SOURCE = TopicInfo(
@@ -89,3 +89,12 @@ def test_a_topic_that_was_there_gets_its_own_settings_back(
     )
     assert (made.phase, made.targets[0].topic_id) == (Phase.WRITING, "now")
     assert made.targets[0].settings == kept
+
+
+def test_a_restore_whose_target_was_deleted_is_not_done() -> None:
+    done = replace(DOCUMENT, phase=Phase.DONE, targets=(replace(MADE, topic_id="now"),))
+    assert is_done(PLAN, LOOK, done)
+    assert not is_done(PLAN, replace(LOOK, topics={}), done)
+    assert not is_done(PLAN, replace(LOOK, topics={"a": TopicDescription("a", "new")}), done)
+    assert not is_done(PLAN, LOOK, replace(done, phase=Phase.WRITING))
+    assert not is_done(PLAN, LOOK, None)
