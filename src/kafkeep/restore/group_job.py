@@ -152,7 +152,10 @@ class GroupJob:
             )
             for sentence in moves.refused
         ]
-        return found + [Check(Verdict.WARN, "groups", sentence) for sentence in moves.left_out]
+        told = list(moves.left_out)
+        if moves == GroupPlan():
+            told = ["no group had an offset on these topics at that commit: none is moved"]
+        return found + [Check(Verdict.WARN, "groups", sentence) for sentence in told]
 
     def apply(self, moves: GroupPlan) -> None:
         """Note what stands there, then commit; repeated after a crash it does the same again."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafkeep.archive.commit import TopicInfo
+from kafkeep.check import Verdict
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.options import NO_OPTIONS
 from kafkeep.errors import PreflightError, TransientError
@@ -75,6 +76,15 @@ def test_groups_that_were_noted_and_not_moved_are_moved_by_the_next_run(
     assert not job.has_moved()
     job.apply(MOVES)
     assert job.has_moved() and committed == [{("t", 0): 4}]
+
+
+def test_that_there_is_no_group_to_move_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_job, "active_groups", lambda *_: [])
+    [told] = job_on("archived").checks(GroupPlan())
+    assert (told.verdict, told.subject) == (Verdict.WARN, "groups") and "none is moved" in told.what
+    assert job_on("archived").checks(MOVES) == []
+    refused = GroupPlan(refused=("group g has no place in t-0",))
+    assert [c.verdict for c in job_on("archived").checks(refused)] == [Verdict.FAIL]
 
 
 def document(phase: Phase) -> RestoreDocument:
