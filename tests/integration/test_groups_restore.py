@@ -132,6 +132,28 @@ def test_a_group_goes_on_at_the_very_next_record_when_offsets_are_translated(
         assert not mine or min(mine) == had
 
 
+def test_a_target_that_was_deleted_comes_back_and_the_others_are_left_alone(
+    saved: Saved,
+) -> None:
+    cluster, other = saved.cluster, f"{saved.topic}-b"
+    cluster.create(other)
+    cluster.fill(other, 30)
+    cluster.commit_offset(saved.group, other, 10)
+    kafkeep("backup", *saved.where, "--topics", other).expect(0)
+    names = f"{saved.topic}:{saved.topic}-x,{other}:{other}-x"
+    restore = ("restore", *saved.where, "--topics", names, "--groups", saved.group)
+    kafkeep(*restore).expect(0)
+    rest = saved.check_rest(f"{saved.topic}-x")
+    cluster.fill(f"{saved.topic}-x", 3)
+    cluster.delete(f"{other}-x")
+    again = kafkeep(*restore).expect(0).json
+    assert again["topics"] == {f"{other}-x": 30} and again["groups"] == {saved.group: 1}
+    assert committed(cluster, saved.group, f"{other}-x") == 10
+    read = consume(cluster, saved.group, f"{saved.topic}-x")
+    assert rest and len(read) == 3, "what was written since, and nothing again"
+    assert kafkeep(*restore).expect(0).json["records"] == 0
+
+
 def test_groups_are_planned_applied_and_put_back(saved: Saved) -> None:
     target, cluster = f"{saved.topic}-back", saved.cluster
     saved.run(("restore",), target).expect(0)

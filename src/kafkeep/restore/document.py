@@ -60,6 +60,8 @@ class Target:
     settings: Mapping[str, str]
     topic_id: str = ""
     partitions: tuple[TargetPartition, ...] = ()
+    done: bool = False
+    """Whether it was restored before the others, which were deleted since and are made anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

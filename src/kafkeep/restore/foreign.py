@@ -74,7 +74,7 @@ class ForeignJob(RestoreJob):
 
     def preflight(self) -> Preflight:
         """Plan, and look at objects and target; writes nothing."""
-        found = self.plan_only()
+        found = self.without_restored(self.plan_only())
         assert self.found is not None
         plan, problems = found.plan, self.found.grouped.problems
         target = look_at_target(self.admin, plan)

@@ -83,8 +83,13 @@ class Place:
         return archived, ""
 
 
-def choose_groups(archived: Archived, plan: RestorePlan, wanted: Collection[str]) -> Archived:
-    """Return the wanted groups with their offsets on the topics to restore."""
+def choose_groups(
+    archived: Archived, plan: RestorePlan, wanted: Collection[str], *, strict: bool = True
+) -> Archived:
+    """Return the wanted groups with their offsets on the topics to restore.
+
+    UsageError for one that has none there, if ``strict``.
+    """
     chosen = {(t.source.topic, t.source.incarnation) for t in plan.topics}
     found = {
         group: {pid: offset for pid, offset in offsets.items() if pid[:2] in chosen}
@@ -93,14 +98,14 @@ def choose_groups(archived: Archived, plan: RestorePlan, wanted: Collection[str]
     found = {group: offsets for group, offsets in found.items() if offsets}
     if tuple(wanted) == ALL:
         return found
-    for group in wanted:
+    for group in wanted if strict else ():
         if group not in found:
             known = ", ".join(found) or "none"
             raise UsageError(
                 f"group {group} has no offset on these topics in the archive",
                 hint=did_you_mean(group, found) or f"Groups that have one: {known}.",
             )
-    return {group: found[group] for group in sorted(wanted)}
+    return {group: found[group] for group in sorted(wanted) if group in found}
 
 
 def wanted_offsets(chosen: Archived, topic: TopicPlan, partition: int) -> list[int]:

@@ -31,7 +31,7 @@ from kafkeep.restore.preflight import (
     look_at_target,
     require_pass,
 )
-from kafkeep.restore.prepare import begun, is_done, prepare
+from kafkeep.restore.prepare import begun, is_done, prepare, without_restored
 from kafkeep.restore.progress import watch
 from kafkeep.restore.rehearse import rehearse
 from kafkeep.restore.repartition import restore_routed
@@ -71,6 +71,8 @@ class Preflight:
     """Where the groups asked for go, as far as it can be told yet."""
     schemas: SchemaStep | None = None
     """What becomes of the archived schemas; None: nothing."""
+    whole: bool = True
+    """Whether the plan has all topics asked for: others were restored before."""
 
 
 @dataclass(kw_only=True)
@@ -93,7 +95,7 @@ class RestoreJob:
 
     def preflight(self) -> Preflight:
         """Plan, and look at archive and target; writes nothing."""
-        found = self.plan_only()
+        found = self.without_restored(self.plan_only())
         plan = found.plan
         view = load_view(self.store, plan.log, commit=plan.commit)
         expiry = Expiry(self.store, view, self.now_ms())
@@ -138,12 +140,20 @@ class RestoreJob:
         reading = read_options(self.store, view, plan)
         return Preflight(plan, (), document, frozenset(), reading, view.state.groups)
 
+    def without_restored(self, found: Preflight) -> Preflight:
+        """Leave alone what was restored already, unless that is all."""
+        known = found.document.targets if found.document is not None else ()
+        there = self.admin.topics([target.topic for target in known]) if known else {}
+        plan = without_restored(found.plan, there, found.document)
+        return replace(found, plan=plan, whole=plan is found.plan)
+
     def group_job(self, preflight: Preflight) -> GroupJob:
         """Return what moves the groups asked for."""
-        wanted = self.options.groups or ALL
+        wanted, plan = self.options.groups or ALL, preflight.plan
+        found = choose_groups(preflight.archived_groups, plan, wanted, strict=preflight.whole)
         return GroupJob(
-            plan=preflight.plan,
-            chosen=choose_groups(preflight.archived_groups, preflight.plan, wanted),
+            plan=plan,
+            chosen=found,
             options=self.options,
             reading=preflight.reading,
             admin=self.admin,

@@ -10,7 +10,7 @@ from kafkeep.archive.store import ObjectStore
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.errors import PreflightError
 from kafkeep.failpoint import failpoint
-from kafkeep.kafka.admin import Admin
+from kafkeep.kafka.admin import Admin, TopicDescription
 from kafkeep.restore.document import (
     Phase,
     RestoreDocument,
@@ -50,7 +50,8 @@ def prepare(
         targets=tuple(_intended(topic, target, document, admin) for topic in plan.topics),
         schemas=going_on.schemas if going_on else {},
     )
-    save_document(store, first)
+    kept = _restored_before(plan, document)
+    save_document(store, replace(first, targets=first.targets + kept))
     failpoint("restore.prepared")
     ready = tuple(
         _make_ready(topic, aim, target, document, options=options, admin=admin)
@@ -59,7 +60,7 @@ def prepare(
     schemas = put_schemas()
     if going_on is not None and going_on.schemas:
         _check_same(going_on, schemas)
-    made = replace(first.next(Phase.WRITING, at_ms=now_ms(), targets=ready), schemas=schemas)
+    made = replace(first.next(Phase.WRITING, at_ms=now_ms(), targets=ready + kept), schemas=schemas)
     failpoint("restore.created")
     save_document(store, made)
     failpoint("restore.documented")
@@ -86,6 +87,29 @@ def _first(
         targets=(),
         asked=options.selection(),
     )
+
+
+def without_restored(
+    plan: RestorePlan, there: Mapping[str, TopicDescription], document: RestoreDocument | None
+) -> RestorePlan:
+    """Leave out topics that were restored, where others of the same restore were deleted since.
+
+    What happened to them since is not ours. A plan of which nothing is left is done, and stays.
+    """
+    restored = {
+        known.topic
+        for known in (document.targets if document is not None else ())
+        if document is not None and (document.phase is Phase.DONE or known.done)
+        if known.topic in there and there[known.topic].topic_id == known.topic_id
+    }
+    left = tuple(topic for topic in plan.topics if topic.target not in restored)
+    return replace(plan, topics=left) if 0 < len(left) < len(plan.topics) else plan
+
+
+def _restored_before(plan: RestorePlan, document: RestoreDocument | None) -> tuple[Target, ...]:
+    asked = {topic.target for topic in plan.topics}
+    known = document.targets if document is not None else ()
+    return tuple(replace(target, done=True) for target in known if target.topic not in asked)
 
 
 def is_done(plan: RestorePlan, target: TargetLook, document: RestoreDocument | None) -> bool:

@@ -30,6 +30,7 @@ def test_groups_of_other_topics_and_incarnations_are_not_moved() -> None:
     assert len(choose_groups(ARCHIVED, PLAN, ("g",))["g"]) == 2
     with pytest.raises(UsageError, match="group old has no offset on these topics"):
         choose_groups(ARCHIVED, PLAN, ("old",))
+    assert list(choose_groups(ARCHIVED, PLAN, ("old", "g"), strict=False)) == ["g"]
 
 
 def test_old_offsets_stay_inside_of_what_is_there() -> None:

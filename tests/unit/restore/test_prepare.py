@@ -10,10 +10,16 @@ import pytest
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.kafka.admin import TopicDescription
-from kafkeep.restore.document import Phase, RestoreDocument, Target, TargetPartition
+from kafkeep.restore.document import (
+    Phase,
+    RestoreDocument,
+    Target,
+    TargetPartition,
+    load_document,
+)
 from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_partition
 from kafkeep.restore.preflight import TargetLook
-from kafkeep.restore.prepare import is_done, prepare
+from kafkeep.restore.prepare import is_done, prepare, without_restored
 from kafkeep.store.memory import MemoryStore
 
 SOURCE = TopicInfo(
@@ -98,3 +104,38 @@ def test_a_restore_whose_target_was_deleted_is_not_done() -> None:
     assert not is_done(PLAN, replace(LOOK, topics={"a": TopicDescription("a", "new")}), done)
     assert not is_done(PLAN, LOOK, replace(done, phase=Phase.WRITING))
     assert not is_done(PLAN, LOOK, None)
+
+
+BOTH = replace(PLAN, topics=(*PLAN.topics, TopicPlan(SOURCE, "b", (plan_partition(0, ()),))))
+THERE = {"a": TopicDescription("a", "now")}
+RESTORED = replace(MADE, topic_id="now")
+DONE = replace(
+    DOCUMENT, phase=Phase.DONE, targets=(RESTORED, replace(MADE, topic="b", topic_id="gone"))
+)
+
+
+def test_only_what_was_deleted_since_is_restored_again() -> None:
+    left = without_restored(BOTH, THERE, DONE)
+    assert [topic.target for topic in left.topics] == ["b"]
+    assert without_restored(BOTH, {}, DONE) is BOTH
+    assert without_restored(BOTH, THERE, None) is BOTH
+    assert without_restored(PLAN, THERE, DONE) is PLAN, "all of it is done"
+    begun = replace(DONE, phase=Phase.WRITING)
+    assert without_restored(BOTH, THERE, begun) is BOTH
+    again = replace(begun, targets=(replace(RESTORED, done=True), *begun.targets[1:]))
+    assert [topic.target for topic in without_restored(BOTH, THERE, again).topics] == ["b"]
+
+
+def test_what_was_restored_before_stays_in_the_document() -> None:
+    admin: Any = Admin()
+    left = without_restored(BOTH, THERE, DONE)
+    look = replace(LOOK, topics=THERE | {"b": TopicDescription("b", "new")})
+    look = replace(look, ends={("b", 0): 0}, starts={("b", 0): 0})
+    store, given = MemoryStore(), RestoreOptions()
+    admin.topic_configs = lambda _names: {"b": {}}
+    made = prepare(left, look, DONE, given, admin=admin, store=store, now_ms=lambda: 10)
+    assert [(t.topic, t.topic_id, t.done) for t in made.targets] == [
+        ("b", "new", False),
+        ("a", "now", True),
+    ]
+    assert load_document(store, "abc") == made
