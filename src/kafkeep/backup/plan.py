@@ -254,10 +254,14 @@ def changed_groups(
     positions: Mapping[PartitionId, int],
     before: Mapping[str, Mapping[PartitionId, int]],
 ) -> dict[str, dict[PartitionId, int]]:
-    """Group offsets that the log should hear of, none beyond what is archived."""
+    """Group offsets that the log should hear of, none beyond what is archived.
+
+    What a group had on topics that were not looked at now (others, or re-created since) stays.
+    """
     changed = {}
+    seen = {(info.topic, info.incarnation) for info in infos.values()}
     for group, offsets in look.groups.items():
-        known = {}
+        known = {pid: at for pid, at in before.get(group, {}).items() if pid[:2] not in seen}
         for (topic, number), offset in offsets.items():
             pid = PartitionId(topic, infos[topic].incarnation, number)
             known[pid] = min(offset, positions.get(pid, 0))

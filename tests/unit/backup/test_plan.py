@@ -166,3 +166,12 @@ def test_group_offsets_are_told_when_they_change_and_never_beyond_the_data() -> 
     infos = {"t": info()}
     changed = changed_groups(seen, infos, {P0: 60}, {"h": {P0: 5}})
     assert changed == {"g": {P0: 60}}
+
+
+def test_group_offsets_on_other_topics_and_incarnations_stay() -> None:
+    seen = look(partition(0, 100), groups={"g": {("t", 0): 90}})
+    others = {PartitionId("t", 7, 0): 3, PartitionId("u", 1, 0): 4}
+    gone = PartitionId("t", info().incarnation, 5)
+    changed = changed_groups(seen, {"t": info()}, {P0: 95}, {"g": {**others, gone: 2}})
+    assert changed == {"g": {**others, P0: 90}}
+    assert changed_groups(seen, {"t": info()}, {P0: 95}, changed) == {}
