@@ -161,7 +161,7 @@ def plan_cycle(
             if due is not None:
                 stretches.append(replace(stretch, reason=due.why, closes=due.closes))
     if gaps and options.on_gap == "fail":
-        raise _gap_error(gaps)
+        raise gap_error(gaps)
     return CyclePlan(
         # A sink's windows end where its rules say; its cycles are bounded by time alone.
         stretches=_bounded(stretches, options.cycle_bytes) if sink is None else tuple(stretches),
@@ -240,7 +240,8 @@ def _bounded(stretches: list[Stretch], cycle_bytes: int) -> tuple[Stretch, ...]:
     return tuple(cut)
 
 
-def _gap_error(gaps: Iterable[Gap]) -> GapError:
+def gap_error(gaps: Iterable[Gap]) -> GapError:
+    """Return what ``--on-gap fail`` ends with, whether a plan or a task met the gaps."""
     named = "; ".join(f"{g.partition_id}: {g.range.start}..{g.range.end}" for g in gaps)
     return GapError(
         f"offsets are gone from Kafka before they were archived: {named}",

@@ -19,7 +19,14 @@ from kafkeep.backup.bundle import (
     weigh,
 )
 from kafkeep.backup.look import Look
-from kafkeep.backup.plan import CyclePlan, Known, changed_groups, identify_topics, is_empty
+from kafkeep.backup.plan import (
+    CyclePlan,
+    Known,
+    changed_groups,
+    gap_error,
+    identify_topics,
+    is_empty,
+)
 from kafkeep.backup.settle import Settled, settle
 from kafkeep.backup.shape import SinkShape
 from kafkeep.backup.summary import BackupSummary
@@ -120,6 +127,8 @@ class Writer:
             else:
                 reports[row.body["number"]] = RangeReport.from_json(row.body)
         settled = settle(intent, entries, reports, at_ms=self.now_ms())
+        if settled.gaps and self.options.on_gap == "fail":
+            raise gap_error(settled.gaps)  # the intent stays open: another run decides again
         self._note_tails(intent, settled)
         self.commit(self._changes(intent, settled, look))
         self.summary.bad += settled.bad

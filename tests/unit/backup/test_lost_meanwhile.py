@@ -1,0 +1,68 @@
+"""Records that Kafka deletes between the plan and the task that was to read them."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from kafkeep.archive.commit import Gap, PlannedRange
+from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.log import CommitLog
+from kafkeep.archive.reader import load_view
+from kafkeep.backup.plan import RETENTION, CyclePlan
+from kafkeep.backup.summary import BackupSummary
+from kafkeep.backup.task import Bundle, RangeReport
+from kafkeep.backup.writer import Writer
+from kafkeep.config.backup import BackupOptions
+from kafkeep.config.kafka import KafkaOptions
+from kafkeep.config.places import Places
+from kafkeep.config.storage import StorageOptions
+from kafkeep.errors import GapError
+from kafkeep.spark.tasks import TaskRow
+from kafkeep.store.memory import MemoryStore
+
+P0 = PartitionId("t", 1, 0)
+PLANNED = PlannedRange(partition_id=P0, topic_id="id", range=OffsetRange(10, 40))
+LOST = OffsetRange(10, 25)
+
+
+def lose(_bundles: list[Bundle], *_: Any, **__: Any) -> list[TaskRow]:
+    """Report what a task does that meets a log start past its position, and no record."""
+    report = RangeReport(number=0, first=10, next=40, finished=True, gone=False, gaps=(LOST,))
+    return [TaskRow(0, "range", report.to_json())]
+
+
+def back_up(store: MemoryStore, on_gap: str) -> None:
+    """Plan the range, unless an earlier run has, and have a task lose the beginning of it."""
+    log = CommitLog.open(store, "backup", writer=f"who says {on_gap}", now_ms=lambda: 7)
+    writer = Writer(
+        log=log,
+        options=BackupOptions(topics=("t",), on_gap=on_gap),
+        sink=None,
+        places=Places(kafka=KafkaOptions("k:9092"), archive="memory:a", storage=StorageOptions()),
+        admin=cast("Any", None),
+        run_tasks=lose,
+        cores=1,
+        now_ms=lambda: 7,
+        on_commit=lambda _commit, _summary: None,
+        summary=BackupSummary(),
+    )
+    intent = log.state.intent
+    if intent is None:
+        plan = CyclePlan(
+            stretches=(), gaps=(), topics=(), positions={P0: 10}, spans={}, waiting={}, blocked=()
+        )
+        intent, _weights = writer.intend(plan, (PLANNED,))
+    writer.execute(intent, None)
+
+
+def test_on_gap_fail_stops_when_a_task_meets_the_gap_and_another_run_may_record_it() -> None:
+    store = MemoryStore()
+    for _ in range(2):
+        with pytest.raises(GapError, match=r"t-0: 10\.\.25"):
+            back_up(store, "fail")
+        stopped = load_view(store, "backup")
+        assert stopped.positions[P0] == 10 and stopped.gaps == ()
+    back_up(store, "record")
+    assert load_view(store, "backup").gaps == (Gap(P0, LOST, RETENTION, 7),)
