@@ -100,15 +100,15 @@ def backup_command(
 
 
 def _commit_line(commit: Any, summary: Any) -> None:
-    print_json(
-        {
-            "message_type": "commit",
-            "commit": commit.number,
-            "at_ms": commit.at_ms,
-            "records": summary.records,
-            "objects": summary.objects,
-        }
-    )
+    line = {
+        "message_type": "commit",
+        "commit": commit.number,
+        "at_ms": commit.at_ms,
+        "records": summary.records,
+        "objects": summary.objects,
+    }
+    if not print_json(line):
+        raise typer.Exit(0)  # nobody follows it any more
 
 
 def _pairs(summary: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kafkeep.cli.output import Output, OutputOption, print_json
+from kafkeep.cli.output import Output, OutputOption, print_json, print_line
 from kafkeep.cli.places import (
     CommandConfigOption,
     EndpointOption,
@@ -86,9 +86,9 @@ def doctor_command(
     for check in examine(places):
         checks.append(check)
         if output is Output.TABLE:
-            typer.echo(f"{check.verdict:<4}  {check.subject}: {check.what}")
+            print_line(f"{check.verdict:<4}  {check.subject}: {check.what}")
             if check.hint:
-                typer.echo(f"      {check.hint}")
+                print_line(f"      {check.hint}")
     exit_code = next((check.exit_code for check in checks if check.exit_code), 0)
     if output is Output.JSON:
         print_json({"exit_code": exit_code, "checks": [check.to_json() for check in checks]})

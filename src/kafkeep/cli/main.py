@@ -33,6 +33,7 @@ from kafkeep.cli import (
     user,
     verify,
 )
+from kafkeep.cli.output import say
 from kafkeep.errors import InterruptedRunError, KafkeepError, UsageError
 
 app = typer.Typer(
@@ -157,11 +158,11 @@ def _fail(error: KafkeepError, wants_json: bool) -> int:
             "message": error.message,
             "hint": error.hint,
         }
-        sys.stderr.write(json.dumps(document) + "\n")
+        say(json.dumps(document))
     else:
-        sys.stderr.write(f"error: {error.message}\n")
+        say(f"error: {error.message}")
         if error.hint:
-            sys.stderr.write(f"hint: {error.hint}\n")
+            say(f"hint: {error.hint}")
     return error.exit_code
 
 

@@ -24,25 +24,32 @@ OutputOption = Annotated[
 ]
 
 
-def print_json(document: Any) -> None:
-    """Print one JSON document (one line) on stdout."""
-    _write(orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS).decode() + "\n")
+def print_json(document: Any) -> bool:
+    """Print one JSON document (one line) on stdout; tell whether somebody still reads it."""
+    return print_line(orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS).decode())
 
 
-def _write(text: str) -> None:
-    """Print on stdout; a reader that has gone (``| head``) ends the command without an error."""
+def print_line(text: str) -> bool:
+    """Print a line on stdout; tell whether somebody still reads it.
+
+    A reader that has gone (``| head``) is no error, and does not change what a command exits with.
+    """
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - what is left has nobody to read it
-        raise typer.Exit(0) from None
+        return False
+    return True
 
 
 def say(text: str) -> None:
-    """Print a line for people on stderr."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    """Print a line for people on stderr, if somebody still reads it."""
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except BrokenPipeError:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - as above
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -60,7 +67,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
             text.rjust(width) if to_right else text.ljust(width)
             for text, width, to_right in zip(line, widths, right, strict=True)
         ]
-        _write("  ".join(aligned).rstrip() + "\n")
+        print_line("  ".join(aligned).rstrip())
 
 
 def _cell(value: Any) -> str:
@@ -73,4 +80,4 @@ def print_pairs(pairs: Mapping[str, Any]) -> None:
     """Print names and values, one pair a line, on stdout."""
     width = max((len(name) for name in pairs), default=0)
     for name, value in pairs.items():
-        _write(f"{name.ljust(width)}  {_cell(value)}\n")
+        print_line(f"{name.ljust(width)}  {_cell(value)}")
