@@ -9,11 +9,10 @@ from typing import Any
 
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.keys import ROOT
-from kafkeep.archive.reader import list_logs, load_view
+from kafkeep.archive.reader import ArchiveView, list_logs, load_view
 from kafkeep.archive.store import ObjectStore
+from kafkeep.care.stored import find_left_overs, list_data
 from kafkeep.contents.windows import formats_of
-
-DATA_PREFIX = "topics/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +42,12 @@ class Usage:
     retired: int = 0
     """Objects of offsets that were moved back: only earlier commits count them."""
     retired_bytes: int = 0
+    gone: int = 0
+    """Objects that the chosen logs name and the store no longer has: expired, or lost."""
 
     @property
     def data_objects(self) -> int:
-        """Objects that the logs name."""
+        """Objects that the logs name, and that are there."""
         return sum(topic.objects for topic in self.topics)
 
     @property
@@ -88,6 +89,7 @@ class Usage:
             "orphan_bytes": self.orphan_bytes,
             "retired": self.retired,
             "retired_bytes": self.retired_bytes,
+            "gone": self.gone,
             "total_bytes": self.total_bytes,
         }
 
@@ -97,24 +99,32 @@ def load_usage(store: ObjectStore, names: Sequence[str]) -> Usage:
 
     What any log of the archive names is no left-over, also when that log was not asked for.
     """
-    listed = [(info.key, info.size_bytes) for info in store.list(DATA_PREFIX)]
-    views = {name: load_view(store, name) for name in list_logs(store)}
+    views = _load_all(store)
     entries = {name: view.entries() for name, view in views.items()}
     known = {entry.key for found in entries.values() for entry in found}
-    old = {entry.key for view in views.values() for entry in view.retired()}
-    retired = [size for key, size in listed if key in old - known]
-    orphans = [size for key, size in listed if key not in known | old]
+    retired = {e.key: e for view in views.values() for e in view.retired() if e.key not in known}
+    everything = (entry for found in entries.values() for entry in found)
+    listed = list_data(store, [*everything, *retired.values()])
+    orphans = find_left_overs(listed, known | retired.keys(), lambda: _load_all(store).values())
+    old = [listed[key] for key in retired if key in listed]
     logs = [info.size_bytes for name in names for info in store.list(f"{ROOT}{name}/")]
+    chosen = {name: entries.get(name, []) for name in names}
+    there = {name: [e for e in found if e.key in listed] for name, found in chosen.items()}
     return Usage(
         archive=store.describe(),
-        topics=tuple(t for name in names for t in _by_topic(name, entries.get(name, ()))),
+        topics=tuple(t for name in names for t in _by_topic(name, there[name])),
         log_objects=len(logs),
         log_bytes=sum(logs),
         orphans=len(orphans),
-        orphan_bytes=sum(orphans),
-        retired=len(retired),
-        retired_bytes=sum(retired),
+        orphan_bytes=sum(orphans.values()),
+        retired=len(old),
+        retired_bytes=sum(old),
+        gone=sum(len(chosen[name]) - len(there[name]) for name in names),
     )
+
+
+def _load_all(store: ObjectStore) -> dict[str, ArchiveView]:
+    return {name: load_view(store, name) for name in list_logs(store)}
 
 
 def _by_topic(log: str, entries: Iterable[Entry]) -> list[TopicUsage]:

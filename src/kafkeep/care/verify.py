@@ -18,11 +18,11 @@ from kafkeep.care.coverage import iter_coverage_findings
 from kafkeep.care.finding import Finding, Kind, Severity
 from kafkeep.care.logs import check_topics
 from kafkeep.care.objects import CheckedObject, check_object
+from kafkeep.care.stored import find_left_overs, list_data
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions, load_read_options
 from kafkeep.contents.windows import SEGMENT
 from kafkeep.errors import DamagedError
 
-DATA_PREFIX = "topics/"
 DEFAULT_WORKERS = 4
 OnProgress = Callable[[int, int], None]
 
@@ -94,8 +94,6 @@ def verify(
     read. Left-overs are looked for when all logs and topics are. ``now_ms`` is for what may have
     expired by now.
     """
-    # Listed before the logs are read: what a running backup adds later is then no left-over.
-    listed = {info.key: info.size_bytes for info in store.list(DATA_PREFIX)}
     findings = [found for name in names for found in _check_chain(store, name)]
     views = [view for name in names if (view := _load(store, name, findings)) is not None]
     if not any(found.kind is Kind.BROKEN_CHAIN for found in findings):
@@ -108,13 +106,15 @@ def verify(
         if deep and any(entry.format != SEGMENT for entry in entries):
             options[view.name] = load_read_options(store, view)
         findings.extend(_iter_log_findings(view, entries, topics))
+    retired = [entry for view in views for entry in view.retired()] if topics is None else []
+    listed = list_data(store, [*(entry for _, entry in work), *retired])
     checked = _check_objects(
         store, work, listed, options, deep=deep, workers=workers, progress=on_progress
     )
     findings.extend(_iter_explained(store, views, work, checked, now_ms))
     if topics is None and len(views) == len(names) and set(names) == set(list_logs(store)):
-        retired = {entry.key for view in views for entry in view.retired()}
-        findings.extend(_iter_orphans(listed, {entry.key for _, entry in work} | retired))
+        named = {entry.key for entry in (*(entry for _, entry in work), *retired)}
+        findings.extend(_iter_orphans(store, names, listed, named))
     return VerifyReport(
         archive=store.describe(),
         logs=tuple(names),
@@ -246,16 +246,20 @@ def _iter_explained(
                 yield replace(found, severity=Severity.WARNING, kind=Kind.EXPIRED, message=text)
 
 
-def _iter_orphans(listed: dict[str, int], named: set[str]) -> Iterator[Finding]:
-    for key, size_bytes in listed.items():
-        if key not in named:
-            yield Finding(
-                severity=Severity.INFO,
-                kind=Kind.ORPHAN,
-                log="",
-                key=key,
-                message=f"{size_bytes} bytes that no log names",
-            )
+def _iter_orphans(
+    store: ObjectStore, names: Sequence[str], listed: dict[str, int], named: set[str]
+) -> Iterator[Finding]:
+    def reload() -> Iterator[ArchiveView]:
+        return (view for name in names if (view := _load(store, name, [])) is not None)
+
+    for key, size_bytes in find_left_overs(listed, named, reload).items():
+        yield Finding(
+            severity=Severity.INFO,
+            kind=Kind.ORPHAN,
+            log="",
+            key=key,
+            message=f"{size_bytes} bytes that no log names",
+        )
 
 
 def _covered(ranges: Sequence[OffsetRange]) -> int:

@@ -21,6 +21,7 @@ def du_command(
     """Show what takes up room: topics, the logs themselves, left-overs.
 
     Left-overs are objects that no log names; where there is no log, those whose names do not fit.
+    What a log names and the store no longer has takes up no room: it is counted as gone.
     Exits 0, or 10 when there is no such archive.
     """
     usage = _usage(reading)
@@ -49,6 +50,7 @@ def du_command(
             "logs": f"{format_size(usage.log_bytes)} in {usage.log_objects:,} objects",
             "retired": f"{format_size(usage.retired_bytes)} in {usage.retired:,} objects",
             "left-overs": f"{format_size(usage.orphan_bytes)} in {usage.orphans:,} objects",
+            **({"gone": f"{usage.gone:,} objects, expired or lost"} if usage.gone else {}),
             "total": format_size(usage.total_bytes),
         }
     )
