@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kafkeep.archive.chain import CommitBytes, follow, iter_numbers
-from kafkeep.archive.checkpoint import Checkpoint, load_checkpoint, rows_of
+from kafkeep.archive.checkpoint import Checkpoint, decode_root, load_checkpoint, rows_of
 from kafkeep.archive.commit import Commit
 from kafkeep.archive.document import digest_of
 from kafkeep.archive.keys import (
@@ -131,8 +131,26 @@ def _load_checkpoints(
         try:
             found[number] = load_checkpoint(store, name, number)
         except DamagedError as error:
-            findings.append(Finding(listed.key, error.message, False))
+            findings.append(
+                _check_end(store, name, number) or Finding(listed.key, error.message, False)
+            )
     return found
+
+
+def _check_end(store: ObjectStore, name: str, number: int) -> Finding | None:
+    """Tell that a commit is gone for which there is a sound checkpoint: it was written after it.
+
+    Of a log that was cut off at its end nothing else tells.
+    """
+    key = checkpoint_key(name, number)
+    try:
+        decode_root(store.get(key), key, log=name, commit=number)
+        store.head(log_key(name, number))
+    except DamagedError:
+        return None
+    except KeyMissingError:
+        return Finding(key, f"stands for commit {number}, which was removed from the log", True)
+    return None
 
 
 def _check_state(checkpoints: dict[int, Checkpoint], state: State) -> Iterator[Finding]:

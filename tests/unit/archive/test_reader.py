@@ -137,6 +137,15 @@ def test_a_checkpoint_of_another_chain_is_not_believed(store, open_log, make_ent
     assert [f.key for f in check_log(store, "backup")] == [checkpoint_key("backup", 7)]
 
 
+def test_a_log_cut_off_before_its_last_checkpoint_is_damage(store, open_log, make_entry) -> None:
+    fill(open_log(checkpoint_every=4), make_entry, 10)
+    for number in range(7, 11):
+        store.delete(log_key("backup", number))
+    (found,) = check_log(store, "backup")
+    assert (found.key, found.fatal) == (checkpoint_key("backup", 7), True)
+    assert found.problem == "stands for commit 7, which was removed from the log"
+
+
 def test_a_missing_commit_in_the_middle_is_damage_not_the_end(store, open_log, make_entry) -> None:
     fill(open_log(), make_entry, 6)
     store.delete(log_key("backup", 3))
