@@ -16,7 +16,7 @@ from kafkeep.config.selection import (
     parse_offset_picks,
     parse_partitions,
 )
-from kafkeep.config.units import parse_size, parse_time
+from kafkeep.config.units import above_zero, parse_size, parse_time
 from kafkeep.errors import UsageError
 
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d+)?)\s*%")
@@ -170,9 +170,12 @@ class DrillOptions:
         metavar="N",
     )
     rate_bytes: int | None = option(
-        "rate", "Write at most this many bytes a second.", default=None, parse=parse_size,
+        "rate",
+        "Write at most this many bytes a second.",
+        default=None,
+        parse=above_zero(parse_size),
         metavar="SIZE",
-    )  # fmt: skip
+    )
 
     def __post_init__(self) -> None:
         if self.commit is not None and self.at_ms is not None:

@@ -10,7 +10,7 @@ from kafkeep.config.choose import one_of, topic_names
 from kafkeep.config.java_regex import java_regex
 from kafkeep.config.option import option
 from kafkeep.config.registry import RegistryOptions
-from kafkeep.config.units import parse_duration, parse_size
+from kafkeep.config.units import above_zero, parse_duration, parse_size
 from kafkeep.errors import UsageError
 
 MIB = 1024 * 1024
@@ -45,7 +45,7 @@ class BackupOptions(RegistryOptions):
         "interval",
         "How often to look for new records while following.",
         default=10_000,
-        parse=parse_duration,
+        parse=above_zero(parse_duration),
         metavar="DURATION",
     )
     isolation_level: str = option(
@@ -64,7 +64,7 @@ class BackupOptions(RegistryOptions):
         "segment.bytes",
         "Close an object after this many bytes of record batches.",
         default=128 * MIB,
-        parse=parse_size,
+        parse=above_zero(parse_size),
         metavar="SIZE",
     )
     segment_age_ms: int = option(
@@ -78,14 +78,14 @@ class BackupOptions(RegistryOptions):
         "cycle.bytes",
         "Commit at least after this many bytes.",
         default=8192 * MIB,
-        parse=parse_size,
+        parse=above_zero(parse_size),
         metavar="SIZE",
     )
     cycle_ms: int = option(
         "cycle.time",
         "Commit about this often while there is data to read.",
         default=30_000,
-        parse=parse_duration,
+        parse=above_zero(parse_duration),
         metavar="DURATION",
     )
 

@@ -23,7 +23,7 @@ from kafkeep.config.shape import (
     parse_partition_map,
     parse_shift,
 )
-from kafkeep.config.units import parse_size, parse_time
+from kafkeep.config.units import above_zero, parse_size, parse_time
 from kafkeep.errors import UsageError
 
 if TYPE_CHECKING:  # converters and transforms take a while to import
@@ -174,7 +174,7 @@ class RestoreOptions(SchemaOptions):
         "rate",
         "Write at most this many bytes a second.",
         default=None,
-        parse=parse_size,
+        parse=above_zero(parse_size),
         metavar="SIZE",
     )
     apply_retention: bool = option(

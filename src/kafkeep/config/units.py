@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
@@ -45,6 +46,18 @@ def parse_size(text: str) -> int:
             hint="Write a number with a unit: 512KiB, 64MiB, 2GiB, or plain bytes.",
         )
     return _whole(Fraction(match[1]) * unit, text, "bytes")
+
+
+def above_zero(parse: Callable[[str], int]) -> Callable[[str], int]:
+    """Make a parser of sizes or durations that refuses one of nothing."""
+
+    def parse_some(text: str) -> int:
+        found = parse(text)
+        if not found:
+            raise UsageError(f"{text!r} is not above zero", hint="Leave it out for the default.")
+        return found
+
+    return parse_some
 
 
 def parse_duration(text: str) -> int:

@@ -116,6 +116,25 @@ def test_names_that_cannot_be_are_refused_at_once(
     assert "\nhint: Use letters, digits, '.', '_' and '-'" in cli.err
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "backup --topics a --follow --interval 0s",
+        "backup --topics a --segment-bytes 0",
+        "backup --topics a --cycle-bytes 0MiB",
+        "backup --topics a --cycle-time 0ms",
+        "restore --rate 0",
+        "drill --rate 0",
+    ],
+)
+def test_what_would_never_move_or_never_pause_is_refused(
+    cli: Cli, address: str, flags: str
+) -> None:
+    where = ("--archive", address, "--bootstrap-servers", "127.0.0.1:1")
+    assert cli.run(*flags.split(), *where) == 2
+    assert "is not above zero\nhint: " in cli.err
+
+
 @pytest.mark.parametrize("command", ["backup --topics a", "info", "serve"])
 @pytest.mark.parametrize("setting", ["flush.size", "=word"])
 def test_a_setting_that_is_no_pair_is_told_without_its_value(
