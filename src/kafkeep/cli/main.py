@@ -108,6 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = _fail(InterruptedRunError("interrupted"), wants_json)
     except TyperException as error:
         code = _fail(UsageError(_usage(error), hint=_usage_hint(error)), wants_json)
+    except UsageError as error:
+        error.hint = error.hint or f"See {_command(args)} --help."
+        code = _fail(error, wants_json)
     except KafkeepError as error:
         code = _fail(error, wants_json)
     except SystemExit as ended:  # how Typer ends when any pipe breaks, without a word
@@ -121,6 +124,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if stdout is not None:
             os.close(stdout)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _command(args: Sequence[str]) -> str:
+    """Return the command that was called, as its help is asked for."""
+    words = [word for word in args if not word.startswith("-")]
+    count = 2 if words[:1] and words[0] in {group.name for group in app.registered_groups} else 1
+    return " ".join(["kafkeep", *words[:count]])
 
 
 def _unexpected(error: Exception) -> KafkeepError:

@@ -26,6 +26,21 @@ def test_a_wrong_call_is_sent_to_the_help_of_its_command(
     assert f"hint: See {command} --help.\n" in cli.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        ("backup --topics-regex (", "kafkeep backup"),
+        ("--debug restore --commit 1 --at 2024-01-01 --bootstrap-servers k:1", "kafkeep restore"),
+        ("groups plan --commit 1 --at 2024-01-01 --bootstrap-servers k:1", "kafkeep groups plan"),
+    ],
+)
+def test_a_wrong_value_has_a_hint_always(
+    cli: Cli, address: str, arguments: str, command: str
+) -> None:
+    assert cli.run(*arguments.split(), "--archive", address) == 2
+    assert cli.err.endswith(f"\nhint: See {command} --help.\n")
+
+
 def test_an_error_that_names_what_is_not_utf8_is_still_one_document(
     cli: Cli, address: str, built: Built
 ) -> None:
