@@ -13,13 +13,13 @@ from kafkeep.archive.reader import ArchiveView, load_view
 from kafkeep.archive.retention import Expiry
 from kafkeep.archive.store import ObjectStore
 from kafkeep.care.lines import Line, ToLine
-from kafkeep.care.logs import check_topics
+from kafkeep.care.logs import check_partitions, check_topics
 from kafkeep.care.start import BEGINNING, Start
 from kafkeep.clock import now_ms
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions, load_read_options
 from kafkeep.contents.segments import iter_segment
 from kafkeep.contents.windows import UNKNOWN, Window, entries_by_partition, iter_windows
-from kafkeep.errors import DamagedError, KeyMissingError, NoSuchArchiveError
+from kafkeep.errors import DamagedError, KeyMissingError, NoSuchArchiveError, UsageError
 from kafkeep.kafka.records import iter_decode
 
 PIECE_BYTES = 1 << 20
@@ -40,6 +40,10 @@ class CatOptions:
     count: int | None = None
     aborted: bool = False
     incarnation: int | None = None
+
+    def __post_init__(self) -> None:
+        if None not in (self.from_ms, self.until_ms) and self.from_ms >= self.until_ms:  # type: ignore[operator]
+            raise UsageError("from and until leave no time between them")
 
     def wants_time(self, time_ms: int) -> bool:
         """Whether a record of that time is wanted."""
@@ -90,6 +94,7 @@ def limited(pieces: Iterable[list[bytes]], count: int | None) -> Iterator[bytes]
 def plan_windows(view: ArchiveView, options: CatOptions) -> list[Planned]:
     """Return what may hold wanted records, and which offsets of it are wanted."""
     check_topics([view], options.topics or None)
+    check_partitions([view], options.topics, options.partitions)
     planned = []
     for topic in sorted(set(options.topics) or {topic for topic, _ in view.topics}):
         entries = view.entries(topic, _incarnation(view, topic, options))
@@ -109,7 +114,8 @@ def _incarnation(view: ArchiveView, topic: str, options: CatOptions) -> int:
         return max(there)
     if options.incarnation not in there:
         raise NoSuchArchiveError(
-            f"topic {topic} has no incarnation {options.incarnation}: there are {there}"
+            f"topic {topic} has no incarnation {options.incarnation}",
+            hint=f"It has: {', '.join(map(str, sorted(there)))}.",
         )
     return options.incarnation
 

@@ -9,7 +9,7 @@ from typing import Any
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.reader import load_view
 from kafkeep.archive.store import ObjectStore
-from kafkeep.care.logs import check_topics
+from kafkeep.care.logs import check_partitions, check_topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ def list_objects(
     """
     views = [load_view(store, name) for name in names]
     check_topics(views, topics)
+    check_partitions(views, topics, partitions)
     return [
         ListedObject(view.name, entry)
         for view in views

@@ -59,3 +59,21 @@ def check_topics(views: Iterable[ArchiveView], topics: Collection[str] | None) -
             f"the archive holds no topic {', '.join(missing)}",
             hint=f"It holds: {', '.join(sorted(known)) or 'none'}.",
         )
+
+
+def check_partitions(
+    views: Iterable[ArchiveView], topics: Collection[str] | None, partitions: Collection[int] | None
+) -> None:
+    """Raise NoSuchArchiveError unless each of ``partitions`` is one of these topics, or of any."""
+    counts: dict[str, int] = {}
+    for view in views:
+        for (topic, _), info in view.topics.items():
+            if not topics or topic in topics:
+                counts[topic] = max(counts.get(topic, 0), info.partitions)
+    missing = sorted(n for n in set(partitions or ()) if n >= max(counts.values(), default=0))
+    if missing:
+        there = ", ".join(f"{count} of {topic}" for topic, count in sorted(counts.items()))
+        raise NoSuchArchiveError(
+            f"no topic asked for has a partition {', '.join(map(str, missing))}",
+            hint=f"Partitions count from 0, and there are {there or 'none'}.",
+        )

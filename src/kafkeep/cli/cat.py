@@ -11,6 +11,7 @@ import typer
 
 from kafkeep.cli.output import Output, OutputOption
 from kafkeep.cli.reading import PartitionsOption, Reading, TopicsOption, reads_archive
+from kafkeep.errors import UsageError
 
 OffsetOption = Annotated[
     str,
@@ -91,6 +92,11 @@ def cat_command(
         aborted=aborted,
         incarnation=incarnation,
     )
+    if format is not None and output is Output.JSON:
+        raise UsageError(
+            "--format says another form than --output json",
+            hint="Leave out one of them: JSON lines are what there is without --format.",
+        )
     to_line = json_line if format is None else parse_format(format)
     store, foreign = reading.open()
     if foreign is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,8 +79,10 @@ def verify_command(
         kafka = against, command_config
         _against(options, reading.place, kafka, reading.name, spark_conf, report, output)
         return
-    if options != AgainstOptions() or spark_conf:
-        given = [*_given(options), *(["--spark-conf"] if spark_conf else ())]
+    given = [*_given(options), *(["--spark-conf"] if spark_conf else ())]
+    if command_config and command_config != os.environ.get("KAFKEEP_COMMAND_CONFIG"):
+        given.append("--command-config")
+    if given:
         raise UsageError(
             "this is for --against, which is not given: " + ", ".join(given),
             hint="Leave it out, or name the cluster: --against HOST:PORT.",

@@ -169,3 +169,24 @@ def test_cat_prints_a_format_that_is_not_utf8_as_it_was_given(
 ) -> None:
     build(store, [Record(7, 123, b"k", b"v", [])])
     assert cat.text("-f", "\udcff%o\\n") == b"\xff7\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "refusal"),
+    [
+        (["-p", "2"], (10, "no topic asked for has a partition 2\nhint: Partitions count from 0")),
+        (
+            ["-t", "events", "-p", "1"],
+            (10, "hint: Partitions count from 0, and there are 1 of events.\n"),
+        ),
+        (["--incarnation", "9"], (10, "has no incarnation 9\nhint: It has: 1.\n")),
+        (["--from", "2024-01-02", "--until", "2024-01-01"], (2, "no time between them\nhint: ")),
+        (["--format", "%s", "--output", "json"], (2, "--output json")),
+    ],
+)
+def test_cat_refuses_what_would_print_nothing_or_something_else(
+    cli: Cli, address: str, built: Built, flags: list[str], refusal: tuple[int, str]
+) -> None:
+    code, said = refusal
+    assert cli.run("cat", "--archive", address, *flags) == code
+    assert said in cli.err.replace("\\n", "\n") and "hint" in cli.err and not cli.out

@@ -20,3 +20,9 @@ def test_ls_picks_topics_and_partitions(cli: Cli, address: str, built: Built) ->
     assert (only["start"], only["end"], only["records"]) == (10, 60, 50)
     assert cli.run(*args, "--long") == 0
     assert only["sha256"][:12].encode() in cli.out
+
+
+def test_ls_names_a_partition_that_no_topic_has(cli: Cli, address: str, built: Built) -> None:
+    assert cli.run("ls", "--archive", address, "--partition", "1") == 0
+    assert cli.run("ls", "--archive", address, "--topic", "events", "--partition", "1") == 10
+    assert "there are 1 of events.\n" in cli.err

@@ -44,6 +44,7 @@ def test_verify_exits_10_where_there_is_no_archive(cli: Cli, address: str) -> No
     ("flags", "named"),
     [
         (["--spark-conf", "spark.a=b"], "--spark-conf"),
+        (["--command-config", "client.properties"], "--command-config"),
         (["--against", "k:9092", "--workers", "2"], "--workers"),
         (["--against", "k:9092", "--deep"], "--deep"),
     ],
