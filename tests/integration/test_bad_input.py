@@ -94,10 +94,13 @@ def test_wrong_keys_are_12_and_a_missing_bucket_is_named(
 
 
 @pytest.mark.integration
-def test_a_topic_that_is_not_there_is_named(s3_env: DevStatus, local_archive: Path) -> None:
+def test_a_topic_that_is_not_there_is_named_and_nothing_is_begun(
+    s3_env: DevStatus, local_archive: Path
+) -> None:
     arguments = ("--bootstrap-servers", s3_env.bootstrap_servers, "--archive", local_archive)
     said = refused(2, "backup", *arguments, "--topics", "not-there-at-all").stderr
     assert "not-there-at-all" in said
+    assert list(local_archive.iterdir()) == []
 
 
 def test_an_archive_of_a_newer_version_is_refused_by_name(local_archive: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from kafkeep.archive.commit import LogSpan
@@ -147,6 +147,20 @@ def look_at_kafka(
     return Look(now_ms, topics, groups, details=kept)
 
 
+def require_topics(admin: Admin, options: BackupOptions) -> None:
+    """Raise UsageError when a listed topic is not there; for who is about to take a log."""
+    _require(options.topics, admin.topics(list(options.topics)) if options.topics else ())
+
+
+def _require(topics: Iterable[str], there: Container[str]) -> None:
+    missing = [name for name in topics if name not in there]
+    if missing:
+        raise UsageError(
+            f"no such topic in Kafka: {', '.join(missing)}",
+            hint="See the names with kafka-topics --list; names are case-sensitive.",
+        )
+
+
 def is_unchanged(admin: Admin, before: Look) -> bool:
     """Tell, by one question to each leader, whether no partition has grown since ``before``.
 
@@ -199,12 +213,8 @@ def _choose_topics(
     """Pick topics by list or pattern; internal ones only when they are named."""
     if options.topics:
         described = admin.topics(list(options.topics))
-        missing = [name for name in options.topics if name not in described]
-        if missing and need_all:
-            raise UsageError(
-                f"no such topic in Kafka: {', '.join(missing)}",
-                hint="See the names with kafka-topics --list; names are case-sensitive.",
-            )
+        if need_all:
+            _require(options.topics, described)
         return described
     pattern = compile_java_regex(options.topics_regex or "")
     return {

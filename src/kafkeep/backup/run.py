@@ -13,6 +13,7 @@ from kafkeep.archive.log import CommitLog
 from kafkeep.archive.names import log_name
 from kafkeep.archive.store import ObjectStore
 from kafkeep.backup.job import BackupJob
+from kafkeep.backup.look import require_topics
 from kafkeep.backup.schemas import schema_keeper
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.clock import now_ms, writer_id
@@ -59,6 +60,8 @@ def run_backup(
     with SparkDoor(spark, first=first) as door, Wire(places.kafka) as wire:
         admin = Admin(wire)
         admin.cluster_id()
+        if not options.follow:  # a slip must neither begin a log nor take it from its writer
+            require_topics(admin, options)
         store = open_store(places.archive, places.storage, create=True)
         check_store(store, options.name)
         spark_now = door.session()
