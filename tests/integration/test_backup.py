@@ -233,6 +233,26 @@ def test_offsets_of_groups_are_saved_and_lie_inside_the_data(
     assert archive.view.groups[f"{topic}-a"][pid] == 30
 
 
+def test_groups_keep_their_place_in_a_deleted_topic_and_deleted_groups_are_forgotten(
+    cluster: Cluster, archive: Archive, topic: str, topic_name: str
+) -> None:
+    other = f"{topic_name}-stays"
+    cluster.create(other, 1)
+    both, none = f"{topic}-both", f"{topic}-none"
+    for name in (topic, other):
+        cluster.fill(name, 10)
+        cluster.commit_offset(both, name, 4)
+    cluster.commit_offset(none, other, 3)
+    pattern = ("--topics-regex", f"{topic}|{other}")
+    archive.backup(*pattern).expect(0)
+    cluster.delete(topic)
+    cluster.admin.delete_consumer_groups([none])[none].result()
+    cluster.commit_offset(both, other, 7)
+    archive.backup(*pattern).expect(0)
+    known = {PartitionId(topic, 1, 0): 4, PartitionId(other, 1, 0): 7}
+    assert {g: dict(o) for g, o in archive.view.groups.items()} == {both: known}
+
+
 def test_settings_of_topics_are_in_the_log(
     cluster: Cluster, archive: Archive, topic_name: str
 ) -> None:

@@ -271,6 +271,10 @@ class BackupJob:
             for pid, epoch in state.leader_epochs.items()
             if latest[pid.topic].incarnation == pid.incarnation
         }
+        groups = {
+            group: {pid.topic for pid in at if latest[pid.topic].incarnation == pid.incarnation}
+            for group, at in state.groups.items()
+        }
         tails = {(pid.topic, pid.partition): tail for pid, tail in self.writer.tails.items()}
         now, details = self.now_ms(), self._details
         if details is not None and now - details.at_ms >= self.options.details_ms:
@@ -283,6 +287,7 @@ class BackupJob:
             times=late_times(self._sink, tails) if self._sink else None,
             need_all=need_all,
             details=details,
+            known_groups=groups,
         )
         self._details = look.details
         failpoint("look.after")

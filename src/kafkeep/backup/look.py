@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kafkeep.archive.commit import LogSpan
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.java_regex import compile_java_regex
-from kafkeep.errors import PreflightError, UsageError
+from kafkeep.errors import PreflightError, TransientError, UsageError
 from kafkeep.kafka.admin import Admin, OffsetSpec, TopicDescription
-from kafkeep.kafka.groups import group_offsets
+from kafkeep.kafka.groups import GroupOffsets, load_group_offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Details:
     topic_ids: Mapping[str, str]
     """Topics it speaks of; of any other, or another one under the same name, it knows nothing."""
     configs: Mapping[str, Mapping[str, str]]
-    groups: Mapping[str, Mapping[tuple[str, int], int]]
+    groups: GroupOffsets
     bytes_per_offset: Mapping[tuple[str, int], float]
 
 
@@ -69,7 +70,9 @@ class Look:
     at_ms: int
     topics: Mapping[str, TopicLook]
     groups: Mapping[str, Mapping[tuple[str, int], int]]
+    """Empty for a group that the log knows and that has none left."""
     skipped_groups: tuple[str, ...] = ()
+    """Those that we may not read."""
     details: Details | None = None
     """What the next look may use again."""
 
@@ -92,19 +95,20 @@ def look_at_kafka(
     times: Mapping[tuple[str, int], int] | None = None,
     need_all: bool = False,
     details: Details | None = None,
+    known_groups: Mapping[str, Set[str]] | None = None,
 ) -> Look:
     """Read topics, settings, group offsets, then offsets. Runs on the driver.
 
     ``epochs`` are the leader epochs of the last batches archived, where they are known; ``times``
     asks partitions for their first record at or after a time. ``details`` of an earlier look are
-    used again if they speak of the same topics. UsageError when ``need_all`` and a listed topic is
-    not there.
+    used again if they speak of the same topics. ``known_groups`` are those of the log, with the
+    topics they have offsets on. UsageError when ``need_all`` and a listed topic is not there.
     """
     described = _choose_topics(admin, options, need_all)
     ids = {name: topic.topic_id for name, topic in described.items()}
     used = details if details is not None and details.topic_ids == ids else None
     configs = used.configs if used else admin.topic_configs(list(described))
-    groups = used.groups if used else _groups(admin, options, list(described))
+    groups = used.groups if used else _groups(admin, options, list(described), known_groups or {})
     partitions = [(t.name, p) for t in described.values() for p in range(t.partition_count)]
     starts = admin.offsets(partitions, OffsetSpec.EARLIEST)
     # Ends before stables: what a producer adds between the two is not held back by anybody.
@@ -144,7 +148,7 @@ def look_at_kafka(
     kept = used or Details(
         at_ms=now_ms, topic_ids=ids, configs=configs, groups=groups, bytes_per_offset=ratios
     )
-    return Look(now_ms, topics, groups, details=kept)
+    return Look(now_ms, topics, groups.offsets, tuple(groups.denied), details=kept)
 
 
 def require_topics(admin: Admin, options: BackupOptions) -> None:
@@ -175,11 +179,24 @@ def is_unchanged(admin: Admin, before: Look) -> bool:
 
 
 def _groups(
-    admin: Admin, options: BackupOptions, topics: list[str]
-) -> dict[str, dict[tuple[str, int], int]]:
-    """Read all groups' offsets, less those that only repeat what the log says itself."""
-    found = group_offsets(admin, topics)
-    return {group: offsets for group, offsets in found.items() if group != options.group}
+    admin: Admin, options: BackupOptions, topics: list[str], known: Mapping[str, Set[str]]
+) -> GroupOffsets:
+    """Read all groups' offsets, less those that only repeat what the log says itself.
+
+    A known group that is not listed is asked for by name: its broker may be away, and only an
+    answer tells that it has no offsets left.
+    """
+    found = load_group_offsets(admin, topics)
+    met = {*found.offsets, *found.denied}
+    unlisted = [group for group, on in known.items() if group not in met and on & set(topics)]
+    if unlisted:
+        with suppress(TransientError):
+            asked = load_group_offsets(admin, topics, unlisted)
+            found.denied = sorted([*found.denied, *asked.denied])
+            left = {group: asked.offsets.get(group, {}) for group in unlisted}
+            found.offsets |= {g: at for g, at in left.items() if g not in asked.denied}
+    found.offsets.pop(options.group or "", None)
+    return found
 
 
 def _sizes(

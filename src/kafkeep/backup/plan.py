@@ -257,16 +257,18 @@ def changed_groups(
 ) -> dict[str, dict[PartitionId, int]]:
     """Group offsets that the log should hear of, none beyond what is archived.
 
-    What a group had on topics that were not looked at now (others, or re-created since) stays.
+    Of topics that were not looked at, or are gone, a group keeps what is known: Kafka forgets its
+    offsets with the topic, and who restores that topic wants them.
     """
-    changed = {}
     seen = {(info.topic, info.incarnation) for info in infos.values()}
+    changed = {}
     for group, offsets in look.groups.items():
-        known = {pid: at for pid, at in before.get(group, {}).items() if pid[:2] not in seen}
+        told = dict(before.get(group, {}))
+        known = {pid: at for pid, at in told.items() if pid[:2] not in seen}
         for (topic, number), offset in offsets.items():
             pid = PartitionId(topic, infos[topic].incarnation, number)
             known[pid] = min(offset, positions.get(pid, 0))
-        if known != dict(before.get(group, {})):
+        if known != told:
             changed[group] = known
     return changed
 

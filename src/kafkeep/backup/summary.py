@@ -24,6 +24,8 @@ class BackupSummary:
     topics: dict[str, int] = field(default_factory=dict)
     """Topic → records archived by this run; topics without new records are there too."""
     blocked: tuple[PartitionId, ...] = ()
+    skipped_groups: tuple[str, ...] = ()
+    """Consumer groups that may not be read."""
     bad: int = 0
     """Records left out because they could not be converted, transformed or placed."""
     seconds: float = 0.0
@@ -34,6 +36,7 @@ class BackupSummary:
         for name in look.topics:
             self.topics.setdefault(name, 0)
         self.blocked = plan.blocked
+        self.skipped_groups = look.skipped_groups
 
     def count(self, changes: Changes) -> None:
         """Add one commit."""
@@ -78,6 +81,7 @@ class BackupSummary:
             ],
             "bad": self.bad,
             "blocked": [str(pid) for pid in self.blocked],
+            "skipped_groups": list(self.skipped_groups),
             "topics": self.topics,
             "seconds": round(self.seconds, 3),
             "start_seconds": round(self.start_seconds, 3),

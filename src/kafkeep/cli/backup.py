@@ -90,6 +90,8 @@ def backup_command(
         )
     for partition in summary.blocked:
         say(f"warning: {partition}: an open transaction holds back its newest records")
+    for group in summary.skipped_groups:
+        say(f"warning: group {group} may not be read: its offsets are not archived")
     if summary.bad:
         say(f"warning: {summary.bad} records could not be stored and were left out")
     if output is Output.JSON:

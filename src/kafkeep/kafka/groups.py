@@ -14,7 +14,6 @@ __all__ = [
     "commit_offsets",
     "delete_group",
     "delete_offsets",
-    "group_offsets",
     "list_groups",
     "load_group_offsets",
 ]
@@ -58,11 +57,6 @@ def load_group_offsets(
     found.offsets = {group: offsets for group, offsets in kept.items() if offsets}
     found.denied.sort()
     return found
-
-
-def group_offsets(admin: Admin, topics: Collection[str]) -> dict[str, dict[TopicPartition, int]]:
-    """Return the committed offsets of every group we may read on ``topics``."""
-    return load_group_offsets(admin, topics).offsets
 
 
 def commit_offsets(admin: Admin, group: str, offsets: Mapping[TopicPartition, int]) -> None:

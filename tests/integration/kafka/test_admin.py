@@ -10,7 +10,7 @@ from confluent_kafka import Consumer
 from kafkeep.dev import DevStatus
 from kafkeep.errors import PreflightError
 from kafkeep.kafka.admin import Admin, OffsetSpec
-from kafkeep.kafka.groups import commit_offsets, group_offsets, load_group_offsets
+from kafkeep.kafka.groups import commit_offsets, load_group_offsets
 from kafkeep.kafka.wire import Wire
 
 pytestmark = pytest.mark.integration
@@ -77,8 +77,8 @@ def test_offsets_are_found_by_end_and_by_time(
 
 def test_group_offsets_are_read_and_committed(admin: Admin, topic: str, group: str) -> None:
     commit_offsets(admin, group, {(topic, 0): 5, (topic, 2): 7})
-    assert group_offsets(admin, [topic])[group] == {(topic, 0): 5, (topic, 2): 7}
-    assert group_offsets(admin, ["other"]).get(group) is None
+    assert load_group_offsets(admin, [topic]).offsets[group] == {(topic, 0): 5, (topic, 2): 7}
+    assert load_group_offsets(admin, ["other"]).offsets.get(group) is None
     assert load_group_offsets(admin, [topic], [group, "no-such-group"]).offsets.keys() == {group}
 
 
@@ -99,7 +99,7 @@ def test_an_active_group_is_read_but_refuses_offsets(
         message = consumer.poll(30)
         assert message is not None
         consumer.commit(message=message, asynchronous=False)
-        assert group_offsets(admin, [topic])[group] == {(topic, 0): 1}
+        assert load_group_offsets(admin, [topic]).offsets[group] == {(topic, 0): 1}
         with pytest.raises(PreflightError, match=f"group {group} is active"):
             commit_offsets(admin, group, {(topic, 0): 2})
     finally:

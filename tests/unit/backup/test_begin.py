@@ -15,6 +15,7 @@ from kafkeep.backup.plan import Known, plan_cycle
 from kafkeep.cli.connector import Asked, choose_backup
 from kafkeep.config.backup import BackupOptions
 from kafkeep.errors import PreflightError
+from kafkeep.kafka.groups import GroupOffsets
 
 P0, P1 = PartitionId("t", 1, 0), PartitionId("t", 1, 1)
 NEW = Known({}, {})
@@ -80,8 +81,9 @@ def test_a_glance_sees_growth_and_topics_that_are_gone() -> None:
 def test_details_are_believed_for_the_same_topics_alone() -> None:
     admin = _admin("id-1")
     options = BackupOptions(topics=("t",), details_ms=30_000, group="connect-own")
-    with mock.patch("kafkeep.backup.look.group_offsets") as groups:
-        groups.return_value = {"connect-own": {("t", 0): 3}, "other": {("t", 0): 2}}
+    with mock.patch("kafkeep.backup.look.load_group_offsets") as groups:
+        offsets = {"connect-own": {("t", 0): 3}, "other": {("t", 0): 2}}
+        groups.return_value = GroupOffsets(offsets)
         first = look_at_kafka(admin, options, now_ms=1000)
         assert first.groups == {"other": {("t", 0): 2}}
         again = look_at_kafka(admin, options, now_ms=2000, details=first.details)
