@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kafkeep.store.spill import Body, Spill
 
-HELD_BYTES = 48 << 20
+HELD_BYTES = 32 << 20
 """What all objects on their way from this process hold in memory."""
 _SENT_BYTES = 1 << 20
 

@@ -98,7 +98,7 @@ def test_details_are_believed_for_the_same_topics_alone() -> None:
 def test_topics_are_chosen_by_expressions_of_java(regex: str) -> None:
     admin = _admin("id-1")
     admin.topics.return_value["T+"] = admin.topics.return_value["t"]
-    with mock.patch("kafkeep.backup.look.group_offsets", return_value={}):
+    with mock.patch("kafkeep.backup.look.load_group_offsets", return_value=GroupOffsets()):
         found = look_at_kafka(admin, BackupOptions(topics_regex=regex), now_ms=1000)
     assert list(found.topics) == ["t"]
 
