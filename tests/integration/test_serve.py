@@ -80,7 +80,8 @@ def test_pause_stop_restart_and_a_new_start_under_the_name_lose_and_double_nothi
     topic.send(1)
     service.call("POST", "/connectors", {"name": "story", "config": config}, expect=201)
     topic.expect_all()
-    assert service.call("GET", "/connectors/story/topics") == {"story": {"topics": [topic.name]}}
+    told = {"story": {"topics": [topic.name]}}
+    until(lambda: service.call("GET", "/connectors/story/topics") == told, "its commit is told")
 
 
 def test_a_connector_that_fails_leaves_the_one_beside_it_running_and_can_be_mended(

@@ -18,6 +18,7 @@ from runs import kafkeep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 BUCKET = "every-version"
+TEXT = "value.converter=org.apache.kafka.connect.storage.StringConverter"
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_an_archive_is_made_and_restored_without_deleting_or_replacing_an_object
 ) -> None:
     prefix = uuid.uuid4().hex
     where = ("--bootstrap-servers", cluster.bootstrap, "--archive", f"s3://{BUCKET}/{prefix}")
-    sink = ("--name", "sink", "--format", "json", "--set", "flush.size=40")
+    sink = ("--name", "sink", "--format", "json", "--set", "flush.size=40", "--set", TEXT)
     cluster.create(topic_name, 2)
     for _ in range(3):
         cluster.fill(topic_name, 100)

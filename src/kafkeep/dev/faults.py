@@ -25,7 +25,7 @@ def kill_broker(folder: Path, node_id: int) -> None:
 
 def pause_broker(folder: Path, node_id: int) -> None:
     """Make one broker hang (SIGSTOP): its connections stay open and nothing answers."""
-    _server(folder, node_id).signal(signal.SIGSTOP)
+    _server(folder, node_id).pause()
 
 
 def resume_broker(folder: Path, node_id: int) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +49,12 @@ class Server:
         """Send a signal, if the process is still the one that was started."""
         if self.alive:
             os.kill(self.pid, number)
+
+    def pause(self) -> None:
+        """Make it hang; returns when all its threads do: one that runs may still answer."""
+        self.signal(signal.SIGSTOP)
+        if not wait_until(lambda: _thread_states(self.pid) <= {"T"}, timeout_s=30):
+            raise EnvironmentFault(f"{self.name} (pid {self.pid}) does not pause")
 
     def terminate(self) -> None:
         """Ask it to end, and return at once."""
@@ -151,3 +158,12 @@ def _command_line(pid: int) -> str:
         check=False,
     )
     return asked.stdout
+
+
+def _thread_states(pid: int) -> set[str]:
+    """Return the states of a process's threads as Linux tells them; none elsewhere."""
+    states = set()
+    for stat in (Path("/proc") / str(pid) / "task").glob("*/stat"):
+        with suppress(OSError):  # a thread that has ended
+            states.add(stat.read_text().rpartition(")")[2].split()[0])
+    return states
