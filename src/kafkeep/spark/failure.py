@@ -35,6 +35,17 @@ def explain_failure(error: BaseException, label: str) -> KafkeepError:
     return _caused(KafkeepError(f"{label} failed in Spark: {_first_line(text)}"), text)
 
 
+def interruption(error: BaseException) -> KeyboardInterrupt | None:
+    """Return the interrupt that ``error`` hides: pyspark asks the JVM something on its way out.
+
+    That may fail, since the connection was given up in the middle of an answer.
+    """
+    hidden: BaseException | None = error
+    while hidden is not None and not isinstance(hidden, KeyboardInterrupt):
+        hidden = hidden.__context__
+    return hidden
+
+
 def _last_python_error(text: str) -> tuple[str, str]:
     """Find the exception's line, the first not indented, behind the last traceback."""
     _, found, tail = text.rpartition("Traceback (most recent call last):")

@@ -21,7 +21,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 import kafkeep.errors
 from kafkeep.errors import KafkeepError, TransientError
-from kafkeep.spark.failure import explain_failure
+from kafkeep.spark.failure import explain_failure, interruption
 from kafkeep.spark.progress import OnProgress, watch_job
 from kafkeep.spark.session import is_classic, task_slots
 
@@ -93,6 +93,8 @@ def run_tasks(
         except KeyboardInterrupt:
             raise
         except Exception as error:
+            if (interrupt := interruption(error)) is not None:
+                raise interrupt from error
             raise explain_failure(error, label) from error
     rows = [TaskRow(row.bundle, row.kind, orjson.loads(bytes(row.body))) for row in found]
     rows.sort(key=lambda row: row.bundle)  # stable: the order inside a bundle stays

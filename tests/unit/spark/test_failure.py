@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from kafkeep.errors import KafkeepError, TransientError
-from kafkeep.spark.failure import explain_failure
+from kafkeep.spark.failure import explain_failure, interruption
 
 WALL = """An error occurred while calling o88.collectToPython.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 4 times
@@ -37,3 +37,15 @@ def test_lost_workers_are_transient() -> None:
 def test_anything_else_is_one_line() -> None:
     found = explain_failure(RuntimeError("first\nsecond"), "backup")
     assert found.message == "backup failed in Spark: first"
+
+
+def test_an_interrupt_is_found_behind_what_the_gateway_said_on_the_way_out() -> None:
+    interrupt = KeyboardInterrupt()
+    try:
+        try:
+            raise interrupt
+        finally:
+            raise RuntimeError("Answer from Java side is empty")
+    except RuntimeError as error:
+        assert interruption(error) is interrupt
+    assert interruption(RuntimeError("Answer from Java side is empty")) is None
