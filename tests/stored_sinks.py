@@ -22,6 +22,13 @@ from kafkeep.kafka.build import Record, build_batch
 from kafkeep.store.memory import MemoryStore
 
 PID = PartitionId("t", 1, 0)
+JSON = {
+    "format.class": "json",
+    "value.converter": "JsonConverter",
+    "value.converter.schemas.enable": "false",
+    "key.converter": "StringConverter",
+    "keys.format.class": "json",
+}
 BATCH = 5
 """Records to a batch: few, so that windows end inside of batches."""
 

@@ -32,18 +32,15 @@ from kafkeep.kafka.layout import CONTROL, TRANSACTIONAL
 from kafkeep.kafka.records import decode
 from kafkeep.kafka.wire import Produced
 from kafkeep.store.memory import MemoryStore
+from stored_sinks import JSON
 
 PID = PartitionId("t", 1, 0)
 LETTERS = "letters"
 MINUTE = 60_000
 ROUNDS = 6
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-JSON = {
-    "format.class": "json",
-    "value.converter": "JsonConverter",
-    "value.converter.schemas.enable": "false",
-    "key.converter": "StringConverter",
-    "keys.format.class": "json",
+TOLERANT = {
+    **JSON,
     "headers.format.class": "json",
     "errors.tolerance": "all",
     "errors.deadletterqueue.topic.name": LETTERS,
@@ -163,7 +160,7 @@ def sinks(draw: st.DrawFn) -> dict[str, str]:
         "store.kafka.headers": draw(st.sampled_from([None, "true"])),
     }
     placed = PLACED[draw(st.sampled_from(sorted(PLACED)))]
-    return {**JSON, **placed, **{k: text for k, text in chosen.items() if text is not None}}
+    return {**TOLERANT, **placed, **{k: text for k, text in chosen.items() if text is not None}}
 
 
 # --- what should come of them, one record at a time

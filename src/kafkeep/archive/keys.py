@@ -19,6 +19,7 @@ from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.names import ROOT, check_key, check_log_name, check_topic_name, parse_folder
 
 __all__ = [
+    "DATA_FOLDER",
     "LAST_NUMBER",
     "ROOT",
     "START_DIGITS",
@@ -42,6 +43,8 @@ __all__ = [
     "table_key",
 ]
 
+DATA_FOLDER = "topics"
+"""Where data lies unless topics.dir says otherwise."""
 START_DIGITS = 10
 LAST_NUMBER = 10**20 - 1
 MAX_STEM = 200
@@ -67,7 +70,7 @@ def data_key(partition_id: PartitionId, start: int, extension: str, pad: int = S
     """
     topic, _, partition = partition_id
     name = f"{_stem(topic)}+{partition}+{start:0{pad}d}{extension}"
-    return f"topics/{partition_id.folder}/partition={partition}/{name}"
+    return f"{DATA_FOLDER}/{partition_id.folder}/partition={partition}/{name}"
 
 
 def padded_again(key: str) -> str:
@@ -85,7 +88,7 @@ def parse_data_key(key: str) -> DataName:
     """
     parts = check_key(key).split("/")
     match = _FILE.fullmatch(parts[-1])
-    if len(parts) != 4 or parts[0] != "topics" or match is None:
+    if len(parts) != 4 or parts[0] != DATA_FOLDER or match is None:
         raise ValueError(f"not a data object in the default layout: {key!r}")
     topic, incarnation = parse_folder(parts[1])
     if parts[2] != f"partition={int(match[2])}" or match[1] != _stem(topic):

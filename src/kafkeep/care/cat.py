@@ -16,10 +16,11 @@ from kafkeep.care.lines import Line, ToLine
 from kafkeep.care.logs import check_partitions, check_topics
 from kafkeep.care.start import BEGINNING, Start
 from kafkeep.clock import now_ms
+from kafkeep.config.selection import check_times
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions, load_read_options
 from kafkeep.contents.segments import iter_segment
 from kafkeep.contents.windows import UNKNOWN, Window, entries_by_partition, iter_windows
-from kafkeep.errors import DamagedError, KeyMissingError, NoSuchArchiveError, UsageError
+from kafkeep.errors import DamagedError, KeyMissingError, NoSuchArchiveError
 from kafkeep.kafka.records import iter_decode
 
 PIECE_BYTES = 1 << 20
@@ -42,8 +43,7 @@ class CatOptions:
     incarnation: int | None = None
 
     def __post_init__(self) -> None:
-        if None not in (self.from_ms, self.until_ms) and self.from_ms >= self.until_ms:  # type: ignore[operator]
-            raise UsageError("from and until leave no time between them")
+        check_times(self.from_ms, self.until_ms)
 
     def wants_time(self, time_ms: int) -> bool:
         """Whether a record of that time is wanted."""

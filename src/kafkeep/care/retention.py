@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from kafkeep.archive.keys import DATA_FOLDER
 from kafkeep.archive.retention import Retention, load_retention, record_retention
 from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import UsageError
 from kafkeep.store.lifecycle import Lifecycle, Rule, rule_id
 from kafkeep.store.open import open_store
-
-FOLDER = "topics"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +35,7 @@ def apply_retention(
     topics: Collection[str],
     days: int | None,
     *,
-    folder: str = FOLDER,
+    folder: str = DATA_FOLDER,
     now_ms: int,
 ) -> None:
     """Let the store delete objects of these topics after ``days``; None takes our rules away.
@@ -62,7 +61,7 @@ def remove_retention(
     log: str,
     topics: Collection[str],
     *,
-    folder: str = FOLDER,
+    folder: str = DATA_FOLDER,
     now_ms: int,
 ) -> None:
     """Take our rules for these topics away; those that never had one cost nothing."""
@@ -94,7 +93,7 @@ def show_retention(archive: str, storage: StorageOptions, log: str) -> list[Topi
     ]
 
 
-def rules_of(log: str, topic: str, days: int, folder: str = FOLDER) -> tuple[Rule, Rule]:
+def rules_of(log: str, topic: str, days: int, folder: str = DATA_FOLDER) -> tuple[Rule, Rule]:
     """Return a topic's rules: for its folder, and for those with a number (``orders~2``)."""
     above = f"{folder.strip('/')}/" if folder.strip("/") else ""
     return (

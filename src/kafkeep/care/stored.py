@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from kafkeep.archive.entry import Entry
-from kafkeep.archive.keys import ROOT
+from kafkeep.archive.keys import DATA_FOLDER, ROOT
 from kafkeep.archive.reader import ArchiveView
 from kafkeep.archive.store import ObjectStore
-
-DATA_FOLDER = "topics/"
 
 
 def list_data(store: ObjectStore, entries: Iterable[Entry]) -> dict[str, int]:
@@ -17,7 +15,7 @@ def list_data(store: ObjectStore, entries: Iterable[Entry]) -> dict[str, int]:
 
     Other folders may be anybody's: they are not looked at.
     """
-    folders = sorted({DATA_FOLDER, *map(_folder, entries)})
+    folders = sorted({f"{DATA_FOLDER}/", *map(_folder, entries)})
     outermost = [f for f in folders if not any(f != g and f.startswith(g) for g in folders)]
     return {
         info.key: info.size_bytes

@@ -12,6 +12,7 @@ from kafkeep.config.option import option
 from kafkeep.config.registry import SchemaOptions
 from kafkeep.config.selection import (
     OffsetPick,
+    check_times,
     parse_incarnations,
     parse_offset_picks,
     parse_partitions,
@@ -214,8 +215,7 @@ class RestoreOptions(SchemaOptions):
             raise UsageError("commit and at cannot both be given")
         if self.topics and self.topics_regex is not None:
             raise UsageError("topics and topics-regex cannot both be given")
-        if None not in (self.from_ms, self.until_ms) and self.from_ms >= self.until_ms:  # type: ignore[operator]
-            raise UsageError("from and until leave no time between them")
+        check_times(self.from_ms, self.until_ms)
         if self.exact_offsets and self.into_non_empty:
             raise UsageError("exact-offsets needs an empty topic: into-non-empty cannot be given")
         if self.fill_holes != "auto" and not self.exact_offsets:

@@ -61,6 +61,12 @@ def parse_offset_picks(text: str) -> tuple[OffsetPick, ...]:
     return tuple(ordered)
 
 
+def check_times(from_ms: int | None, until_ms: int | None) -> None:
+    """Refuse times between which no record can be."""
+    if from_ms is not None and until_ms is not None and from_ms >= until_ms:
+        raise UsageError("from and until leave no time between them")
+
+
 def parse_incarnations(text: str) -> tuple[tuple[str, int], ...]:
     """Turn ``orders:2`` into pairs of topic and incarnation."""
     found: dict[str, int] = {}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 
 from kafkeep.check import Check, Verdict
 from kafkeep.config.restore import RestoreOptions
@@ -39,6 +40,7 @@ def rehearse(
     rights = topic_rights(
         admin, [topic.target for topic in topics if topic.target in target.topics]
     )
+    of_new = cache(partial(new_topic_defaults, admin))  # the same for all of them
     checks: list[Check] = []
     for topic in topics:
         if topic.target in target.topics:
@@ -47,7 +49,7 @@ def rehearse(
             refused = list(_try_creating(topic, options, admin))
         checks += refused
         if all(check.verdict is not Verdict.FAIL for check in refused):
-            told = _settings(topic, target, document, options, admin)
+            told = _settings(topic, target, document, options, admin, of_new)
             checks += check_retention(topic, told, options, now_ms=now_ms)
     return checks
 
@@ -117,17 +119,18 @@ def check_retention(
         yield Check(Verdict.WARN, topic.target, what, hint)
 
 
-def _settings(
+def _settings(  # noqa: PLR0917
     topic: TopicPlan,
     target: TargetLook,
     document: RestoreDocument | None,
     options: RestoreOptions,
     admin: Admin,
+    of_new: Callable[[], Mapping[str, str]],
 ) -> Told:
     fewer = fewer_replicas(topic, options)
     there = target.topics.get(topic.target)
     if there is None:
-        return Told(topic.source.configs, new_topic_defaults(admin), fewer)
+        return Told(topic.source.configs, of_new(), fewer)
     defaults = topic_defaults(admin, topic.target)
     known = document.target(topic.target) if document is not None else None
     if known is not None and known.topic_id == there.topic_id:

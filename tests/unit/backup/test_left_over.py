@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -10,15 +10,11 @@ from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.backup.plan import CyclePlan
-from kafkeep.backup.summary import BackupSummary
 from kafkeep.backup.task import Bundle
-from kafkeep.backup.writer import Writer
 from kafkeep.config.backup import BackupOptions
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.places import Places
-from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import TransientError
 from kafkeep.store.memory import MemoryStore
+from log_writers import writer_of
 
 NOTHING_NEW = CyclePlan(
     stretches=(), gaps=(), topics=(), positions={}, spans={}, waiting={}, blocked=()
@@ -33,18 +29,9 @@ def test_left_over_ranges_go_to_all_cores() -> None:
         raise TransientError("seen enough")
 
     store = MemoryStore()
-    writer = Writer(
-        log=CommitLog.open(store, "backup", writer="w", now_ms=lambda: 0),
-        options=BackupOptions(topics=("t",)),
-        sink=None,
-        places=Places(kafka=KafkaOptions("k:9092"), archive="memory:a", storage=StorageOptions()),
-        admin=cast("Any", None),
-        run_tasks=run_tasks,
-        cores=4,
-        now_ms=lambda: 0,
-        on_commit=lambda _commit, _summary: None,
-        summary=BackupSummary(),
-    )
+    options = BackupOptions(topics=("t",))
+    log = CommitLog.open(store, "backup", writer="w", now_ms=lambda: 0)
+    writer = writer_of(log, options, run_tasks, cores=4)
     left_over = tuple(
         PlannedRange(
             partition_id=PartitionId("t", 1, number),

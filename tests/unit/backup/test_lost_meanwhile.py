@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -11,16 +11,12 @@ from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.reader import load_view
 from kafkeep.backup.plan import RETENTION, CyclePlan
-from kafkeep.backup.summary import BackupSummary
 from kafkeep.backup.task import Bundle, RangeReport
-from kafkeep.backup.writer import Writer
 from kafkeep.config.backup import BackupOptions
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.places import Places
-from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import GapError
 from kafkeep.spark.tasks import TaskRow
 from kafkeep.store.memory import MemoryStore
+from log_writers import writer_of
 
 P0 = PartitionId("t", 1, 0)
 PLANNED = PlannedRange(partition_id=P0, topic_id="id", range=OffsetRange(10, 40))
@@ -36,18 +32,8 @@ def lose(_bundles: list[Bundle], *_: Any, **__: Any) -> list[TaskRow]:
 def back_up(store: MemoryStore, on_gap: str) -> None:
     """Plan the range, unless an earlier run has, and have a task lose the beginning of it."""
     log = CommitLog.open(store, "backup", writer=f"who says {on_gap}", now_ms=lambda: 7)
-    writer = Writer(
-        log=log,
-        options=BackupOptions(topics=("t",), on_gap=on_gap),
-        sink=None,
-        places=Places(kafka=KafkaOptions("k:9092"), archive="memory:a", storage=StorageOptions()),
-        admin=cast("Any", None),
-        run_tasks=lose,
-        cores=1,
-        now_ms=lambda: 7,
-        on_commit=lambda _commit, _summary: None,
-        summary=BackupSummary(),
-    )
+    options = BackupOptions(topics=("t",), on_gap=on_gap)
+    writer = writer_of(log, options, lose, cores=1)
     intent = log.state.intent
     if intent is None:
         plan = CyclePlan(

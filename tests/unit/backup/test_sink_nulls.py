@@ -24,16 +24,9 @@ from kafkeep.kafka.batch import scan_batches
 from kafkeep.kafka.build import Record, build_batch
 from kafkeep.kafka.records import decode
 from kafkeep.store.memory import MemoryStore
-from stored_sinks import write_sink
+from stored_sinks import JSON, write_sink
 
 HOUR_MS = 3_600_000
-JSON = {
-    "format.class": "json",
-    "value.converter": "JsonConverter",
-    "value.converter.schemas.enable": "false",
-    "key.converter": "StringConverter",
-    "keys.format.class": "json",
-}
 FOLDER = {
     "behavior.on.null.values": "write",
     "store.kafka.keys": "true",

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kafkeep.archive.head import load_head
+from kafkeep.archive.keys import DATA_FOLDER
 from kafkeep.archive.retention import load_retention
 from kafkeep.archive.store import ObjectStore
-from kafkeep.care.retention import FOLDER, apply_retention
+from kafkeep.care.retention import apply_retention
 from kafkeep.clock import now_ms
 from kafkeep.config.connector import ConnectorConfig
 from kafkeep.config.places import Places
@@ -23,7 +24,7 @@ class ConnectorRetention:
     def __init__(self, config: ConnectorConfig, places: Places) -> None:
         self._config = config
         self._places = places
-        self._folder = FOLDER
+        self._folder = DATA_FOLDER
         if config.format != "segment":
             naming = SinkOptions.parse({**config.shape, **config.secrets}).naming
             self._folder = naming.topics_dir
