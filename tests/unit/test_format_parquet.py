@@ -18,7 +18,7 @@ from kafkeep.config.formats import FormatKind, FormatOptions
 from kafkeep.data.column import OPTIONAL_STRING, Column
 from kafkeep.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Kind, Schema, arrow_type
 from kafkeep.errors import DamagedError, RecordError
-from kafkeep.formats import parquet
+from kafkeep.formats import parquet, parquet_tables
 from kafkeep.formats.parquet import ParquetFormat
 
 TEXT = Schema(kind=Kind.STRING)
@@ -197,7 +197,7 @@ def test_every_codec_is_written_under_its_name(codec: str, extension: str, insid
 def test_row_groups_end_after_the_row_that_fills_them_and_bytes_repeat(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(parquet._TypedTables, "group_bytes", 1000)
+    monkeypatch.setattr(parquet_tables.TypedTables, "group_bytes", 1000)
     monkeypatch.setattr(parquet, "GROUP_ROWS", 300)
     texts = [str(i) * (i % 7) for i in range(2000)]
     column = Column(OPTIONAL_STRING, pa.array(texts, pa.string()))
@@ -377,7 +377,7 @@ def test_no_number_changes(number: bytes, others: bytes) -> None:
 def test_rows_that_do_not_fit_the_columns_of_the_first_group_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(parquet._JsonTables, "group_bytes", 20)
+    monkeypatch.setattr(parquet_tables.JsonTables, "group_bytes", 20)
     texts = [
         b'{"a":1,"b":"x"}',
         b'{"a":2,"b":"y"}',

@@ -72,7 +72,8 @@ def pile_records(keys: pa.Array, values: pa.Array, headers: pa.ListArray) -> NDA
     if len(headers.values):
         lists = view_offsets(headers)
         edges += [view_offsets(headers.values.field(name))[lists] for name in ("key", "value")]
-    total = np.zeros(len(values), dtype=np.int64)
-    for part in edges:
+    total: NDArray[np.int64] = edges[0][1:].astype(np.int64)
+    for part in edges[1:]:
         total += part[1:]
-    return total - sum(int(part[0]) for part in edges)
+    total -= sum(int(part[0]) for part in edges)
+    return total

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kafkeep.data.varint import zigzag_varint
 from kafkeep.kafka.compression import Codec, compress
 from kafkeep.kafka.crc import crc32c
 from kafkeep.kafka.layout import CRC_START, LOG_APPEND_TIME, TimestampType
@@ -25,14 +26,7 @@ class Record(NamedTuple):
 
 def _varlong(value: int) -> bytes:
     value = (value + (1 << 63)) % (1 << 64) - (1 << 63)  # as Java's long: it wraps around
-    rest = (value << 1) ^ (value >> 63)
-    rest &= (1 << 64) - 1
-    out = bytearray()
-    while rest > 0x7F:
-        out.append((rest & 0x7F) | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
+    return zigzag_varint(value)
 
 
 def _sized(value: bytes | None) -> bytes:

@@ -1,0 +1,229 @@
+"""Rows as tables of Arrow, and the files that Arrow's writer makes of them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kafkeep.data.arrow_parts import view_offsets
+from kafkeep.data.avro_values import avro_values
+from kafkeep.data.exact_json import parse_json
+from kafkeep.data.schema import Schema, arrow_type
+from kafkeep.formats.parquet_columns import check_decimals
+from kafkeep.formats.parquet_json import Inferred, infer, project
+from kafkeep.formats.parquet_schema import AVRO_SCHEMA, JSON_COLUMNS, WRAPPERS, Layout
+from kafkeep.kernel import Int64s
+
+GROUP_BYTES = 16 << 20
+"""A row group ends after the row that makes it this large, as Avro would count it; of whole records
+their own bytes are counted."""
+JSON_GROUP_BYTES = 8 << 20
+"""The same for JSON without a schema: its values take ten times their size in Python."""
+_SLICE_ROWS = 8192
+
+
+class Tables(Protocol):
+    """How rows become tables; the schema is known when the first table was made."""
+
+    group_bytes: int
+
+    def check(self, array: pa.Array) -> None:
+        """RecordError when a row has no place in a table."""
+
+    def ends(self, array: pa.Array) -> Int64s:
+        """Return how much the rows up to each count together."""
+
+    def to_table(self, pieces: list[pa.Array]) -> pa.Table:
+        """Return the rows of one row group, which come in pieces, at least one."""
+
+    def metadata(self) -> dict[bytes, bytes]:
+        """Return what the file says of itself."""
+
+
+class TypedTables:
+    """Tables of the columns that a schema has."""
+
+    group_bytes = GROUP_BYTES
+
+    def __init__(self, schema: Schema, struct: Schema, avro: str) -> None:
+        self._struct = struct
+        self._wrapped = struct is not schema
+        self._avro = avro
+        self._values = avro_values(avro, struct)
+        self._layout = Layout(struct)
+
+    def _rows(self, array: pa.Array) -> pa.Array:
+        if not self._wrapped:
+            return array
+        return pa.StructArray.from_arrays([array], fields=list(arrow_type(self._struct)))
+
+    def check(self, array: pa.Array) -> None:
+        """See Tables."""
+        rows = self._rows(array)
+        self._values.check_rows(rows)
+        check_decimals(rows, self._struct)
+
+    def ends(self, array: pa.Array) -> Int64s:
+        """See Tables."""
+        return np.cumsum(self._values.encode(self._rows(array)).sizes)
+
+    def to_table(self, pieces: list[pa.Array]) -> pa.Table:
+        """See Tables."""
+        return pa.concat_tables([self._layout.to_table(self._rows(piece)) for piece in pieces])
+
+    def metadata(self) -> dict[bytes, bytes]:
+        """See Tables."""
+        return {AVRO_SCHEMA: self._avro.encode()}
+
+
+class JsonTables:
+    """Tables of columns inferred from the first row group."""
+
+    group_bytes = JSON_GROUP_BYTES
+
+    def __init__(self, view: str) -> None:
+        self._view = view
+        self._inferred: Inferred | None = None
+        self._texts = WRAPPERS[view][1]
+        """The column of whole texts."""
+        self._begun = False
+
+    def check(self, array: pa.Array) -> None:
+        """Every JSON document has its place."""
+
+    def ends(self, array: pa.Array) -> Int64s:
+        """See Tables."""
+        ends: Int64s = view_offsets(array)[1:].astype(np.int64)
+        return ends - int(view_offsets(array)[0])
+
+    def to_table(self, pieces: list[pa.Array]) -> pa.Table:
+        """See Tables."""
+        if not self._begun:
+            self._begin(pieces)
+        if self._inferred is None:
+            texts = pa.chunked_array([piece.cast(pa.string()) for piece in pieces])
+            return pa.table({self._texts: texts})
+        return pa.concat_tables([self._to_slice(piece) for piece in pieces]).combine_chunks()
+
+    def _begin(self, pieces: list[pa.Array]) -> None:
+        self._begun = True
+        if self._view != "value":
+            return
+        self._inferred = infer(text for piece in pieces for text in piece.to_pylist())
+        if self._inferred is not None:
+            taken = {name.lower() for name, _, _ in self._inferred.members}
+            self._texts = "_json"
+            while self._texts in taken:
+                self._texts += "_"
+
+    def _to_slice(self, array: pa.Array) -> pa.Table:
+        assert self._inferred is not None
+        rows, texts = [], []
+        for text in array.to_pylist():
+            row, exact = project(parse_json(text), self._inferred)
+            rows.append({} if row is None else row)
+            texts.append(None if exact else text)
+        kind = self._inferred.arrow()
+        struct = pa.array(rows, kind)
+        columns = [struct.field(i) for i in range(kind.num_fields)]
+        columns.append(pa.array(texts, pa.binary()).cast(pa.string()))
+        return pa.Table.from_arrays(columns, schema=pa.schema([*kind, (self._texts, pa.string())]))
+
+    def metadata(self) -> dict[bytes, bytes]:
+        """See Tables."""
+        told = None if self._inferred is None else self._inferred.to_json()
+        return {JSON_COLUMNS: orjson.dumps({"texts": self._texts, "columns": told})}
+
+
+def _recut(pieces: list[pa.Array], kind: pa.DataType) -> list[pa.Array]:
+    """Return the rows in pieces that begin at multiples of ``_SLICE_ROWS``.
+
+    Arrow writes each piece in slices of so many rows: where pages end must not tell how rows came.
+    """
+    cut: list[pa.Array] = []
+    rest: list[pa.Array] = []
+    missing = 0
+    for piece in pieces:
+        start = min(missing, len(piece))
+        if start:
+            rest.append(piece.slice(0, start))
+            missing -= start
+        whole = (len(piece) - start) // _SLICE_ROWS * _SLICE_ROWS
+        if rest and not missing:
+            cut.append(pa.concat_arrays(rest))
+            rest = []
+        if whole:
+            cut.append(piece.slice(start, whole))
+        if start + whole < len(piece):
+            rest.append(piece.slice(start + whole))
+            missing = _SLICE_ROWS - len(rest[0])
+    if rest or not cut:
+        cut.append(pa.concat_arrays(rest) if rest else pa.array([], kind))
+    return cut
+
+
+class _Sink:
+    """A file that is only written, and emptied now and then."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def drain(self) -> bytes:
+        """Return what was written since the last time."""
+        found = b"".join(self._parts)
+        self._parts.clear()
+        return found
+
+
+class TableWriter:
+    """A file that Arrow writes, each row group from a table."""
+
+    def __init__(self, tables: Tables, kind: pa.DataType, codec: str) -> None:
+        self._tables = tables
+        self._kind = kind
+        self._codec = codec
+        self._sink = _Sink()
+        self._writer: pq.ParquetWriter | None = None
+        self.group_bytes = tables.group_bytes
+        self.check = tables.check
+        self.ends = tables.ends
+
+    def write_group(self, pieces: list[pa.Array]) -> bytes:
+        """Return the bytes of one row group."""
+        table = self._tables.to_table(_recut(pieces, self._kind))
+        if self._writer is None:
+            self._writer = self._open(table.schema)
+        if table.num_rows:
+            self._writer.write_table(table, row_group_size=table.num_rows)
+        return self._sink.drain()
+
+    def close(self) -> bytes:
+        """Return the footer; a file without rows has its columns."""
+        begun = b"" if self._writer else self.write_group([])
+        assert self._writer is not None
+        self._writer.close()
+        return begun + self._sink.drain()
+
+    def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
+        writer = pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression=self._codec,
+            store_schema=False,
+            write_batch_size=_SLICE_ROWS,
+        )
+        writer.add_key_value_metadata(self._tables.metadata())
+        return writer
