@@ -16,7 +16,14 @@ import re
 from typing import NamedTuple
 
 from kafkeep.archive.entry import PartitionId
-from kafkeep.archive.names import ROOT, check_key, check_log_name, check_topic_name, parse_folder
+from kafkeep.archive.names import (
+    ROOT,
+    KeyLimits,
+    check_key,
+    check_log_name,
+    check_topic_name,
+    parse_folder,
+)
 
 __all__ = [
     "DATA_FOLDER",
@@ -24,6 +31,7 @@ __all__ = [
     "ROOT",
     "START_DIGITS",
     "DataName",
+    "KeyLimits",
     "check_key",
     "check_log_name",
     "check_topic_name",

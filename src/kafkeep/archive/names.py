@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 
 from kafkeep.errors import UsageError
 
 ROOT = "_kafkeep/"
 MAX_KEY_BYTES = 1024
+"""What S3 takes, the archive's prefix included."""
+NOT_IN_KEYS = r"\x00-\x1f\x7f-\x9f\\\ud800-\udfff\ufffe\uffff"
+"""A backslash, control characters, and what XML, and so S3's listing, cannot hold."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _LOG_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
@@ -18,6 +22,19 @@ _NOT_IN_LOG_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _LETTERS_KEPT = 100
 _RESERVED = frozenset({"restores"})
 _FOLDER = re.compile(r"([^~]+)(?:~([1-9][0-9]*))?")
+_UNSAFE = re.compile(f"[{NOT_IN_KEYS}]")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLimits:
+    """How many bytes a store takes in a key below its prefix, and in one folder of it."""
+
+    key_bytes: int = MAX_KEY_BYTES
+    folder_bytes: int | None = None
+
+    def __str__(self) -> str:
+        each = "" if self.folder_bytes is None else f", and {self.folder_bytes} for each folder"
+        return f"{self.key_bytes}{each}"
 
 
 @lru_cache(maxsize=65536)
@@ -64,7 +81,9 @@ def connector_log(name: str) -> str:
     """
     bare = name.strip()
     if not bare or "/" in bare:
-        return log_name(bare)
+        raise UsageError(
+            f"not a name for a connector: {name[:210]!r}", hint="Give it one without a slash."
+        )
     with suppress(ValueError):
         return check_log_name(bare)
     letters = _NOT_IN_LOG_NAMES.sub("-", bare).strip(".-")[:_LETTERS_KEPT]
@@ -81,7 +100,7 @@ def check_key(key: str) -> str:
     parts = key.split("/")
     if any(part in {"", ".", ".."} for part in parts) or parts[0] == ROOT[:-1]:
         raise ValueError(f"not a key of a data object: {key[:300]!r}")
-    if "\\" in key or not key.isprintable() or len(key.encode()) > MAX_KEY_BYTES:
+    if _UNSAFE.search(key) or len(key.encode()) > MAX_KEY_BYTES:
         raise ValueError(f"not a key of a data object: {key[:300]!r}")
     return key
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from kafkeep.archive.names import KeyLimits
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
@@ -15,6 +17,17 @@ class ObjectInfo:
     size_bytes: int
     modified_ms: int
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """An object that was begun and is not finished: it takes up room, and nobody sees it."""
+
+    id: str
+    key: str
+    """Empty where the store does not tell: a file aside has a name of its own."""
+    touched_ms: int
+    """When it was begun, or last written to where the store tells that."""
 
 
 class ObjectWriter(Protocol):
@@ -44,6 +57,10 @@ class ObjectStore(Protocol):
     (safe to repeat), AccessDeniedError or NoSuchArchiveError (the bucket is missing).
     Implementations can be pickled and opened again in a task.
     """
+
+    @property
+    def key_limits(self) -> KeyLimits:
+        """How long a key may be; a longer one is refused."""
 
     def put_new(
         self,
@@ -91,6 +108,18 @@ class ObjectStore(Protocol):
 
     def delete(self, key: str) -> None:
         """Remove an object; no error when there is none."""
+
+    def uploads(self) -> Sequence[Upload]:
+        """Return what was begun under the prefix and is not finished, by whomever."""
+
+    def end_upload(self, upload: Upload) -> None:
+        """Forget an upload; no error when there is none.
+
+        A writer that is still at it fails: its object is not made.
+        """
+
+    def now_ms(self) -> int:
+        """Return the time by the clock that objects are stamped with."""
 
     def describe(self) -> str:
         """Return the address, fit for a message: no credentials."""

@@ -17,6 +17,7 @@ from kafkeep.care.logs import check_partitions, check_topics
 from kafkeep.care.start import BEGINNING, Start
 from kafkeep.clock import now_ms
 from kafkeep.config.selection import check_times
+from kafkeep.contents.choice import choose_incarnation
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions, load_read_options
 from kafkeep.contents.segments import iter_segment
 from kafkeep.contents.windows import UNKNOWN, Window, entries_by_partition, iter_windows
@@ -97,7 +98,8 @@ def plan_windows(view: ArchiveView, options: CatOptions) -> list[Planned]:
     check_partitions([view], options.topics, options.partitions)
     planned = []
     for topic in sorted(set(options.topics) or {topic for topic, _ in view.topics}):
-        entries = view.entries(topic, _incarnation(view, topic, options))
+        info = choose_incarnation(view, topic, options.incarnation, refusal=NoSuchArchiveError)
+        entries = view.entries(topic, info.incarnation)
         for partition_id, mine in entries_by_partition(entries).items():
             first = options.start.resolve(view.positions.get(partition_id, 0))
             for window in iter_windows(mine):
@@ -106,18 +108,6 @@ def plan_windows(view: ArchiveView, options: CatOptions) -> list[Planned]:
                     start = max(first, window.range.start)
                     planned.append((window, OffsetRange(start, window.range.end)))
     return planned
-
-
-def _incarnation(view: ArchiveView, topic: str, options: CatOptions) -> int:
-    there = [incarnation for name, incarnation in view.topics if name == topic]
-    if options.incarnation is None:
-        return max(there)
-    if options.incarnation not in there:
-        raise NoSuchArchiveError(
-            f"topic {topic} has no incarnation {options.incarnation}",
-            hint=f"It has: {', '.join(map(str, sorted(there)))}.",
-        )
-    return options.incarnation
 
 
 def iter_pieces(

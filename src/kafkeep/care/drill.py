@@ -18,11 +18,12 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.archive.reader import ArchiveView, load_view
+from kafkeep.archive.reader import ArchiveView
+from kafkeep.archive.store import ObjectStore
 from kafkeep.care.against.job import run_against
 from kafkeep.care.against.plan import choose_topics
 from kafkeep.care.against.result import AgainstResult
-from kafkeep.care.logs import choose_log
+from kafkeep.care.logs import load_chosen
 from kafkeep.care.tool import TOOL
 from kafkeep.clock import now_ms
 from kafkeep.config.against import AgainstOptions, DrillOptions, Sample
@@ -124,8 +125,7 @@ def run_drill(
     with SparkDoor(spark) as door, Wire(places.kafka) as wire:
         admin = Admin(wire)
         store = open_store(places.archive, places.storage)
-        log = choose_log(store, options.name, options.topics or None, at_ms=options.at_ms)
-        view = load_view(store, log, commit=options.commit, at_ms=options.at_ms)
+        view = view_to_try(store, options)
         wanted = AgainstOptions(topics=tuple((t, t) for t in options.topics), commit=view.commit)
         sources = [info for info, _ in choose_topics(view, wanted)]
         scratch = scratch_names([info.topic for info in sources], began_ms)
@@ -140,7 +140,7 @@ def run_drill(
                 RestoreOptions(
                     topics=tuple(scratch.items()),
                     commit=view.commit,
-                    name=log,
+                    name=view.name,
                     offsets=picks,
                     replication_factor=options.replication_factor,
                     rate_bytes=options.rate_bytes,
@@ -153,7 +153,7 @@ def run_drill(
                 replace(wanted, topics=tuple(scratch.items()), offsets=picks),
                 places,
                 spark,
-                name=log,
+                name=view.name,
             )
     return DrillResult(
         against=against,
@@ -166,6 +166,12 @@ def run_drill(
         seconds=time.monotonic() - began,
         warnings=(*_warnings(restored), *kept),
     )
+
+
+def view_to_try(store: ObjectStore, options: DrillOptions) -> ArchiveView:
+    """Return what is to be restored; PreflightError when a commit of several logs is asked for."""
+    topics = options.topics or None
+    return load_chosen(store, options.name, topics, at_ms=options.at_ms, commit=options.commit)
 
 
 def scratch_names(topics: Sequence[str], at_ms: int) -> dict[str, str]:

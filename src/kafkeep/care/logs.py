@@ -4,30 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from kafkeep.archive.names import log_name
-from kafkeep.archive.reader import ArchiveView, list_logs, load_views
+from kafkeep.archive.reader import ArchiveView, load_view, load_views
 from kafkeep.archive.store import ObjectStore
-from kafkeep.contents.choice import choose_view
+from kafkeep.contents.choice import choose_logs, choose_view
 from kafkeep.errors import NoSuchArchiveError
-
-
-def choose_logs(store: ObjectStore, name: str | None = None) -> list[str]:
-    """Return the log of that name, or all there are; NoSuchArchiveError when there is none."""
-    if name is not None:
-        log_name(name)
-    there = list_logs(store)
-    if not there:
-        raise NoSuchArchiveError(
-            f"nothing is archived at {store.describe()}",
-            hint="Check the address: an archive has a folder _kafkeep below its prefix. Objects of "
-            "Confluent's sink without it are for restore, cat, info, ls, du and verify.",
-        )
-    if name is not None and name not in there:
-        raise NoSuchArchiveError(
-            f"{store.describe()} has no log named {name!r}",
-            hint=f"There is: {', '.join(there)}.",
-        )
-    return there if name is None else [name]
 
 
 def choose_log(
@@ -36,18 +16,32 @@ def choose_log(
     topics: Collection[str] | None = None,
     *,
     at_ms: int | None = None,
+    commit: int | None = None,
 ) -> str:
     """Return the log of that name, the only one, or the one that holds most of each record.
 
     With ``at_ms``, the one that held it then. PreflightError when two are as good for these
-    topics, or all topics.
+    topics, or all topics, or when a ``commit`` of several is asked for.
     """
-    there = choose_logs(store, name)
+    there = choose_logs(store, name, commit=commit)
     if len(there) == 1:
         return there[0]
     views = load_views(store, there, at_ms)
     check_topics(views, topics)
     return choose_view(views, topics).name
+
+
+def load_chosen(
+    store: ObjectStore,
+    name: str | None,
+    topics: Collection[str] | None,
+    *,
+    at_ms: int | None,
+    commit: int | None,
+) -> ArchiveView:
+    """Return the log that ``choose_log`` chooses, as it was at that commit or time."""
+    log = choose_log(store, name, topics, at_ms=at_ms, commit=commit)
+    return load_view(store, log, commit=commit, at_ms=at_ms)
 
 
 def check_topics(views: Iterable[ArchiveView], topics: Collection[str] | None) -> None:

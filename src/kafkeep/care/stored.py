@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.keys import DATA_FOLDER, ROOT
 from kafkeep.archive.reader import ArchiveView
 from kafkeep.archive.store import ObjectStore
+
+_NUMBER = re.compile(r"~[1-9][0-9]*(?=/|$)")
 
 
 def list_data(store: ObjectStore, entries: Iterable[Entry]) -> dict[str, int]:
@@ -15,38 +19,103 @@ def list_data(store: ObjectStore, entries: Iterable[Entry]) -> dict[str, int]:
 
     Other folders may be anybody's: they are not looked at.
     """
-    folders = sorted({f"{DATA_FOLDER}/", *map(_folder, entries)})
-    outermost = [f for f in folders if not any(f != g and f.startswith(g) for g in folders)]
-    return {
-        info.key: info.size_bytes
-        for folder in outermost
+    folders, bare = {f"{DATA_FOLDER}/"}, dict[str, list[str]]()
+    for entry in entries:
+        if "/" in entry.key:
+            folders.add(_folder(entry))
+        else:
+            bare.setdefault(entry.partition_id.topic, []).append(entry.key)
+    found = [
+        info
+        for folder in _outermost(folders)
         for info in store.list(folder)
         if not info.key.startswith(ROOT)
-    }
+    ]
+    for beginning in _outermost(_beginning(topic, keys) for topic, keys in bare.items()):
+        found += [info for info in store.list(beginning) if "/" not in info.key]
+    return {info.key: info.size_bytes for info in found}
 
 
 def find_left_overs(
+    store: ObjectStore,
     listed: Mapping[str, int],
     named: Collection[str],
     reload: Callable[[], Iterable[ArchiveView]],
 ) -> dict[str, int]:
-    """Return the objects that no log names, with their sizes.
+    """Return the objects that no log names, with their sizes; those of another archive are not.
 
     ``reload`` loads all logs anew: a running backup may have committed what was listed since.
     """
     unknown = {key: size for key, size in listed.items() if key not in named}
-    if unknown:
-        for view in reload():
-            for entry in (*view.entries(), *view.retired()):
-                unknown.pop(entry.key, None)
-    return unknown
+    if not unknown:
+        return {}
+    folders = set()
+    for view in reload():
+        for entry in (*view.entries(), *view.retired()):
+            unknown.pop(entry.key, None)
+            folders.add(_folder(entry))
+    others = _other_archives(store, listed, folders)
+    return {key: size for key, size in unknown.items() if not key.startswith(others)}
+
+
+def topic_folders(entries: Iterable[Entry]) -> set[str]:
+    """Return the folders of topics, without their number: ``topics/orders/`` for ``orders~2`` too.
+
+    Of a layout without such folders, those that hold an object.
+    """
+    found = set()
+    for entry in entries:
+        parts = entry.key.split("/")[:-1]
+        at = _topic_at(entry)
+        found.add(f"{unnumbered('/'.join(parts if at is None else parts[: at + 1]))}/")
+    return found - {"/"}
+
+
+def unnumbered(folder: str) -> str:
+    """Return a path without the numbers of incarnations and generations."""
+    return _NUMBER.sub("", folder)
+
+
+def _other_archives(
+    store: ObjectStore, listed: Iterable[str], folders: Iterable[str]
+) -> tuple[str, ...]:
+    """Return archives that lie in ``folders``, or between the top and one of these."""
+    inside = {key.partition(f"/{ROOT}")[0] + "/" for key in listed if f"/{ROOT}" in key}
+    above = {
+        folder[:at] for folder in folders for at in range(1, len(folder)) if folder[at - 1] == "/"
+    }
+    return tuple(inside | {top for top in above if next(store.list(f"{top}{ROOT}"), None)})
 
 
 def _folder(entry: Entry) -> str:
     """Return the folder above the topic's, or the topic's where there is none above."""
     parts = entry.key.split("/")
-    topic = entry.partition_id.topic
-    for number, part in enumerate(parts[:-1]):
-        if part.partition("~")[0] == topic:
-            return "/".join(parts[: number or 1]) + "/"
-    return parts[0] + "/" if len(parts) > 1 else entry.key
+    return "/".join(parts[: _topic_at(entry) or 1]) + "/"
+
+
+def _topic_at(entry: Entry) -> int | None:
+    """Return which part of a key is the topic's folder, or None where none is."""
+    parts = entry.key.split("/")[:-1]
+    named = (
+        n for n, part in enumerate(parts) if part.partition("~")[0] == entry.partition_id.topic
+    )
+    return next(named, None)
+
+
+def _beginning(topic: str, keys: Sequence[str]) -> str:
+    """Return how a topic's objects begin that lie in no folder, as another directory.delim has it.
+
+    That is what stands before the topic, or the topic itself.
+    """
+    shared = os.path.commonprefix(keys)  # noqa: RUF071 - of letters: there are no folders
+    at = shared.find(topic)
+    return shared if at < 0 else shared[: at or len(topic)]
+
+
+def _outermost(prefixes: Iterable[str]) -> list[str]:
+    """Leave out what lies below another one."""
+    found: list[str] = []
+    for prefix in sorted(set(prefixes)):
+        if not found or not prefix.startswith(found[-1]):
+            found.append(prefix)
+    return found

@@ -105,7 +105,8 @@ def load_usage(store: ObjectStore, names: Sequence[str]) -> Usage:
     retired = {e.key: e for view in views.values() for e in view.retired() if e.key not in known}
     everything = (entry for found in entries.values() for entry in found)
     listed = list_data(store, [*everything, *retired.values()])
-    orphans = find_left_overs(listed, known | retired.keys(), lambda: _load_all(store).values())
+    named = known | retired.keys()
+    orphans = find_left_overs(store, listed, named, lambda: _load_all(store).values())
     old = [listed[key] for key in retired if key in listed]
     logs = [info.size_bytes for name in names for info in store.list(f"{ROOT}{name}/")]
     chosen = {name: entries.get(name, []) for name in names}

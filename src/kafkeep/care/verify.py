@@ -252,7 +252,7 @@ def _iter_orphans(
     def reload() -> Iterator[ArchiveView]:
         return (view for name in names if (view := _load(store, name, [])) is not None)
 
-    for key, size_bytes in find_left_overs(listed, named, reload).items():
+    for key, size_bytes in find_left_overs(store, listed, named, reload).items():
         yield Finding(
             severity=Severity.INFO,
             kind=Kind.ORPHAN,

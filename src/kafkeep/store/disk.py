@@ -26,6 +26,13 @@ def faults(what: str) -> Iterator[None]:
         raise _translated(error, what) from error
 
 
+def disk_fault(error: OSError) -> KafkeepError | None:
+    """Return what to tell of a disk that takes no more bytes; None of any other error."""
+    if error.errno not in (ENOSPC, EDQUOT, EROFS):
+        return None
+    return _translated(error, str(error.filename or "writing to disk"))
+
+
 def _translated(error: OSError, what: str) -> KafkeepError:
     text = f"{what}: {error.strerror or error}"
     if error.errno in (EACCES, EPERM, EROFS):

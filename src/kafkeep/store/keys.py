@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from urllib.parse import quote, unquote
 
-MAX_KEY_BYTES = 1024
+from kafkeep.archive.names import MAX_KEY_BYTES
+
 MAX_TAGS = 10
 _TAG_NAME = re.compile(r"[\w .:/=+@-]{1,128}")
 _TAG_VALUE = re.compile(r"[\w .:/=+@-]{0,256}")

@@ -12,7 +12,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
-from kafkeep.archive.store import ObjectInfo
+from kafkeep import clock
+from kafkeep.archive.names import KeyLimits
+from kafkeep.archive.store import ObjectInfo, Upload
 from kafkeep.errors import (
     EnvironmentFault,
     KeyExistsError,
@@ -23,6 +25,7 @@ from kafkeep.store.disk import faults, load_sidecar, make_folders, save_sidecar,
 from kafkeep.store.keys import check_key, check_metadata, check_tags
 
 _HIDDEN = ".kafkeep-local"
+_WRITING, _TAGGING = "writing-", "tagging-"
 
 
 class LocalStore:
@@ -32,6 +35,8 @@ class LocalStore:
     all, and never over another. Metadata lies in ``.kafkeep-local/``, durable before the object
     appears. A crash leaves at most a file in there that no listing shows.
     """
+
+    key_limits = KeyLimits(folder_bytes=255)
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = str(Path(folder).absolute())
@@ -82,7 +87,7 @@ class LocalStore:
         checked, path = check_tags(tags), self.metadata_path(key, self._stat(key))
         metadata, _old = load_sidecar(path)
         with faults(key):
-            aside = self.hidden_folder() / f"tagging-{uuid.uuid4().hex}"
+            aside = self.hidden_folder() / f"{_TAGGING}{uuid.uuid4().hex}"
             save_sidecar(aside, metadata, checked)
             aside.replace(path)
             sync_folder(path.parent)
@@ -108,6 +113,25 @@ class LocalStore:
             path.unlink()
             self.metadata_path(key, stat).unlink(missing_ok=True)
             sync_folder(path.parent)
+
+    def uploads(self) -> Sequence[Upload]:
+        """Return the files aside that have no name yet."""
+        found = []
+        with faults(_HIDDEN), suppress(FileNotFoundError):
+            for path in Path(self._folder, _HIDDEN).iterdir():
+                if path.name.startswith((_WRITING, _TAGGING)):
+                    with suppress(FileNotFoundError):
+                        found.append(Upload(path.name, "", _modified_ms(path.stat())))
+        return found
+
+    def end_upload(self, upload: Upload) -> None:
+        """Remove a file aside; no error when there is none."""
+        with faults(upload.id):
+            Path(self._folder, _HIDDEN, upload.id).unlink(missing_ok=True)
+
+    def now_ms(self) -> int:
+        """Return this machine's time: files are stamped with it."""
+        return clock.now_ms()
 
     def describe(self) -> str:
         """Return the folder."""
@@ -192,7 +216,7 @@ class LocalWriter:
         self._file: BinaryIO | None = None
         self._temporary: Path | None = None
         with faults(key):
-            name = f"writing-{sha256(key.encode()).hexdigest()[:12]}-{uuid.uuid4().hex}"
+            name = f"{_WRITING}{sha256(key.encode()).hexdigest()[:12]}-{uuid.uuid4().hex}"
             self._temporary = store.hidden_folder() / name
             self._file = self._temporary.open("xb")
 
@@ -253,6 +277,8 @@ class LocalWriter:
             os.link(source, target)
         except FileExistsError:
             raise KeyExistsError(f"{self._key} is taken in {self._store.describe()}") from None
+        except FileNotFoundError:
+            raise EnvironmentFault(f"the upload of {self._key} was ended by somebody") from None
 
 
 def _stamp(descriptor: int) -> None:

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import threading
-import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from kafkeep.archive.store import ObjectInfo
-from kafkeep.errors import KeyExistsError, KeyMissingError
+from kafkeep import clock
+from kafkeep.archive.names import KeyLimits
+from kafkeep.archive.store import ObjectInfo, Upload
+from kafkeep.errors import EnvironmentFault, KeyExistsError, KeyMissingError
 from kafkeep.store.keys import check_key, check_metadata, check_tags
 
 _shared: dict[str, MemoryStore] = {}
 _shared_lock = threading.Lock()
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class MemoryStore:
     """An ObjectStore in memory. A named one, unpickled in this process, is the same store."""
 
-    def __init__(self, name: str = "", *, now_ms: Callable[[], int] = _now_ms) -> None:
+    key_limits = KeyLimits()
+
+    def __init__(self, name: str = "", *, now_ms: Callable[[], int] = clock.now_ms) -> None:
         self._name = name
         self._now_ms = now_ms
         self._objects: dict[str, tuple[bytes, ObjectInfo]] = {}
         self._tags: dict[str, dict[str, str]] = {}
+        self._uploads: dict[str, Upload] = {}
         self._lock = threading.Lock()
 
     @classmethod
@@ -105,6 +106,24 @@ class MemoryStore:
             self._objects.pop(key, None)
             self._tags.pop(key, None)
 
+    def uploads(self) -> Sequence[Upload]:
+        """Return what writers have begun and not finished."""
+        return list(self._uploads.values())
+
+    def begin_upload(self, key: str) -> Upload:
+        """Note that a writer has begun."""
+        upload = Upload(uuid.uuid4().hex, key, self._now_ms())
+        self._uploads[upload.id] = upload
+        return upload
+
+    def end_upload(self, upload: Upload) -> None:
+        """Forget an upload; no error when there is none."""
+        self._uploads.pop(upload.id, None)
+
+    def now_ms(self) -> int:
+        """Return the time by the clock this store was given."""
+        return self._now_ms()
+
     def describe(self) -> str:
         """Return the address."""
         return f"memory:{self._name}"
@@ -125,6 +144,7 @@ class MemoryWriter:
         self._key = key
         self._metadata = metadata
         self._parts: list[bytes] = []
+        self._upload = store.begin_upload(key)
 
     def write(self, data: bytes | memoryview) -> None:
         """Add bytes."""
@@ -135,11 +155,15 @@ class MemoryWriter:
     ) -> None:
         """Make the object visible, or raise KeyExistsError."""
         joined = {**self._metadata, **check_metadata(metadata)}
+        if self._upload not in self._store.uploads():
+            raise EnvironmentFault(f"the upload of {self._key} was ended by somebody")
         self._store.put_new(self._key, b"".join(self._parts), joined, tags=tags)
+        self._store.end_upload(self._upload)
 
     def abort(self) -> None:
         """Forget what was written."""
         self._parts = []
+        self._store.end_upload(self._upload)
 
 
 def _restored(

@@ -10,6 +10,7 @@ from pathlib import Path
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.storage import ArchiveAddress, StorageOptions
 from kafkeep.errors import AccessDeniedError, UsageError
+from kafkeep.store.disk import disk_fault
 from kafkeep.store.local import LocalStore
 from kafkeep.store.memory import MemoryStore
 from kafkeep.store.retry import RetryingStore, RetryPolicy
@@ -44,7 +45,8 @@ def _make_folder(path: str) -> None:
     except PermissionError as error:
         raise AccessDeniedError(f"cannot make folder {path}: {error.strerror}") from error
     except OSError as error:
-        raise UsageError(f"cannot make folder {path}: {error.strerror}") from error
+        told = f"cannot make folder {path}: {error.strerror}"
+        raise disk_fault(error) or UsageError(told) from error
 
 
 def _bare(where: ArchiveAddress, options: StorageOptions) -> ObjectStore:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kafkeep.archive.store import ObjectInfo, ObjectStore, ObjectWriter
+from kafkeep.archive.names import KeyLimits
+from kafkeep.archive.store import ObjectInfo, ObjectStore, ObjectWriter, Upload
 from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import KeyExistsError, KeyMissingError, TransientError
 
@@ -81,6 +82,11 @@ class RetryingStore:
         self.inner = store
         self._policy = policy or RetryPolicy()
 
+    @property
+    def key_limits(self) -> KeyLimits:
+        """The wrapped store's."""
+        return self.inner.key_limits
+
     def put_new(
         self,
         key: str,
@@ -151,6 +157,19 @@ class RetryingStore:
     def delete(self, key: str) -> None:
         """Remove an object; no error when there is none."""
         self._policy.call(f"deleting {key}", lambda _number: self.inner.delete(key))
+
+    def uploads(self) -> Sequence[Upload]:
+        """Return what was begun and is not finished."""
+        return self._policy.call("listing uploads", lambda _number: self.inner.uploads())
+
+    def end_upload(self, upload: Upload) -> None:
+        """Forget an upload; no error when there is none."""
+        what = f"ending the upload {upload.id}"
+        self._policy.call(what, lambda _number: self.inner.end_upload(upload))
+
+    def now_ms(self) -> int:
+        """Return the time by the store's clock."""
+        return self._policy.call("asking the time", lambda _number: self.inner.now_ms())
 
     def describe(self) -> str:
         """Return the wrapped store's address."""

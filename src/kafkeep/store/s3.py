@@ -7,19 +7,23 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlencode
 
 from botocore.exceptions import BotoCoreError, ClientError
 from urllib3.exceptions import HTTPError
 
-from kafkeep.archive.store import ObjectInfo
+from kafkeep import clock
+from kafkeep.archive.names import MAX_KEY_BYTES, KeyLimits
+from kafkeep.archive.store import ObjectInfo, Upload
 from kafkeep.config.storage import SINGLE_PUT_BYTES, StorageOptions
 from kafkeep.errors import (
     AccessDeniedError,
     EnvironmentFault,
     KafkeepError,
     TransientError,
+    UnknownOutcomeError,
 )
 from kafkeep.store.client import client_of, load_models
 from kafkeep.store.digests import Digests
@@ -33,7 +37,7 @@ from kafkeep.store.keys import (
 )
 from kafkeep.store.retry import RetryPolicy
 from kafkeep.store.timing import recorder, timed
-from kafkeep.store.upload import UPLOAD_MARK, S3Writer
+from kafkeep.store.upload import UPLOAD_MARK, S3Writer, list_uploads
 
 __all__ = ["S3Store", "load_models"]
 
@@ -51,6 +55,7 @@ class S3Store:
     def __init__(self, bucket: str, prefix: str, options: StorageOptions) -> None:
         self._bucket = bucket
         self._prefix = prefix + "/" if prefix else ""
+        self.key_limits = KeyLimits(MAX_KEY_BYTES - len(self._prefix.encode()))
         self._options = options
         self._seen_in: int | None = None
         self._times = recorder()
@@ -230,6 +235,23 @@ class S3Store:
         with self.faults(f"deleting {key}", writes=True):
             self.client.delete_object(**self.where(check_key(key)))
 
+    def uploads(self) -> Sequence[Upload]:
+        """Return uploads in parts that are not complete."""
+        return list(list_uploads(self))
+
+    def end_upload(self, upload: Upload) -> None:
+        """End an upload in parts; no error when there is none."""
+        try:
+            with self.faults(f"ending the upload of {upload.key}"):
+                self.client.abort_multipart_upload(**self.where(upload.key), UploadId=upload.id)
+        except UnknownOutcomeError:
+            return  # it is complete, or was ended before
+
+    def now_ms(self) -> int:
+        """Return the time that the answer to a small request bears."""
+        headers = self._ask_bucket()["ResponseMetadata"]["HTTPHeaders"]
+        return _ms(parsedate_to_datetime(headers["date"])) if "date" in headers else clock.now_ms()
+
     def describe(self) -> str:
         """Return the address."""
         return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
@@ -282,10 +304,10 @@ class S3Store:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_seen_in": None, "_times": None}
 
-    def _ask_bucket(self) -> None:
+    def _ask_bucket(self) -> Any:
         # A listing says why it is refused; a HEAD of the bucket has no body to say it in.
         with self.faults(f"looking at bucket {self._bucket}"):
-            self.client.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix, MaxKeys=1)
+            return self.client.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix, MaxKeys=1)
 
 
 def _read(answer: Any, key: str) -> bytes:

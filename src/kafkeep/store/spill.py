@@ -23,7 +23,7 @@ class Spill:
 
     def append(self, data: bytes) -> int:
         """Write ``data`` behind everything else and return where it begins."""
-        with self._growing, faults("keeping bytes of an object on disk"):
+        with self._growing, faults(f"keeping bytes of an object in {tempfile.gettempdir()}"):
             if self._file is None:
                 self._file, path = tempfile.mkstemp(prefix="kafkeep-spill-")
                 os.unlink(path)  # gone with its last reader, also after kill -9

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from kafkeep.archive.store import Upload
 from kafkeep.config.storage import StorageOptions
-from kafkeep.errors import KafkeepError, KeyExistsError, KeyMissingError, TransientError
+from kafkeep.errors import (
+    AccessDeniedError,
+    KafkeepError,
+    KeyExistsError,
+    KeyMissingError,
+    TransientError,
+)
 from kafkeep.failpoint import failpoint
 from kafkeep.store.digests import Digests
 from kafkeep.store.held import HeldBytes
@@ -19,6 +26,7 @@ if TYPE_CHECKING:
     from kafkeep.store.s3 import S3Store
 
 UPLOAD_MARK = "kafkeep-upload"
+_GRANT = "Grant s3:ListBucketMultipartUploads and s3:AbortMultipartUpload on the bucket."
 PART_BYTES = 16 * 1024 * 1024
 
 
@@ -204,6 +212,27 @@ class PartsUpload:
 
     def _where(self) -> dict[str, str]:
         return {**self._store.where(self._key), "UploadId": self._upload}
+
+
+def list_uploads(store: S3Store) -> Iterator[Upload]:
+    """Yield the uploads in parts under the store's prefix that are not complete."""
+    bucket, prefix = store.where("").values()
+    asked: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix}
+    while True:
+        try:
+            with store.faults(f"listing the unfinished uploads of bucket {bucket}"):
+                page = store.client.list_multipart_uploads(**asked)
+        except AccessDeniedError as error:
+            raise AccessDeniedError(error.message, hint=_GRANT) from error
+        for row in page.get("Uploads", []):
+            began_ms = int(row["Initiated"].timestamp() * 1000)
+            yield Upload(row["UploadId"], row["Key"].removeprefix(prefix), began_ms)
+        # SeaweedFS goes on by the upload's id alone.
+        said = {name: page.get(f"Next{name}") for name in ("KeyMarker", "UploadIdMarker")}
+        after = {**asked, **{name: value for name, value in said.items() if value}}
+        if not page.get("IsTruncated") or after == asked:
+            return
+        asked = after
 
 
 def part_size(done: int, bound: int | None) -> int:

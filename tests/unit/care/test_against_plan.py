@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from tests.unit.care.archive_builder import build_archive, partition
 
 from kafkeep.archive.entry import OffsetRange
+from kafkeep.archive.log import CommitLog
 from kafkeep.archive.reader import ArchiveView, load_view
+from kafkeep.care.against import job
 from kafkeep.care.against.plan import TargetTopic, TopicPlan, choose_topics, plan_topic
 from kafkeep.care.against.restored import Written, as_restored
 from kafkeep.config.against import AgainstOptions
+from kafkeep.config.kafka import KafkaOptions
+from kafkeep.config.places import Places
+from kafkeep.config.spark import SparkOptions
+from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import PreflightError, UsageError
+from kafkeep.store.local import LocalStore
 from kafkeep.store.memory import MemoryStore
 
 
@@ -43,8 +52,11 @@ def test_an_incarnation_that_was_restored_is_the_one_to_compare_with(view: Archi
     assert plan(view, Written(), 2, incarnations=(FIRST,)).source.incarnation == 1
     asked = plan(view, Written(source=FIRST), 1, incarnations=(("t", 2),))
     assert asked.source.incarnation == 2
-    with pytest.raises(UsageError, match="no incarnation 3"):
+    with pytest.raises(UsageError, match="no incarnation 3") as refused:
         plan(view, Written(), 1, incarnations=(("t", 3),))
+    assert refused.value.hint == "It has: 1, 2."
+    with pytest.raises(UsageError, match="topic u has no incarnation 1"):
+        plan(view, Written(), 1, incarnations=(("u", 1),))
 
 
 def test_a_restore_of_another_commit_is_said(view: ArchiveView) -> None:
@@ -78,3 +90,16 @@ def test_offsets_are_not_asked_for_where_records_were_spread(
     assert plan(view, written, 5, **told).by_key
     with pytest.raises(PreflightError, match="gave them other offsets"):
         plan(view, written, 5, exact_offsets=True, **told)
+
+
+def test_a_commit_of_several_logs_is_refused_before_any_is_compared(tmp_path: Path) -> None:
+    for name in ("early", "late"):
+        CommitLog.open(LocalStore(tmp_path), name, writer="w", now_ms=lambda: 1)
+    kafka = KafkaOptions("127.0.0.1:1")
+    places = Places(kafka=kafka, archive=str(tmp_path), storage=StorageOptions())
+    asked = AgainstOptions(commit=0)
+    with (
+        mock.patch.object(job, "SparkDoor"),
+        pytest.raises(PreflightError, match="a commit is of one: early, late"),
+    ):
+        job.run_against(asked, places, SparkOptions())

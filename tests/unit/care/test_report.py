@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from kafkeep.connect.metrics.verified import LOOK_EVERY_MS, LastVerified
 from kafkeep.connect.model import Connector
 from kafkeep.errors import AccessDeniedError, DamagedError, UsageError
 from kafkeep.store.memory import MemoryStore
+from patience import until
 
 NASTY = "<script>alert('x')</script>&\"'"
 VOID = {"meta", "rect", "line", "br"}
@@ -105,18 +104,11 @@ def test_metrics_learn_of_traces_in_the_background() -> None:
     verified = LastVerified(read, lambda: now[0])
     some = {name: Connector(name=name, config={}) for name in ("a", "b")}
     verified.of(some)
-    _wait(lambda: len(asked) == 2 and verified.of(some) == {"a": 7})
+    until(lambda: len(asked) == 2 and verified.of(some) == {"a": 7})
     assert asked == ["a", "b"] and verified.of({"b": some["b"]}) == {}
     now[0] = LOOK_EVERY_MS
     verified.of(some)
-    _wait(lambda: len(asked) == 4)
-
-
-def _wait(claim: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not claim():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    until(lambda: len(asked) == 4)
 
 
 @pytest.mark.parametrize(

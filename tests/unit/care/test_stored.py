@@ -23,15 +23,18 @@ INFO = TopicInfo(
 )
 
 
-def archive_in(store: MemoryStore, folder: str) -> Entry:
-    """Commit one object whose topic's folder lies in another folder than ``topics``."""
+def archive_in(store: MemoryStore, folder: str, delim: str = "/", count: int = 1) -> list[Entry]:
+    """Commit objects whose topic's folder lies in another folder than ``topics``."""
     aside = MemoryStore()
-    (made,) = build_archive(aside, {"orders": [partition(0, 10)]}).entries
-    entry = replace(made, key=f"{folder}orders/day=1/orders+0+0000000000.log.zst")
-    store.put_new(entry.key, aside.get(made.key))
+    bounds = range(0, 10 * count + 1, 10)
+    entries = []
+    for made in build_archive(aside, {"orders": [partition(*bounds)]}).entries:
+        name = f"orders+0+{made.range.start:010d}.log.zst"
+        entries.append(replace(made, key=f"{folder}orders{delim}day=1{delim}{name}"))
+        store.put_new(entries[-1].key, aside.get(made.key))
     log = CommitLog.open(store, "sink", writer="w", now_ms=lambda: 1)
-    log.append(Changes(entries=(entry,), positions={ORDERS: 10}, topics=(INFO,)))
-    return entry
+    log.append(Changes(entries=tuple(entries), positions={ORDERS: bounds[-1]}, topics=(INFO,)))
+    return entries
 
 
 def orphans(store: MemoryStore) -> list[str]:
@@ -42,7 +45,7 @@ def orphans(store: MemoryStore) -> list[str]:
 @pytest.mark.parametrize("folder", ["", "lake/", "deep/er/lake/"])
 def test_left_overs_are_found_wherever_the_topics_lie(folder: str) -> None:
     store = MemoryStore()
-    entry = archive_in(store, folder)
+    [entry] = archive_in(store, folder)
     left = f"{folder}orders/day=1/orders+0+0000000010.log.zst"
     store.put_new(left, b"12345")
     store.put_new("elsewhere/of/others", b"123")
@@ -51,6 +54,30 @@ def test_left_overs_are_found_wherever_the_topics_lie(folder: str) -> None:
     usage = load_usage(store, ["sink"])
     assert (usage.orphans, usage.orphan_bytes, usage.gone) == (1, 5, 0)
     assert usage.data_bytes == entry.size_bytes
+
+
+class Counting(MemoryStore):
+    """Counts how often data is listed."""
+
+    lists = 0
+
+    def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
+        self.lists += not prefix.startswith("_kafkeep/")
+        return super().list(prefix, after=after)
+
+
+@pytest.mark.parametrize("folder", ["", "topics_", "lake_"])
+def test_objects_in_no_folder_are_listed_together(folder: str) -> None:
+    store = Counting()
+    archive_in(store, folder, delim="_", count=30)
+    left = f"{folder}orders_day=2_orders+0+0000000300.log.zst"
+    store.put_new(left, b"12345")
+    store.put_new("others", b"123")
+    store.put_new(f"{folder}orders/of/others", b"123")
+    assert orphans(store) == [left]
+    assert store.lists == 2
+    usage = load_usage(store, ["sink"])
+    assert (usage.orphans, usage.gone, usage.data_objects) == (1, 0, 30)
 
 
 def test_what_is_no_longer_there_takes_up_no_room() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kafkeep.archive.chain import read_commit
 from kafkeep.archive.document import digest_of
-from kafkeep.archive.reader import ArchiveView, load_view
+from kafkeep.archive.reader import ArchiveView
 from kafkeep.archive.retention import Expiry
 from kafkeep.care.against.plan import TopicPlan, choose_topics, plan_topic
 from kafkeep.care.against.restored import as_restored, is_exact
@@ -15,7 +15,7 @@ from kafkeep.care.against.result import AgainstResult, TopicResult
 from kafkeep.care.against.target import load_written, look_at_topics
 from kafkeep.care.against.task import compare_bundle
 from kafkeep.care.against.work import Bundle, Compared, Work, pack
-from kafkeep.care.logs import choose_log
+from kafkeep.care.logs import load_chosen
 from kafkeep.clock import now_ms
 from kafkeep.config.against import AgainstOptions
 from kafkeep.config.places import Places
@@ -51,8 +51,7 @@ def run_against(
         store = open_store(places.archive, places.storage)
         admin = Admin(wire)
         named = [source for source, _ in options.topics]
-        log = choose_log(store, name, named or None, at_ms=options.at_ms)
-        view = load_view(store, log, commit=options.commit, at_ms=options.at_ms)
+        view = load_chosen(store, name, named or None, at_ms=options.at_ms, commit=options.commit)
         chosen = choose_topics(view, options)
         targets = look_at_topics(admin, [target for _, target in chosen], load_written(store))
         expired = Expiry(store, view, now_ms()).find
@@ -75,10 +74,10 @@ def run_against(
         compared = _compare(session, plans, places, reading, on_progress)
         return AgainstResult(
             archive=store.describe(),
-            log=log,
+            log=view.name,
             commit=view.commit,
             commit_at_ms=view.at_ms,
-            commit_sha256=digest_of(read_commit(store, log, view.commit).body),
+            commit_sha256=digest_of(read_commit(store, view.name, view.commit).body),
             bootstrap=places.kafka.bootstrap_servers,
             cluster_id=admin.cluster_id(),
             exact_offsets=all(

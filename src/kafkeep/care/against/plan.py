@@ -22,6 +22,7 @@ from kafkeep.care.against.restored import (
 from kafkeep.care.against.work import ArchivePart, Selection, TargetPart, Work
 from kafkeep.config.against import AgainstOptions
 from kafkeep.config.choose import did_you_mean
+from kafkeep.contents.choice import choose_incarnation
 from kafkeep.contents.windows import ENVELOPE, SEGMENT, entries_by_partition, iter_windows
 from kafkeep.errors import PreflightError, UsageError
 
@@ -66,24 +67,19 @@ def choose_topics(view: ArchiveView, options: AgainstOptions) -> list[tuple[Topi
     Each in its newest incarnation, or the one asked for.
     """
     told = dict(options.incarnations)
-    newest: dict[str, TopicInfo] = {}
-    for (name, number), info in sorted(view.topics.items()):
-        if told.get(name, number) == number:
-            newest[name] = info
-    for name, number in told.items():
-        if name not in newest:
-            raise UsageError(f"topic {name} has no incarnation {number} in the archive")
-    pairs = options.topics or [(name, name) for name in sorted(newest)]
+    known = {name for name, _ in view.topics} | told.keys()
+    chosen = {name: choose_incarnation(view, name, told.get(name)) for name in sorted(known)}
+    pairs = options.topics or [(name, name) for name in chosen]
     for source, _ in pairs:
-        if source not in newest:
+        if source not in chosen:
             raise UsageError(
                 f"topic {source} is not in the archive",
-                hint=did_you_mean(source, newest) or f"It holds: {', '.join(sorted(newest))}.",
+                hint=did_you_mean(source, chosen) or f"It holds: {', '.join(chosen)}.",
             )
     for pick in options.offsets:
         if pick.topic not in dict(pairs):
             raise UsageError(f"topic {pick.topic} is not among those to compare")
-    return [(newest[source], target) for source, target in pairs]
+    return [(chosen[source], target) for source, target in pairs]
 
 
 def plan_topic(

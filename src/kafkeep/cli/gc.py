@@ -1,0 +1,85 @@
+"""``kafkeep gc``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from kafkeep.cli.flags import with_options
+from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, print_table, say
+from kafkeep.cli.places import ArchivePlace, with_archive
+from kafkeep.cli.progress import task_progress
+from kafkeep.cli.reading import when
+from kafkeep.config.gc import GcOptions
+from kafkeep.config.units import format_size
+from kafkeep.errors import AccessDeniedError
+
+if TYPE_CHECKING:
+    from kafkeep.care.gc import GcPlan
+
+
+@with_archive
+@with_options(GcOptions)
+def gc_command(
+    *,
+    archive: ArchivePlace,
+    output: OutputOption = Output.TABLE,
+    options: GcOptions,
+) -> None:
+    """Remove what crashes left behind: objects that no log names, uploads nobody finished.
+
+    An object goes only when its log has come past it, when other objects of that log hold all of
+    its offsets, and when it is old enough; so it may run beside a backup. What kafkeep did not
+    write is left alone. With --dry-run that is only shown.
+
+    Exits 0, 10 when there is no such archive, 12 when the store refuses, 13 when a log is damaged:
+    then nothing was removed.
+    """
+    from kafkeep.care.gc import Fate, plan_gc, remove  # noqa: PLC0415 - keeps --help fast
+
+    store = archive.open()
+    enabled = output is Output.TABLE
+    with task_progress("looking", enabled=enabled) as on_progress:
+        plan = plan_gc(store, older_than_ms=options.older_than_ms, on_progress=on_progress)
+    if not options.dry_run:
+        with task_progress("removing", enabled=enabled) as on_progress:
+            plan = remove(store, plan, on_progress)
+    if output is Output.JSON:
+        print_json(plan.to_json())
+    else:
+        _show(plan)
+    if plan.count(Fate.REFUSED):
+        say("hint: Removing needs s3:DeleteObject and s3:AbortMultipartUpload; a backup does not.")
+        raise typer.Exit(AccessDeniedError.exit_code)
+
+
+def _show(plan: GcPlan) -> None:
+    from kafkeep.care.gc import Fate  # noqa: PLC0415
+
+    print_table(
+        ("fate", "kind", "name", "log", "since", "size", "why"),
+        [
+            (
+                one.fate.value,
+                one.kind,
+                one.name,
+                one.log or None,
+                when(one.since_ms),
+                None if one.size_bytes is None else format_size(one.size_bytes),
+                one.reason,
+            )
+            for one in plan.left_overs
+        ],
+    )
+    print_pairs(
+        {
+            "archive": plan.archive,
+            **{
+                fate.value: f"{count:,} ({format_size(plan.size_bytes(fate))} in objects)"
+                for fate in Fate
+                if (count := plan.count(fate)) or fate is Fate.REMOVED
+            },
+            "foreign": f"{plan.foreign:,} objects that kafkeep did not write",
+        }
+    )
