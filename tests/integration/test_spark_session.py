@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import base64
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -93,3 +95,32 @@ except EnvironmentFault as error:
     assert done.stderr == ""
     assert done.stdout.startswith("Spark's JVM did not start: ")
     assert len(done.stdout.splitlines()) == 1
+
+
+def test_what_tasks_do_is_in_no_event_log(tmp_path: Path) -> None:
+    """Bundles hold secrets of Kafka and the store, and a caller's session may log its jobs."""
+    script = f"""
+from pyspark.sql import SparkSession
+from kafkeep.spark.tasks import run_tasks
+settings = {{
+    "spark.ui.enabled": "false",
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.dir": "file://{tmp_path}/events",
+    "spark.eventLog.rolling.enabled": "false",
+    "spark.eventLog.compress": "false",
+}}
+mine = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
+rows = run_tasks(mine, ["sesame"], lambda bundle: iter([("ok", {{"was": bundle}})]), label="x")
+assert [row.body for row in rows] == [{{"was": "sesame"}}]
+mine.stop()
+print("fine")
+"""
+    (tmp_path / "events").mkdir()
+    done = run(script, tmp_path, PYSPARK_PYTHON=sys.executable)
+    assert (done.stdout, done.returncode) == ("fine\n", 0), done.stderr
+    (events,) = (tmp_path / "events").iterdir()
+    logged = events.read_text()
+    logged_work = re.findall(r'"kafkeep.work":"([^"]+)"', logged)
+    assert logged_work
+    assert not any(b"sesame" in base64.urlsafe_b64decode(work) for work in logged_work)
+    assert "sesame" not in logged

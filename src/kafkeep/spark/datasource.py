@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
-from kafkeep.archive.reader import ArchiveView, list_logs, load_view
+from kafkeep.archive.reader import ArchiveView, list_logs, load_view, load_views
 from kafkeep.archive.store import ObjectStore
 from kafkeep.clock import now_ms
 from kafkeep.config.spark import usable_cores
@@ -134,15 +134,10 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
                 f"the archive has {len(names)} logs, and a commit is of one",
                 hint=f"Set the option name to one of: {', '.join(names)}.",
             )
-        return [
-            load_view(
-                store,
-                one,
-                commit=int(commit) if commit else None,
-                at_ms=parse_time(at) if at else None,
-            )
-            for one in names
-        ]
+        at_ms = parse_time(at) if at else None
+        if commit:
+            return [load_view(store, names[0], commit=int(commit), at_ms=at_ms)]
+        return load_views(store, names, at_ms)
 
 
 def iter_piece(store: ObjectStore, piece: AnyPiece, wanted: Selection) -> Iterator[pa.RecordBatch]:

@@ -9,30 +9,29 @@ from kafkeep.errors import KafkeepError, TransientError
 _PYTHON_ERROR = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<text>.+)$")
 _LOST_WORKER = ("Python worker exited unexpectedly", "crashed", "EOFException", "Connection reset")
 
-
-class WorkerTraceback(Exception):
-    """What the Python worker printed, kept as the cause for those who debug."""
+AGAIN = "When the cause is gone, run the same again: it goes on where this one stopped."
 
 
 def explain_failure(error: BaseException, label: str) -> KafkeepError:
     """Return the error to raise for a job that Spark gave up on.
 
     TransientError when the last attempt failed with one, or lost its worker: trying the whole run
-    again may help. The whole text of Spark's stays reachable as the cause.
+    again may help. The whole text of Spark's is a note of it, for those who debug.
     """
     text = str(error)
     kind, message = _last_python_error(text)
     if kind.endswith(("TransientError", "UnknownOutcomeError")):
-        return _caused(TransientError(message), text)
+        return _noted(TransientError(message, hint=AGAIN), text)
     if kind:
         short = kind.rsplit(".", 1)[-1]
         told = message if short == "KafkeepError" else f"{short}: {message}"
-        return _caused(KafkeepError(f"a task of {label} failed: {told}"), text)
+        return _noted(KafkeepError(f"a task of {label} failed: {told}"), text)
     if any(sign in text for sign in _LOST_WORKER):
-        return _caused(TransientError(f"a task of {label} lost its Python worker each time"), text)
+        told = f"a task of {label} lost its Python worker each time"
+        return _noted(TransientError(told, hint=AGAIN), text)
     if "cancelled" in text:
-        return _caused(TransientError(f"{label} was cancelled"), text)
-    return _caused(KafkeepError(f"{label} failed in Spark: {_first_line(text)}"), text)
+        return _noted(TransientError(f"{label} was cancelled"), text)
+    return _noted(KafkeepError(f"{label} failed in Spark: {_first_line(text)}"), text)
 
 
 def interruption(error: BaseException) -> KeyboardInterrupt | None:
@@ -59,7 +58,7 @@ def _last_python_error(text: str) -> tuple[str, str]:
     return "", ""
 
 
-def _caused(error: KafkeepError, text: str) -> KafkeepError:
+def _noted(error: KafkeepError, text: str) -> KafkeepError:
     error.add_note(text)
     return error
 

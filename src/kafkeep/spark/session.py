@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from kafkeep.config.java import require_java
 from kafkeep.config.spark import SparkOptions, usable_cores
 from kafkeep.errors import EnvironmentFault
-from kafkeep.spark.jvm import LOG4J, Jvm, can_start_lean, launch_jvm
+from kafkeep.spark.jvm import LOG4J, LOG_VARIABLE, Jvm, can_start_lean, last_line, launch_jvm
 
 _SECRETS = "(?i)secret|password|token|access[.]?key|credential|jaas"
 
@@ -70,8 +70,8 @@ def start_session(options: SparkOptions | None = None, *, jvm: Jvm | None = None
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
         session = _start(options, jvm)
-    except (PySparkException, Py4JError) as error:
-        raise EnvironmentFault(f"Spark did not start: {_first_line(error)}") from error
+    except (PySparkException, Py4JError, OSError) as error:
+        raise _not_started(error) from error
     _Owned.session = session
     atexit.register(stop_session, session)
     return session
@@ -148,6 +148,18 @@ def _start(options: SparkOptions, jvm: Jvm | None) -> SparkSession:
     # A JVM that dies under it makes this server print a traceback; the job itself will tell.
     context._accumulatorServer.handle_error = _keep_quiet
     return SparkSession(context)
+
+
+def _not_started(error: Exception) -> EnvironmentFault:
+    """Say why: a JVM that ended has said it in its log."""
+    jvm = _Owned.jvm
+    if jvm is not None and jvm.has_ended():
+        return EnvironmentFault(
+            f"Spark did not start: {last_line(jvm.log)}",
+            hint="Check that spark.local.dir and TMPDIR can be written to and have room; "
+            f"{LOG_VARIABLE} names a file that keeps what Spark says.",
+        )
+    return EnvironmentFault(f"Spark did not start: {_first_line(error)}")
 
 
 def _keep_quiet(*_: object) -> None:

@@ -1,7 +1,7 @@
 """Bundles of work in, rows out: one Spark task for each bundle.
 
-Bundles and the function travel to the tasks together; a task yields small rows that say what it
-did, and record data never passes through the JVM.
+Bundles and the function travel to the tasks together (``frames.py``); a task yields small rows that
+say what it did, and record data never passes through the JVM.
 """
 
 from __future__ import annotations
@@ -11,33 +11,25 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import orjson
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 import kafkeep.errors
 from kafkeep.errors import KafkeepError, TransientError
 from kafkeep.spark.failure import explain_failure, interruption
+from kafkeep.spark.frames import ROWS, described
 from kafkeep.spark.progress import OnProgress, watch_job
 from kafkeep.spark.session import is_classic, task_slots
+from kafkeep.store.disk import disk_fault
 
 T = TypeVar("T")
 Task = Callable[[T], Iterator[tuple[str, dict[str, Any]]]]
 
 ERROR_KIND = "error"
-_SCHEMA = pa.schema([("bundle", pa.int64()), ("kind", pa.string()), ("body", pa.binary())])
-_SPARK_SCHEMA = StructType(
-    [
-        StructField("bundle", LongType()),
-        StructField("kind", StringType()),
-        StructField("body", BinaryType()),
-    ]
-)
-"""The same for Spark, which would ask the JVM to read it out of a text."""
 _DESCRIBING = threading.Lock()
 """Many jobs that are described to the JVM at once take turns at the interpreter, and so does
 everything else in the process: one after the other they take no longer, and leave it free."""
@@ -86,8 +78,7 @@ def run_tasks(
                     stop=stop,
                 )
             )
-            numbers = session.range(0, count, 1, count)
-            frame = numbers.mapInArrow(_runner(bundles, task), _SPARK_SCHEMA)
+            frame = job.enter_context(described(session, count, _Run(task, bundles)))
         try:
             found = frame.collect()
         except KeyboardInterrupt:
@@ -143,17 +134,15 @@ def _job(
     )
 
 
-def _runner(
-    bundles: Sequence[T], task: Task[T]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that runs in the Python worker: numbers in, rows out."""
+@dataclass(frozen=True, slots=True)
+class _Run(Generic[T]):
+    """What runs in the Python worker: the number of a bundle in, its rows out."""
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for bundle in batch.column(0).to_pylist():
-                yield _rows_of(bundle, _guarded(task, bundles[bundle]))
+    task: Task[T]
+    bundles: Sequence[T]
 
-    return run
+    def __call__(self, number: int) -> pa.RecordBatch:
+        return _rows_of(number, _guarded(self.task, self.bundles[number]))
 
 
 def _guarded(task: Task[T], bundle: T) -> list[tuple[str, dict[str, Any]]]:
@@ -163,8 +152,16 @@ def _guarded(task: Task[T], bundle: T) -> list[tuple[str, dict[str, Any]]]:
     except TransientError:
         raise
     except KafkeepError as error:
-        body = {"class": type(error).__name__, "message": error.message, "hint": error.hint}
-        return [(ERROR_KIND, body)]
+        return [_error_row(error)]
+    except OSError as error:
+        if (fault := disk_fault(error)) is None:
+            raise
+        return [_error_row(fault)]
+
+
+def _error_row(error: KafkeepError) -> tuple[str, dict[str, Any]]:
+    body = {"class": type(error).__name__, "message": error.message, "hint": error.hint}
+    return ERROR_KIND, body
 
 
 def _rows_of(bundle: int, rows: list[tuple[str, dict[str, Any]]]) -> pa.RecordBatch:
@@ -174,7 +171,7 @@ def _rows_of(bundle: int, rows: list[tuple[str, dict[str, Any]]]) -> pa.RecordBa
         _texts(pa.string(), [kind.encode() for kind, _ in rows]),
         _texts(pa.binary(), [orjson.dumps(body) for _, body in rows]),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+    return pa.RecordBatch.from_arrays(columns, schema=ROWS)
 
 
 def _texts(kind: pa.DataType, values: list[bytes]) -> pa.Array:
