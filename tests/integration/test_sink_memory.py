@@ -191,6 +191,7 @@ def run_worker(asked: Mapping[str, Any]) -> dict[str, float]:
         archive=asked["archive"],
         storage=StorageOptions.from_env(),
         log_name="sink",
+        connector="sink",
         write=write,
         seconds=1000.0,
     )

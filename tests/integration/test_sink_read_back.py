@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 from pyspark.sql import SparkSession
 
-from cluster import Cluster
+from cluster import ANY_TIME, Cluster
 from kafkeep.care.cat import CatOptions, iter_lines
 from kafkeep.care.lines import json_line
 from kafkeep.config.storage import StorageOptions
@@ -63,7 +63,7 @@ WHOLE = {"avro", "parquet"}
 
 @pytest.fixture(scope="module")
 def filled(cluster: Cluster) -> Iterator[str]:
-    topic = cluster.create(f"read-back-{uuid.uuid4().hex[:6]}", 2, {"retention.ms": "-1"})
+    topic = cluster.create(f"read-back-{uuid.uuid4().hex[:6]}", 2, ANY_TIME)
     cluster.produce(
         topic,
         (

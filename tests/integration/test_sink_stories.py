@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -66,8 +66,7 @@ class Shop:
         self._services = services
 
     def topic(self, name: str, partitions: int = 1) -> str:
-        kept = {**ANY_TIME, "retention.ms": "-1"}  # the records are from 2024
-        return self.cluster.create(f"{name}-{uuid.uuid4().hex[:6]}", partitions, kept)
+        return self.cluster.create(f"{name}-{uuid.uuid4().hex[:6]}", partitions, ANY_TIME)
 
     def connector(self, topic: str, *settings: Mapping[str, str], name: str = "s3-sink") -> Path:
         """Write the file that Connect would be posted."""
@@ -97,6 +96,13 @@ class Shop:
         """Return everything the bucket holds of a topic, by an independent client."""
         keys = [key for key in self.bucket.list_keys() if f"/{topic}/" in key]
         return {key: self.bucket.read(key) for key in keys}
+
+    def stored_at(self, key: str) -> datetime:
+        """Return when an object was stored."""
+        found: datetime = self.bucket.client.head_object(Bucket=self.bucket.name, Key=key)[
+            "LastModified"
+        ]
+        return found
 
 
 @pytest.fixture(scope="module")
@@ -151,9 +157,10 @@ def test_files_appear_by_count_at_once_and_by_the_interval_when_nothing_comes(
     try:
         shop.cluster.produce(topic, orders(1, 8, step_ms=100))
         full = {f"{folder}/{topic}+0+0000000000.json": lines(1, 5)}
-        until(lambda: shop.objects(topic) == full, "five records make a file", seconds=60)
         rest = {f"{folder}/{topic}+0+0000000005.json": lines(6, 8)}
         until(lambda: shop.objects(topic) == full | rest, "three records wait no longer")
+        first, second = (shop.stored_at(key) for key in (full | rest))
+        assert second - first > timedelta(seconds=2), "five records make a file at once"
         shop.cluster.produce(topic, orders(9, 13, step_ms=100))
         more = {f"{folder}/{topic}+0+0000000008.json": lines(9, 13)}
         until(lambda: shop.objects(topic) == full | rest | more, "five more make another")
@@ -180,7 +187,7 @@ def test_a_connector_leaves_the_tail_that_no_rule_closes(shop: Shop, tmp_path: P
     driver = Driver(tmp_path, *shop.arguments(connector), "--follow", "--interval", "300ms")
     wanted = {f"topics/{topic}/partition=0/{topic}+0+0000000000.json": lines(1, 5)}
     try:
-        until(lambda: shop.objects(topic) == wanted, "five records make a file", seconds=60)
+        until(lambda: shop.objects(topic) == wanted, "five records make a file")
         time.sleep(2)
         driver.signal(signal.SIGTERM)
         driver.wait().expect(0)
@@ -402,6 +409,17 @@ def context(letter: Seen) -> dict[str, str]:
     }
 
 
+def bearing(letters: str) -> dict[str, str]:
+    """Return the keys of a connector that bears bad records."""
+    return {
+        "errors.tolerance": "all",
+        "errors.log.enable": "true",
+        "errors.deadletterqueue.topic.name": letters,
+        "errors.deadletterqueue.topic.replication.factor": "1",
+        "errors.deadletterqueue.context.headers.enable": "true",
+    }
+
+
 def test_a_bad_record_goes_to_its_topic_and_the_good_ones_to_their_file(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -409,16 +427,10 @@ def test_a_bad_record_goes_to_its_topic_and_the_good_ones_to_their_file(
     bad = {"key": "order-3", "value": BAD, "headers": [("trace", b"abc")], "timestamp": LATE}
     shop.cluster.produce(topic, [*orders(1, 2), bad, *orders(4, 4)])
     letters = f"{topic}-dead"
-    tolerant = {
-        "errors.tolerance": "all",
-        "errors.log.enable": "true",
-        "errors.deadletterqueue.topic.name": letters,
-        "errors.deadletterqueue.topic.replication.factor": "1",
-        "errors.deadletterqueue.context.headers.enable": "true",
-    }
+    tolerant = bearing(letters)
     done = shop.backup(topic, tolerant).expect(3)
     assert "1 records could not be stored" in done.stderr
-    assert f"{topic}-0 offset 2: VALUE_CONVERTER" in caplog.text
+    assert f"{topic}-s3-sink: {topic}-0 offset 2: VALUE_CONVERTER" in caplog.text
     key = f"topics/{topic}/partition=0/{topic}+0+0000000000.json"
     assert shop.objects(topic) == {key: lines(1, 2) + lines(4, 4)}
     [letter] = dump(shop.cluster.bootstrap, letters)[0]
@@ -429,7 +441,42 @@ def test_a_bad_record_goes_to_its_topic_and_the_good_ones_to_their_file(
     assert (told["stage"], told["connector.name"]) == ("VALUE_CONVERTER", f"{topic}-s3-sink")
     assert told["exception.message"]
     assert kafkeep(*shop.arguments(shop.connector(topic, tolerant))).expect(0).json["records"] == 0
+    assert shop.cluster.config(letters)["retention.ms"] == "-1"  # the letter is of 2024
     assert len(dump(shop.cluster.bootstrap, letters)[0]) == 1
+
+
+def test_a_record_whose_objects_name_s3_would_not_take_is_a_bad_record(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The bucket's prefix counts; and the letter names the connector as its user does."""
+    topic, letters = shop.topic("places"), f"dead-{uuid.uuid4().hex[:6]}"
+    cities = ["東京\u3000駅", "x" * 840, "x" * 900, "a/../b", "y" * 200]
+    values = [json.dumps({"n": n, "city": city}) for n, city in enumerate(cities)]
+    shop.cluster.produce(topic, [{"value": value, "partition": 0} for value in values])
+    by_city = {
+        "partitioner.class": PARTITIONERS + "FieldPartitioner",
+        "partition.field.name": "city",
+        "partition.path.encoding": "raw",
+        "flush.size": "2",
+    }
+    prefix = "p" * 120
+    path = shop.connector(topic, by_city, bearing(letters), name="→ S3")
+    done = kafkeep(*shop.arguments(path), "--archive", f"s3://{shop.bucket.name}/{prefix}")
+    assert "3 records could not be stored" in done.expect(3).stderr
+    folder = f"{prefix}/topics/{topic}"
+    assert shop.objects(topic) == {
+        f"{folder}/city={cities[n]}/{topic}+0+{n:010d}.json": values[n].encode() + b"\n"
+        for n in (0, 4)
+    }
+    told = [context(letter) for letter in dump(shop.cluster.bootstrap, letters)[0]]
+    assert [one["offset"] for one in told] == ["1", "2", "3"]
+    assert {one["connector.name"] for one in told} == {f"{topic}-→ S3"}
+    assert {one["stage"] for one in told} == {"TASK_PUT"}
+    assert "but the store takes 903" in told[0]["exception.message"]
+    assert f"{topic}-→ S3: {topic}-0 offset 3: TASK_PUT: no object can lie in" in caplog.text
+    strict = shop.arguments(shop.connector(topic, by_city, name="strict"))
+    stopped = kafkeep(*strict, "--archive", f"s3://{shop.bucket.name}/{prefix}").expect(1)
+    assert f"{topic}-0 offset 1: an object in" in stopped.stderr
 
 
 def test_without_tolerance_a_bad_record_stops_the_run_in_one_sentence(shop: Shop) -> None:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkeep.backup.open_file import Place, Prepared
 from kafkeep.backup.pipeline import Ready
 from kafkeep.backup.rotate import NO_TIME, Reason, RotateRules, Window, find_cut
 from kafkeep.backup.views import Views
-from kafkeep.backup.window import Memory, Place, Prepared, WindowFiles
+from kafkeep.backup.window import Memory, WindowFiles
 from kafkeep.data.arrow_parts import view_valid
 from kafkeep.data.rows import Rows
 from kafkeep.errors import RecordError
@@ -52,18 +53,17 @@ class DealtRows:
         )
 
 
-def deal(ready: Ready, *, tombstones: str | None, with_times: bool) -> DealtRows:
-    """Say where rows go; those without a value to the folder ``tombstones``, if there is one."""
+def deal(ready: Ready, *, with_times: bool) -> DealtRows:
+    """Say which files rows go to."""
     rows, placed = ready.rows, ready.placed
-    places, codes = tuple(Place(rows.topic, path) for path in placed.paths), placed.codes
-    if tombstones is not None and rows.value.array.null_count:
-        absent = view_valid(rows.value.array) == 0
-        codes = np.where(absent, np.int32(len(places)), codes).astype(np.int32)
-        places = (*places, Place(rows.topic, tombstones, tombstones=True))
+    places = tuple(
+        Place(rows.topic, path, tombstones=code == placed.tombstones)
+        for code, path in enumerate(placed.paths)
+    )
     times = placed.times if with_times else None
     if times is not None:
         times = np.where(times < 0, NO_TIME, times)
-    return DealtRows(rows, places, codes, ready.sizes, times)
+    return DealtRows(rows, places, placed.codes, ready.sizes, times)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from kafkeep.archive.commit import Commit, PlannedRange
@@ -53,6 +54,8 @@ class BackupJob:
     """Told what was seen and planned, before anything is done about it."""
     schemas: SchemaKeeper | None = None
     """Keeps the schemas of a registry too."""
+    turn: AbstractContextManager[None] = field(default_factory=nullcontext)
+    """Entered to look, plan and commit while following; others wait meanwhile."""
     summary: BackupSummary = field(default_factory=BackupSummary)
     writer: Writer = field(init=False)
     _sink: SinkTiming | None = field(init=False, default=None)
@@ -123,15 +126,19 @@ class BackupJob:
             return
         if errors.dead_letter_topic not in self.admin.topics([errors.dead_letter_topic]):
             self.admin.create_topic(
-                errors.dead_letter_topic, 1, replication_factor=errors.dead_letter_replication
+                errors.dead_letter_topic,
+                1,
+                replication_factor=errors.dead_letter_replication,
+                configs={"retention.ms": "-1"},  # letters have their records' times, old ones too
             )
 
     def _once(self) -> None:
         """Cycle until the end offsets seen at the start are archived.
 
-        A listed topic must be there at the start; one deleted meanwhile is no mistake of the user.
+        That listed topics are there was looked at before the log was taken (``require_topics``);
+        one deleted meanwhile is no mistake of the user.
         """
-        look = self._look(need_all=True)
+        look = self._look()
         known = self.writer.known()
         infos = identify_topics(look, known.latest, known.folders)
         until = {
@@ -159,13 +166,15 @@ class BackupJob:
                 if unsure:
                     self._begin()
                     unsure = False
-                look = None if self._is_quiet() else self._look_patiently()
-                unsure = True  # of the log, should anything fail from here on
-                busy = look is not None and self._cycle(look, None)
+                if not self._is_quiet():
+                    with self.turn:
+                        look = self._look_patiently()
+                        unsure = True  # of the log, should anything fail from here on
+                        busy = self._cycle(look, None)
                 unsure, failures = False, 0
             except TransientError as error:
                 failures += 1
-                logger.warning("%s; trying again", error.message)
+                logger.warning("%s: %s; trying again", self.options.called, error.message)
             if not busy:
                 self.stop.wait(self._pause(failures))
 
@@ -264,7 +273,7 @@ class BackupJob:
     def _is_stale(self, look: Look, most_ms: int) -> bool:
         return look.details is not None and look.at_ms - look.details.at_ms > most_ms
 
-    def _look(self, *, need_all: bool = False) -> Look:
+    def _look(self) -> Look:
         state, latest = self.log.state, self.writer.known().latest
         epochs = {
             (pid.topic, pid.partition): epoch
@@ -285,7 +294,6 @@ class BackupJob:
             now_ms=now,
             epochs=epochs,
             times=late_times(self._sink, tails) if self._sink else None,
-            need_all=need_all,
             details=details,
             known_groups=groups,
         )

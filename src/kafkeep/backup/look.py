@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -12,6 +12,9 @@ from kafkeep.config.java_regex import compile_java_regex
 from kafkeep.errors import PreflightError, TransientError, UsageError
 from kafkeep.kafka.admin import Admin, OffsetSpec, TopicDescription
 from kafkeep.kafka.groups import GroupOffsets, load_group_offsets
+
+UNLISTED_MS = 5_000
+"""How long a look waits for groups that Kafka does not list: records wait as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,6 @@ def look_at_kafka(
     now_ms: int,
     epochs: Mapping[tuple[str, int], int] | None = None,
     times: Mapping[tuple[str, int], int] | None = None,
-    need_all: bool = False,
     details: Details | None = None,
     known_groups: Mapping[str, Set[str]] | None = None,
 ) -> Look:
@@ -102,9 +104,9 @@ def look_at_kafka(
     ``epochs`` are the leader epochs of the last batches archived, where they are known; ``times``
     asks partitions for their first record at or after a time. ``details`` of an earlier look are
     used again if they speak of the same topics. ``known_groups`` are those of the log, with the
-    topics they have offsets on. UsageError when ``need_all`` and a listed topic is not there.
+    topics they have offsets on. Listed topics that are not there are left out.
     """
-    described = _choose_topics(admin, options, need_all)
+    described = _choose_topics(admin, options)
     ids = {name: topic.topic_id for name, topic in described.items()}
     used = details if details is not None and details.topic_ids == ids else None
     configs = used.configs if used else admin.topic_configs(list(described))
@@ -153,11 +155,8 @@ def look_at_kafka(
 
 def require_topics(admin: Admin, options: BackupOptions) -> None:
     """Raise UsageError when a listed topic is not there; for who is about to take a log."""
-    _require(options.topics, admin.topics(list(options.topics)) if options.topics else ())
-
-
-def _require(topics: Iterable[str], there: Container[str]) -> None:
-    missing = [name for name in topics if name not in there]
+    there = admin.topics(list(options.topics)) if options.topics else {}
+    missing = [name for name in options.topics if name not in there]
     if missing:
         raise UsageError(
             f"no such topic in Kafka: {', '.join(missing)}",
@@ -191,7 +190,8 @@ def _groups(
     unlisted = [group for group, on in known.items() if group not in met and on & set(topics)]
     if unlisted:
         with suppress(TransientError):
-            asked = load_group_offsets(admin, topics, unlisted)
+            quick = Admin(admin.wire, timeout_ms=UNLISTED_MS)
+            asked = load_group_offsets(quick, topics, unlisted)
             found.denied = sorted([*found.denied, *asked.denied])
             left = {group: asked.offsets.get(group, {}) for group in unlisted}
             found.offsets |= {g: at for g, at in left.items() if g not in asked.denied}
@@ -224,15 +224,10 @@ def _leader(topic: TopicDescription, number: int) -> int:
     return -1 if leader is None else leader
 
 
-def _choose_topics(
-    admin: Admin, options: BackupOptions, need_all: bool
-) -> dict[str, TopicDescription]:
+def _choose_topics(admin: Admin, options: BackupOptions) -> dict[str, TopicDescription]:
     """Pick topics by list or pattern; internal ones only when they are named."""
     if options.topics:
-        described = admin.topics(list(options.topics))
-        if need_all:
-            _require(options.topics, described)
-        return described
+        return admin.topics(list(options.topics))
     pattern = compile_java_regex(options.topics_regex or "")
     return {
         name: topic

@@ -1,4 +1,4 @@
-"""Name and store one finished object of a sink, or adopt it when an earlier attempt did. In tasks.
+"""Store one finished object of a sink, or adopt it when an earlier attempt did. In tasks.
 
 An object that is there under the wanted name is ours when its metadata tells of the same plan and
 the same records; any other is foreign, and the name gets one more zero.
@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from kafkeep.archive.adopt import END, PLAN, SHA256, Adopt, decide, object_metadata
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
-from kafkeep.archive.keys import check_key
 from kafkeep.archive.store import ObjectInfo, ObjectStore
-from kafkeep.backup.window import Finished
+from kafkeep.backup.object_name import MAX_NAMES, object_key
+from kafkeep.backup.open_file import Finished
 from kafkeep.config.files import NamingOptions
-from kafkeep.config.name_template import NameFacts, format_name
+from kafkeep.config.name_template import NameFacts
 from kafkeep.config.tags import TagOptions
 from kafkeep.errors import KafkeepError, KeyExistsError
 from kafkeep.failpoint import failpoint
@@ -25,7 +25,6 @@ from kafkeep.failpoint import failpoint
 RECORDS = "kafkeep-records"
 VIEW = "kafkeep-view"
 HELD_BYTES = 1 << 20
-MAX_NAMES = 100
 log = logging.getLogger(__name__)
 
 
@@ -39,55 +38,6 @@ class Origin:
     """Digest of the plan."""
     naming: NamingOptions
     tags: TagOptions
-
-
-def object_key(
-    naming: NamingOptions, source: PartitionId, done: Finished, *, extra: int = 0
-) -> str:
-    """Return an object's name in the layout asked for; ``extra`` zeros tell it from a foreign one.
-
-    No two objects of a partition have the same first or last offset, and every layout names one
-    of these with the topic and the partition.
-    """
-    if naming.name_template is None:
-        return _confluent_key(naming, source, done, extra)
-    facts = NameFacts(
-        topic=done.place.topic,
-        incarnation=source.incarnation,
-        partition=source.partition,
-        start_offset=done.first,
-        last_offset=int(done.offsets[-1]),
-        first_timestamp=done.min_timestamp,
-        last_timestamp=done.max_timestamp,
-        path=done.place.path,
-        extension=done.extension,
-    )
-    name = format_name(naming.name_template, facts, extra=extra)
-    return _checked(f"{naming.topics_dir}/{name}" if naming.topics_dir else name)
-
-
-def _confluent_key(naming: NamingOptions, source: PartitionId, done: Finished, extra: int) -> str:
-    place, first = done.place, done.first
-    folder = place.topic
-    if source.incarnation > 1:
-        folder = f"{place.topic}~{source.incarnation}"
-    digits = max(naming.pad_width, len(str(first))) + extra
-    name = naming.file_delim.join(
-        [place.topic, str(source.partition), f"{first:0>{digits}d}" if digits else str(first)]
-    )
-    delim = naming.directory_delim
-    path = place.path.replace("/", delim)
-    parts = [naming.topics_dir, folder, path, name + done.extension]
-    return _checked(delim.join(part for part in parts if part))
-
-
-def _checked(key: str) -> str:
-    try:
-        return check_key(key)
-    except ValueError as error:
-        raise KafkeepError(
-            str(error), hint="Its folders come from topics.dir, the topic and the partitioner."
-        ) from error
 
 
 def store_object(
@@ -109,9 +59,9 @@ def store_object(
     tags = origin.tags.object_tags(
         start=done.first, end=int(done.offsets[-1]) + 1, records=len(done.offsets)
     )
-    source = origin.planned.folder_id
+    facts = _name_facts(origin.planned.folder_id, done)
     for extra in range(MAX_NAMES):
-        key = object_key(origin.naming, source, done, extra=extra)
+        key = object_key(origin.naming, facts, extra=extra)
         failpoint("object.before")
         try:
             _create(store, key, done, metadata, tags)
@@ -128,6 +78,20 @@ def store_object(
         failpoint("object.after")
         return replace(entry, key=key)
     raise KafkeepError(f"{key}: {MAX_NAMES} names for it are taken")
+
+
+def _name_facts(source: PartitionId, done: Finished) -> NameFacts:
+    return NameFacts(
+        topic=done.place.topic,
+        incarnation=source.incarnation,
+        partition=source.partition,
+        start_offset=done.first,
+        last_offset=int(done.offsets[-1]),
+        first_timestamp=done.min_timestamp,
+        last_timestamp=done.max_timestamp,
+        path=done.place.path,
+        extension=done.extension,
+    )
 
 
 def _create(

@@ -6,7 +6,7 @@ What cannot go on is a ``BadRecord``: the caller decides whether that stops the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkeep.archive.entry import PartitionId
+from kafkeep.backup.object_name import NameCheck
 from kafkeep.config.converters import ConverterClass
 from kafkeep.config.sink import SinkOptions
 from kafkeep.converters.converter import Converter, Piece
@@ -67,7 +68,7 @@ class Ready:
 class Pipeline:
     """One partition's way from Kafka's bytes to placed rows; remembers nothing between calls."""
 
-    def __init__(self, sink: SinkOptions) -> None:
+    def __init__(self, sink: SinkOptions, names: NameCheck) -> None:
         # A whole record holds its null value: there is nothing to fail, ignore or write apart.
         self._nulls = "write" if sink.has_envelope else sink.nulls.behavior_on_null_values
         self._reports_nulls = (
@@ -77,6 +78,8 @@ class Pipeline:
         )
         self._chain = open_chain(sink.transforms)
         self._partitioner = open_partitioner(sink.partition)
+        self._tombstones = sink.nulls.tombstone_encoded_partition
+        self._names = names
         self._value = open_converter("value", sink.value)
         self._fills_times = sink.value.kind is ConverterClass.SINETSTREAM
         needs_key = sink.naming.store_kafka_keys or not self._chain.is_empty
@@ -86,19 +89,21 @@ class Pipeline:
     def run(
         self,
         batch: pa.RecordBatch,
-        topic: str,
-        partition: int,
+        source: PartitionId,
         *,
         at_ms: int,
         on_bad: Callable[[BadRecord], None],
     ) -> Iterator[Ready]:
-        """Yield a decoded batch (``kafka.records.RECORD_SCHEMA``) as placed rows, in order."""
+        """Yield a decoded batch (``kafka.records.RECORD_SCHEMA``) as placed rows, in order.
+
+        ``source`` has the number of its folder, as ``PlannedRange.folder_id``.
+        """
         offsets = view_numbers(batch.column("offset"), np.int64)
         sizes = weigh_records(*(batch.column(name) for name in ("key", "value", "headers")))
-        for rows in self._converted(batch, topic, partition, offsets, on_bad):
+        for rows in self._converted(batch, source, offsets, on_bad):
             for changed in self._transformed(rows, on_bad):
                 for kept in self._without_nulls(changed, on_bad):
-                    for whole, placed in self._placed(kept, at_ms, on_bad):
+                    for whole, placed in self._placed(kept, source, at_ms, on_bad):
                         weights = sizes
                         if len(whole) < len(offsets):
                             weights = sizes[np.searchsorted(offsets, whole.offsets)]
@@ -107,8 +112,7 @@ class Pipeline:
     def _converted(
         self,
         batch: pa.RecordBatch,
-        topic: str,
-        partition: int,
+        source: PartitionId,
         offsets: NDArray[np.int64],
         on_bad: Callable[[BadRecord], None],
     ) -> Iterator[Rows]:
@@ -123,8 +127,8 @@ class Pipeline:
                 continue
             assert isinstance(key, Column) and isinstance(value, Column)
             rows = Rows(
-                topic=topic,
-                partition=partition,
+                topic=source.topic,
+                partition=source.partition,
                 offsets=offsets[start:stop],
                 timestamps=times[start:stop],
                 key=key,
@@ -154,12 +158,40 @@ class Pipeline:
             yield rows.take(kept)
 
     def _placed(
-        self, rows: Rows, at_ms: int, on_bad: Callable[[BadRecord], None]
+        self, rows: Rows, source: PartitionId, at_ms: int, on_bad: Callable[[BadRecord], None]
     ) -> Iterator[tuple[Rows, Placed]]:
         def place(part: Rows) -> Iterator[Placed]:
-            yield self._partitioner.place(part, at_ms=at_ms)
+            placed = self._partitioner.place(part, at_ms=at_ms)
+            yield _apart(part, placed, self._tombstones) if self._tombstones else placed
 
-        yield from _careful(rows, place, Stage.TASK_PUT, on_bad)
+        for whole, placed in _careful(rows, place, Stage.TASK_PUT, on_bad):
+            yield from self._named(whole, placed, source, on_bad)
+
+    def _named(
+        self, rows: Rows, placed: Placed, source: PartitionId, on_bad: Callable[[BadRecord], None]
+    ) -> Iterator[tuple[Rows, Placed]]:
+        """Leave out records of directories where no object can have a name."""
+        reasons = self._names.refusals(source, rows.topic, placed.paths)
+        if not any(reasons):
+            yield rows, placed
+            return
+        is_bad = np.array([reason is not None for reason in reasons])[placed.codes]
+        for row in np.flatnonzero(is_bad).tolist():
+            reason = reasons[placed.codes[row]]
+            assert reason is not None
+            on_bad(BadRecord(int(rows.offsets[row]), Stage.TASK_PUT, reason))
+        kept = np.flatnonzero(~is_bad)
+        if len(kept):
+            yield rows.take(kept), placed.take(kept)
+
+
+def _apart(rows: Rows, placed: Placed, folder: str) -> Placed:
+    """Place records without a value in a folder of their own."""
+    if rows.value.array.null_count == 0:
+        return placed
+    absent, code = view_valid(rows.value.array) == 0, len(placed.paths)
+    codes = np.where(absent, np.int32(code), placed.codes).astype(np.int32)
+    return replace(placed, codes=codes, paths=(*placed.paths, folder), tombstones=code)
 
 
 def _null_error(topic: str) -> RecordError:

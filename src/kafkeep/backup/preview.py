@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.keys import KeyLimits
 from kafkeep.backup.fetch import RangeReader
 from kafkeep.backup.look import Look
+from kafkeep.backup.object_name import NameCheck
 from kafkeep.backup.plan import CyclePlan
 from kafkeep.backup.tail import Tail
 from kafkeep.config.sink import SinkOptions
@@ -34,9 +36,13 @@ logger = logging.getLogger(__name__)
 class Preview:
     """What one connector has glanced at. Only for sinks that a bad record is to stop."""
 
-    def __init__(self, wire: Wire, sink: SinkOptions, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, wire: Wire, sink: SinkOptions, limits: KeyLimits, now_ms: Callable[[], int]
+    ) -> None:
+        """Make it for a sink into a store with these ``limits``."""
         self._wire = wire
         self._sink = sink
+        self._limits = limits
         self._now_ms = now_ms
         self._seen: dict[PartitionId, int] = {}
         self._turn = 0
@@ -105,15 +111,16 @@ class Preview:
 
         pipeline = self._opened()
         for raw in iter_decode(batches, wanted):
-            for _ in pipeline.run(
-                raw, pid.topic, pid.partition, at_ms=self._now_ms(), on_bad=on_bad
-            ):
+            for _ in pipeline.run(raw, pid, at_ms=self._now_ms(), on_bad=on_bad):
                 pass
 
     def _opened(self) -> Pipeline:
         # Converters take a second to import; a sink without records needs none.
         from kafkeep.backup.pipeline import Pipeline  # noqa: PLC0415
+        from kafkeep.backup.views import Views  # noqa: PLC0415
 
         if self._pipeline is None:
-            self._pipeline = Pipeline(self._sink)
+            longest = Views(self._sink).longest_extension
+            names = NameCheck(self._sink.naming, self._limits, longest)
+            self._pipeline = Pipeline(self._sink, names)
         return self._pipeline

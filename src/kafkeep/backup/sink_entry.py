@@ -8,8 +8,8 @@ from typing import Any
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.runs import NO_RUNS
 from kafkeep.backup.object import Origin
+from kafkeep.backup.open_file import Finished
 from kafkeep.backup.rotate import Reason
-from kafkeep.backup.window import Finished
 from kafkeep.config.sink import SinkOptions
 
 

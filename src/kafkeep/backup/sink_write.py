@@ -17,6 +17,8 @@ from kafkeep.backup.fetch import Chunk
 from kafkeep.backup.fill import OpenWindow, deal
 from kafkeep.backup.letters import Letters, make_letter, send_letters
 from kafkeep.backup.object import HELD_BYTES, Origin, store_object
+from kafkeep.backup.object_name import NameCheck
+from kafkeep.backup.open_file import Finished
 from kafkeep.backup.pipeline import BadRecord, Pipeline, Ready, Stage
 from kafkeep.backup.rotate import Reason, RotateRules
 from kafkeep.backup.shape import SinkShape
@@ -24,7 +26,7 @@ from kafkeep.backup.sink_entry import entry_of
 from kafkeep.backup.tail import Tail
 from kafkeep.backup.upload import Uploads
 from kafkeep.backup.views import Views
-from kafkeep.backup.window import Finished, Memory
+from kafkeep.backup.window import Memory
 from kafkeep.config.sink import SinkOptions
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.records import iter_decode
@@ -76,11 +78,11 @@ class SinkWriter:
         self._uploads = uploads
         self._at_ms = at_ms
         self._closes = closes
-        self._pipeline = Pipeline(sink)
         self._views = Views(sink)
+        names = NameCheck(sink.naming, store.key_limits, self._views.longest_extension)
+        self._pipeline = Pipeline(sink, names)
         self._rules = rules_of(sink)
         self._tolerant = sink.errors.errors_tolerance == "all"
-        self._folder = sink.nulls.tombstone_encoded_partition
         self._raw: pa.RecordBatch | None = None
         self._entries: list[Entry | None] = []
         self._begin_window()
@@ -133,7 +135,7 @@ class SinkWriter:
         """Drop what is open; nothing of it becomes visible."""
         self._window.files.close()
 
-    def send_letters(self, wire: Wire) -> None:
+    def send_letters(self, wire: Wire, connector: str) -> None:
         """Report bad records before their offsets count as archived: at least once, never not."""
         errors = self._sink.errors
         if errors.dead_letter_topic and self.letters:
@@ -143,7 +145,7 @@ class SinkWriter:
                 self.letters,
                 topic=errors.dead_letter_topic,
                 source=self._pid,
-                connector=self._origin.log_name,
+                connector=connector,
                 with_context=errors.dead_letter_context,
             )
             failpoint("letters.after")
@@ -166,13 +168,8 @@ class SinkWriter:
 
     def _take(self, raw: pa.RecordBatch) -> None:
         self._raw = raw
-        ready = self._pipeline.run(
-            raw,
-            self._pid.topic,
-            self._pid.partition,
-            at_ms=self._at_ms,
-            on_bad=self._on_bad,
-        )
+        folder = self._origin.planned.folder_id
+        ready = self._pipeline.run(raw, folder, at_ms=self._at_ms, on_bad=self._on_bad)
         kept = sum(map(self._write, ready))
         self._left_out += raw.num_rows - kept
         if not self._window.state.count and self._left_out >= SKIP_AFTER:
@@ -186,7 +183,7 @@ class SinkWriter:
 
     def _write(self, ready: Ready) -> int:
         """Add rows to the window, closing it wherever a rule says so; return how many it took."""
-        dealt = deal(ready, tombstones=self._folder, with_times=self._rules.interval_ms is not None)
+        dealt = deal(ready, with_times=self._rules.interval_ms is not None)
         begin = 0
         while begin < len(dealt):
             filled = self._window.fill(dealt, begin)

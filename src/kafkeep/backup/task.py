@@ -43,6 +43,8 @@ class Bundle:
     archive: str
     storage: StorageOptions
     log_name: str
+    connector: str
+    """What people know the writer by: for dead letters."""
     write: WriteOptions | SinkShape
     seconds: float
     """Stop after about this long, at the end of what was read by then."""
@@ -176,7 +178,7 @@ def archive_bundle(bundle: Bundle) -> Iterator[tuple[str, dict[str, Any]]]:
             for work in works.values():
                 yield from _rows(work, work.writer.done())
                 if not isinstance(work.writer, RangeWriter):
-                    work.writer.send_letters(wire)
+                    work.writer.send_letters(wire, bundle.connector)
                 yield "range", work.report().to_json()
         finally:
             for work in works.values():

@@ -7,7 +7,7 @@ import pyarrow as pa
 from kafkeep.config.formats import FormatKind
 from kafkeep.config.sink import SinkOptions
 from kafkeep.converters.headers import open_headers
-from kafkeep.data.column import Column
+from kafkeep.data.column import OPTIONAL_BYTES, Column
 from kafkeep.data.rows import Rows
 from kafkeep.data.schema import Kind, Schema, arrow_type
 from kafkeep.formats.envelope import to_envelope
@@ -36,6 +36,15 @@ class Views:
         kind = self.sink.format.keys_format_class
         return "keys" in self.formats and kind in (FormatKind.AVRO, FormatKind.PARQUET)
 
+    def extension(self, view: str) -> str:
+        """Return the end of the names of a view's objects."""
+        return ("" if view == "value" else f".{view}") + self.formats[view].extension
+
+    @property
+    def longest_extension(self) -> str:
+        """The one that takes most bytes."""
+        return max(map(self.extension, self.formats), key=lambda text: len(text.encode()))
+
     def is_nulls(self, view: str, rows: Rows) -> bool:
         """Whether these are nulls alone, which any object takes, whatever its schema."""
         if view == "keys":
@@ -47,6 +56,13 @@ class Views:
         """Return nulls as they stand among values or keys of a schema."""
         kind = pa.binary() if schema is None else arrow_type(schema)
         return optional(Column(schema, pa.nulls(count, kind)))
+
+    def schema_of_nulls(self, view: str, schema: Schema | None) -> Schema | None:
+        """Return the schema of an object of nulls alone, which came with ``schema``."""
+        if view != "keys":
+            return schema and schema.as_optional()
+        as_bytes = self.sink.format.keys_format_class is FormatKind.BYTES
+        return OPTIONAL_BYTES if as_bytes else None  # else JSON's null
 
     def column(self, view: str, rows: Rows) -> Column:
         """Return what goes into the objects of a view."""

@@ -166,7 +166,7 @@ class Writer:
             if settled.positions[pid] != self.state.positions.get(pid):
                 self.waiting[pid] = intent.at_ms
         for line in settled.complaints if self._logs_errors() else ():
-            logger.warning("%s", line)
+            logger.warning("%s: %s", self.options.called, line)
 
     def _bundles(self, intent: Intent, weights: tuple[WeighedRange, ...]) -> list[Bundle]:
         count = bundles_for(sum(w.est_bytes for w in weights), self.cores)
@@ -188,6 +188,7 @@ class Writer:
                 archive=self.places.archive,
                 storage=self.places.storage,
                 log_name=self.options.name,
+                connector=self.options.called,
                 write=_write_options(intent),
                 seconds=self.options.cycle_ms / 1000,
                 at_ms=intent.at_ms,

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kafkeep.archive.names import check_key
 from kafkeep.config.partition import field_label
 from kafkeep.data.rows import Rows
 from kafkeep.partition.distinct import Int64s, join_codes, merge_equal
@@ -40,8 +39,6 @@ class FieldPaths:
                 texts = _read(rows, name)
                 label = field_label(name)
                 parts = [name_part(label, t, raw=self.raw, max_bytes=room) for t in texts.texts]
-                if self.raw:
-                    _check_raw(texts, parts)
             except RowProblem as problem:
                 raise problem.to_error(rows) from problem
             if not paths:
@@ -49,16 +46,6 @@ class FieldPaths:
             else:
                 codes, paths = join_codes(codes, paths, texts.codes, parts)
         return codes, paths
-
-
-def _check_raw(texts: Texts, parts: list[str]) -> None:
-    """Raise RowProblem for a value that leads out of its directory, or to no name at all."""
-    for place, part in enumerate(parts):
-        try:
-            check_key(part)
-        except ValueError as error:
-            row = int(np.argmax(texts.codes == place))
-            raise RowProblem(row, f"{part[:300]!r} is no path") from error
 
 
 def _read(rows: Rows, name: str) -> Texts:

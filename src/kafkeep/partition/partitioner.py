@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -23,6 +23,13 @@ class Placed:
     paths: tuple[str, ...]
     times: NDArray[np.int64] | None
     """The time a record was placed by, in ms; None when time plays no part."""
+    tombstones: int | None = None
+    """Which of the paths is the folder of records without a value; None without one."""
+
+    def take(self, rows: NDArray[np.int64]) -> Placed:
+        """Return the same for some of the records."""
+        times = None if self.times is None else self.times[rows]
+        return replace(self, codes=self.codes[rows], times=times)
 
 
 class Partitioner(Protocol):

@@ -1,16 +1,18 @@
-r"""Texts as parts of paths: nothing changes or leaves the path, and no two texts give one part.
+"""Texts as parts of paths: nothing changes or leaves the path, and no two texts give one part.
 
 Most texts stand as they are, spaces, ``=`` and any script too, as in Confluent's sink. Written
-as the ``%XX`` of their UTF-8 bytes are ``/``, ``\``, ``%``, control characters, and what XML, and
-so S3's listing, cannot hold. A part that would be ``.`` or ``..`` has ``%2E`` for its dots.
-``null`` alone means that there is no value; the text of four letters is ``%6Eull``. An empty
-text is ``%empty``. A long text is cut and ends in ``%~`` and a digest of the whole.
+as the ``%XX`` of their UTF-8 bytes are ``/``, ``%`` and what no key may have. A part that would be
+``.`` or ``..`` has ``%2E`` for its dots. ``null`` alone means that there is no value; the text of
+four letters is ``%6Eull``. An empty text is ``%empty``. A long text is cut and ends in ``%~`` and a
+digest of the whole.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+
+from kafkeep.archive.names import NOT_IN_KEYS
 
 NULL = "null"
 MAX_BYTES = 200
@@ -19,7 +21,7 @@ MAX_BYTES = 200
 _EMPTY = "%empty"
 _CUT = "%~"
 _DIGEST_DIGITS = 32
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f/\\%\ufffe\uffff]")
+_UNSAFE = re.compile(f"[/%{NOT_IN_KEYS}]")
 _ESCAPES = re.compile(r"((?:%[0-9A-F]{2})+)")
 _WHOLE = {"": _EMPTY, NULL: "%6Eull", ".": "%2E", "..": "%2E%2E"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from typing import Any
 from unittest import mock
@@ -31,13 +32,15 @@ class Groups:
     def __init__(self, listed: GroupOffsets, named: GroupOffsets | TransientError) -> None:
         self._listed, self._named = listed, named
         self.asked: list[str] = []
+        self.patience_s = 0.0
 
     def load(
-        self, _admin: object, _topics: object, groups: Collection[str] | None = None
+        self, admin: Any, _topics: object, groups: Collection[str] | None = None
     ) -> GroupOffsets:
         if groups is None:
             return self._listed
         self.asked += groups
+        self.patience_s = admin.routes.deadline() - time.monotonic()
         if isinstance(self._named, TransientError):
             raise self._named
         return self._named
@@ -70,6 +73,12 @@ def test_a_group_that_kafka_has_forgotten_is_forgotten() -> None:
 def test_a_group_that_gives_no_answer_stays_as_it_is_known(silent: Any) -> None:
     seen = look(Groups(GroupOffsets(), silent), {"h": {"t"}})
     assert told(seen, {"h": {T: 3}}) == {}
+
+
+def test_a_group_whose_coordinator_is_away_holds_no_look_up() -> None:
+    groups = Groups(GroupOffsets(), TransientError("no coordinator"))
+    look(groups, {"h": {"t"}})
+    assert groups.asked == ["h"] and groups.patience_s < 6
 
 
 def test_a_group_that_was_not_listed_and_answers_is_told() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from fake_kafka import Answer, FakeLog
 from kafkeep.archive.commit import LogSpan
 from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.keys import KeyLimits
 from kafkeep.backup.look import Look, PartitionLook, TopicLook
 from kafkeep.backup.plan import CyclePlan, Stretch
 from kafkeep.backup.preview import Preview
@@ -19,14 +20,18 @@ from kafkeep.errors import RecordError, TransientError
 from kafkeep.kafka.build import Record, build_batch
 from kafkeep.kafka.wire import Fetched, FetchWanted
 
-SINK = SinkOptions.parse(
-    {
-        "format.class": "json",
-        "flush.size": "100",
-        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-        "value.converter.schemas.enable": "false",
-    }
-)
+SINK = {
+    "format.class": "json",
+    "flush.size": "100",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter.schemas.enable": "false",
+}
+BY_FIELD = {
+    **SINK,
+    "partitioner.class": "field",
+    "partition.field.name": "f",
+    "partition.path.encoding": "raw",
+}
 FIRST, SECOND = (PartitionId("t", 1, number) for number in range(2))
 
 
@@ -85,8 +90,11 @@ def plan(waiting: dict[PartitionId, int], *stretches: Stretch) -> CyclePlan:
     )
 
 
-def preview_of(wire: FakeWire) -> Preview:
-    return Preview(wire, SINK, lambda: 0)  # type: ignore[arg-type]
+def preview_of(
+    wire: FakeWire, options: Mapping[str, str] = SINK, limits: KeyLimits | None = None
+) -> Preview:
+    sink = SinkOptions.parse(options)
+    return Preview(wire, sink, limits or KeyLimits(), lambda: 0)  # type: ignore[arg-type]
 
 
 def test_each_record_is_read_once_and_the_bad_one_is_named() -> None:
@@ -99,6 +107,16 @@ def test_each_record_is_read_once_and_the_bad_one_is_named() -> None:
     with pytest.raises(RecordError, match="t-0 offset 3: "):
         glance(preview, wire)
     assert wire.asked == [(0, 0), (0, 2)]
+
+
+def test_a_record_whose_object_would_have_no_name_is_told_of_too() -> None:
+    wire = FakeWire({0: log_of(b'{"f": "a"}', b'{"f": "a/../b"}')})
+    with pytest.raises(RecordError, match="t-0 offset 1: no object can lie in"):
+        glance(preview_of(wire, BY_FIELD), wire)
+    wire = FakeWire({0: log_of(b'{"f": "a"}', b'{"f": "%s"}' % (b"a" * 930))})
+    glance(preview_of(wire, BY_FIELD), wire)
+    with pytest.raises(RecordError, match=r"t-0 offset 1: .* but the store takes 1000"):
+        glance(preview_of(wire, BY_FIELD, KeyLimits(1000)), wire)
 
 
 def test_what_lies_before_the_position_or_was_read_by_a_task_is_not_looked_at() -> None:

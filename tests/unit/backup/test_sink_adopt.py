@@ -49,6 +49,7 @@ def run(log: FakeLog, store: MemoryStore, **options: str) -> list[Entry]:
         archive="memory:",
         storage=StorageOptions(),
         log_name="sink",
+        connector="sink",
         write=SinkShape(options={**JSON, **options}, closes={str(PID): str(Reason.END)}),
         seconds=1000.0,
     )

@@ -13,8 +13,10 @@ import pytest
 
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.keys import KeyLimits
 from kafkeep.backup.fetch import Chunk
 from kafkeep.backup.object import Origin
+from kafkeep.backup.object_name import NameCheck
 from kafkeep.backup.pipeline import BadRecord, Pipeline
 from kafkeep.backup.rotate import Reason
 from kafkeep.backup.sink_write import SinkWriter
@@ -91,8 +93,9 @@ def test_records_without_a_value_are_reported_as_set(
 ) -> None:
     bad: list[BadRecord] = []
     raw = decode(scan_batches(build_batch([record(n, 0, value=n != 1) for n in range(3)])))
-    pipeline = Pipeline(SinkOptions.parse({**JSON, **options}))
-    kept = pipeline.run(raw, "t", 0, at_ms=0, on_bad=bad.append)
+    sink = SinkOptions.parse({**JSON, **options})
+    pipeline = Pipeline(sink, NameCheck(sink.naming, KeyLimits(), ".json"))
+    kept = pipeline.run(raw, PartitionId("t", 1, 0), at_ms=0, on_bad=bad.append)
     assert [offset for ready in kept for offset in ready.rows.offsets.tolist()] == [0, 2]
     assert [one.offset for one in bad] == ([1] if reported else [])
 
@@ -143,6 +146,8 @@ def read(key: str, body: bytes) -> list[Any]:
         return list(fastavro.reader(io.BytesIO(body)))
     if key.endswith(".parquet"):
         return [row["key"] for row in pq.read_table(io.BytesIO(body)).to_pylist()]
+    if key.endswith(".bin"):
+        return body.decode().splitlines()
     return [json.loads(line) for line in body.splitlines()]
 
 
@@ -187,3 +192,20 @@ def test_null_keys_stand_among_keys_of_a_required_schema(keys: str, form: str) -
         assert [one for part in stored for one in part] == wanted
         # Where no key is null the schema stays required; where one is, at most one file more.
         assert len(stored) == (2 if form != "json" and keys[0] == "k" and "-" in keys else 1)
+
+
+@pytest.mark.parametrize("keys", ["-", "--", "-k", "k-k", "kk--k"])
+def test_a_null_key_is_an_empty_value_in_the_bytes_format_however_records_come(keys: str) -> None:
+    options = {
+        "format.class": "json",
+        "value.converter.schemas.enable": "false",
+        "key.converter": "JsonConverter",
+        "store.kafka.keys": "true",
+        "keys.format.class": "bytes",
+    }
+    key = b'{"schema": {"type": "bytes"}, "payload": "aw=="}'
+    records = [Record(n, 0, None if k == "-" else key, b"%d" % n) for n, k in enumerate(keys)]
+    for size in (1, 2, 5):
+        found = written(records, size, options)
+        [stored] = [found[name] for name in found if ".keys." in name]
+        assert stored == ["" if k == "-" else "k" for k in keys]

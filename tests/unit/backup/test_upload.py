@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 
 from kafkeep.backup.upload import AT_ONCE, SMALL_AT_ONCE, Uploads
+from patience import PATIENCE_S
 
 
 def test_small_objects_go_side_by_side() -> None:
-    together = threading.Barrier(SMALL_AT_ONCE, timeout=10)
+    together = threading.Barrier(SMALL_AT_ONCE, timeout=PATIENCE_S)
 
     def finish() -> None:
         together.wait()
@@ -24,16 +25,16 @@ def test_a_large_object_waits_until_few_are_under_way() -> None:
 
     def finish() -> None:
         begun.release()
-        assert go_on.wait(10)
+        assert go_on.wait(PATIENCE_S)
 
     with Uploads() as uploads:
         for _ in range(AT_ONCE):
             uploads.add(finish)
         adds = threading.Thread(target=uploads.add, args=[finish])
         adds.start()
-        assert all(begun.acquire(timeout=10) for _ in range(AT_ONCE))
+        assert all(begun.acquire(timeout=PATIENCE_S) for _ in range(AT_ONCE))
         assert not begun.acquire(timeout=0.2)
         go_on.set()
-        adds.join(10)
+        adds.join(PATIENCE_S)
         uploads.wait()
-    assert begun.acquire(timeout=10)
+    assert begun.acquire(timeout=PATIENCE_S)
