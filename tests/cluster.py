@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.kafka.build import Record, build_batch
 from kafkeep.kafka.compression import Codec
 from kafkeep.kafka.wire import Wire
+from patience import PATIENCE_S, until
 
-WAIT = 30.0
+WAIT = PATIENCE_S
 COORDINATOR_NOT_READY = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -24,7 +32,9 @@ COORDINATOR_NOT_READY = (
 ANY_TIME = {
     "message.timestamp.after.max.ms": str(2**63 - 1),
     "message.timestamp.before.max.ms": str(2**63 - 1),
+    "retention.ms": "-1",
 }
+"""Settings of a topic that takes records of any time, and keeps those that are old."""
 
 
 class Cluster:
@@ -64,11 +74,18 @@ class Cluster:
         wanted = TopicPartition(topic, partition, before)
         self.admin.delete_records([wanted])[wanted].result(WAIT)
 
+    def alter(self, kind: ResourceType, name: str, config: Mapping[str, str]) -> None:
+        """Change settings of a topic or a broker; the others stay."""
+        resource = ConfigResource(kind, name)
+        for key, value in config.items():
+            resource.add_incremental_config(
+                ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            )
+        self.admin.incremental_alter_configs([resource])[resource].result(WAIT)
+
     def config(self, topic: str) -> dict[str, str]:
         """Return a topic's settings, defaults included."""
-        from confluent_kafka.admin import ConfigResource
-
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        resource = ConfigResource(ResourceType.TOPIC, topic)
         found = self.admin.describe_configs([resource])[resource].result(WAIT)
         return {name: entry.value for name, entry in found.items()}
 
@@ -177,12 +194,3 @@ class Cluster:
             producer.produce(topic, value=value, key=name, partition=partition)
         assert producer.flush(WAIT) == 0
         return producer
-
-
-def until(claim: Callable[[], bool], what: str, *, seconds: float = WAIT) -> None:
-    """Wait until ``claim`` holds."""
-    deadline = time.monotonic() + seconds
-    while not claim():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {seconds} s in vain: {what}")
-        time.sleep(0.05)

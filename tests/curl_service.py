@@ -21,8 +21,9 @@ import boto3
 
 from cluster import until
 from kafkeep.dev import DevStatus, kafka_tool
+from patience import PATIENCE_S
 
-PATIENCE = 90.0
+PATIENCE = PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -147,13 +148,13 @@ class CurlService:
     def end(self) -> int:
         """Stop the service as an init system does, and return its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(40)
+        return self.process.wait(PATIENCE)
 
     def close(self) -> None:
         """Let nothing of it be left."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(10)
+            self.process.wait(PATIENCE)
         if self.process.stdout is not None:
             self.process.stdout.close()
         sys.stderr.write(self.log.read_text()[-10_000:])

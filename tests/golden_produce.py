@@ -8,10 +8,8 @@ from dataclasses import replace
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from cluster import WAIT, Cluster, until
+from cluster import ANY_TIME, WAIT, Cluster, until
 from golden_cases import GoldenCase, GoldenRecord
-
-KEEP = {"retention.ms": "-1"}  # the records are of 2024: a broker would delete them at once
 
 
 def produce_cases(
@@ -24,7 +22,7 @@ def produce_cases(
     topics = {name: topic for case in cases for name, topic in case.topics.items()}
     remove_topics(cluster, topics)
     new = [
-        NewTopic(name, topic.partitions, 1, config={**KEEP, **topic.configs})
+        NewTopic(name, topic.partitions, 1, config={**ANY_TIME, **topic.configs})
         for name, topic in topics.items()
     ]
     for made in cluster.admin.create_topics(new).values():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import subprocess
 import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from kafkeep.config.group import ConfigErrors
 from kafkeep.connect.serve import Ready, run_service
 from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.dev.certificates import make_certificates
+from patience import PATIENCE_S, until
 
 PASSWORD = "store secret"
 CERTIFIED = ("--cacert", "ca.pem", "--cert", "client.pem")
@@ -80,21 +80,18 @@ class Worker:
         self, folder: Path, path: str, *arguments: str, url: str | None = None
     ) -> tuple[int, str]:
         """Return curl's exit code, and the answer with its status in the last line."""
-        command = ["curl", "--silent", "--noproxy", "*", "--max-time", "20", *arguments]
+        command = ["curl", "--silent", "--noproxy", "*", "--max-time", str(PATIENCE_S), *arguments]
         command += ["--write-out", "\n%{http_code}", (url or self.ready.url) + path]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout
 
     def wait_status(self, folder: Path, words: str) -> None:
         """Return when the worker's health has these words."""
-        deadline = time.monotonic() + 30
-        while words not in self.curl(folder, "/health", *CERTIFIED)[1]:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: words in self.curl(folder, "/health", *CERTIFIED)[1], words)
 
     def end(self) -> None:
         self.stop.set()
-        self.thread.join(20)
+        self.thread.join(PATIENCE_S)
 
 
 def start(flags: dict[str, str]) -> Worker:
@@ -106,4 +103,4 @@ def start(flags: dict[str, str]) -> Worker:
         target=lambda: run_service(worker, on_ready=told.put, stop=stop), daemon=True
     )
     thread.start()
-    return Worker(told.get(timeout=20), stop, thread)
+    return Worker(told.get(timeout=PATIENCE_S), stop, thread)

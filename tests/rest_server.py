@@ -11,6 +11,8 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from patience import PATIENCE_S
+
 
 @contextmanager
 def serving(app: ASGIApp) -> Iterator[str]:
@@ -35,7 +37,7 @@ def raw_request(
     base_url: str, method: str, path: str, headers: dict[str, str | None] | None = None
 ) -> tuple[int, bytes]:
     """Send a path exactly as it is: other clients would tidy it up first. None leaves one out."""
-    connection = http.client.HTTPConnection(base_url.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(base_url.removeprefix("http://"), timeout=PATIENCE_S)
     if headers and headers.get("Host", "") is None:
         connection._http_vsn_str = "HTTP/1.0"  # the only version in which a Host may be missing
     try:

@@ -15,6 +15,7 @@ from kafkeep.connect.jobs.make import make_job
 from kafkeep.failpoint import arm
 from kafkeep.restore.follow import Follower
 from kafkeep.spark.tasks import TaskRow
+from patience import PATIENCE_S
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["kafkeep.connect.jobs.make", "kafkeep.restore.follow"])
@@ -30,7 +31,7 @@ def run_source(
     where = around.kafka.bootstrap_servers, around.state_address
     process = _processes.Process(target=_run, args=(name, config, where, failpoints, str(trace)))
     process.start()
-    process.join(60)
+    process.join(PATIENCE_S)
     code = process.exitcode
     process.kill()
     return code

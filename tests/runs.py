@@ -20,8 +20,9 @@ from kafkeep.config.spark import SparkOptions
 from kafkeep.errors import KafkeepError
 from kafkeep.spark.session import start_session, stop_session
 from kafkeep.spark.tasks import warm_up
+from patience import PATIENCE_S
 
-PATIENCE = 180.0
+PATIENCE = PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,11 @@ class Driver:
             raise AssertionError(f"it did not end within {seconds} s\n{self.said()}") from None
         return Outcome(code, self.stdout.read_text(), self.stderr.read_text())
 
+    def runs(self) -> bool:
+        """Fail with everything it said when it has ended."""
+        assert self.process.poll() is None, self.said()
+        return True
+
     def signal(self, number: int) -> None:
         """Signal the driver alone."""
         self.process.send_signal(number)
@@ -114,7 +120,7 @@ class Driver:
         self.process.wait(PATIENCE)
         self.wait_for_group()
 
-    def wait_for_group(self, seconds: float = 30.0) -> None:
+    def wait_for_group(self, seconds: float = PATIENCE) -> None:
         """Wait until no process of the group is left: nothing may leak."""
         deadline = time.monotonic() + seconds
         while members(self.group):

@@ -6,12 +6,7 @@ import random
 import time
 from collections.abc import Callable
 
-from confluent_kafka.admin import (
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import ResourceType
 
 from cluster import ANY_TIME, Cluster, until
 from kafkeep.kafka.build import Record, build_batch
@@ -105,13 +100,8 @@ def transactions(cluster: Cluster, topic: str) -> None:
 
 
 def compacted(cluster: Cluster, topic: str) -> None:
-    """Batches with holes, and holes between batches, as the cleaner leaves them."""
-    broker = ConfigResource(ResourceType.BROKER, "1")
-    quick = ConfigEntry(
-        "log.cleaner.backoff.ms", "100", incremental_operation=AlterConfigOpType.SET
-    )
-    broker.add_incremental_config(quick)
-    cluster.admin.incremental_alter_configs([broker])[broker].result(30)
+    """Batches with holes, and holes between batches: the cleaner made them, and makes no more."""
+    cluster.alter(ResourceType.BROKER, "1", {"log.cleaner.backoff.ms": "100"})
     config = {
         "cleanup.policy": "compact",
         "segment.ms": "200",
@@ -133,8 +123,17 @@ def compacted(cluster: Cluster, topic: str) -> None:
             < cluster.end(topic) - 200
         ),
         "the cleaner has made holes",
-        seconds=90,
     )
+    ended = {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": str(2**62)}
+    cluster.alter(ResourceType.TOPIC, topic, ended)
+    counts = [count(dump(cluster.bootstrap, topic))]
+
+    def is_left_alone() -> bool:
+        time.sleep(1)
+        counts.append(count(dump(cluster.bootstrap, topic)))
+        return counts[-2] == counts[-1]
+
+    until(is_left_alone, "the cleaner has ended")
 
 
 def cut_start(cluster: Cluster, topic: str) -> None:

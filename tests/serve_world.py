@@ -7,9 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,11 @@ from confluent_kafka import Producer
 
 from cluster import Cluster
 from kafkeep.dev import DevStatus
+from patience import PATIENCE_S, until
 
 FLUSH = 5
 PARTITIONS = 2
-LEASE_MS = 2_000
+LEASE_MS = 6_000
 
 
 class Service:
@@ -45,7 +45,7 @@ class Service:
         line = self.process.stdout.readline()
         assert line, log.read_text()
         self.ready = json.loads(line)
-        self.http = httpx.Client(base_url=self.ready["url"], timeout=30)
+        self.http = httpx.Client(base_url=self.ready["url"], timeout=PATIENCE_S)
 
     def call(self, method: str, path: str, body: Any = None, *, expect: int = 200) -> Any:
         answer = self.http.request(method, path, json=body)
@@ -78,7 +78,7 @@ class Service:
     def end(self) -> int:
         """Stop it as an init system does, and return its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(40)
+        code = self.process.wait(PATIENCE_S)
         self._close()
         return code
 
@@ -86,7 +86,7 @@ class Service:
         """Let everything of it be gone at once."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(10)
+            self.process.wait(PATIENCE_S)
         self._close()
 
     def _close(self) -> None:
@@ -174,7 +174,7 @@ class Topic:
                 value = json.dumps({"n": self.sent}).encode()
                 producer.produce(self.name, value=value, partition=partition)
                 self.sent += 1
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
 
     def stored(self) -> list[int]:
         """Return the numbers of all records in the bucket."""
@@ -200,10 +200,3 @@ class Topic:
         """Wait until everything sent is stored, once."""
         until(lambda: len(self.stored()) >= self.sent, f"{self.sent} records are stored")
         assert self.stored() == list(range(self.sent))
-
-
-def until(what: Callable[[], bool], claim: str, seconds: float = 180) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, f"not true in {seconds} s: {claim}"
-        time.sleep(0.1)

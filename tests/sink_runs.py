@@ -174,7 +174,7 @@ def run_connector(
         run.run_backup(options, places, SparkOptions.load())
     else:
         follow = replace(options, follow=True, interval_ms=500)
-        _follow(follow, places, records=records, quiet_s=step / 1000 + 2)
+        _follow(follow, places, records=records, quiet_s=step / 1000 + 5)
 
 
 def _follow(options: BackupOptions, places: Places, *, records: int | None, quiet_s: float) -> None:

@@ -83,6 +83,7 @@ def write_sink(
         archive="memory:",
         storage=StorageOptions(),
         log_name="sink",
+        connector="sink",
         write=SinkShape(options=options, closes=closes),
         seconds=1000.0,
     )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkeep.config.foreign import ForeignOptions
     from kafkeep.config.spark import SparkOptions
     from kafkeep.config.storage import StorageOptions
-    from kafkeep.restore.job import Preflight
+    from kafkeep.restore.preflight import Preflight
     from kafkeep.restore.summary import RestoreSummary
 
 T = TypeVar("T")

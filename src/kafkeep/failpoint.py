@@ -45,7 +45,7 @@ PLACES: Mapping[str, str] = {
     "look.after": "settings and group offsets were read, and are in no commit: they are read again",
     "task.start": "a task has done nothing",
     "object.before": "an object is complete but for its name: nothing of it is visible",
-    "object.part": "a part of an object is there: the upload is invisible, and left to expire",
+    "object.part": "a part of an object is there: the upload is invisible, and left to gc",
     "object.after": "an object is there that no commit names: it is adopted, or never read",
     "object.adopted": "an object of an earlier attempt was found and may have no tags yet",
     "letters.before": "bad records are not reported, their offsets not archived: read again",

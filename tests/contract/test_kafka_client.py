@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
-import time
 import uuid
 from typing import Any
 
@@ -30,6 +29,7 @@ from kafka.protocol.parser import KafkaProtocol
 from kafka.protocol.producer import ProduceRequest
 
 from kafkeep.kafka.transport import Frame, keep_record_views
+from patience import until
 
 
 @pytest.fixture
@@ -93,9 +93,7 @@ def test_the_loop_runs_coroutines_from_other_threads_in_order(net: Any) -> None:
         return number
 
     futures = [net.call_soon_with_future(note, number) for number in range(5)]
-    deadline = time.monotonic() + 5
-    while not all(future.is_done for future in futures) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: all(future.is_done for future in futures))
     assert [future.value for future in futures] == seen == list(range(5))
 
 

@@ -7,6 +7,8 @@ import threading
 from types import TracebackType
 from typing import Self
 
+from patience import PATIENCE_S
+
 LINE_BYTES = 2**20
 """How long what a reader looks for at once may be."""
 
@@ -26,7 +28,7 @@ class OnThread:
         started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
         self._thread.start()
-        if not started.wait(10):
+        if not started.wait(PATIENCE_S):
             raise RuntimeError("the proxy did not start")
         return self
 

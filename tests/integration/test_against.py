@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cluster import Cluster
+from cluster import ANY_TIME, Cluster
 from kafkeep.care.drill import PREFIX
 from kafkeep.care.verified import last_verified_ms, verified_prefix
 from kafkeep.clock import now_ms
@@ -24,7 +24,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_
 Message = dict[str, Any]
 Edit = Callable[[list[Message]], list[Message]]
 COUNT = 400
-KEPT = {"retention.ms": "-1"}
 
 
 def messages(count: int = COUNT) -> list[Message]:
@@ -47,7 +46,7 @@ class Archived:
         self.cluster = cluster
         self.topic = f"against-{uuid.uuid4().hex[:8]}"
         self.address = f"s3://{services.s3.bucket}/{uuid.uuid4().hex[:12]}"
-        cluster.create(self.topic, 2, KEPT)
+        cluster.create(self.topic, 2, ANY_TIME)
         cluster.produce(self.topic, messages())
         cluster.fill(self.topic, 50, partition=1)
         kafkeep(
@@ -61,7 +60,7 @@ class Archived:
 
     def produce_as(self, edit: Edit) -> str:
         """Write another topic with partition 0 edited, by a client that is not kafkeep."""
-        other = self.cluster.create(f"{self.topic}-{uuid.uuid4().hex[:6]}", 2, KEPT)
+        other = self.cluster.create(f"{self.topic}-{uuid.uuid4().hex[:6]}", 2, ANY_TIME)
         self.cluster.produce(other, edit(messages()))
         return other
 
@@ -155,7 +154,7 @@ def test_what_was_written_since_is_a_warning(archived: Archived) -> None:
 
 
 def test_other_partitions_are_refused_unless_told(archived: Archived) -> None:
-    other = archived.cluster.create(f"{archived.topic}-wide", 3, KEPT)
+    other = archived.cluster.create(f"{archived.topic}-wide", 3, ANY_TIME)
     spread = [{**m, "partition": hash(m["key"]) % 3} for m in messages()]
     archived.cluster.produce(other, spread)
     refused = archived.against(other, "--partitions", "0").expect(14)
@@ -249,15 +248,19 @@ def test_a_drill_may_take_a_sample(archived: Archived, tmp_path: Path) -> None:
 
 
 def test_a_drill_that_fails_cleans_up_and_the_next_names_what_one_left(
-    archived: Archived, monkeypatch: pytest.MonkeyPatch
+    archived: Archived, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    report = tmp_path / "failed.json"
+
     def interrupt(*_: object, **__: object) -> None:
         assert scratch(archived.cluster)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr("kafkeep.care.drill.run_against", interrupt)
-        drill(archived).expect(130)
+        drill(archived, "--report", report).expect(130)
+    failed = json.loads(report.read_text())
+    assert (failed["verdict"], failed["message"]) == ("failed", "interrupted")
     assert scratch(archived.cluster) == []
     left = archived.cluster.create(f"{PREFIX}20240101T000000-deadbeef-0-orders")
     document = drill(archived, "--sample", "5").expect(3).json

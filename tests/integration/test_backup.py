@@ -96,15 +96,15 @@ def test_following_picks_up_new_topics_and_partitions_and_ends_on_sigterm(
         *("--interval", "200ms", "--segment-age", "100ms"),
     )
     try:
-        until(lambda: _archived(archive, first) == 10, "the first topic", seconds=60)
+        until(lambda: _archived(archive, first) == 10, "the first topic")
         cluster.create(second)
         cluster.fill(second, 7)
         cluster.grow(first, 2)
         cluster.fill(first, 5, partition=1)
-        until(lambda: _archived(archive, second) == 7, "the new topic", seconds=60)
-        until(lambda: _archived(archive, first) == 15, "the new partition", seconds=60)
+        until(lambda: _archived(archive, second) == 7, "the new topic")
+        until(lambda: _archived(archive, first) == 15, "the new partition")
         driver.signal(signal.SIGTERM)
-        done = driver.wait(60).expect(0)
+        done = driver.wait().expect(0)
     finally:
         driver.kill()
     assert done.json["message_type"] == "summary" and done.json["records"] == 22
@@ -270,15 +270,15 @@ def test_a_writer_that_slept_through_a_takeover_is_fenced(
     sleepy = Driver(
         tmp_path / "zombie",
         *("backup", *archive.where, "--topics", topic),
-        env={"KAFKEEP_FAILPOINT": "object.before:sleep=3000"},
+        env={"KAFKEEP_FAILPOINT": "object.before:sleep=8000"},
     )
     try:
-        until(lambda: _opened(archive), "it has taken the log", seconds=60)
+        until(lambda: _opened(archive), "it has taken the log")
         time.sleep(0.5)
         signal_group(sleepy.group, signal.SIGSTOP)
         archive.backup("--topics", topic).expect(0)
         signal_group(sleepy.group, signal.SIGCONT)
-        ended = sleepy.wait(60).expect(11)
+        ended = sleepy.wait().expect(11)
     finally:
         sleepy.kill()
     assert "took the log" in ended.stderr
@@ -304,12 +304,12 @@ def test_a_topic_deleted_while_it_is_read_keeps_what_was_archived(
     driver = Driver(
         tmp_path / "deleted",
         *("backup", *archive.where, "--topics", f"{topic},{other}"),
-        env={"KAFKEEP_FAILPOINT": "task.start:sleep=3000"},
+        env={"KAFKEEP_FAILPOINT": "task.start:sleep=6000"},
     )
     try:
-        until(lambda: _opened(archive), "it is about to read", seconds=60)
+        until(lambda: _opened(archive), "it is about to read")
         cluster.delete(topic)
-        driver.wait(90).expect(0, 3)
+        driver.wait().expect(0, 3)
     finally:
         driver.kill()
     assert archive.view.intent is None

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
+from cluster import ANY_TIME, WAIT, Cluster
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.dev import DevStatus
@@ -27,10 +27,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 
-ANY_TIME = {
-    "message.timestamp.after.max.ms": str(2**63 - 1),
-    "message.timestamp.before.max.ms": str(2**63 - 1),
-}
 ALL = OffsetRange(0, 2**62)
 RECORDS = [
     Record(i, 1_700_000_000_000 + i * 7 % 50, [None, b"", b"k%d" % i][i % 3],
@@ -46,9 +42,7 @@ def wire(services: DevStatus) -> Iterator[Wire]:
 
 
 def create(services: DevStatus, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": services.bootstrap_servers})
-    made = admin.create_topics([NewTopic(topic, 1, 1, config=ANY_TIME)])
-    made[topic].result(30)
+    Cluster(services.bootstrap_servers).create(topic, config=ANY_TIME)
 
 
 def fetch(wire: Wire, topic: str) -> tuple[Batches, list[tuple[int, int]]]:
@@ -77,7 +71,7 @@ def consume(services: DevStatus, topic: str, count: int) -> list[Record]:
     consumer.assign([TopicPartition(topic, 0, 0)])
     seen: list[Record] = []
     while len(seen) < count:
-        messages = consumer.consume(count, timeout=20)
+        messages = consumer.consume(count, timeout=WAIT)
         assert messages, f"only {len(seen)} of {count} records came"
         for message in messages:
             assert message.error() is None

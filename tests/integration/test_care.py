@@ -31,8 +31,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 COUNT = 30_000
-KEEP = {"retention.ms": "-1", **ANY_TIME}
-"""Some times are of 1970: retention would take them at once."""
 ODD = [
     Record(0, -1, None, b"", ()),
     Record(1, 0, b"", None, [(b"h", None), (b"h", b"x")]),
@@ -74,7 +72,7 @@ class Archived:
 @pytest.fixture(scope="module")
 def archived(services: DevStatus, module_s3: None, spark: None) -> Iterator[Archived]:
     cluster, tag = Cluster(services.bootstrap_servers), uuid.uuid4().hex[:8]
-    plain, odd = cluster.create(f"plain-{tag}", 2), cluster.create(f"odd-{tag}", 1, KEEP)
+    plain, odd = cluster.create(f"plain-{tag}", 2), cluster.create(f"odd-{tag}", 1, ANY_TIME)
     for partition in range(2):
         cluster.fill(plain, COUNT, partition, size=100)
     cluster.records(odd, ODD)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE_S
+
 pytestmark = pytest.mark.integration
 
 
@@ -54,7 +56,7 @@ def test_the_demo_cleans_up_when_it_is_interrupted(tmp_path: Path, sign: signal.
             break
     time.sleep(0.5)
     demo.send_signal(sign)
-    _, stderr = demo.communicate(timeout=120)
+    _, stderr = demo.communicate(timeout=PATIENCE_S)
     assert demo.returncode == 130, stderr[-3000:]
     assert "Traceback" not in stderr
     assert folder is not None and not folder.exists()
@@ -64,6 +66,6 @@ def test_the_demo_cleans_up_when_it_is_interrupted(tmp_path: Path, sign: signal.
 def test_a_folder_with_an_environment_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text("{}")
     demo = _demo(tmp_path, "--folder", str(tmp_path))
-    _, stderr = demo.communicate(timeout=60)
+    _, stderr = demo.communicate(timeout=PATIENCE_S)
     assert demo.returncode == 2, stderr
     assert (tmp_path / "state.json").read_text() == "{}"

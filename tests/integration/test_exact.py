@@ -125,21 +125,9 @@ def test_a_compacted_topic(cluster: Cluster, compacted: str, tmp_path: Path, way
 
 @pytest.fixture(scope="module")
 def compacted(cluster: Cluster) -> str:
-    """A topic with holes that the cleaner made, and cleans no further."""
+    """A topic with holes that the cleaner made."""
     name = f"compacted-{time.time_ns()}"
     scenes.compacted(cluster, name)
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-
-    topic = ConfigResource(ResourceType.TOPIC, name)
-    for key, value in {
-        "min.cleanable.dirty.ratio": "1",
-        "max.compaction.lag.ms": str(2**62),
-    }.items():
-        topic.add_incremental_config(
-            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-        )
-    cluster.admin.incremental_alter_configs([topic])[topic].result(30)
-    time.sleep(1)
     return name
 
 

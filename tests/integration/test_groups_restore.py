@@ -13,10 +13,11 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from cluster import Cluster
 from kafkeep.dev import DevOptions, kafka_tool, start, stop
 from oracle import Seen, dump
+from patience import PATIENCE_S
 from runs import Outcome, kafkeep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3")]
-PATIENCE = 60.0
+PATIENCE = PATIENCE_S
 
 
 def consume(

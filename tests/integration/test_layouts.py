@@ -40,9 +40,7 @@ class Bench:
         self.cluster = cluster
         self._folder = folder
         self._s3 = services.s3
-        self.topic = cluster.create(
-            f"orders-{uuid.uuid4().hex[:6]}", 2, {**ANY_TIME, "retention.ms": "-1"}
-        )
+        self.topic = cluster.create(f"orders-{uuid.uuid4().hex[:6]}", 2, ANY_TIME)
         cluster.produce(self.topic, [self.message(number) for number in range(7)])
 
     @staticmethod

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import kafkeep
+from cluster import ANY_TIME
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.demo.compare import compare_topics, dump_topics
 from kafkeep.dev import DevStatus
@@ -36,7 +37,7 @@ def wire(services: DevStatus) -> Iterator[Wire]:
 def test_topics_go_and_come_back_on_the_callers_session(
     services: DevStatus, session: SparkSession, wire: Wire, topic_name: str, local_archive: Path
 ) -> None:
-    Admin(wire).create_topic(topic_name, 2)
+    Admin(wire).create_topic(topic_name, 2, configs=ANY_TIME)
     records = [Record(i, 1_700_000_000_000 + i, b"k", None, [(b"h", None)]) for i in range(100)]
     wire.produce({(topic_name, 1): build_batch(records)}).result()
     places = {"archive": local_archive, "bootstrap_servers": services.bootstrap_servers}
@@ -63,7 +64,7 @@ def test_a_topic_that_is_lost_comes_back_under_its_name_at_once(
     services: DevStatus, session: SparkSession, wire: Wire, topic_name: str, local_archive: Path
 ) -> None:
     """Python workers outlive the topic: what they remember of it must not stand in the way."""
-    Admin(wire).create_topic(topic_name, 1)
+    Admin(wire).create_topic(topic_name, 1, configs=ANY_TIME)
     batch = build_batch([Record(0, 1_700_000_000_000, b"k", b"v")])
     wire.produce({(topic_name, 0): batch}).result()
     places = {"archive": local_archive, "bootstrap_servers": services.bootstrap_servers}

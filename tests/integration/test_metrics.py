@@ -171,7 +171,8 @@ def test_counts_of_real_runs_agree_with_kafka_and_the_bucket_over_a_restart(
         # The rate needs two looks at least a second apart, the second of them after records came.
         fill(cluster, topic, 5)
         until(lambda: page().total("kafkeep_lag_records", connector=name) == 0, "nothing waits")
-        assert page().total("kafka_connect_sink_task_sink_record_send_rate") > 0
+        rate = "kafka_connect_sink_task_sink_record_send_rate"
+        until(lambda: page().total(rate) > 0, "there is a rate")
         assert page().total("kafkeep_lag_seconds", topic=topic) == 0
     fill(cluster, topic, 10)
     with worker.running(name, config) as page:
@@ -242,12 +243,12 @@ def service(services: DevStatus, folder: Path) -> Iterator[httpx.Client]:
         env=services.s3.environment,
     )
     try:
-        until(lambda: "ready" in driver.stdout.read_text(), "the service is ready", seconds=60)
+        until(lambda: "ready" in driver.stdout.read_text(), "the service is ready")
         ready = json.loads(driver.stdout.read_text().splitlines()[0])
         with httpx.Client(base_url=ready["url"], timeout=30) as client:
             yield client
         driver.signal(signal.SIGTERM)
-        driver.wait(60).expect(0)
+        driver.wait().expect(0)
     finally:
         driver.kill()
 
@@ -272,9 +273,7 @@ def test_everything_that_boards_and_alerts_ask_for_is_there_live(
         until(lambda: value("kafkeep_leader") == 1, "it leads")
         config = sink(services, topic, uuid.uuid4().hex[:12])
         client.put(f"/connectors/{name}/config", json=config).raise_for_status()
-        until(
-            lambda: value("kafkeep_records_total", connector=name) == 30, "30 records", seconds=60
-        )
+        until(lambda: value("kafkeep_records_total", connector=name) == 30, "30 records")
         source = {
             **{
                 key: text
@@ -288,7 +287,7 @@ def test_everything_that_boards_and_alerts_ask_for_is_there_live(
         client.put(f"/connectors/{back}/config", json=source).raise_for_status()
         wrong = {**config, "s3.bucket.name": "no-such-bucket"}
         client.put(f"/connectors/wrong-{topic}/config", json=wrong).raise_for_status()
-        until(lambda: value("kafkeep_records_total", connector=back) == 30, "30 back", seconds=60)
+        until(lambda: value("kafkeep_records_total", connector=back) == 30, "30 back")
         failed = "kafka_connect_worker_connector_failed_task_count"
         until(lambda: value(failed, connector=f"wrong-{topic}") > 0, "one has failed")
         live = page()

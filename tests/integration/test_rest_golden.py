@@ -18,10 +18,10 @@ from confluent_kafka import Producer
 
 from cluster import Cluster
 from kafkeep.dev import DevStatus
+from patience import PATIENCE_S
 from rest_story import run_story
 
 pytestmark = pytest.mark.integration
-PATIENCE_S = 120.0
 
 
 @pytest.fixture
@@ -41,11 +41,11 @@ def service(services: DevStatus, tmp_path: Path) -> Iterator[httpx.Client]:
         with httpx.Client(base_url=json.loads(line)["url"], timeout=60) as client:
             yield client
         process.send_signal(signal.SIGTERM)
-        assert process.wait(40) == 0, log.read_text()
+        assert process.wait(PATIENCE_S) == 0, log.read_text()
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
+            process.wait(PATIENCE_S)
         process.stdout.close()
 
 

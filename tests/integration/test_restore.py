@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster import Cluster
+from cluster import ANY_TIME, Cluster
 from kafkeep.archive.reader import load_view
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.storage import StorageOptions
@@ -190,6 +190,19 @@ def test_the_clusters_own_retention_does_not_delete_old_records(
     assert cluster.config(f"{topic_name}-a")["retention.ms"] == "-1"
     saved.restore(f"{topic_name}-b", "--apply-retention").expect(0)
     assert cluster.config(f"{topic_name}-b")["retention.ms"] == str(7 * DAY)
+
+
+def test_old_records_stay_in_an_empty_target_that_has_no_retention_of_its_own(
+    cluster: Cluster, topic_name: str, archive_address: str
+) -> None:
+    cluster.create(topic_name, 1, ANY_TIME)
+    cluster.produce(topic_name, [{"value": "v", "timestamp": 1000 + i} for i in range(10)])
+    saved = Saved(cluster, topic_name, archive_address)
+    target = cluster.create(f"{topic_name}-there")
+    saved.restore(target).expect(3)
+    assert cluster.config(target)["retention.ms"] == "-1"
+    time.sleep(2)  # the tests' broker looks for expired records each second
+    saved.check(target)
 
 
 def test_a_target_that_cannot_be_is_refused_before_anything_is_written(

@@ -15,6 +15,7 @@ from cluster import Cluster
 from kafkeep.kafka.build import Record, build_batch
 from kafkeep.kafka.compression import Codec
 from oracle import Seen, dump
+from patience import until
 from runs import Driver, Outcome, kafkeep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3")]
@@ -162,12 +163,9 @@ def test_killed_in_the_middle_it_loses_nothing_and_repeats_nothing(
     archive: Archive, tmp_path: Path
 ) -> None:
     target, settings = f"{archive.topic}-killed", {**MASK_AND_DROP, **JSON}
-    slow = {"KAFKEEP_FAILPOINT": "request.before:sleep=1500"}
+    slow = {"KAFKEEP_FAILPOINT": "request.before:sleep=3000"}
     driver = Driver(tmp_path, "restore", *archive.asked("segment", target, settings), env=slow)
-    deadline = time.monotonic() + 60
-    while archive.size(target) == 0:
-        assert driver.process.poll() is None and time.monotonic() < deadline, driver.said()
-        time.sleep(0.05)
+    until(lambda: driver.runs() and archive.size(target) > 0, "it writes")
     driver.kill()
     part, kept = archive.size(target), 2 * sum(map(_is_no_test, archive.before[0]))
     assert 0 < part < kept

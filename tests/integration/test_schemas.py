@@ -149,7 +149,9 @@ class Story:
 
 @pytest.fixture(scope="module")
 def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Http]:
-    folder, port = tmp_path_factory.mktemp("second-registry"), Ports().take()
+    folder = tmp_path_factory.mktemp("second-registry")
+    with Ports() as ports:
+        port = ports.take()
     server = launch_registry(folder, SimpleNamespace(ports={"registry": port}))  # type: ignore[arg-type]
     try:
         http = Http(registry_url(port))
@@ -192,7 +194,7 @@ def story(  # noqa: PLR0917
         )
     )
     told.backup()
-    until(second.answers, "the second registry answers", seconds=120)
+    until(second.answers, "the second registry answers")
     yield told
     source.client.close()
 

@@ -96,8 +96,7 @@ def server(
     folder = tmp_path_factory.mktemp("kafka-connect-s3")
     bucket = Shelf(services, f"mybucket-{uuid.uuid4().hex[:6]}")
     bucket.client.create_bucket(Bucket=bucket.name)
-    settings = {**ANY_TIME, "retention.ms": "-1"}
-    topic = cluster.create(f"sinetstream.sensor-{uuid.uuid4().hex[:6]}", 1, settings)
+    topic = cluster.create(f"sinetstream.sensor-{uuid.uuid4().hex[:6]}", 1, ANY_TIME)
     # The store's keys are in the service's environment, as the compose file passes them on.
     s3 = services.s3
     rest = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}

@@ -20,7 +20,8 @@ from connect_jobs import group_offsets
 from faults.proxy import Answer, FaultProxy, Rule
 from kafkeep.dev import DevStatus
 from oracle import dump
-from serve_world import PARTITIONS, Service, World, until
+from patience import until
+from serve_world import PARTITIONS, Service, World
 
 pytestmark = pytest.mark.integration
 
@@ -207,7 +208,7 @@ def test_a_service_ends_in_time_while_a_store_fails_and_nothing_is_half_done(wor
         before = world.log.stat().st_size
         began = time.monotonic()
         assert service.end() == 0
-        assert time.monotonic() - began < 25
+        assert time.monotonic() - began < 45  # trying again would go on for a minute
         assert "did not finish in time" not in world.log.read_text()[before:]
     # What it could not finish is not half there: the next one to lead begins it again.
     assert topic.stored() == []

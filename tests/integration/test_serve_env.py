@@ -21,6 +21,7 @@ import pytest
 
 from cluster import ANY_TIME, Cluster, until
 from kafkeep.dev import DevStatus
+from patience import PATIENCE_S
 from runs import kafkeep
 from sinetstream_cases import HOUR, envelope
 from sink_runs import Bucket
@@ -79,9 +80,7 @@ def world(
 ) -> Iterator[World]:
     folder, port = tmp_path_factory.mktemp("serve-env"), _free_port()
     bucket, s3 = Bucket(services), services.s3
-    topic = cluster.create(
-        f"sinetstream.{uuid.uuid4().hex[:8]}", 1, {**ANY_TIME, "retention.ms": "-1"}
-    )
+    topic = cluster.create(f"sinetstream.{uuid.uuid4().hex[:8]}", 1, ANY_TIME)
     (folder / ".env").write_text(
         f"BROKER_HOSTNAME={services.bootstrap_servers}\nKAFKA_TOPIC={topic}\n"
         f"AWS_ACCESS_KEY_ID={s3.access_key}\nAWS_SECRET_KEY='{s3.secret_key}'\n"
@@ -101,15 +100,15 @@ def world(
         )
     http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30)
     try:
-        until(lambda: _is_ready(http, process, folder / "log"), "the service is ready", seconds=90)
+        until(lambda: _is_ready(http, process, folder / "log"), "the service is ready")
         yield World(http, bucket, topic, folder / ".env", folder, s3.endpoint)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(40) == 0
+        assert process.wait(PATIENCE_S) == 0
     finally:
         http.close()
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
+            process.wait(PATIENCE_S)
         sys.stderr.write((folder / "log").read_text()[-10_000:])
         cluster.delete(topic)
 
@@ -138,7 +137,7 @@ def test_register_does_what_register_sh_did(world: World, cluster: Cluster) -> N
         f"{stem}1.jpeg": b"in no envelope",
         f"{stem}1-timestamp.txt": b"2022-04-18T01:00:00.000",
     }
-    until(lambda: world.bucket.list_keys() >= set(expected), "the objects are there", seconds=90)
+    until(lambda: world.bucket.list_keys() >= set(expected), "the objects are there")
     assert {key: world.bucket.read(key) for key in expected} == expected
     for name in ("s3-sink-data", "s3-sink-timestamp"):
         status = world.http.get(f"/connectors/{name}/tasks/0/status").json()
@@ -150,10 +149,10 @@ def test_secrets_are_used_and_not_shown(world: World) -> None:
     secret = f"${{file:{world.folder}/secrets/s3.properties:secret}}"
     config = world.sink(aws_access_key_id="${env:CONNECTOR_ACCESS}", aws_secret_access_key=secret)
     assert world.http.put("/connectors/refers/config", json=config).status_code == 201
-    until(lambda: world.states("refers") == ["RUNNING", "RUNNING"], "it runs", seconds=60)
+    until(lambda: world.states("refers") == ["RUNNING", "RUNNING"], "it runs")
     shown = world.http.get("/connectors/refers/config").json()
     assert shown["aws.secret.access.key"] == secret
-    until(lambda: _log_of("refers", world) != [], "its log is in the bucket", seconds=60)
+    until(lambda: _log_of("refers", world) != [], "its log is in the bucket")
 
     said = (world.folder / "log").read_text() + _state(world)
     real = (world.folder / "secrets" / "s3.properties").read_text().strip().removeprefix("secret=")
@@ -170,7 +169,7 @@ def test_a_literal_secret_is_masked_and_comes_back_as_it_was(world: World) -> No
     assert world.http.put("/connectors/literal/config", json=shown).status_code == 200
     assert WRONG_SECRET in _state(world)
 
-    until(lambda: "FAILED" in world.states("literal"), "the store refuses it", seconds=60)
+    until(lambda: "FAILED" in world.states("literal"), "the store refuses it")
     status = world.http.get("/connectors/literal/status").text
     assert "trace" in status
     assert WRONG_SECRET not in status + (world.folder / "log").read_text()

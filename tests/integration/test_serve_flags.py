@@ -39,8 +39,13 @@ def test_a_source_keeps_how_far_it_is_where_the_flags_say(
         until(lambda: cluster.end(back) == 5, "and its records", seconds=PATIENCE)
         found, kept = (dump(cluster.bootstrap, name)[0] for name in (back, topic))
         assert [one.content for one in found] == [one.content for one in kept]
-        told = service.curl("/connectors/bring/offsets").expect()["offsets"]
-        assert [one["offset"]["fileOffset"] for one in told] == ["5"]
+
+        def reached() -> list[str]:
+            told = service.curl("/connectors/bring/offsets").expect()["offsets"]
+            return [one["offset"]["fileOffset"] for one in told]
+
+        # It is written down when the round is over, a while after its records are there.
+        until(lambda: reached() == ["5"], "and how far it is", seconds=PATIENCE)
         assert [key for key in shelf.sizes("state/") if "/sources/bring-" in key]
         assert service.end() == 0
     shelf.remove()

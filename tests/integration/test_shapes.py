@@ -15,6 +15,7 @@ from cluster import Cluster
 from kafkeep.kafka.build import Record, build_batch
 from kafkeep.kafka.compression import Codec
 from oracle import Dump, Seen, assert_same, count, dump
+from patience import until
 from runs import Driver, Outcome, kafkeep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3")]
@@ -145,17 +146,14 @@ def test_a_group_that_had_read_everything_has_read_everything(archive: Archive) 
 
 
 def test_paused_and_then_killed_it_goes_on(archive: Archive, tmp_path: Path) -> None:
-    slow = {"KAFKEEP_FAILPOINT": "request.before:sleep=1500"}
+    slow = {"KAFKEEP_FAILPOINT": "request.before:sleep=3000"}
     asked, part = archive.asked("killed", "--partition-count", 4), 0
     for turn, number in enumerate((signal.SIGTERM, signal.SIGKILL)):
         driver = Driver(tmp_path / f"driver-{turn}", *asked, env=slow)
-        deadline = time.monotonic() + 60
-        while archive.size("killed", 4) == part:
-            assert driver.process.poll() is None and time.monotonic() < deadline, driver.said()
-            time.sleep(0.05)
+        until(lambda p=part, d=driver: d.runs() and archive.size("killed", 4) > p, "it writes")
         if number == signal.SIGTERM:
             driver.signal(number)
-            assert driver.wait(30).expect(0).json == {"message_type": "paused"}
+            assert driver.wait().expect(0).json == {"message_type": "paused"}
             driver.wait_for_group()
         else:
             driver.kill()

@@ -55,8 +55,7 @@ class Connectors:
 def connectors(
     services: DevStatus, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Connectors]:
-    kept = {**ANY_TIME, "retention.ms": "-1"}  # the messages are from 2022
-    topic = cluster.create(f"sinetstream.{uuid.uuid4().hex[:8]}", 2, kept)
+    topic = cluster.create(f"sinetstream.{uuid.uuid4().hex[:8]}", 2, ANY_TIME)
     for partition, messages in MESSAGES.items():
         cluster.produce(
             topic,

@@ -48,7 +48,7 @@ FAULTS = [
     pytest.param(fp.Replace(500), id="done-but-500"),
     pytest.param(fp.Delay(0.2), id="slow"),
 ]
-QUICK = RetryPolicy(deadline_s=20, first_wait_s=0.01, longest_wait_s=0.05)
+QUICK = RetryPolicy(deadline_s=60, first_wait_s=0.01, longest_wait_s=0.05)
 SHORT = RetryPolicy(deadline_s=0.3, first_wait_s=0.05, longest_wait_s=0.1)
 
 
@@ -71,7 +71,7 @@ def proxy(place: tuple[str, StorageOptions]) -> Iterator[Any]:
 def bare(place: tuple[str, StorageOptions], proxy: Any) -> S3Store:
     """A store behind the proxy; objects from 1 MiB on go up in parts."""
     options = dataclasses.replace(
-        place[1], endpoint=proxy.url, multipart_bytes=MIB, retry_deadline_ms=20_000
+        place[1], endpoint=proxy.url, multipart_bytes=MIB, retry_deadline_ms=60_000
     )
     store = S3Store(place[0], f"faults/{uuid.uuid4().hex}", options)
     store.require_bucket()

@@ -17,7 +17,7 @@ from oracle import assert_same, dump
 from runs import kafkeep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
-BUCKET = "every-version"
+BUCKET = f"every-version-{uuid.uuid4().hex[:8]}"
 TEXT = "value.converter=org.apache.kafka.connect.storage.StringConverter"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -164,7 +164,5 @@ class Writers(RuleBasedStateMachine):
         assert sum(1 for _ in self.store.inner.list("snapshots/")) <= 3
 
 
-Writers.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=30, suppress_health_check=[HealthCheck.too_slow]
-)
+Writers.TestCase.settings = settings(max_examples=150, stateful_step_count=30)
 test_two_writers_lose_no_change_and_hold_the_same_state = Writers.TestCase

@@ -86,6 +86,7 @@ def bundles(intent: Intent, options: WriteOptions, seconds: float) -> list[Bundl
             archive="memory:",
             storage=StorageOptions(),
             log_name="backup",
+            connector="backup",
             write=options,
             seconds=seconds,
         )

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 from unittest import mock
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fake_kafka import ABORT, Answer, FakeFetchWire, FakeLog
@@ -38,7 +38,7 @@ PID = PartitionId("t", 1, 0)
 LETTERS = "letters"
 MINUTE = 60_000
 ROUNDS = 6
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=60)
 TOLERANT = {
     **JSON,
     "headers.format.class": "json",
@@ -336,6 +336,7 @@ class Driver:
             archive="memory:",
             storage=StorageOptions(),
             log_name="sink",
+            connector="sink",
             write=SinkShape.from_json(intent.options),
             seconds=self.seconds,
             at_ms=intent.at_ms,

@@ -13,13 +13,14 @@ from kafkeep.api import make_options
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.errors import NoSuchArchiveError, UsageError
+from patience import PATIENCE_S
 
 HEAVY = ("pyspark", "numba", "pyarrow", "kafka", "obstore", "boto3", "numpy", "typer")
 
 
 def _run(code: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_S
     )
     return done.stdout.strip()
 

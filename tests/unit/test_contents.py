@@ -17,7 +17,7 @@ from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.reader import load_view
 from kafkeep.archive.runs import Runs
-from kafkeep.backup import window as backup_window
+from kafkeep.backup import open_file
 from kafkeep.care.cat import CatOptions, iter_lines
 from kafkeep.care.finding import Kind, Severity
 from kafkeep.care.info import load_info
@@ -99,7 +99,7 @@ def test_a_window_has_a_file_for_each_directory_with_what_lies_beside_it() -> No
 
 @pytest.fixture
 def few_runs() -> Any:
-    with mock.patch.object(backup_window, "MAX_RUNS", 2):
+    with mock.patch.object(open_file, "MAX_RUNS", 2):
         yield
 
 

@@ -186,6 +186,16 @@ def test_utf16_is_that_of_java() -> None:
     assert converter.restore(column).to_pylist()[::3] == [marked, b""]
 
 
+def test_utf32_is_that_of_java() -> None:
+    converter = opened(ConverterClass.STRING, **{"converter.encoding": "UTF-32"})
+    plain, little = b"\x00\x00\x00h\x00\x01\xf6\x00", b"\xff\xfe\x00\x00h\x00\x00\x00"
+
+    column = one_column(converter, plain, b"\x00\x00\xfe\xff" + plain, little, b"")
+
+    assert column.array.to_pylist() == ["h\U0001f600", "h\U0001f600", "h", ""]
+    assert converter.restore(column).to_pylist() == [plain, plain, plain[:4], b""]
+
+
 @pytest.mark.parametrize("name", ["hex", "rot13", "none-such", "a\0b", ""])
 def test_what_is_no_encoding_of_texts_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="is not an encoding"):

@@ -9,9 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kafkeep.archive.entry import PartitionId
-from kafkeep.backup.object import object_key
-from kafkeep.backup.window import Finished, Place
+from kafkeep.backup.object_name import object_key
 from kafkeep.config.connector import ConnectorConfig, is_secret
 from kafkeep.config.group import ConfigErrors
 from kafkeep.config.kcql import parse_kcql
@@ -23,7 +21,6 @@ from kafkeep.data.column import Column
 from kafkeep.data.rows import HEADERS_TYPE, Rows
 from kafkeep.data.schema import Kind, Schema
 from kafkeep.errors import UsageError
-from kafkeep.store.spill import Body, Spill
 from kafkeep.transforms.csv_line import CsvLine
 
 CH_TBD = "ch.tbd.kafka.backuprestore."
@@ -105,24 +102,20 @@ def name_of(
     """Return the key of an object as tasks would."""
     sink = SinkOptions.parse(config.shape)
     topic = config.topics[0]
-    done = Finished(
-        place=Place(topic, path),
-        view="value",
+    facts = NameFacts(
+        topic=topic,
+        incarnation=incarnation,
+        partition=partition,
+        start_offset=first,
+        last_offset=last,
+        first_timestamp=1_700_000_000_000,
+        last_timestamp=1_700_000_000_500,
+        path=path,
         extension={"avro": ".avro", "json": ".json", "bytes": "", "parquet": ".parquet"}[
             config.format
         ],
-        format=config.format,
-        codec="none",
-        first=first,
-        offsets=np.array([first, last], np.int64),
-        min_timestamp=1_700_000_000_000,
-        max_timestamp=1_700_000_000_500,
-        raw_bytes=1,
-        body=Body(Spill()),
-        sha256="",
     )
-    source_id = PartitionId(topic, incarnation, partition)
-    return object_key(sink.naming, source_id, done, extra=extra)
+    return object_key(sink.naming, facts, extra=extra)
 
 
 def kcql(statement: str, **more: str) -> dict[str, str]:
@@ -151,7 +144,8 @@ def test_one_of_the_pair_has_a_folder_of_its_name_and_its_keys_are_read() -> Non
     bad = {**COMPACT, "compacted.log.backup.initial.status": "ASLEEP"}
     assert set(wrong(bad)) == {"compacted.log.backup.initial.status"}
     interval = "compacted.log.backup.interval.offsets"
-    assert set(wrong({**COMPACT, interval: "0"})) == {interval}
+    for text in ("0", "\uff11\uff10"):  # the second is 10 in wide digits
+        assert set(wrong({**COMPACT, interval: text})) == {interval}
     assert "commit of the log tells" in wrong({**COMPACT, interval: "often"})[interval]
     assert set(wrong({**BACKUP, "compacted.log.backup.length.hours": "1"})) == {
         "compacted.log.backup.length.hours"

@@ -6,6 +6,7 @@ import signal
 
 import typer
 
+from kafkeep.cli.failed_report import failure_reported
 from kafkeep.cli.flags import with_options
 from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, say
 from kafkeep.cli.places import (
@@ -40,18 +41,20 @@ def drill_command(
 
     Exits 0 when everything came back as it was, 3 with warnings, 10 when there is no archive, 13
     when records differ or objects are damaged, 14 when the cluster refuses, 130 when interrupted.
+    A report that was asked for is written in any case.
     """
     from kafkeep.care.report import check_report_path, write_report  # noqa: PLC0415
 
     file = check_report_path(report) if report is not None else None
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
-    spark = start_spark(spark_conf)
-    from kafkeep.care.drill import run_drill  # noqa: PLC0415 - imports while the JVM starts
-    from kafkeep.care.report_pages import drill_page  # noqa: PLC0415
-    from kafkeep.restore.run import run_restore  # noqa: PLC0415
+    with failure_reported("drill", file, archive=archive.address, bootstrap=bootstrap_servers):
+        spark = start_spark(spark_conf)
+        from kafkeep.care.drill import run_drill  # noqa: PLC0415 - imports while the JVM starts
+        from kafkeep.care.report_pages import drill_page  # noqa: PLC0415
+        from kafkeep.restore.run import run_restore  # noqa: PLC0415
 
-    places = archive.beside(kafka_options(bootstrap_servers, command_config))
-    result = run_drill(options, places, spark, run_restore)
+        places = archive.beside(kafka_options(bootstrap_servers, command_config))
+        result = run_drill(options, places, spark, run_restore)
     for name in result.leftovers:
         say(f"warning: {name} is left over by a drill that was killed, or is of one that runs now")
     for warning in result.warnings:

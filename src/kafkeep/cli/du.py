@@ -59,8 +59,8 @@ def du_command(
 def _usage(reading: Reading) -> Usage:
     store, foreign = reading.open()
     if foreign is None:
-        from kafkeep.care.logs import choose_logs  # noqa: PLC0415 - keeps --help fast
         from kafkeep.care.usage import load_usage  # noqa: PLC0415
+        from kafkeep.contents.choice import choose_logs  # noqa: PLC0415 - keeps --help fast
 
         return load_usage(store, choose_logs(store, reading.name))
     from kafkeep.care.foreign.topics import sort_by_topic, usage_of  # noqa: PLC0415

@@ -113,5 +113,6 @@ def _help(option: Option) -> str:
     if option.metavar == "SIZE":
         shown = f"{option.default // 1024**2}MiB"
     elif option.metavar == "DURATION":
-        shown = f"{option.default // 1000}s"
+        days, rest = divmod(option.default, 86_400_000)
+        shown = f"{option.default // 1000}s" if rest else f"{days}d"
     return f"{option.help} Default: {shown}."

@@ -29,7 +29,7 @@ def info_command(
     objects tell. Exits 0, or 10 when there is no such archive or topic.
     """
     from kafkeep.care.info import load_info  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.care.logs import choose_logs  # noqa: PLC0415
+    from kafkeep.contents.choice import choose_logs  # noqa: PLC0415
 
     store, foreign = reading.open()
     if foreign is not None:

@@ -22,6 +22,7 @@ from kafkeep.cli import (
     doctor,
     drill,
     du,
+    gc,
     groups,
     info,
     ls,
@@ -33,6 +34,7 @@ from kafkeep.cli import (
     user,
     verify,
 )
+from kafkeep.cli.failure import error_document, error_of
 from kafkeep.cli.output import say
 from kafkeep.errors import InterruptedRunError, KafkeepError, UsageError
 
@@ -54,6 +56,7 @@ app.command("drill")(drill.drill_command)
 app.command("info")(info.info_command)
 app.command("ls")(ls.ls_command)
 app.command("du")(du.du_command)
+app.command("gc")(gc.gc_command)
 app.command("cat")(cat.cat_command)
 app.command("doctor")(doctor.doctor_command)
 app.command("demo")(demo.demo_command)
@@ -105,21 +108,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if code == InterruptedRunError.exit_code:  # Typer turns Ctrl-C into this
             raise KeyboardInterrupt
     except (typer.Abort, KeyboardInterrupt):
-        code = _fail(InterruptedRunError("interrupted"), wants_json)
+        code = _fail(error_of(KeyboardInterrupt()), wants_json)
     except TyperException as error:
         code = _fail(UsageError(_usage(error), hint=_usage_hint(error)), wants_json)
     except UsageError as error:
         error.hint = error.hint or f"See {_command(args)} --help."
         code = _fail(error, wants_json)
-    except KafkeepError as error:
-        code = _fail(error, wants_json)
     except SystemExit as ended:  # how Typer ends when any pipe breaks, without a word
         cause = ended.__context__
         if not isinstance(cause, BrokenPipeError):
             raise
-        code = 0 if _is_broken(stdout) else _fail(_unexpected(cause), wants_json)
+        code = 0 if _is_broken(stdout) else _fail(error_of(cause), wants_json)
     except Exception as error:  # the last resort: never a traceback unless asked for
-        code = _fail(_unexpected(error), wants_json)
+        code = _fail(error_of(error), wants_json)
     finally:
         if stdout is not None:
             os.close(stdout)
@@ -131,13 +132,6 @@ def _command(args: Sequence[str]) -> str:
     words = [word for word in args if not word.startswith("-")]
     count = 2 if words[:1] and words[0] in {group.name for group in app.registered_groups} else 1
     return " ".join(["kafkeep", *words[:count]])
-
-
-def _unexpected(error: Exception) -> KafkeepError:
-    return KafkeepError(
-        f"something unexpected happened: {type(error).__name__}: {error}",
-        hint="Run it again with kafkeep --debug … and report what it shows.",
-    )
 
 
 def _same_stdout() -> int | None:
@@ -161,14 +155,7 @@ def _fail(error: KafkeepError, wants_json: bool) -> int:
     if os.environ.get("KAFKEEP_DEBUG"):
         traceback.print_exc()
     if wants_json:
-        document = {
-            "message_type": "exit_error",
-            "code": error.exit_code,
-            "error": type(error).__name__,
-            "message": error.message,
-            "hint": error.hint,
-        }
-        say(json.dumps(document))
+        say(json.dumps(error_document(error)))
     else:
         say(f"error: {error.message}")
         if error.hint:

@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from kafkeep.cli.failed_report import failure_reported
 from kafkeep.cli.flags import with_options
 from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, print_table, say
 from kafkeep.cli.places import (
@@ -65,21 +66,22 @@ def restore_command(
     places = archive.beside(kafka_options(bootstrap_servers, command_config))
     plans: list[Any] = []
     signal.signal(signal.SIGTERM, _pause)
-    try:
-        with record_progress("restoring", enabled=output is Output.TABLE) as on_progress:
-            summary = run_restore(
-                options,
-                places,
-                spark,
-                foreign=foreign,
-                on_plan=(lambda p: _show_plan(p, output)) if options.dry_run else plans.append,
-                on_progress=on_progress,
-            )
-    except _PausedError:
-        say("paused: the same command goes on")
-        if output is Output.JSON:
-            print_json({"message_type": "paused"})
-        return
+    with failure_reported("restore", file, archive=places.archive, bootstrap=bootstrap_servers):
+        try:
+            with record_progress("restoring", enabled=output is Output.TABLE) as on_progress:
+                summary = run_restore(
+                    options,
+                    places,
+                    spark,
+                    foreign=foreign,
+                    on_plan=(lambda p: _show_plan(p, output)) if options.dry_run else plans.append,
+                    on_progress=on_progress,
+                )
+        except _PausedError:
+            say("paused: the same command goes on")
+            if output is Output.JSON:
+                print_json({"message_type": "paused"})
+            return
     if options.dry_run:
         return
     for sentence in summary.warnings:

@@ -127,7 +127,8 @@ def _chosen(
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield the logs asked for, and the topics of each; what is in none of them is an error."""
     from kafkeep.archive.reader import load_view  # noqa: PLC0415
-    from kafkeep.care.logs import check_topics, choose_logs  # noqa: PLC0415
+    from kafkeep.care.logs import check_topics  # noqa: PLC0415
+    from kafkeep.contents.choice import choose_logs  # noqa: PLC0415
 
     views = [load_view(store, log) for log in choose_logs(store, name)]
     wanted = _split(topics)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kafkeep.cli.failed_report import failure_reported
 from kafkeep.cli.flags import with_options
 from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, say
 from kafkeep.cli.places import (
@@ -87,8 +89,7 @@ def verify_command(
             "this is for --against, which is not given: " + ", ".join(given),
             hint="Leave it out, or name the cluster: --against HOST:PORT.",
         )
-    _check_file(report)
-    _alone(reading, topic, deep, workers, report, output)
+    _alone(reading, topic, deep, workers, _file(report), output)
 
 
 def _refuse_beside_against(
@@ -112,11 +113,10 @@ def _given(options: AgainstOptions) -> list[str]:
     return [o.flag for o in iter_options(AgainstOptions) if getattr(options, o.field) != o.default]
 
 
-def _check_file(report: str | None) -> None:
+def _file(report: str | None) -> Path | None:
     from kafkeep.care.report import check_report_path  # noqa: PLC0415 - keeps --help fast
 
-    if report is not None:
-        check_report_path(report)
+    return None if report is None else check_report_path(report)
 
 
 def _alone(  # noqa: PLR0917
@@ -124,35 +124,37 @@ def _alone(  # noqa: PLR0917
     topics: list[str] | None,
     deep: bool,
     workers: int | None,
-    report: str | None,
+    file: Path | None,
     output: Output,
 ) -> None:
     from kafkeep.care.foreign.verify import verify_foreign  # noqa: PLC0415
-    from kafkeep.care.logs import choose_logs  # noqa: PLC0415 - keeps --help fast
     from kafkeep.care.verify import DEFAULT_WORKERS, verify  # noqa: PLC0415
     from kafkeep.clock import now_ms  # noqa: PLC0415
+    from kafkeep.contents.choice import choose_logs  # noqa: PLC0415 - keeps --help fast
 
-    store, foreign = reading.open()
-    names = choose_logs(store, reading.name) if foreign is None else []
     began_ms, began = now_ms(), time.monotonic()
     asked: dict[str, Any] = {
         "deep": deep,
         "topics": topics or None,
         "workers": workers or DEFAULT_WORKERS,
     }
-    with task_progress("verifying", enabled=output is Output.TABLE) as on_progress:
+    with (
+        failure_reported("verify", file, archive=reading.place.address),
+        task_progress("verifying", enabled=output is Output.TABLE) as on_progress,
+    ):
+        store, foreign = reading.open()
+        names = choose_logs(store, reading.name) if foreign is None else []
         if foreign is None:
             found = verify(store, names, on_progress=on_progress, **asked)
         else:
             found = verify_foreign(store, foreign, on_progress=on_progress, **asked)
     seconds = time.monotonic() - began
     try:
-        if report is not None:
-            from kafkeep.care.report import check_report_path, write_report  # noqa: PLC0415
+        if file is not None:
+            from kafkeep.care.report import write_report  # noqa: PLC0415
             from kafkeep.care.report_pages import verify_page  # noqa: PLC0415
 
-            page = verify_page(found, began_ms=began_ms, seconds=seconds)
-            write_report(page, check_report_path(report))
+            write_report(verify_page(found, began_ms=began_ms, seconds=seconds), file)
         if found.intact and not topics:
             for one in names:
                 _leave_trace(store, one, {"kind": "archive", "deep": deep})
@@ -173,18 +175,22 @@ def _against(  # noqa: PLR0917
     report: str | None,
     output: Output,
 ) -> None:
-    _check_file(report)
+    file = _file(report)
     spark = start_spark(spark_conf)
     from kafkeep.care.against.job import run_against  # noqa: PLC0415 - imports while the JVM starts
-    from kafkeep.care.report import check_report_path, write_report  # noqa: PLC0415
+    from kafkeep.care.against.result import KIND  # noqa: PLC0415
+    from kafkeep.care.report import write_report  # noqa: PLC0415
     from kafkeep.care.report_pages import against_page  # noqa: PLC0415
 
     places = archive.beside(kafka_options(*kafka))
-    with task_progress("comparing", enabled=output is Output.TABLE) as on_progress:
+    with (
+        failure_reported(KIND, file, archive=places.archive, bootstrap=kafka[0]),
+        task_progress("comparing", enabled=output is Output.TABLE) as on_progress,
+    ):
         result = run_against(options, places, spark, name=name, on_progress=on_progress)
     try:
-        if report is not None:
-            write_report(against_page(result), check_report_path(report))
+        if file is not None:
+            write_report(against_page(result), file)
         if result.verdict == "clean" and options.is_whole:
             told = {"kind": "against", "commit": result.commit, "records": result.sum("matched")}
             _leave_trace(archive.open(), result.log, told)

@@ -96,6 +96,8 @@ class BackupOptions(RegistryOptions):
     """As a connector: what no rule has closed stays in Kafka, also at the end of a run."""
     tasks_max: int | None = None
     """Read with at most so many tasks at once."""
+    connector: str | None = None
+    """As a connector: what its user calls it; its log may have to bear another name."""
     start_at: str = "earliest"
     """Where topics begin that are there when a log first meets them: earliest or latest."""
     group: str | None = None
@@ -110,6 +112,11 @@ class BackupOptions(RegistryOptions):
                 hint="Use --topics orders,events or --topics-regex 'order.*'.",
             )
         self.registry()  # what is wrong with it is told at once
+
+    @property
+    def called(self) -> str:
+        """What people know it by: the connector's own name, or the log's."""
+        return self.connector or self.name
 
     @property
     def keeps_aborted(self) -> bool:

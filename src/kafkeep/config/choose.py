@@ -47,15 +47,6 @@ def topic_names(text: str) -> tuple[str, ...]:
     return tuple(map(topic_name, names(text)))
 
 
-def regex(text: str) -> str:
-    """Check that ``text`` is a regular expression."""
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise UsageError(f"{text!r} is not a regular expression: {error}") from error
-    return text
-
-
 def truth(text: str) -> bool:
     """Understand ``true`` and ``false``."""
     bare = text.strip().lower()

@@ -85,6 +85,7 @@ class ConnectorConfig:
 
         Not for kafkeep's own classes, and not where the backup ends.
         """
+        options = replace(options, connector=self.called)
         if self.format == "segment":
             return options
         return replace(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkeep.config.group import ConfigErrors
+from kafkeep.config.path import load_text
 from kafkeep.config.properties import parse_properties
 from kafkeep.errors import UsageError
 
@@ -29,11 +30,9 @@ class ConnectorDocument:
 def read_connector_file(path: str | Path) -> ConnectorDocument:
     """Read JSON (what POST or PUT takes) or a ``.properties`` file; UsageError names the file."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", hint=_SHAPES) from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8", hint=_SHAPES) from error
+        text = load_text(path)
+    except UsageError as error:
+        raise UsageError(error.message, hint=_SHAPES) from error
     try:
         if Path(path).suffix == ".properties" or not text.lstrip().startswith(("{", "[")):
             return _document(parse_properties(text))

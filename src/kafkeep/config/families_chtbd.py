@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafkeep.archive.names import connector_log
-from kafkeep.config.choose import one_of
+from kafkeep.config.choose import one_of, positive
 from kafkeep.config.family import Family, Meaning
 from kafkeep.config.group import parse_group
 from kafkeep.config.option import option
-from kafkeep.config.standing import StandingKey, any_text
+from kafkeep.config.standing import StandingKey, any_text, what_parses
 from kafkeep.errors import UsageError
 
 PACKAGE = "ch.tbd.kafka.backuprestore."
@@ -30,10 +30,6 @@ def _hours(text: str) -> float:
     if not 0 < hours < 24 * 3650:
         raise UsageError(f"{text!r} is not a number of hours above zero")
     return hours
-
-
-def _is_positive(text: str) -> bool:
-    return text.isdecimal() and text.strip("0") != ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +63,7 @@ _STANDING = (
         "10000",
         "Every commit of the log tells how far the one that writes is, and the other one reads it "
         "there: it is never told later than the objects are.",
-        _is_positive,
+        what_parses(positive("the interval")),
     ),
     StandingKey(
         "compacted.log.backup.path.configuration",

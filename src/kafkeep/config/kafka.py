@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kafkeep.config.path import check_path
 from kafkeep.config.properties import parse_properties
 from kafkeep.errors import UsageError
 
@@ -82,7 +83,7 @@ def _parse_server(text: str) -> tuple[str, int]:
 
 def _read(path: Path) -> dict[str, str]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = check_path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError:

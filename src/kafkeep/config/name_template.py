@@ -76,7 +76,8 @@ def has_variable(text: str, name: str) -> bool:
 def format_name(template: str, facts: NameFacts, *, extra: int = 0) -> str:
     """Return the name of an object; ``extra`` zeros before its offset tell it from a foreign one.
 
-    A topic that was re-created has ``~2`` behind the topic where that stands first.
+    A topic that was re-created has ``~2`` behind the topic where that stands first. ValueError
+    when its directory has no part that the template names.
     """
     texts: list[str] = []
     seen_topic = False
@@ -125,5 +126,12 @@ def _format(part: Variable, facts: NameFacts, extra: int) -> str:
             return number.zfill(max(part.pad or 0, len(number)) + extra)
         return number.zfill(part.pad or 0)
     if part.name == "path" and part.pad is not None:
-        return facts.path.split("/")[part.pad]
+        return _part(facts.path, part.pad)
     return str(getattr(facts, part.name))
+
+
+def _part(path: str, number: int) -> str:
+    parts = path.split("/")
+    if number >= len(parts):
+        raise ValueError(f"the directory {path!r} has no part {number}")
+    return parts[number]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from kafkeep.config.choose import one_of
 from kafkeep.config.converter_settings import RegistrySettings, refuse_unsupported
 from kafkeep.config.group import ConfigErrors, parse_group
 from kafkeep.config.option import iter_options, option
+from kafkeep.config.path import load_text
 from kafkeep.config.properties import parse_properties
 from kafkeep.errors import UsageError
 
@@ -114,9 +114,9 @@ def bare_address(settings: RegistrySettings) -> str:
 
 def _read(path: str) -> dict[str, str]:
     try:
-        found = parse_properties(Path(path).read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"schema-registry-config: {path} cannot be read: {error}") from error
+        found = parse_properties(load_text(path))
+    except UsageError as error:
+        raise UsageError(f"schema-registry-config: {error.message}", hint=error.hint) from error
     unknown = sorted(set(found) - set(_KEYS))
     if unknown:
         raise UsageError(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkeep.archive.names import log_name, topic_name
-from kafkeep.config.choose import commit_number, names, one_of, positive, regex
+from kafkeep.config.choose import commit_number, names, one_of, positive
+from kafkeep.config.java_regex import compile_java_regex, java_regex
 from kafkeep.config.option import option
 from kafkeep.config.registry import SchemaOptions
 from kafkeep.config.selection import (
@@ -64,7 +64,7 @@ class RestoreOptions(SchemaOptions):
         "topics.regex",
         "Topics to restore, by a regular expression that matches the whole name.",
         default=None,
-        parse=regex,
+        parse=java_regex,
         metavar="REGEX",
     )
     partitions: tuple[int, ...] = option(
@@ -252,7 +252,9 @@ class RestoreOptions(SchemaOptions):
         """Whether an archived topic is to be restored."""
         if self.topics:
             return any(source == topic for source, _ in self.topics)
-        return self.topics_regex is None or re.fullmatch(self.topics_regex, topic) is not None
+        if self.topics_regex is None:
+            return True
+        return compile_java_regex(self.topics_regex).fullmatch(topic) is not None
 
     @property
     def cuts_times(self) -> bool:

@@ -31,7 +31,6 @@ DEFAULT_CHAINS = (
     "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
     "com.amazonaws.auth.DefaultAWSCredentialsProviderChain",
 )
-PROVIDER_PREFIX = "s3.credentials.provider."
 SECRETS = frozenset({"aws.secret.access.key", "s3.sse.customer.key", "s3.proxy.password"})
 _MAX_MS = 24 * 3_600_000
 

@@ -41,13 +41,15 @@ T = TypeVar("T")
 class SourceConfig:
     """A configuration that holds together.
 
-    ``restore`` says what comes back and into what, ``restore.topics`` under which names;
+    ``name`` is what its state is kept by, ``called`` the connector's own: the same, if a log may
+    bear it. ``restore`` says what comes back and into what, ``restore.topics`` under which names;
     ``instance`` is the log to read, where one is named. ``poll_interval_ms`` is None when the
     connector is done after one restore. ``kafka`` are client properties. ``unknown`` keys were
     left out; ``notes`` are for people.
     """
 
     name: str
+    called: str
     connector_class: str
     family: str
     tasks_max: int | None
@@ -178,6 +180,7 @@ class _Reader:
             raise ConfigErrors(self._meaning.in_their_words(self._wrong, self._given))
         return SourceConfig(
             name=options.name,
+            called=self._given.get("name", options.name).strip(),
             connector_class=next(iter(matches(name)), name),
             family=self._family.name,
             tasks_max=options.tasks_max,

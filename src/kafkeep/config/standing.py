@@ -63,6 +63,19 @@ def any_truth(text: str) -> bool:
     return text.lower() in ("true", "false")
 
 
+def what_parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    """Take what a parser understands."""
+
+    def holds(text: str) -> bool:
+        try:
+            parse(text)
+        except UsageError:
+            return False
+        return True
+
+    return holds
+
+
 def only(*values: str) -> Callable[[str], bool]:
     """Take these values alone, in any case."""
     return lambda text: text.lower() in {value.lower() for value in values}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
+from kafkeep.config.path import check_path
 from kafkeep.errors import UsageError
 
 MIB = 1024 * 1024
@@ -219,7 +220,7 @@ class ArchiveAddress:
             raise UsageError(
                 "the archive address is empty", hint="Write s3://bucket/prefix or a folder."
             )
-        return cls("file", "", str(Path(text).expanduser().absolute()))
+        return cls("file", "", str(_home_of(check_path(text)).absolute()))
 
 
 def _parse_s3(text: str) -> ArchiveAddress:
@@ -252,4 +253,11 @@ def _parse_file(text: str) -> str:
         raise UsageError(
             f"{text!r} is not an absolute folder", hint="Write file:///folder, or the folder alone."
         )
-    return str(Path(unquote(rest)).absolute())
+    return str(check_path(unquote(rest)).absolute())
+
+
+def _home_of(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{str(path)!r} is in the home of nobody who is known here") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -27,6 +28,8 @@ class Surroundings:
     """Where the service keeps its state: documents of restores lie beside it."""
     state_storage: StorageOptions | None = None
     """How that is reached; None: as the environment says."""
+    turn: AbstractContextManager[None] = field(default_factory=nullcontext)
+    """Entered where a job is busy in this process; ``run_tasks`` leaves it meanwhile."""
     defaults: Mapping[str, str] = field(default_factory=dict)
     """Keys of the worker's file that hold for connectors without them, e.g. value.converter."""
 

@@ -31,6 +31,7 @@ from kafkeep.connect.shared_spark import SharedSpark
 from kafkeep.connect.state.journal import Journal, open_state
 from kafkeep.connect.state.lease import BEATS_PER_TIMEOUT, Lease
 from kafkeep.connect.supervisor import Supervisor
+from kafkeep.connect.turns import Turns
 from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.connect.worker.rest_keys import RestOptions
 from kafkeep.errors import KafkeepError
@@ -178,12 +179,14 @@ def _surroundings_of(
     worker: WorkerOptions, storage: StorageOptions, spark: SharedSpark, definitions: Definitions
 ) -> Callable[[Mapping[str, str]], Surroundings]:
     """Return what jobs share: sinks read with the worker's consumer, sources write as producer."""
+    turns = Turns()
 
     def surroundings(config: Mapping[str, str]) -> Surroundings:
         is_source = definitions.describe(config).type == "source"
         return Surroundings(
             kafka=worker.producer if is_source else worker.consumer,
-            run_tasks=spark.run_tasks,
+            run_tasks=turns.given_up_for(spark.run_tasks),
+            turn=turns,
             cores=spark.cores,
             state_address=worker.state_address,
             state_storage=storage,

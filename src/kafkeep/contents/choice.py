@@ -1,15 +1,48 @@
-"""Which log stands for a topic when an archive holds it more than once. Reads logs alone."""
+"""Which log is meant, and which stands for a topic that several hold. Reads logs alone."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 
+from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import Entry
+from kafkeep.archive.names import log_name
+from kafkeep.archive.reader import list_logs
+from kafkeep.archive.store import ObjectStore
 from kafkeep.archive.view import ArchiveView
 from kafkeep.contents.missing import what_is_missing
 from kafkeep.contents.windows import SEGMENT
-from kafkeep.errors import PreflightError
+from kafkeep.errors import KafkeepError, NoSuchArchiveError, PreflightError, UsageError
+
+
+def choose_logs(
+    store: ObjectStore, name: str | None = None, *, commit: int | None = None
+) -> list[str]:
+    """Return the log of that name, or all there are; NoSuchArchiveError when there is none.
+
+    PreflightError when there are several, and ``commit`` is asked for: it is of one.
+    """
+    if name is not None:
+        log_name(name)
+    there = list_logs(store)
+    if not there:
+        raise NoSuchArchiveError(
+            f"nothing is archived at {store.describe()}",
+            hint="Check the address: an archive has a folder _kafkeep below its prefix. Objects of "
+            "Confluent's sink without it are for restore, cat, info, ls, du and verify.",
+        )
+    if name is not None and name not in there:
+        raise NoSuchArchiveError(
+            f"{store.describe()} has no log named {name!r}",
+            hint=f"There is: {', '.join(there)}.",
+        )
+    if name is None and commit is not None and len(there) > 1:
+        raise PreflightError(
+            f"{store.describe()} has several logs, and a commit is of one: {', '.join(there)}",
+            hint="Choose one with --name.",
+        )
+    return there if name is None else [name]
 
 
 class Wholeness(IntEnum):
@@ -71,4 +104,26 @@ def choose_view(views: Sequence[ArchiveView], topics: Collection[str] | None) ->
 
 
 def _newest(view: ArchiveView, topic: str) -> list[Entry]:
-    return view.entries(topic, max(number for name, number in view.topics if name == topic))
+    return view.entries(topic, choose_incarnation(view, topic, None).incarnation)
+
+
+def choose_incarnation(
+    view: ArchiveView,
+    topic: str,
+    number: int | None,
+    *,
+    refusal: type[KafkeepError] = UsageError,
+) -> TopicInfo:
+    """Return a topic's incarnation of that number, or the newest of a topic that is there.
+
+    ``refusal`` is raised when it has no such one.
+    """
+    found = {count: info for (name, count), info in view.topics.items() if name == topic}
+    wanted = max(found) if number is None else number
+    if wanted not in found:
+        there = ", ".join(str(count) for count in sorted(found))
+        raise refusal(
+            f"topic {topic} has no incarnation {wanted} in the archive",
+            hint=f"It has: {there}." if there else None,
+        )
+    return found[wanted]

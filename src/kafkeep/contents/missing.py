@@ -21,7 +21,6 @@ from kafkeep.contents.windows import (
 _NAMES = {"json": "JSON", "avro": "Avro", "parquet": "Parquet", "bytes": "bytes"}
 _REGISTERED = {kind.rpartition(".")[2] for kind in REGISTERED}
 _JSON = ConverterClass.JSON.rpartition(".")[2]
-_BYTES = ConverterClass.BYTES.rpartition(".")[2]
 _SIMPLE = ConverterClass.SIMPLE_HEADER.rpartition(".")[2]
 
 

@@ -25,7 +25,7 @@ from kafkeep.converters.arrays import binary_array
 from kafkeep.converters.simple_text import simple_text
 from kafkeep.converters.string import decode_text, encode_text, text_array
 from kafkeep.data.arrow_parts import view_offsets
-from kafkeep.data.column import Column
+from kafkeep.data.column import OPTIONAL_BYTES, OPTIONAL_STRING, Column
 from kafkeep.data.rows import HEADERS_TYPE
 from kafkeep.data.schema import Field, Kind, Schema, arrow_type
 from kafkeep.errors import RecordError
@@ -33,8 +33,6 @@ from kafkeep.errors import RecordError
 Style = Literal["json", "avro", "parquet"]
 
 _TEXT = Schema(kind=Kind.STRING)
-_OPTIONAL_TEXT = Schema(kind=Kind.STRING, optional=True)
-_OPTIONAL_BYTES = Schema(kind=Kind.BYTES, optional=True)
 
 Header = dict[str, Any]
 
@@ -57,9 +55,9 @@ class HeaderConverter:
 
     def schema(self, style: Style) -> Schema | None:
         """Return the schema of columns for files of that style; None for JSON."""
-        fields: tuple[Field, ...] = (Field("key", _TEXT), Field("value", _OPTIONAL_TEXT))
+        fields: tuple[Field, ...] = (Field("key", _TEXT), Field("value", OPTIONAL_STRING))
         if self._to_text is None:
-            fields += (Field("bytes", _OPTIONAL_BYTES),)
+            fields += (Field("bytes", OPTIONAL_BYTES),)
         array = Schema(kind=Kind.ARRAY, items=Schema(kind=Kind.STRUCT, fields=fields))
         match style:
             case "json":

@@ -19,6 +19,7 @@ from kafkeep.converters.converter import Piece
 from kafkeep.data.column import Column
 from kafkeep.data.rows import Rows
 from kafkeep.data.schema import Field, Kind, Schema, arrow_type
+from kafkeep.data.varint import zigzag_varint
 from kafkeep.errors import RecordError
 
 MESSAGE = Schema(
@@ -92,7 +93,7 @@ def _closed(message: dict[str, Any]) -> bytes:
     payload: bytes = message["msg"]
     if message["tstamp"] is None:
         return payload
-    return _MARKER + _long(message["tstamp"]) + _long(len(payload)) + payload
+    return _MARKER + zigzag_varint(message["tstamp"]) + zigzag_varint(len(payload)) + payload
 
 
 def _time(time_us: int | None, kafka_ms: int) -> int:
@@ -106,13 +107,3 @@ def _read_long(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), at + i + 1
     raise struct.error("a number without an end")
-
-
-def _long(value: int) -> bytes:
-    rest = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while rest > 0x7F:
-        out.append((rest & 0x7F) | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)

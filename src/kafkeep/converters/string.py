@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -12,6 +12,9 @@ from kafkeep.converters.converter import Piece
 from kafkeep.data.column import OPTIONAL_STRING, Column
 from kafkeep.data.schema import Kind
 from kafkeep.errors import RecordError
+
+_MARKS = {"utf-16": (BOM_UTF16_BE, BOM_UTF16_LE), "utf-32": (BOM_UTF32_BE, BOM_UTF32_LE)}
+"""Encodings whose order of bytes a mark tells; without one the high bytes come first."""
 
 
 class StringConverter:
@@ -51,18 +54,19 @@ def text_array(values: pa.BinaryArray, encoding: str = "utf-8") -> pa.StringArra
 
 def decode_text(value: bytes, encoding: str = "utf-8") -> str:
     """Decode as Java does: what is not text becomes U+FFFD."""
-    if encoding == "utf-16" and not value.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
-        encoding = "utf-16-be"
+    if encoding in _MARKS and not value.startswith(_MARKS[encoding]):
+        encoding += "-be"
     # Codecs other than UTF-8 may give lone surrogates, which no Arrow string can hold.
     text = value.decode(encoding, "replace")
     return text if encoding == "utf-8" else text.encode("utf-8", "replace").decode()
 
 
 def encode_text(text: str, encoding: str = "utf-8") -> bytes:
-    """Encode as Java does: its UTF-16 begins with a mark and has the high bytes first."""
-    if encoding == "utf-16":
-        return BOM_UTF16_BE + text.encode("utf-16-be", "replace") if text else b""
-    return text.encode(encoding, "replace")
+    """Encode as Java does: high bytes first; its UTF-16 begins with a mark, its UTF-32 does not."""
+    if encoding not in _MARKS:
+        return text.encode(encoding, "replace")
+    mark = BOM_UTF16_BE if encoding == "utf-16" and text else b""
+    return mark + text.encode(f"{encoding}-be", "replace")
 
 
 def _as_texts(column: Column) -> pa.StringArray:

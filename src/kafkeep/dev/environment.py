@@ -13,7 +13,7 @@ from kafkeep.config.java import require_java
 from kafkeep.dev.broker import keep_class_archive, launch_broker, live_brokers
 from kafkeep.dev.cache import Progress, kafka_home, locked, registry_home
 from kafkeep.dev.plan import plan_state
-from kafkeep.dev.ports import HOST
+from kafkeep.dev.ports import HOST, Ports
 from kafkeep.dev.process import Server, wait_ready
 from kafkeep.dev.registry import launch_registry, registry_answers, registry_url
 from kafkeep.dev.s3 import (
@@ -68,8 +68,8 @@ def start(options: DevOptions, *, progress: Progress = lambda _: None) -> DevSta
     if options.registry:
         registry_home(progress)
     folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder / "lock"):
-        state = plan_state(options, load_state(folder))
+    with locked(folder / "lock"), Ports() as ports:
+        state = plan_state(options, load_state(folder), ports)
         save_state(folder, state)
         if state.secure:
             make_secrets(folder)

@@ -10,7 +10,7 @@ from kafkeep.dev.state import DevOptions, State
 from kafkeep.errors import UsageError
 
 
-def plan_state(options: DevOptions, stored: State | None) -> State:
+def plan_state(options: DevOptions, stored: State | None, ports: Ports) -> State:
     """Join what is asked with what the folder holds, whose shape cannot be changed.
 
     Servers that run keep their ports; dead ones are dropped, so that they are started anew.
@@ -26,7 +26,7 @@ def plan_state(options: DevOptions, stored: State | None) -> State:
         registry=registry,
         secure=options.secure,
         cluster_id=stored.cluster_id,
-        ports=_plan_ports(options, stored, registry=registry, running=set(running)),
+        ports=_plan_ports(options, stored, ports, registry=registry, running=set(running)),
         broker_properties={**stored.broker_properties, **options.broker_properties},
         servers=running,
     )
@@ -62,7 +62,7 @@ def port_names(options: DevOptions, *, registry: bool) -> dict[str, list[str]]:
 
 
 def _plan_ports(
-    options: DevOptions, stored: State, *, registry: bool, running: set[str]
+    options: DevOptions, stored: State, ports: Ports, *, registry: bool, running: set[str]
 ) -> dict[str, int]:
     asked = {"s3": options.s3_port, "registry": options.registry_port}
     if options.kafka_port is not None:
@@ -76,7 +76,7 @@ def _plan_ports(
                 f"{server} already runs on port {planned[server]}, not {wanted}",
                 hint="Stop it first with kafkeep dev down.",
             )
-    ports = Ports(taken=planned.values())
+    ports.leave_out(planned.values())
     missing = [server for server in servers if server not in running]
     # What was asked for is taken first, so that no free choice gets in its way.
     planned |= {one: ports.take(asked[one]) for one in missing if asked.get(one) is not None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Iterable
+from typing import Self
 
 from kafkeep.errors import EnvironmentFault
 
@@ -28,10 +29,25 @@ def is_free(port: int) -> bool:
 
 
 class Ports:
-    """Gives out free ports, each only once; chosen at random so that two at once rarely meet."""
+    """Gives out free ports, each only once.
 
-    def __init__(self, taken: Iterable[int] = ()) -> None:
-        self._given = set(taken)
+    Those it chooses itself are nobody else's until it is closed, by when their servers listen.
+    """
+
+    def __init__(self) -> None:
+        self._given: set[int] = set()
+        self._claims: list[socket.socket] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for claim in self._claims:
+            claim.close()
+
+    def leave_out(self, ports: Iterable[int]) -> None:
+        """Never give out ``ports``."""
+        self._given |= set(ports)
 
     def take(self, wanted: int | None = None, *, previous: int | None = None) -> int:
         """Return ``wanted`` (or fail by name), else ``previous`` if free, else any free port."""
@@ -49,13 +65,25 @@ class Ports:
 
     def _any(self) -> int:
         for port in random.sample(_RANGE, _TRIES):
-            if port not in self._given and is_free(port):
+            if port not in self._given and self._claim(port):
                 self._given.add(port)
                 return port
         raise EnvironmentFault(
             f"no free port between {_RANGE.start} and {_RANGE.stop} on {HOST}",
             hint="Stop servers that are no longer needed.",
         )
+
+    def _claim(self, port: int) -> bool:
+        claim = socket.socket()
+        try:
+            claim.bind((HOST, port))  # fails where another environment has its claim
+        except OSError:
+            claim.close()
+            return False
+        # From here on a server can bind it too: servers ask for the same.
+        claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._claims.append(claim)
+        return True
 
 
 def answers(port: int) -> bool:

@@ -19,6 +19,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
+from kafkeep.config.path import check_path
 from kafkeep.errors import EnvironmentFault, UsageError
 
 _PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
@@ -200,9 +201,11 @@ def _check_type(properties: Mapping[str, str], key: str) -> None:
 
 def _read(location: str, key: str) -> bytes:
     try:
-        return Path(location).read_bytes()
+        return check_path(location).read_bytes()
     except OSError as error:
         raise UsageError(f"{key}: cannot read {location}: {error.strerror}") from error
+    except UsageError as error:
+        raise UsageError(f"{key}: {error.message}") from error
 
 
 def _normal_pem(text: str) -> str:

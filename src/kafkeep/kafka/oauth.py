@@ -9,10 +9,10 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from pathlib import Path
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from kafkeep.config.path import load_text
 from kafkeep.errors import AccessDeniedError, UsageError
 
 _TIMEOUT_SECONDS = 10
@@ -52,9 +52,9 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
     def _from_file(self) -> str:
         path = urllib.request.url2pathname(urllib.parse.urlsplit(self._endpoint).path)
         try:
-            return Path(path).read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise AccessDeniedError(f"cannot read the token in {path}: {error.strerror}") from error
+            return load_text(path).strip()
+        except UsageError as error:
+            raise AccessDeniedError(f"the token: {error.message}") from error
 
     def _ask(self) -> tuple[str, int]:
         form = {"grant_type": "client_credentials"}

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.keys import log_key
-from kafkeep.archive.reader import ArchiveView, list_logs, load_view
+from kafkeep.archive.reader import ArchiveView, load_view
 from kafkeep.config.restore import RestoreOptions
-from kafkeep.errors import KeyMissingError, NoSuchArchiveError
+from kafkeep.errors import KeyMissingError
 from kafkeep.failpoint import failpoint
 from kafkeep.restore.followed import (
     Followed,
@@ -45,12 +45,6 @@ class Follower(Rounds[Followed]):
         """Read how far it has come; NoSuchArchiveError where there is no log of ours."""
         found = load_followed(self.state)
         if found is None:
-            if not list_logs(self.store):
-                raise NoSuchArchiveError(
-                    f"{self.store.describe()} has no log of kafkeep's, and no objects of "
-                    "Confluent's sink either",
-                    hint="Check bucket and prefix, and topics.dir.",
-                )
             found = Followed(log=choose_log(self.store, self.options), revision=-1)
         self.followed = self._other_log(found)
         self.sweep()
@@ -148,6 +142,7 @@ class Follower(Rounds[Followed]):
             cores=self.cores,
             now_ms=self.now_ms,
             id=self.round_id(opened.number),
+            is_round=not self.is_one_shot,
         )
 
     def _options_of_round(

@@ -12,7 +12,6 @@ from functools import partial
 
 import orjson
 
-from kafkeep.archive.reader import list_logs
 from kafkeep.archive.store import ObjectStore
 from kafkeep.check import Check, Verdict
 from kafkeep.config.foreign import ForeignOptions
@@ -27,9 +26,9 @@ from kafkeep.contents.options import ReadOptions
 from kafkeep.errors import UsageError
 from kafkeep.restore.document import RestoreDocument, load_document
 from kafkeep.restore.exact_plan import check_exact
-from kafkeep.restore.job import Preflight, RestoreJob, RunTasks
+from kafkeep.restore.job import RestoreJob, RunTasks
 from kafkeep.restore.plan import TopicPlan, plan_restore, restore_id
-from kafkeep.restore.preflight import check_targets, look_at_target
+from kafkeep.restore.preflight import Preflight, check_targets, look_at_target
 from kafkeep.restore.rehearse import rehearse
 from kafkeep.restore.shape_plan import check_shape
 from kafkeep.restore.summary import RestoreSummary
@@ -38,11 +37,6 @@ _OF_A_LOG = (
     *("commit", "at_ms", "groups", "incarnations", "restore_aborted"),
     *("schema_registry", "schema_registry_config"),
 )
-
-
-def is_foreign(store: ObjectStore, options: RestoreOptions) -> bool:
-    """Tell whether there is no log to read, and none was asked for: where there is one, it wins."""
-    return options.name is None and not list_logs(store)
 
 
 @dataclass(kw_only=True)

@@ -106,15 +106,19 @@ class GroupJob:
     def _bases(
         self, topic: TopicPlan, there: TopicDescription | None, document: RestoreDocument | None
     ) -> Mapping[int, int]:
-        """Return where the first restored record of each target partition stands, or will."""
+        """Return where the first restored record of each target partition stands, or will.
+
+        A topic that has too few of them is the preflight's to refuse.
+        """
         known = document.target(topic.target) if document is not None else None
+        bases = dict.fromkeys(range(topic.target_count), 0)
         if there is None:
-            return dict.fromkeys(range(topic.target_count), 0)
+            return bases
         if known is not None and known.topic_id == there.topic_id:
             return {number: place.base for number, place in enumerate(known.partitions)}
         keys = [(topic.target, number) for number in range(there.partition_count)]
         ends = self.admin.offsets(keys, OffsetSpec.LATEST)
-        return {number: end for (_, number), end in ends.items()}
+        return bases | {number: end for (_, number), end in ends.items()}
 
     def _expected(self, partition: PartitionPlan) -> Place:
         pieces = partition.all_pieces()

@@ -14,8 +14,8 @@ from kafkeep.kafka.wire import Wire
 from kafkeep.restore.document import Phase, open_documents
 from kafkeep.restore.group_job import GroupJob
 from kafkeep.restore.groups import GroupPlan
-from kafkeep.restore.job import Preflight, RestoreJob
-from kafkeep.restore.preflight import require_pass
+from kafkeep.restore.job import RestoreJob
+from kafkeep.restore.preflight import Preflight, require_pass
 from kafkeep.restore.shape import SAME
 from kafkeep.store.open import open_store
 

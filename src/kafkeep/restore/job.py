@@ -9,10 +9,8 @@ from functools import partial
 from kafkeep.archive.reader import ArchiveView, load_view
 from kafkeep.archive.retention import Expiry
 from kafkeep.archive.store import ObjectStore
-from kafkeep.check import Check
 from kafkeep.config.places import Places
 from kafkeep.config.restore import RestoreOptions
-from kafkeep.contents.options import NO_OPTIONS, ReadOptions
 from kafkeep.errors import DamagedError
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin import Admin, OffsetSpec
@@ -21,10 +19,12 @@ from kafkeep.kafka.exact import Transactions
 from kafkeep.restore.document import Phase, RestoreDocument, load_document, save_document
 from kafkeep.restore.exact_plan import check_exact, lanes, needs_transactions, transactional_id
 from kafkeep.restore.exact_task import restore_exactly
+from kafkeep.restore.gaps import expired_gaps, gaps_of
 from kafkeep.restore.group_job import GroupJob
-from kafkeep.restore.groups import ALL, Archived, GroupPlan, choose_groups
+from kafkeep.restore.groups import ALL, choose_groups
 from kafkeep.restore.plan import RestorePlan, fewer_replicas, plan_restore, restore_id
 from kafkeep.restore.preflight import (
+    Preflight,
     check_contents,
     check_objects,
     check_targets,
@@ -35,44 +35,16 @@ from kafkeep.restore.prepare import begun, is_done, prepare, without_restored
 from kafkeep.restore.progress import watch
 from kafkeep.restore.rehearse import rehearse
 from kafkeep.restore.repartition import restore_routed
-from kafkeep.restore.schemas import OFF, SchemaStep, id_map, plan_schemas
+from kafkeep.restore.schemas import OFF, id_map, plan_schemas
 from kafkeep.restore.settings import final_settings
 from kafkeep.restore.shape_plan import check_shape, largest_target, oldest_time
-from kafkeep.restore.source import (
-    choose_log,
-    damaged_objects,
-    expired_gaps,
-    gaps_of,
-    read_options,
-)
+from kafkeep.restore.source import choose_log, damaged_objects, read_options
 from kafkeep.restore.summary import RestoreSummary
 from kafkeep.restore.task import TargetWork, restore_bundle
 from kafkeep.restore.work import bundles_of, work_of
 from kafkeep.spark.tasks import TaskRow
 
-__all__ = ["Preflight", "RestoreJob", "RunTasks", "choose_log"]
-
 RunTasks = Callable[..., list[TaskRow]]
-
-
-@dataclass(frozen=True, slots=True)
-class Preflight:
-    """The plan with everything that was looked at before writing."""
-
-    plan: RestorePlan
-    checks: tuple[Check, ...]
-    document: RestoreDocument | None
-    lost: frozenset[str]
-    reading: ReadOptions = NO_OPTIONS
-    """How the log's objects were made."""
-    archived_groups: Archived = field(default_factory=dict)
-    """Every group of the commit, with its offsets."""
-    groups: GroupPlan = field(default_factory=GroupPlan)
-    """Where the groups asked for go, as far as it can be told yet."""
-    schemas: SchemaStep | None = None
-    """What becomes of the archived schemas; None: nothing."""
-    whole: bool = True
-    """Whether the plan has all topics asked for: others were restored before."""
 
 
 @dataclass(kw_only=True)
@@ -91,6 +63,8 @@ class RestoreJob:
     """Told the records written and the records to write."""
     id: str | None = None
     """What the restore is called, where it is not to follow from what was asked for."""
+    is_round: bool = False
+    """Whether its offsets were picked by one that goes on after it: gaps elsewhere count too."""
     summary: RestoreSummary = field(default_factory=RestoreSummary)
 
     def preflight(self) -> Preflight:
@@ -136,7 +110,7 @@ class RestoreJob:
         document = load_document(self.documents, id)
         view = self._view(log, document)
         plan = plan_restore(view, self.options, id=id)
-        self.summary.gaps = gaps_of(view, plan)
+        self.summary.gaps = gaps_of(view, plan, everywhere=self.is_round)
         reading = read_options(self.store, view, plan)
         return Preflight(plan, (), document, frozenset(), reading, view.state.groups)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +13,7 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.reader import ArchiveView
 from kafkeep.config.choose import did_you_mean
 from kafkeep.config.restore import RestoreOptions
+from kafkeep.contents.choice import choose_incarnation
 from kafkeep.contents.windows import with_companions
 from kafkeep.errors import UsageError
 from kafkeep.restore.pick import ALL_TIMES, Piece, Times, pick_pieces, whole_pieces
@@ -231,7 +231,7 @@ def plan_restore(view: ArchiveView, options: RestoreOptions, *, id: str) -> Rest
                 hint=did_you_mean(source, known) or f"It holds: {', '.join(sorted(known))}.",
             )
         check_target(target)
-        info = _incarnation(view, source, dict(options.incarnations).get(source))
+        info = choose_incarnation(view, source, dict(options.incarnations).get(source))
         topics.append(_plan_topic(view, info, target, options))
     check_picks(topics, options)
     return RestorePlan(
@@ -242,25 +242,13 @@ def plan_restore(view: ArchiveView, options: RestoreOptions, *, id: str) -> Rest
 def _chosen(known: Collection[str], options: RestoreOptions) -> Sequence[tuple[str, str]]:
     if options.topics_regex is None:
         return options.topics or [(name, name) for name in sorted(known)]
-    pattern = re.compile(options.topics_regex)
-    found = [(name, name) for name in sorted(known) if pattern.fullmatch(name)]
+    found = [(name, name) for name in sorted(known) if options.wants(name)]
     if not found:
         raise UsageError(
             f"no topic matches {options.topics_regex}",
             hint=f"The archive holds: {', '.join(sorted(known))}.",
         )
     return found
-
-
-def _incarnation(view: ArchiveView, topic: str, wanted: int | None) -> TopicInfo:
-    found = {number: info for (name, number), info in view.topics.items() if name == topic}
-    number = max(found) if wanted is None else wanted
-    if number not in found:
-        there = ", ".join(str(n) for n in sorted(found))
-        raise UsageError(
-            f"topic {topic} has no incarnation {number} in the archive", hint=f"It has: {there}."
-        )
-    return found[number]
 
 
 def _plan_topic(

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kafkeep.archive.retention import Expiry, stored_sizes
 from kafkeep.archive.store import ObjectStore
 from kafkeep.check import Check, Verdict
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.missing import what_is_missing
-from kafkeep.contents.options import ReadOptions
+from kafkeep.contents.options import NO_OPTIONS, ReadOptions
 from kafkeep.errors import AccessDeniedError, PreflightError
 from kafkeep.kafka.admin import Admin, OffsetSpec, TopicDescription
 from kafkeep.restore.document import Phase, RestoreDocument, Target
+from kafkeep.restore.groups import Archived, GroupPlan
 from kafkeep.restore.plan import RestorePlan, TopicPlan, replicas_of
+from kafkeep.restore.schemas import SchemaStep
 from kafkeep.restore.shape import SAME
 
 
@@ -35,6 +37,26 @@ class TargetLook:
         """Whether a topic holds no records."""
         count = self.topics[topic].partition_count
         return all(self.starts[topic, p] == self.ends[topic, p] for p in range(count))
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """The plan with everything that was looked at before writing."""
+
+    plan: RestorePlan
+    checks: tuple[Check, ...]
+    document: RestoreDocument | None
+    lost: frozenset[str]
+    reading: ReadOptions = NO_OPTIONS
+    """How the log's objects were made."""
+    archived_groups: Archived = field(default_factory=dict)
+    """Every group of the commit, with its offsets."""
+    groups: GroupPlan = field(default_factory=GroupPlan)
+    """Where the groups asked for go, as far as it can be told yet."""
+    schemas: SchemaStep | None = None
+    """What becomes of the archived schemas; None: nothing."""
+    whole: bool = True
+    """Whether the plan has all topics asked for: others were restored before."""
 
 
 def look_at_target(admin: Admin, plan: RestorePlan) -> TargetLook:

@@ -19,8 +19,8 @@ from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
 from kafkeep.restore.document import open_documents
 from kafkeep.restore.foreign import ForeignJob
-from kafkeep.restore.job import Preflight, RestoreJob
-from kafkeep.restore.preflight import require_pass
+from kafkeep.restore.job import RestoreJob
+from kafkeep.restore.preflight import Preflight, require_pass
 from kafkeep.restore.source import no_archive
 from kafkeep.restore.summary import RestoreSummary
 from kafkeep.spark.clients import open_clients

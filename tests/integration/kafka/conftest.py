@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import google_crc32c
 import pytest
 
+from kafkeep.clock import now_ms
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.dev import DevStatus
 from kafkeep.kafka.admin import Admin
@@ -52,7 +53,7 @@ def _record(delta: int, value: bytes) -> bytes:
 
 @pytest.fixture
 def make_batch() -> BatchMaker:
-    """Return a function that encodes values as one uncompressed batch of magic 2."""
+    """Return a function that encodes values of now as one uncompressed batch of magic 2."""
 
     def make(
         values: Sequence[bytes],
@@ -61,12 +62,14 @@ def make_batch() -> BatchMaker:
         sequence: int = -1,
         base_offset: int = 0,
         attributes: int = 0,
+        time_ms: int | None = None,
     ) -> bytes:
         records = b"".join(_record(delta, value) for delta, value in enumerate(values))
         epoch = -1 if producer_id < 0 else 0
         last = len(values) - 1
+        at = now_ms() if time_ms is None else time_ms
         tail = struct.pack(
-            ">hiqqqhii", attributes, last, 1000, 1000, producer_id, epoch, sequence, len(values)
+            ">hiqqqhii", attributes, last, at, at, producer_id, epoch, sequence, len(values)
         )
         tail += records
         head = struct.pack(">qiibI", base_offset, len(tail) + 9, -1, 2, google_crc32c.value(tail))

@@ -1,17 +1,18 @@
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
 
+from kafkeep.clock import now_ms
 from kafkeep.dev import DevStatus
 from kafkeep.errors import PreflightError
 from kafkeep.kafka.admin import Admin, OffsetSpec
 from kafkeep.kafka.groups import commit_offsets, load_group_offsets
 from kafkeep.kafka.wire import Wire
+from patience import PATIENCE_S, until
 
 pytestmark = pytest.mark.integration
 
@@ -40,10 +41,7 @@ def test_a_topic_is_created_described_changed_and_deleted(admin: Admin, topic_na
         topic_name, set={"cleanup.policy": "compact"}, delete=["retention.ms"]
     )
     wanted = {topic_name: {"cleanup.policy": "compact"}}
-    deadline = time.monotonic() + 10
-    while admin.topic_configs([topic_name]) != wanted and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert admin.topic_configs([topic_name]) == wanted
+    until(lambda: admin.topic_configs([topic_name]) == wanted, "the settings are changed")
     assert admin.create_partitions(topic_name, 4).partition_count == 4
     admin.delete_topics([topic_name])
     assert admin.topics([topic_name]) == {}
@@ -65,12 +63,13 @@ def test_refusals_name_the_topic_and_the_reason(admin: Admin, topic: str) -> Non
 def test_offsets_are_found_by_end_and_by_time(
     wire: Wire, admin: Admin, topic: str, make_batch: Any
 ) -> None:
-    wire.produce({(topic, 1): make_batch([b"x"] * 3)}).result()  # all at time 1000
+    at = now_ms()
+    wire.produce({(topic, 1): make_batch([b"x"] * 3, time_ms=at)}).result()
     both = [(topic, 0), (topic, 1)]
     assert admin.offsets(both, OffsetSpec.EARLIEST) == dict.fromkeys(both, 0)
     assert admin.offsets(both, OffsetSpec.LATEST) == {(topic, 0): 0, (topic, 1): 3}
-    assert admin.offsets_for_times({(topic, 1): 1000}) == {(topic, 1): 0}
-    assert admin.offsets_for_times({(topic, 1): 1001}) == {(topic, 1): None}
+    assert admin.offsets_for_times({(topic, 1): at}) == {(topic, 1): 0}
+    assert admin.offsets_for_times({(topic, 1): at + 1}) == {(topic, 1): None}
     assert admin.epoch_ends({(topic, 1): 0})[topic, 1].end_offset == 3
     assert admin.partition_sizes({topic: [0, 1]})[topic, 1] > 60
 
@@ -96,7 +95,7 @@ def test_an_active_group_is_read_but_refuses_offsets(
     )
     try:
         consumer.subscribe([topic])
-        message = consumer.poll(30)
+        message = consumer.poll(PATIENCE_S)
         assert message is not None
         consumer.commit(message=message, asynchronous=False)
         assert load_group_offsets(admin, [topic]).offsets[group] == {(topic, 0): 1}

@@ -15,6 +15,7 @@ from kafkeep.config.kafka import KafkaOptions
 from kafkeep.errors import TransientError, UnknownOutcomeError
 from kafkeep.kafka.admin import Admin, OffsetSpec
 from kafkeep.kafka.wire import FetchWanted, Wire
+from patience import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 
@@ -48,7 +49,7 @@ def test_a_stopped_broker_is_waited_for(
         assert not pending.done()
     finally:
         dev.resume_broker(own_broker, 1)
-    [answer] = pending.result(60)
+    [answer] = pending.result(PATIENCE_S)
     assert answer.error is None
     assert len(answer.records) > 0
 
@@ -67,7 +68,7 @@ def test_a_produce_without_an_answer_is_an_unknown_outcome(
             pending.result(30)
     finally:
         dev.resume_broker(own_broker, 1)
-    again = wire.produce({(topic_name, 0): batch}).result(60)[topic_name, 0]
+    again = wire.produce({(topic_name, 0): batch}).result(PATIENCE_S)[topic_name, 0]
     assert (again.error_code, again.base_offset) == (0, 0)
     assert admin.offsets([(topic_name, 0)], OffsetSpec.LATEST)[topic_name, 0] == 1
 
@@ -95,7 +96,7 @@ def test_fetching_goes_on_after_the_broker_was_killed(
     time.sleep(0.3)
     dev.kill_broker(own_broker, 1)
     dev.start_broker(own_broker, 1)
-    reader.join(120)
+    reader.join(PATIENCE_S)
     assert offset == 200
 
 
@@ -109,7 +110,7 @@ def test_what_cannot_be_read_in_time_is_a_transient_error(
         wanted = FetchWanted(topic_name, "", 0, 0, 1000)
         pending = wire.fetch([wanted], max_bytes=1000, deadline_ms=2000)
         with pytest.raises(TransientError):
-            pending.result(30)
+            pending.result(PATIENCE_S)
     finally:
         dev.resume_broker(own_broker, 1)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 45  # without a deadline it is a minute

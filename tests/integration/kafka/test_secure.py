@@ -30,7 +30,7 @@ def failure(options: KafkaOptions) -> KafkeepError:
     began = time.monotonic()
     with Wire(options, connect_timeout_ms=3000) as wire, pytest.raises(KafkeepError) as raised:
         Admin(wire).cluster_id()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     return raised.value
 
 

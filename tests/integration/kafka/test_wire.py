@@ -17,6 +17,7 @@ from kafkeep.errors import TransientError
 from kafkeep.kafka.admin import Admin, OffsetSpec
 from kafkeep.kafka.metadata import format_topic_id
 from kafkeep.kafka.wire import FetchErrorKind, FetchWanted, Isolation, Wire, wire_for
+from patience import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 MEGABYTE = 1 << 20
@@ -202,7 +203,7 @@ def test_a_topic_that_is_not_there_is_gone_within_seconds(wire: Wire) -> None:
     [answer] = wire.fetch([wanted("no-such-topic")], max_bytes=MEGABYTE).result()
     assert answer.error is not None
     assert answer.error.kind is FetchErrorKind.TOPIC_GONE
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 45  # a fetch waits for a minute
 
 
 def test_one_wire_per_process_and_options(services: DevStatus) -> None:
@@ -230,7 +231,7 @@ if child == 0:
 assert os.waitpid(child, 0)[1] == 0
 assert Admin(wire_for(options)).cluster_id() == cluster
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=PATIENCE_S)
 
 
 def test_an_unreachable_cluster_is_one_clear_error_in_bounded_time() -> None:
@@ -240,7 +241,7 @@ def test_an_unreachable_cluster_is_one_clear_error_in_bounded_time() -> None:
         with pytest.raises(TransientError, match=r"cannot reach Kafka at 127\.0\.0\.1:1") as raised:
             pending.result()
     assert raised.value.hint
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 def test_closing_fails_what_is_pending(services: DevStatus, topic: str) -> None:
@@ -249,4 +250,4 @@ def test_closing_fails_what_is_pending(services: DevStatus, topic: str) -> None:
     time.sleep(0.5)
     wire.close()
     with pytest.raises(TransientError):
-        pending.result(10)
+        pending.result(25)

@@ -90,6 +90,12 @@ def test_check_key_refuses_keys_that_lead_out_of_the_data(key: str) -> None:
         check_key(key)
 
 
+@pytest.mark.parametrize("letter", ["\u3000", "\xa0", "\u200d", "\xad", "\u200f", "\ue000"])
+def test_check_key_takes_letters_that_leave_no_mark(letter: str) -> None:
+    key = f"topics/t/city=a{letter}b/t+0+0000000000.json"
+    assert check_key(key) == key
+
+
 @pytest.mark.parametrize("folder", ["orders~1", "orders~02", "~2", "a~b", "a~2~3", ".."])
 def test_parse_folder_refuses_what_no_topic_has(folder: str) -> None:
     with pytest.raises(ValueError, match="topic"):
@@ -135,5 +141,5 @@ def test_names_that_no_log_may_bear_have_logs_of_their_own() -> None:
     assert all(check_log_name(log) == log for log in logs)
     assert logs[0].startswith("my-sink-")
     for none in (" ", "a/b"):
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="name for a connector"):
             connector_log(none)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.care.archive_builder import Built
 from tests.unit.cli.invoke import Cli
 
 from kafkeep.care import info
+from kafkeep.cli.failure import error_of
+from kafkeep.spark.tasks import ERROR_KIND, _guarded
 
 
 @pytest.mark.parametrize(
@@ -174,3 +179,22 @@ def test_an_address_that_is_none_is_told_before_kafka_is_asked(cli: Cli, address
     where = ("--archive", address, "--bootstrap-servers", "127.0.0.1:1")
     assert cli.run("restore", *where, "--dry-run") == 2
     assert cli.run("groups", "plan", *where) == 2
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(errno.ENOSPC, 1), (errno.EDQUOT, 1), (errno.EROFS, 12)]
+)
+def test_a_disk_that_takes_no_more_is_told_wherever_it_is_met(number: int, code: int) -> None:
+    met = OSError(number, os.strerror(number), "/some/file")
+    told = error_of(met)
+    assert (told.message, told.exit_code) == (f"/some/file: {os.strerror(number)}", code)
+    assert told.hint
+
+    def task(_bundle: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        raise met
+        yield
+
+    [(kind, body)] = _guarded(task, 0)
+    assert (kind, body["message"], body["hint"]) == (ERROR_KIND, told.message, told.hint)
+    with pytest.raises(FileNotFoundError):
+        _guarded(lambda _bundle: Path("/no/such/file").read_bytes(), 0)  # type: ignore[arg-type]

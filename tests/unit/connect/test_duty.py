@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import pytest
 
@@ -19,6 +19,7 @@ from kafkeep.connect.state.state import Change
 from kafkeep.connect.supervisor import Describe, Supervisor
 from kafkeep.errors import TransientError
 from kafkeep.store.memory import MemoryStore
+from patience import PATIENCE_S, until
 
 TIMEOUT_S = 1.0
 
@@ -100,20 +101,13 @@ class Worker:
                 store.answers.clear()
 
 
-def until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 @pytest.fixture
 def worker() -> Iterator[Worker]:
     Job.running = Job.started = 0
     made = Worker()
     yield made
     made.answer(state=True, beats=True)
-    assert made.duty.close(5)
+    assert made.duty.close(PATIENCE_S)
 
 
 def test_jobs_stop_in_time_though_the_state_is_being_read_from_a_store_that_hangs(

@@ -15,6 +15,7 @@ from kafkeep.archive.log import CommitLog
 from kafkeep.archive.state import State
 from kafkeep.backup.look import Look, PartitionLook, TopicLook
 from kafkeep.care.offsets import move_positions
+from kafkeep.config.families_chtbd import COMPACT
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.source import SourceConfig
 from kafkeep.connect.job import Surroundings
@@ -23,7 +24,7 @@ from kafkeep.connect.jobs.make import make_job
 from kafkeep.connect.jobs.offsets import parse_moves, read_offsets, sink_offsets
 from kafkeep.connect.jobs.progress import SinkProgress
 from kafkeep.connect.jobs.sink import SinkJob, kafka_of
-from kafkeep.connect.jobs.source import SourceJob
+from kafkeep.connect.jobs.source import SourceJob, follower_for
 from kafkeep.connect.jobs.source_foreign import plan_foreign_moves
 from kafkeep.connect.jobs.wait import run_patiently
 from kafkeep.connect.model import Progress, RestError
@@ -31,6 +32,7 @@ from kafkeep.errors import FencedError, TransientError, UsageError
 from kafkeep.restore.followed import Followed, load_followed, save_followed, sweep_followed
 from kafkeep.restore.summary import RestoreSummary
 from kafkeep.store.memory import MemoryStore
+from kafkeep.store.open import open_store
 
 P0, P1 = PartitionId("t", 1, 0), PartitionId("t", 1, 1)
 SAME = {"t": "t", "u": "u"}
@@ -115,6 +117,42 @@ def test_a_source_tells_once_what_did_not_come_back_as_it_was(
         "connector back: the schema registry: a rule is left out",
         "connector back: t-0: offsets 7 to 7 are not in the archive: expired",
     ]
+
+
+def follows(folder: Path, connector: str, **keys: str) -> str | None:
+    """Return what a source over a folder follows by now."""
+    given = {"connector.class": connector, "archive": str(folder), "name": "back"}
+    config = SourceConfig.from_map({**given, **keys}, strict=False)
+    state = MemoryStore(uuid.uuid4().hex)
+    made = follower_for(config, open_store(str(folder)), state)
+    return made and getattr(made, "func", made).__name__
+
+
+def test_a_source_waits_for_its_archive_and_for_the_log_it_names(tmp_path: Path) -> None:
+    folder, named = tmp_path / "later", {"restore.log": "sink"}
+    assert follows(folder, "kafkeep.Restore") is None
+    folder.mkdir()
+    assert follows(folder, "kafkeep.Restore") is None
+    CommitLog.open(open_store(str(folder)), "other", writer="a", now_ms=lambda: 0)
+    assert follows(folder, "kafkeep.Restore", **named) is None
+    assert follows(folder, "kafkeep.Restore") == "Follower"
+    CommitLog.open(open_store(str(folder)), "sink", writer="a", now_ms=lambda: 0)
+    assert follows(folder, "kafkeep.Restore", **named) == "Follower"
+
+
+def test_a_source_waits_for_objects_of_its_topics(tmp_path: Path) -> None:
+    source, asked = "S3SourceConnector", {"topics": "t", "format.class": "json"}
+    generic = {"mode": "GENERIC", "topic.regex.list": "t:.*", "format.class": "json"}
+    objects = tmp_path / "later/topics"
+    assert follows(objects.parent, source, **asked) is None
+    assert follows(objects.parent, source, **generic) is None
+    (objects / "u/partition=0").mkdir(parents=True)
+    (objects / "u/partition=0/u+0+0000000000.json").write_text("{}")
+    assert follows(objects.parent, source, **asked) is None
+    (objects / "t/partition=0").mkdir(parents=True)
+    (objects / "t/partition=0/t+0+0000000000.json").write_text("{}")
+    assert follows(objects.parent, source, **asked) == "ForeignFollower"
+    assert follows(objects.parent, source, **generic) == "ForeignFollower"
 
 
 def test_a_class_there_is_not_is_refused() -> None:
@@ -258,6 +296,36 @@ def test_faults_that_pass_are_waited_out_and_others_are_not(
     outcomes.append(FencedError("another"))
     with pytest.raises(FencedError):
         run_patiently("x", work, threading.Event())
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"connector.class": "kafkeep.Backup", "topics": "t"},
+        {"connector.class": "kafkeep.Backup", "topics": "t", "format.class": "json"},
+        {"connector.class": "kafkeep.Restore", "topics": "t"},
+        {
+            "connector.class": COMPACT,
+            "topics": "t",
+            "compacted.log.backup.initial.status": "ACTIVATE",
+            "compacted.log.backup.length.hours": "1",
+        },
+    ],
+    ids=["segments", "sink", "source", "pair"],
+)
+def test_people_read_of_a_connector_what_they_call_it(
+    config: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    job: Any = make_job("orders → S3", {**config, **S3}, surroundings())
+    stop = threading.Event()
+
+    def fail(*_: object) -> None:
+        stop.set()
+        raise TransientError("Kafka is away")
+
+    monkeypatch.setattr(job, "_run", fail)
+    job.run(stop)
+    assert caplog.messages[-1] == "connector orders → S3: Kafka is away; trying again"
 
 
 def test_how_far_a_source_is_survives_and_one_worker_alone_says_it() -> None:

@@ -67,8 +67,8 @@ def test_each_listener_has_to_be_safe_by_itself(folder: Path, tmp_path: Path) ->
 def test_a_worker_answers_over_http_and_https_and_workers_call_each_other_as_advertised(
     folder: Path,
 ) -> None:
-    ports = Ports()
-    plain, secure = ports.take(), ports.take()
+    with Ports() as ports:
+        plain, secure, other = (ports.take() for _ in range(3))
     flags = {
         "kafkeep.state": f"memory:{uuid.uuid4().hex}",
         "listeners": f"http://127.0.0.1:{plain},https://127.0.0.1:{secure}",
@@ -81,7 +81,6 @@ def test_a_worker_answers_over_http_and_https_and_workers_call_each_other_as_adv
     first.wait_status(folder, '"is_leader":true')
     assert first.ready.url == f"https://127.0.0.1:{secure}"
     assert first.ready.worker_id == f"127.0.0.1:{secure}"
-    other = ports.take()
     second = start({**flags, "listeners": f"http://127.0.0.1:{other},https://127.0.0.1:0"})
     try:
         second.wait_status(folder, '"healthy"')
@@ -102,7 +101,8 @@ def test_a_worker_answers_over_http_and_https_and_workers_call_each_other_as_adv
 
 
 def test_a_port_that_is_taken_is_named_and_the_others_are_given_back() -> None:
-    free = Ports().take()
+    with Ports() as ports:
+        free = ports.take()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         worker = load({"listeners": f"http://127.0.0.1:{free},http://127.0.0.1:{port}"})

@@ -16,6 +16,7 @@ from kafkeep.connect.state.journal import Journal
 from kafkeep.connect.state.state import Change
 from kafkeep.connect.worker.providers import Providers
 from kafkeep.store.memory import MemoryStore
+from patience import PATIENCE_S
 
 CONFIG = {
     "connector.class": "io.confluent.connect.s3.S3SinkConnector",
@@ -44,7 +45,7 @@ def test_a_connector_that_is_slow_to_stop_holds_up_no_other_one() -> None:
 
     def wait_ended(_name: str, _timeout_s: float) -> bool:
         asked.set()
-        may_go_on.wait(10)
+        may_go_on.wait(2 * PATIENCE_S)
         return False
 
     journal = Journal(MemoryStore())
@@ -60,12 +61,12 @@ def test_a_connector_that_is_slow_to_stop_holds_up_no_other_one() -> None:
 
     moving = threading.Thread(target=move, daemon=True)
     moving.start()
-    assert asked.wait(10)
+    assert asked.wait(PATIENCE_S)
     resuming = threading.Thread(
         target=local.set_target, args=("other", Target.RUNNING), daemon=True
     )
     resuming.start()
-    resuming.join(5)
+    resuming.join(PATIENCE_S)
     assert journal.state.connectors["other"].target is Target.RUNNING
     itself = threading.Thread(target=local.set_target, args=("slow", Target.RUNNING), daemon=True)
     itself.start()
@@ -73,7 +74,7 @@ def test_a_connector_that_is_slow_to_stop_holds_up_no_other_one() -> None:
     assert journal.state.connectors["slow"].target is Target.STOPPED  # not while it is moved
     may_go_on.set()
     for thread in (moving, itself):
-        thread.join(5)
+        thread.join(PATIENCE_S)
     assert journal.state.connectors["slow"].target is Target.RUNNING
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,7 +13,7 @@ import httpx
 import pytest
 
 from kafkeep.connect.model import Json
-from kafkeep.connect.rest.app import ENDPOINTS, make_app
+from kafkeep.connect.rest.app import _CALLS_AT_ONCE, ENDPOINTS, make_app
 from kafkeep.connect.rest.security import RestSecurity
 from kafkeep.errors import (
     AccessDeniedError,
@@ -24,6 +23,7 @@ from kafkeep.errors import (
     TransientError,
     UsageError,
 )
+from patience import PATIENCE_S
 from rest_memory import SINK, MemoryService
 from rest_server import raw_request, serving
 
@@ -373,11 +373,12 @@ class Held(MemoryService):
 
     def __init__(self) -> None:
         super().__init__()
-        self.release = threading.Event()
+        self.release, self.held = threading.Event(), threading.Semaphore(0)
         self.in_memory = True
 
     def plugins(self, *, connectors_only: bool) -> list[Json]:
-        self.release.wait(20)
+        self.held.release()
+        self.release.wait(PATIENCE_S)
         return []
 
     def answers_from_memory(self) -> bool:
@@ -387,11 +388,14 @@ class Held(MemoryService):
 def test_what_is_in_memory_is_answered_while_every_thread_is_held() -> None:
     service = Held()
     with serving(make_app(service, RestSecurity())) as url, ThreadPoolExecutor(40) as pool:
-        held = [pool.submit(httpx.get, f"{url}/connector-plugins", timeout=30) for _ in range(40)]
-        time.sleep(0.5)
+        held = [
+            pool.submit(httpx.get, f"{url}/connector-plugins", timeout=PATIENCE_S)
+            for _ in range(40)
+        ]
         try:
+            assert all(service.held.acquire(timeout=PATIENCE_S) for _ in range(_CALLS_AT_ONCE))
             for path, status in (("", 200), ("/none", 404), ("/none/status", 404)):
-                answer = httpx.get(f"{url}/connectors{path}", timeout=5)
+                answer = httpx.get(f"{url}/connectors{path}", timeout=PATIENCE_S / 2)
                 assert answer.status_code == status
             service.in_memory = False
             with pytest.raises(httpx.ReadTimeout):

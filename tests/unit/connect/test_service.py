@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -19,6 +19,7 @@ from kafkeep.connect.serve import Ready, run_service
 from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.errors import EnvironmentFault
 from kafkeep.store.memory import MemoryStore
+from patience import PATIENCE_S, until
 
 CONFIG = {
     "connector.class": "io.confluent.connect.s3.S3SinkConnector",
@@ -47,7 +48,7 @@ class Worker:
 
     def end(self) -> None:
         self.stop.set()
-        self.thread.join(20)
+        self.thread.join(PATIENCE_S)
         assert not self.thread.is_alive()
         self.http.close()
 
@@ -71,15 +72,8 @@ def start(state: str, **more: str) -> Worker:
         target=lambda: run_service(worker, on_ready=told.put, stop=stop), daemon=True
     )
     thread.start()
-    ready = told.get(timeout=20)
-    return Worker(httpx.Client(base_url=ready.url, timeout=20), stop, thread, ready)
-
-
-def until(what: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 60
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    ready = told.get(timeout=PATIENCE_S)
+    return Worker(httpx.Client(base_url=ready.url, timeout=PATIENCE_S), stop, thread, ready)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pytest
@@ -19,6 +19,7 @@ from kafkeep.connect.supervisor import Describe, Supervisor
 from kafkeep.errors import KafkeepError, TransientError, UsageError
 from kafkeep.store.memory import MemoryStore
 from kafkeep.store.retry import RetryingStore, RetryPolicy
+from patience import PATIENCE_S, until
 
 SURROUNDINGS = Surroundings(
     kafka=KafkaOptions("localhost:9092"), run_tasks=lambda *_: [], cores=2, state_address="memory:x"
@@ -31,6 +32,7 @@ class Job:
     type: ConnectorType = "sink"
     running: dict[str, int]
     most: dict[str, int]
+    may_end: threading.Event
 
     def __init__(self, name: str, config: Mapping[str, str]) -> None:
         self.name, self.config = name, config
@@ -47,6 +49,7 @@ class Job:
                 )
             if "ends" not in self.config:
                 stop.wait()
+                assert Job.may_end.wait(PATIENCE_S)
                 time.sleep(float(self.config.get("slow", "0")))
         finally:
             Job.running[self.name] -= 1
@@ -77,7 +80,8 @@ def secrets() -> Iterator[HideSecrets]:
 
 @pytest.fixture
 def supervisor(secrets: HideSecrets) -> Iterator[Supervisor]:
-    Job.running, Job.most = {}, {}
+    Job.running, Job.most, Job.may_end = {}, {}, threading.Event()
+    Job.may_end.set()
     made = Supervisor(
         make_job=make,
         surroundings=lambda _: SURROUNDINGS,
@@ -87,20 +91,13 @@ def supervisor(secrets: HideSecrets) -> Iterator[Supervisor]:
         worker_id="me:1",
     )
     yield made
-    assert made.close(5)
+    assert made.close(PATIENCE_S)
 
 
 def connector(
     name: str, target: Target = Target.RUNNING, generation: int = 1, **config: str
 ) -> Connector:
     return Connector(name=name, config=config, target=target, generation=generation)
-
-
-def wait_for(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def states(supervisor: Supervisor, one: Connector) -> tuple[RunState, list[RunState]]:
@@ -114,8 +111,8 @@ def test_a_failed_task_is_shown_with_its_trace_and_leaves_the_others_running(
     bad = connector("bad", **{"fails": "1", "tasks.max": "2", "aws.secret.access.key": "hunter22"})
     good = connector("good")
     supervisor.reconcile([bad, good])
-    wait_for(lambda: states(supervisor, bad)[1] == [RunState.FAILED] * 2)
-    wait_for(lambda: states(supervisor, good) == (RunState.RUNNING, [RunState.RUNNING]))
+    until(lambda: states(supervisor, bad)[1] == [RunState.FAILED] * 2)
+    until(lambda: states(supervisor, good) == (RunState.RUNNING, [RunState.RUNNING]))
     status = supervisor.status(bad)
     assert status.state is RunState.RUNNING
     trace = status.tasks[0].trace
@@ -129,7 +126,7 @@ def test_a_failed_task_is_shown_with_its_trace_and_leaves_the_others_running(
 def test_a_connector_that_cannot_begin_has_failed_without_tasks(supervisor: Supervisor) -> None:
     one = connector("one", wrong="1")
     supervisor.reconcile([one])
-    wait_for(lambda: supervisor.status(one).state is RunState.FAILED)
+    until(lambda: supervisor.status(one).state is RunState.FAILED)
     assert supervisor.status(one).tasks == ()
     assert "that is wrong" in (supervisor.status(one).trace or "")
 
@@ -144,36 +141,36 @@ def test_pause_keeps_tasks_and_stop_has_none(supervisor: Supervisor) -> None:
     ):
         one = connector("one", target, **{"tasks.max": "3"})
         supervisor.reconcile([one])
-        wait_for(lambda one=one, shown=shown: states(supervisor, one) == shown)  # type: ignore[misc]
+        until(lambda one=one, shown=shown: states(supervisor, one) == shown)  # type: ignore[misc]
         running = 1 if target is Target.RUNNING else 0
-        wait_for(lambda running=running: Job.running.get("one", 0) == running)  # type: ignore[misc]
+        until(lambda running=running: Job.running.get("one", 0) == running)  # type: ignore[misc]
 
 
 def test_a_new_run_waits_for_the_one_before_it(supervisor: Supervisor) -> None:
     for generation in range(1, 5):
         one = connector("one", generation=generation, slow="0.05")
         supervisor.reconcile([one])
-        wait_for(lambda: Job.running.get("one", 0) == 1)
+        until(lambda: Job.running.get("one", 0) == 1)
     supervisor.reconcile([])
     supervisor.reconcile([connector("one", generation=9)])
-    wait_for(lambda: Job.running.get("one", 0) == 1)
+    until(lambda: Job.running.get("one", 0) == 1)
     assert Job.most["one"] == 1
 
 
 def test_a_restart_runs_a_failed_connector_again(supervisor: Supervisor) -> None:
     one = connector("one", fails="1", **{"aws.secret.access.key": "x"})
     supervisor.reconcile([one])
-    wait_for(lambda: states(supervisor, one)[1] == [RunState.FAILED])
+    until(lambda: states(supervisor, one)[1] == [RunState.FAILED])
     del one.config["fails"]  # type: ignore[attr-defined]
     supervisor.restart(one)
-    wait_for(lambda: states(supervisor, one) == (RunState.RUNNING, [RunState.RUNNING]))
+    until(lambda: states(supervisor, one) == (RunState.RUNNING, [RunState.RUNNING]))
 
 
 def test_a_source_that_is_done_stays_running(supervisor: Supervisor) -> None:
     one = connector("one", ends="1")
     supervisor.reconcile([one])
-    wait_for(lambda: states(supervisor, one) == (RunState.RUNNING, [RunState.RUNNING]))
-    assert supervisor.wait_ended("one", 5)
+    until(lambda: states(supervisor, one) == (RunState.RUNNING, [RunState.RUNNING]))
+    assert supervisor.wait_ended("one", PATIENCE_S)
 
 
 def test_a_fault_that_passes_is_waited_out_while_it_begins(supervisor: Supervisor) -> None:
@@ -188,16 +185,18 @@ def test_a_fault_that_passes_is_waited_out_while_it_begins(supervisor: Superviso
     supervisor._make_job = make_later
     one = connector("one")
     supervisor.reconcile([one])
-    wait_for(lambda: states(supervisor, one) == (RunState.RUNNING, [RunState.RUNNING]))
+    until(lambda: states(supervisor, one) == (RunState.RUNNING, [RunState.RUNNING]))
     assert faults == {"one": 0}
 
 
 def test_wait_ended_waits_for_a_slow_job(supervisor: Supervisor) -> None:
-    supervisor.reconcile([connector("one", slow="0.2")])
-    wait_for(lambda: Job.running.get("one", 0) == 1)
+    Job.may_end.clear()
+    supervisor.reconcile([connector("one")])
+    until(lambda: Job.running.get("one", 0) == 1)
     supervisor.reconcile([connector("one", Target.STOPPED)])
     assert not supervisor.wait_ended("one", 0.01)
-    assert supervisor.wait_ended("one", 5)
+    threading.Timer(0.1, Job.may_end.set).start()
+    assert supervisor.wait_ended("one", PATIENCE_S)
     assert Job.running["one"] == 0
 
 
@@ -216,18 +215,18 @@ def test_a_store_that_is_away_is_not_tried_again_after_a_stop() -> None:
     with pytest.raises(TransientError, match="to stop"):
         RetryingStore(Away("away"), policy).get("k")
     assert tried == ["k"]
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50
 
 
 def test_secrets_are_kept_out_of_logs_until_nothing_of_a_deleted_connector_runs(
     supervisor: Supervisor, secrets: HideSecrets, caplog: pytest.LogCaptureFixture
 ) -> None:
     supervisor.reconcile([connector("one", **{"x.password": "hunter22"})])
-    wait_for(lambda: secrets.out_of("hunter22") != "hunter22")
+    until(lambda: secrets.out_of("hunter22") != "hunter22")
     supervisor.reconcile([])
-    assert supervisor.wait_ended("one", 5)
+    assert supervisor.wait_ended("one", PATIENCE_S)
     assert "parting with ******" in caplog.messages
-    wait_for(lambda: secrets.out_of("hunter22") == "hunter22")
+    until(lambda: secrets.out_of("hunter22") == "hunter22")
 
 
 @pytest.mark.parametrize("secret", ["of-a-converter", "of-the-brokers"])
@@ -245,18 +244,20 @@ def test_a_trace_tells_no_secret_of_the_worker(supervisor: Supervisor, secret: s
     supervisor._make_job = make_none
     one = connector("one")
     supervisor.reconcile([one])
-    wait_for(lambda: supervisor.status(one).state is RunState.FAILED)
+    until(lambda: supervisor.status(one).state is RunState.FAILED)
     assert "no way with ******" in (supervisor.status(one).trace or "")
 
 
 def test_a_connector_made_anew_has_nothing_of_the_one_deleted_before_it(
     supervisor: Supervisor,
 ) -> None:
-    supervisor.reconcile([connector("one", slow="0.3")])
-    wait_for(lambda: "one" in supervisor.progress())
+    Job.may_end.clear()
+    supervisor.reconcile([connector("one")])
+    until(lambda: "one" in supervisor.progress())
     supervisor.progress()["one"].topics.add("of the old one")
     supervisor.reconcile([])
     supervisor.reconcile([connector("one", generation=2)])
     assert supervisor.progress() == {}
-    wait_for(lambda: "one" in supervisor.progress())
+    Job.may_end.set()
+    until(lambda: "one" in supervisor.progress())
     assert supervisor.progress()["one"].topics == set()

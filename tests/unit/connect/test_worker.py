@@ -246,6 +246,35 @@ def test_a_users_file_that_is_not_there_is_told() -> None:
     )
 
 
+@pytest.mark.parametrize("text", ["/tmp/a\0b", "/tmp/half-a-character-\ud800"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "kafkeep.rest.users.file",
+        "kafkeep.rest.tokens.file",
+        "kafkeep.state",
+        "kafkeep.allowed.folders",
+        "config.providers.f.param.allowed.paths",
+        "listeners.https.ssl.keystore.location",
+    ],
+)
+def test_what_cannot_be_a_path_is_refused_by_its_key(key: str, text: str) -> None:
+    needed = {}
+    if key.startswith("config.providers"):
+        kind = "org.apache.kafka.common.config.provider.FileConfigProvider"
+        needed = {"config.providers": "f", "config.providers.f.class": kind}
+    if key.startswith("listeners"):
+        needed = {"listeners": "https://127.0.0.1:0"}
+    found = wrong({**needed, key: text})
+    assert list(found) == [key]
+    assert f"{text!r} is not a path" in found[key]
+
+
+def test_a_state_in_the_home_of_nobody_is_refused() -> None:
+    found = wrong({"kafkeep.state": "~nobody-we-know/state"})
+    assert "is in the home of nobody" in found["kafkeep.state"]
+
+
 def test_basic_auth_without_users_is_refused() -> None:
     assert "kafkeep.rest.users.file" in wrong({"rest.extension.classes": BASIC_AUTH}).popitem()[1]
     assert list(wrong({"rest.extension.classes": "com.example.Other"})) == [

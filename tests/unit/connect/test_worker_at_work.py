@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ import httpx
 import pytest
 
 from https_worker import SINK, start
+from patience import PATIENCE_S, until
 
 
 @contextmanager
@@ -21,11 +21,8 @@ def service(**flags: str) -> Iterator[httpx.Client]:
     made = {"rest.port": "0", "kafkeep.state": f"memory:{uuid.uuid4().hex}"}
     worker = start({**made, **told})
     try:
-        with httpx.Client(base_url=worker.ready.url, timeout=20) as client:
-            deadline = time.monotonic() + 20
-            while not client.get("/health").json().get("is_leader"):
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+        with httpx.Client(base_url=worker.ready.url, timeout=PATIENCE_S) as client:
+            until(lambda: client.get("/health").json().get("is_leader"), "it leads")
             body = {"name": "one", "config": SINK, "initial_state": "STOPPED"}
             assert client.post("/connectors", json=body).status_code == 201
             yield client

@@ -11,7 +11,7 @@ from kafkeep.dev.broker import broker_properties
 from kafkeep.dev.plan import plan_state
 from kafkeep.dev.ports import Ports
 from kafkeep.dev.process import Server
-from kafkeep.dev.state import DevOptions, load_state, save_state
+from kafkeep.dev.state import DevOptions, State, load_state, save_state
 from kafkeep.errors import UsageError
 
 # This very process stands in for a server that runs: its command line holds the interpreter.
@@ -19,14 +19,19 @@ _RUNNING = Server("broker-1", os.getpid(), "broker-1.log", Path(sys.executable).
 _DEAD = Server("broker-1", os.getpid(), "broker-1.log", "in no command line")
 
 
+def plan(options: DevOptions, stored: State | None) -> State:
+    with Ports() as ports:
+        return plan_state(options, stored, ports)
+
+
 def test_stopped_environment_keeps_its_ports_and_cluster_id(tmp_path: Path) -> None:
     options = DevOptions(folder=tmp_path, brokers=3)
-    first = plan_state(options, None)
-    assert plan_state(options, first) == first
+    first = plan(options, None)
+    assert plan(options, first) == first
 
 
 def test_state_survives_the_folder(tmp_path: Path) -> None:
-    state = plan_state(DevOptions(folder=tmp_path, secure=True), None)
+    state = plan(DevOptions(folder=tmp_path, secure=True), None)
     state.servers["broker-1"] = _RUNNING
     save_state(tmp_path, state)
     assert load_state(tmp_path) == state
@@ -37,46 +42,46 @@ def test_state_is_none_where_nothing_was_started(tmp_path: Path) -> None:
 
 
 def test_number_of_brokers_cannot_change_under_the_data(tmp_path: Path) -> None:
-    stored = plan_state(DevOptions(folder=tmp_path), None)
+    stored = plan(DevOptions(folder=tmp_path), None)
     with pytest.raises(UsageError, match="brokers=1, not 3"):
-        plan_state(DevOptions(folder=tmp_path, brokers=3), stored)
+        plan(DevOptions(folder=tmp_path, brokers=3), stored)
 
 
 def test_registry_can_be_added_later(tmp_path: Path) -> None:
-    stored = plan_state(DevOptions(folder=tmp_path), None)
-    later = plan_state(DevOptions(folder=tmp_path, registry=True), stored)
+    stored = plan(DevOptions(folder=tmp_path), None)
+    later = plan(DevOptions(folder=tmp_path, registry=True), stored)
     assert later.registry
     assert set(later.ports) - set(stored.ports) == {"registry"}
-    assert plan_state(DevOptions(folder=tmp_path), later).registry
+    assert plan(DevOptions(folder=tmp_path), later).registry
 
 
 def test_asked_ports_are_used(tmp_path: Path) -> None:
-    free = Ports()
-    kafka, s3 = free.take(), free.take()
+    with Ports() as free:
+        kafka, s3 = free.take(), free.take()
     options = DevOptions(folder=tmp_path, kafka_port=kafka, s3_port=s3)
-    ports = plan_state(options, None).ports
+    ports = plan(options, None).ports
     assert (ports["broker-1"], ports["s3"]) == (kafka, s3)
 
 
 def test_running_server_is_kept_and_a_dead_one_dropped(tmp_path: Path) -> None:
     options = DevOptions(folder=tmp_path)
-    stored = plan_state(options, None)
-    assert plan_state(options, replace(stored, servers={"broker-1": _RUNNING})).servers
-    assert not plan_state(options, replace(stored, servers={"broker-1": _DEAD})).servers
+    stored = plan(options, None)
+    assert plan(options, replace(stored, servers={"broker-1": _RUNNING})).servers
+    assert not plan(options, replace(stored, servers={"broker-1": _DEAD})).servers
 
 
 def test_running_server_is_not_moved_to_another_port(tmp_path: Path) -> None:
-    stored = plan_state(DevOptions(folder=tmp_path), None)
+    stored = plan(DevOptions(folder=tmp_path), None)
     running = replace(stored, servers={"broker-1": _RUNNING})
     with pytest.raises(UsageError, match="already runs on port"):
-        plan_state(DevOptions(folder=tmp_path, kafka_port=19392), running)
+        plan(DevOptions(folder=tmp_path, kafka_port=19392), running)
 
 
 @pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, "1", "1"), (3, "3", "2")])
 def test_internal_topics_are_replicated_as_far_as_brokers_go(
     tmp_path: Path, brokers: int, replicas: str, in_sync: str
 ) -> None:
-    state = plan_state(DevOptions(folder=tmp_path, brokers=brokers), None)
+    state = plan(DevOptions(folder=tmp_path, brokers=brokers), None)
     properties = broker_properties(tmp_path, state, 1)
     assert properties["offsets.topic.replication.factor"] == replicas
     assert properties["transaction.state.log.min.isr"] == in_sync
@@ -84,7 +89,7 @@ def test_internal_topics_are_replicated_as_far_as_brokers_go(
 
 
 def test_listeners_are_on_the_loopback_address_alone(tmp_path: Path) -> None:
-    state = plan_state(DevOptions(folder=tmp_path, secure=True), None)
+    state = plan(DevOptions(folder=tmp_path, secure=True), None)
     listeners = broker_properties(tmp_path, state, 1)["listeners"].split(",")
     assert [one.split("://")[0] for one in listeners] == [
         "PLAINTEXT", "SASL_SSL", "TLS", "MTLS", "CONTROLLER",
@@ -94,5 +99,5 @@ def test_listeners_are_on_the_loopback_address_alone(tmp_path: Path) -> None:
 
 def test_own_broker_properties_win(tmp_path: Path) -> None:
     options = DevOptions(folder=tmp_path, broker_properties={"message.max.bytes": "1000"})
-    state = plan_state(options, None)
+    state = plan(options, None)
     assert broker_properties(tmp_path, state, 1)["message.max.bytes"] == "1000"

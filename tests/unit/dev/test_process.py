@@ -9,20 +9,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from kafkeep.dev.process import Server, launch, wait_until
+from patience import PATIENCE_S
 
 
 def test_a_child_is_alive_whatever_its_command_line_says_for_the_moment(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    anew = "import os; os.execv('/bin/sleep', ['sleep', '60'])"
+    anew = "import os; os.execv('/bin/sleep', ['sleep', '900'])"
     argv = [sys.executable, "-c", anew, str(mark)]
     server = launch("anew", argv, log=tmp_path / "log", mark=mark, cwd=tmp_path)
     line = Path(f"/proc/{server.pid}/cmdline")
     try:
-        assert wait_until(lambda: line.read_bytes() == b"sleep\x0060\x00", timeout_s=10)
+        assert wait_until(lambda: line.read_bytes() == b"sleep\x00900\x00", timeout_s=PATIENCE_S)
         assert server.alive
         assert not replace(server, mark=str(tmp_path / "other")).alive
     finally:
-        assert server.stop(patience_s=10)
+        assert server.stop(patience_s=PATIENCE_S)
     assert not server.alive
 
 
@@ -37,7 +38,7 @@ def test_a_paused_server_does_nothing_from_then_on(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", busy, str(mark), str(count)]
     server = launch("busy", argv, log=tmp_path / "log", mark=mark, cwd=tmp_path)
     try:
-        assert wait_until(count.exists, timeout_s=10)
+        assert wait_until(count.exists, timeout_s=PATIENCE_S)
         for _ in range(20):
             server.pause()
             seen = count.read_text()
@@ -45,4 +46,4 @@ def test_a_paused_server_does_nothing_from_then_on(tmp_path: Path) -> None:
             assert count.read_text() == seen
             server.signal(signal.SIGCONT)
     finally:
-        assert server.stop(patience_s=10)
+        assert server.stop(patience_s=PATIENCE_S)

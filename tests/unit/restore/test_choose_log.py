@@ -6,9 +6,14 @@ import pytest
 
 from kafkeep.archive.commit import Changes, TopicInfo
 from kafkeep.archive.log import CommitLog
+from kafkeep.archive.reader import load_view
+from kafkeep.care.drill import view_to_try
 from kafkeep.care.logs import choose_log as choose_log_to_read
+from kafkeep.config.against import DrillOptions
+from kafkeep.config.group import parse_group
 from kafkeep.config.restore import RestoreOptions
-from kafkeep.errors import NoSuchArchiveError
+from kafkeep.errors import NoSuchArchiveError, PreflightError, UsageError
+from kafkeep.restore.plan import plan_restore
 from kafkeep.restore.source import choose_log
 from kafkeep.store.memory import MemoryStore
 
@@ -41,6 +46,17 @@ def test_a_log_that_begins_later_is_not_taken_for_a_time_before_it(store: Memory
         choose_log(store, RestoreOptions(at_ms=500))
 
 
+def test_a_commit_is_of_one_log_and_of_none_that_was_chosen_for_it(store: MemoryStore) -> None:
+    with pytest.raises(PreflightError, match="a commit is of one: early, late"):
+        choose_log(store, RestoreOptions(commit=1))
+    with pytest.raises(PreflightError, match="a commit is of one: early, late"):
+        choose_log_to_read(store, topics=["c"], commit=1)
+    assert choose_log_to_read(store, "early", commit=1) == "early"
+    with pytest.raises(PreflightError, match="a commit is of one: early, late"):
+        view_to_try(store, DrillOptions(commit=1))
+    assert view_to_try(store, DrillOptions(commit=1, name="early")).name == "early"
+
+
 def test_topics_by_a_regex_are_those_a_log_must_have(store: MemoryStore) -> None:
     other = CommitLog.open(store, "other", writer="other", now_ms=lambda: 3000)
     info = TopicInfo(
@@ -49,3 +65,19 @@ def test_topics_by_a_regex_are_those_a_log_must_have(store: MemoryStore) -> None
     other.append(Changes(topics=(info,)))
     assert choose_log(store, RestoreOptions(topics_regex="c|b")) == "late"
     assert choose_log(store, RestoreOptions(topics_regex="d.*")) == "other"
+
+
+@pytest.mark.parametrize("regex", [r"\Qc\E", r"[\p{Lower}&]", "(?<any>c)", "c|other"])
+def test_topics_are_chosen_by_expressions_of_java_as_in_a_backup(
+    store: MemoryStore, regex: str
+) -> None:
+    options = parse_group(RestoreOptions, {"topics.regex": regex})
+    assert choose_log(store, options) == "late"
+    plan = plan_restore(load_view(store, "late"), options, id="id")
+    assert "c" in [topic.target for topic in plan.topics]
+    assert options.wants("c") and not options.wants("+")
+
+
+def test_an_intersection_of_classes_is_refused_and_not_taken_for_something_else() -> None:
+    with pytest.raises(UsageError, match="which only Java has"):
+        parse_group(RestoreOptions, {"topics.regex": "[a-z&&[^c]]"})

@@ -6,21 +6,25 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.unit.care.archive_builder import build_archive, partition
 
 from kafkeep.archive.commit import TopicInfo
+from kafkeep.archive.entry import PartitionId
+from kafkeep.archive.reader import load_view
 from kafkeep.check import Verdict
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.options import NO_OPTIONS
 from kafkeep.errors import PreflightError, TransientError
 from kafkeep.kafka.admin import TopicDescription
 from kafkeep.kafka.coordinators import GroupOffsets
+from kafkeep.kafka.metadata import PartitionDescription
 from kafkeep.restore import group_job
 from kafkeep.restore.document import Phase, RestoreDocument, Target, TargetPartition
 from kafkeep.restore.group_job import GroupJob
 from kafkeep.restore.group_run import _require_known
 from kafkeep.restore.groups import GroupMove, GroupPlan
-from kafkeep.restore.job import Preflight
-from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
+from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan, plan_restore
+from kafkeep.restore.preflight import Preflight
 from kafkeep.restore.shape import Shape
 from kafkeep.store.memory import MemoryStore
 
@@ -39,7 +43,11 @@ class Cluster:
         self.topic_id = topic_id
 
     def topics(self, _names: object) -> dict[str, TopicDescription]:
-        return {"t": TopicDescription("t", self.topic_id)}
+        only = {0: PartitionDescription(0, 1, 0, (1,))}
+        return {"t": TopicDescription("t", self.topic_id, partitions=only)}
+
+    def offsets(self, partitions: list[tuple[str, int]], _spec: object) -> dict[Any, int]:
+        return dict.fromkeys(partitions, 100)
 
 
 def job_on(topic_id: str) -> GroupJob:
@@ -85,6 +93,18 @@ def test_that_there_is_no_group_to_move_is_told(monkeypatch: pytest.MonkeyPatch)
     assert job_on("archived").checks(MOVES) == []
     refused = GroupPlan(refused=("group g has no place in t-0",))
     assert [c.verdict for c in job_on("archived").checks(refused)] == [Verdict.FAIL]
+
+
+def test_a_target_with_too_few_partitions_is_left_to_the_preflight() -> None:
+    store = MemoryStore()
+    build_archive(store, {"t": [partition(0, 30)]})
+    options = RestoreOptions(partition_count=3, groups=("g",))
+    plan = plan_restore(load_view(store, "backup"), options, id="id")
+    job = job_on("somebody's")
+    job.plan, job.store, job.chosen = plan, store, {"g": {PartitionId("t", 1, 0): 30}}
+    moves = job.plan_moves(None)
+    assert [move.partition for move in moves.moves] == [0, 1, 2] and not moves.refused
+    assert moves.moves[0].offset > 100 and sum(move.offset for move in moves.moves) == 130
 
 
 def document(phase: Phase) -> RestoreDocument:

@@ -85,13 +85,13 @@ class CompactJob:
 
     @property
     def name(self) -> str:
-        """The instance: the connector's name, and that of its log."""
+        """The instance: the name of the connector's log."""
         return self.options.name
 
     def run(self, stop: threading.Event) -> None:
         """Take turns until stopped; brokers and stores that are away are waited for."""
         try:
-            run_patiently(self.name, lambda: self._run(stop), stop)
+            run_patiently(self.options.called, lambda: self._run(stop), stop)
         finally:
             self._rest()
 
@@ -161,7 +161,7 @@ class CompactJob:
 
     def _say(self, document: PairDocument, pair: Pair, phase: Phase) -> None:
         if document.put(pair.moved(self.name, phase, self._clock())):
-            logger.info("connector %s: its snapshot is %s", self.name, phase)
+            logger.info("connector %s: its snapshot is %s", self.options.called, phase)
 
     def _start(self) -> None:
         if self._work is None:
@@ -193,7 +193,8 @@ class CompactJob:
             for entry in load_view(store, self.name).retired():
                 store.delete(entry.key)
         except AccessDeniedError as error:
-            logger.warning("connector %s: its old objects stay: %s", self.name, error.message)
+            called = self.options.called
+            logger.warning("connector %s: its old objects stay: %s", called, error.message)
         pair = document.load()
         if pair.phase(self.name) is Phase.RETIRING:
             self._say(document, pair, Phase.EMPTY)
@@ -224,7 +225,7 @@ class SinkThread:
         self._stop = threading.Event()
         self._error: BaseException | None = None
         self._goal: dict[tuple[str, int], int] = {}
-        self._thread = threading.Thread(target=self._run, name=sink.options.name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=sink.options.called, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:

@@ -70,9 +70,7 @@ def alter_offsets(
 ) -> str:
     """Move partitions; those that are not named stay. RestError 400 for what cannot be."""
     if not offsets:
-        raise RestError(
-            400, "Partitions / offsets need to be provided for an alter offsets request"
-        )
+        raise RestError(400, _NOTHING)
     with _as_answers():
         if _is_source(config):
             alter_source(_source(name, config), surroundings, offsets)

@@ -98,7 +98,7 @@ class SinkJob:
     ) -> None:
         """Make it; ``group`` is the one to tell how far it is, where the options name none."""
         self.options = options
-        self.group = group or options.group or group_of(options.name)
+        self.group = group or options.group or group_of(options.called)
         self.retention = retention
         self._places = places
         self._surroundings = surroundings
@@ -107,7 +107,7 @@ class SinkJob:
 
     def run(self, stop: threading.Event) -> None:
         """Archive until stopped; brokers and stores that are away are waited for."""
-        run_patiently(self.options.name, partial(self._run, stop), stop)
+        run_patiently(self.options.called, partial(self._run, stop), stop)
 
     def _run(self, stop: threading.Event) -> None:
         options, places = self.options, self._places
@@ -129,7 +129,7 @@ class SinkJob:
         if entries:
             logger.info(
                 "connector %s: committed %d records in %d objects to %s",
-                self.options.name,
+                self.options.called,
                 sum(entry.own_records for entry in entries),
                 len(entries),
                 self._places.archive,
@@ -139,11 +139,10 @@ class SinkJob:
         self, admin: Admin, store: ObjectStore, stop: threading.Event, **watchers: Any
     ) -> BackupJob:
         """Make the backup that does the work."""
-        name = self.options.name
         open_log = partial(
             CommitLog.open,
             store,
-            name,
+            self.options.name,
             writer=writer_id(),
             now_ms=now_ms,
             sleep=sleep_until(stop),
@@ -153,11 +152,12 @@ class SinkJob:
             places=self._places,
             admin=admin,
             open_log=open_log,
-            run_tasks=partial(self._surroundings.run_tasks, pool=name),
+            run_tasks=partial(self._surroundings.run_tasks, pool=self.options.called),
             cores=self._surroundings.cores,
             now_ms=now_ms,
             stop=stop,
             schemas=schema_keeper(self.options, store),
+            turn=self._surroundings.turn,
             **watchers,
         )
 
@@ -173,7 +173,7 @@ class _Run:
         quick = Admin(admin.wire, timeout_ms=GROUP_TIMEOUT_MS)
         self._group = ConnectorGroup(quick, sink.group)
         self._there: frozenset[str] = frozenset()
-        self._preview = _preview(sink.options, admin)
+        self._preview = _preview(sink.options, admin, store)
         self.job = sink.backup(admin, store, stop, on_look=self._saw, on_commit=self._committed)
 
     def _saw(self, look: Look, plan: CyclePlan) -> None:
@@ -198,9 +198,11 @@ class _Run:
         self._group.tell({key: at for key, at in positions.items() if key[0] in self._there})
 
 
-def _preview(options: BackupOptions, admin: Admin) -> Preview | None:
+def _preview(options: BackupOptions, admin: Admin, store: ObjectStore) -> Preview | None:
     """Return what looks for bad records early, if one is to stop this sink."""
     if options.sink is None:
         return None
     sink = SinkOptions.parse({**options.sink, **options.sink_secrets})
-    return None if sink.errors.errors_tolerance == "all" else Preview(admin.wire, sink, now_ms)
+    if sink.errors.errors_tolerance == "all":
+        return None
+    return Preview(admin.wire, sink, store.key_limits, now_ms)

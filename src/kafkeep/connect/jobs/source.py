@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
-from kafkeep.archive.reader import load_view
+from kafkeep.archive.reader import list_logs, load_view
 from kafkeep.archive.store import ObjectStore
 from kafkeep.clock import now_ms
 from kafkeep.config.changes import ChangeOptions
 from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.places import Places
 from kafkeep.config.source import SourceConfig, with_converters
-from kafkeep.config.storage import StorageOptions
+from kafkeep.config.storage import ArchiveAddress, StorageOptions
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.jobs.sink import kafka_of
 from kafkeep.connect.jobs.wait import run_patiently, sleep_until
@@ -26,12 +27,15 @@ from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
 from kafkeep.restore.follow import Follower
 from kafkeep.restore.followed import Followed, load_followed
-from kafkeep.restore.foreign import has_objects, is_foreign
+from kafkeep.restore.foreign import has_objects
 from kafkeep.restore.foreign_follow import ForeignFollower
 from kafkeep.restore.foreign_followed import load_foreign_followed
 from kafkeep.restore.summary import RestoreSummary
 from kafkeep.store.open import open_store
 
+LOOK_MS = 5_000
+"""How often one that restores once looks for what it is to restore."""
+MakeFollower = Callable[..., Follower | ForeignFollower]
 logger = logging.getLogger(__name__)
 
 
@@ -65,7 +69,7 @@ class SourceJob:
 
     def run(self, stop: threading.Event) -> None:
         """Restore until stopped, or until all is there if it does not poll for more."""
-        run_patiently(self._config.name, partial(self._run, stop), stop)
+        run_patiently(self._config.called, partial(self._run, stop), stop)
 
     def _run(self, stop: threading.Event) -> None:
         config, around = self._config, self._surroundings
@@ -75,7 +79,9 @@ class SourceJob:
             folder = state_folder(config, admin.cluster_id(), around)
             store = open_store(config.archive, config.storage, sleep=sleep_until(stop))
             state = open_store(folder, around.state_storage, create=True, sleep=sleep_until(stop))
-            make = follower_for(config, store, state)
+            make = self._await_archive(store, state, stop)
+            if make is None:
+                return
             follower = make(
                 options=config.restore,
                 places=Places(kafka=kafka, archive=config.archive, storage=config.storage),
@@ -83,7 +89,7 @@ class SourceJob:
                 store=store,
                 state=state,
                 open_round=partial(open_round, folder, around.state_storage),
-                run_tasks=partial(around.run_tasks, pool=config.name),
+                run_tasks=partial(around.run_tasks, pool=config.called),
                 cores=min(around.cores, config.tasks_max or around.cores),
                 now_ms=now_ms,
                 on_round=self._count,
@@ -93,7 +99,21 @@ class SourceJob:
                 follower.options = replace(follower.options, changes=self._changes(follower))
             self._follow(follower, stop)
 
+    def _await_archive(
+        self, store: ObjectStore, state: ObjectStore, stop: threading.Event
+    ) -> MakeFollower | None:
+        """Wait until there is something to follow; None when it is to stop before."""
+        config = self._config
+        while (make := follower_for(config, store, state)) is None:
+            log = f"named {config.instance}" if config.instance else "of kafkeep's"
+            others = ", and no object of Confluent's sink" if config.foreign else ""
+            self._tell([f"{store.describe()} has no log {log} yet{others}; waiting"])
+            if stop.wait((config.poll_interval_ms or LOOK_MS) / 1000):
+                return None
+        return make
+
     def _follow(self, follower: Follower | ForeignFollower, stop: threading.Event) -> None:
+        """Go round by round; where it is to end after one, there is one to wait for."""
         poll_ms = self._config.poll_interval_ms
         if isinstance(follower, Follower) and follower.is_one_shot:
             poll_ms = None
@@ -105,9 +125,9 @@ class SourceJob:
                 self._measure_foreign(follower)
             if more:
                 continue
-            if poll_ms is None:
+            if poll_ms is None and follower.followed.positions:
                 return
-            stop.wait(poll_ms / 1000)
+            stop.wait((poll_ms or LOOK_MS) / 1000)
 
     def _changes(self, follower: Follower) -> ChangeOptions | None:
         """Return what is done to records of the log that is followed."""
@@ -124,15 +144,19 @@ class SourceJob:
         progress.bytes += summary.bytes
         progress.objects += summary.objects
         progress.commits += 1
-        # A round tells every gap of its topics: also those that earlier ones told.
+        # A round tells every gap of its topics, whichever round passed it.
         self._gaps |= {(gap["topic"], gap["partition"], gap["start"]) for gap in summary.gaps}
         progress.gaps = len(self._gaps)
         progress.last_commit_ms = now_ms()
         progress.topics = progress.topics | set(summary.topics)
-        for sentence in summary.warnings:
+        self._tell(summary.warnings)
+
+    def _tell(self, sentences: Iterable[str]) -> None:
+        """Log what was not said before."""
+        for sentence in sentences:
             if sentence not in self._told:
                 self._told.add(sentence)
-                logger.warning("connector %s: %s", self._config.name, sentence)
+                logger.warning("connector %s: %s", self._config.called, sentence)
 
     def _measure(self, follower: Follower) -> None:
         """Say how far the archive is ahead of what is restored."""
@@ -179,19 +203,32 @@ def with_defaults(config: SourceConfig, defaults: Mapping[str, str]) -> SourceCo
 
 def follower_for(
     config: SourceConfig, store: ObjectStore, state: ObjectStore
-) -> Callable[..., Follower | ForeignFollower]:
-    """Return what follows the archive: its log; its objects where there is none.
+) -> MakeFollower | None:
+    """Return what follows the archive: its log; its objects where there is none; None without both.
 
-    Once begun it stays so, whatever is put into the bucket later.
+    Once begun it stays so, whatever is put into the bucket later. A folder may be made later, as a
+    prefix is; without its bucket NoSuchArchiveError is raised.
     """
-    if load_foreign_followed(state) is not None or (config.foreign and config.foreign.generic):
-        assert config.foreign is not None
-        return partial(ForeignFollower, foreign=config.foreign)
-    if config.foreign is None or load_followed(state) is not None:
+    foreign, name = config.foreign, config.instance
+    where = ArchiveAddress.parse(config.archive)
+    is_made = where.kind != "file" or Path(where.path).is_dir()
+    if load_foreign_followed(state) is not None:
+        return _of_objects(config)
+    if foreign is not None and foreign.generic:
+        return _of_objects(config) if is_made else None
+    if load_followed(state) is not None:
         return Follower
-    if is_foreign(store, config.restore) and has_objects(store, config.foreign, config.restore):
-        return partial(ForeignFollower, foreign=config.foreign)
-    return Follower
+    logs = list_logs(store) if is_made else []
+    if name in logs if name else logs:
+        return Follower
+    if name or logs or foreign is None or not is_made:
+        return None
+    return _of_objects(config) if has_objects(store, foreign, config.restore) else None
+
+
+def _of_objects(config: SourceConfig) -> MakeFollower:
+    assert config.foreign is not None
+    return partial(ForeignFollower, foreign=config.foreign)
 
 
 def _by_number(followed: Followed) -> dict[tuple[str, int], int]:

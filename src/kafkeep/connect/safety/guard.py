@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kafkeep.config.kafka import parse_servers
+from kafkeep.config.path import check_path
 from kafkeep.config.storage import ArchiveAddress
 from kafkeep.connect.safety.outbound import host_problem, url_problem
 from kafkeep.connect.safety.secrets import FromProvider
@@ -140,7 +141,9 @@ def _folder_problem(path: str, guard: GuardOptions) -> str | None:
     folders = guard.kafkeep_allowed_folders
     if not folders:
         return f"names a folder of this machine, and the worker's file allows none: {key}=…"
-    if "\0" in path:
+    try:
+        check_path(path)
+    except UsageError:
         return "is not a path"
     plain, real = Path(os.path.normpath(path)), Path(path).resolve()
     if not any(plain.is_relative_to(os.path.normpath(folder)) for folder in folders):

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from kafkeep.archive.names import check_topic_name
 from kafkeep.config.group import ConfigErrors
 from kafkeep.config.kafka import parse_servers
+from kafkeep.config.path import load_text
 from kafkeep.errors import UsageError
 
 REQUIRED = (
@@ -50,12 +51,9 @@ def parse_env(text: str) -> dict[str, str]:
 
 def read_env_file(path: str | Path) -> dict[str, str]:
     """Read such a file; UsageError names it."""
+    text = load_text(path)
     try:
-        return parse_env(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8") from error
+        return parse_env(text)
     except UsageError as error:
         raise UsageError(f"{path}: {error.message}", hint=error.hint) from error
 

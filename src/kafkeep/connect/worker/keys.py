@@ -8,6 +8,7 @@ from kafkeep.archive.names import check_log_name
 from kafkeep.config.choose import one_of, positive
 from kafkeep.config.kafka import parse_servers
 from kafkeep.config.option import option
+from kafkeep.config.path import check_path
 from kafkeep.config.storage import ArchiveAddress
 from kafkeep.connect.worker.rest_keys import RestOptions, comma_list
 from kafkeep.errors import UsageError
@@ -36,7 +37,7 @@ def _address(text: str) -> str:
 
 def _folders(text: str) -> tuple[str, ...]:
     for folder in comma_list(text):
-        if not folder.startswith("/"):
+        if not check_path(folder).is_absolute():
             raise UsageError(f"{folder!r} is not an absolute path")
     return comma_list(text)
 

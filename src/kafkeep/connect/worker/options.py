@@ -18,6 +18,7 @@ from kafkeep.config.converters import parse_role_class
 from kafkeep.config.group import ConfigErrors, parse_group
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.option import iter_options
+from kafkeep.config.path import load_text
 from kafkeep.config.properties import parse_properties
 from kafkeep.connect.rest.security import RestSecurity, require_safe_bind
 from kafkeep.connect.worker.clients import CLIENTS, READ_DEFAULTS, ClientReader, is_client_key
@@ -136,12 +137,9 @@ def _belongs(key: str, name: str) -> bool:
 def _read(file: str | Path | None) -> dict[str, str]:
     if file is None:
         return {}
+    text = load_text(file)
     try:
-        return parse_properties(Path(file).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file} is not UTF-8") from error
+        return parse_properties(text)
     except UsageError as error:
         raise UsageError(f"{file}: {error.message}", hint=error.hint) from error
 

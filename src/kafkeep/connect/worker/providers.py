@@ -18,6 +18,7 @@ from typing import Protocol
 
 from kafkeep.config.group import ConfigErrors
 from kafkeep.config.java_regex import compile_java_regex
+from kafkeep.config.path import check_path
 from kafkeep.config.properties import parse_properties
 from kafkeep.connect.safety.secrets import REFERENCE, FromProvider
 from kafkeep.errors import UsageError
@@ -116,8 +117,8 @@ class Folders:
 
     def open_path(self, text: str) -> Path:
         """Return the real path; UsageError when it is not absolute, not allowed or not there."""
-        path = Path(text)
-        if not path.is_absolute() or "\0" in text:
+        path = check_path(text)
+        if not path.is_absolute():
             raise UsageError(f"{text!r} is not an absolute path")
         if not self.allowed:
             raise UsageError(f"{text} may not be read: the worker's file needs {self.key}=…")
@@ -212,7 +213,11 @@ def _make(name: str, properties: Mapping[str, str], environ: Mapping[str, str]) 
 
 
 def _paths(key: str, text: str) -> tuple[Path, ...]:
-    paths = tuple(Path(os.path.normpath(one.strip())) for one in text.split(",") if one.strip())
+    try:
+        named = [check_path(one.strip()) for one in text.split(",") if one.strip()]
+    except UsageError as error:
+        raise ConfigErrors({key: error.message}) from error
+    paths = tuple(Path(os.path.normpath(path)) for path in named)
     for path in paths:
         if not path.is_absolute():
             raise ConfigErrors({key: f"{path} is not an absolute path"})

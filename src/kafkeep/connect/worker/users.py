@@ -6,8 +6,8 @@ The files hold no password: users have an argon2 hash, tokens may have their SHA
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
+from kafkeep.config.path import load_text
 from kafkeep.connect.rest.security import Role, hash_password, parse_role, token_digest
 from kafkeep.errors import UsageError
 
@@ -46,13 +46,7 @@ def read_tokens(path: str) -> Mapping[str, Role]:
 
 
 def _lines(path: str) -> Iterator[tuple[int, str]]:
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8") from error
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(load_text(path).splitlines(), start=1):
         if line.strip() and not line.lstrip().startswith("#"):
             yield number, line.strip()
 
