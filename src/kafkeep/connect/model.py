@@ -80,7 +80,8 @@ class LoggerLevel:
 class Progress:
     """What a job has done since it was started, told by the job, read by status and metrics.
 
-    Plain numbers that one thread writes and others read; partitions are (topic, number).
+    Plain numbers that one thread writes and others read; partitions are (topic, number). Records
+    are counted last: who sees them sees where they are, too.
     """
 
     records: int = 0

@@ -66,7 +66,6 @@ class Rounds(ABC, Generic[F]):
     run_tasks: RunTasks
     cores: int
     now_ms: Callable[[], int]
-    on_round: Callable[[RestoreSummary], None] = lambda _summary: None
     most_bytes: int = ROUND_BYTES
     followed: F = field(init=False)
 
@@ -74,20 +73,20 @@ class Rounds(ABC, Generic[F]):
     def begin(self) -> None:
         """Read how far it has come."""
 
-    def step(self) -> bool:
-        """Restore one round; tell whether there was one."""
+    def step(self) -> RestoreSummary | None:
+        """Restore one round, and write that down; None when there was none."""
         if not self._is_begun():
             self._settle_names()
         if self.followed.open_round is None and not self._open():
-            return False
+            return None
         job = self._job()
-        self.on_round(job.run(job.preflight(), self.run_tasks))
+        summary = job.run(job.preflight(), self.run_tasks)
         failpoint("follow.written")
         self._finish(job)
         failpoint("follow.finished")
         if self.followed.rounds % SWEEP_EVERY == 0:
             self.sweep()
-        return True
+        return summary
 
     def sweep(self) -> None:
         """Delete documents of rounds that ended a day ago, from where the last sweep came to."""

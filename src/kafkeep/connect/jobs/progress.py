@@ -35,9 +35,7 @@ class SinkProgress:
             progress.commits += 1
             progress.last_commit_ms = commit.at_ms
             moved = frozenset((p.topic, p.partition) for p in changes.positions)
-        for entry in changes.entries:
-            progress.records += entry.own_records
-            progress.bytes += entry.raw_bytes
+        progress.bytes += sum(entry.raw_bytes for entry in changes.entries)
         progress.objects += len(changes.entries)
         progress.gaps += len(changes.gaps)
         progress.skipped_offsets += sum(len(gap.range) for gap in changes.gaps)
@@ -45,6 +43,7 @@ class SinkProgress:
         if read - progress.topics:
             progress.topics = progress.topics | read
         self._measure(positions, commit.at_ms, moved)
+        progress.records += sum(entry.own_records for entry in changes.entries)
 
     def _measure(
         self,

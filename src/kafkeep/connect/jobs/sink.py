@@ -189,8 +189,8 @@ class _Run:
 
     def _committed(self, commit: Commit, summary: BackupSummary) -> None:
         positions = positions_now(self.job.log.state)
-        self._progress.committed(commit, positions)
         self._sink.progress.bad_records = summary.bad
+        self._progress.committed(commit, positions)
         self._tell(positions)
         self._sink.log_commit(commit)
 

@@ -92,7 +92,6 @@ class SourceJob:
                 run_tasks=partial(around.run_tasks, pool=config.called),
                 cores=min(around.cores, config.tasks_max or around.cores),
                 now_ms=now_ms,
-                on_round=self._count,
             )
             follower.begin()
             if isinstance(follower, Follower):
@@ -118,12 +117,13 @@ class SourceJob:
         if isinstance(follower, Follower) and follower.is_one_shot:
             poll_ms = None
         while not stop.is_set():
-            more = follower.step()
+            done = follower.step()
             if isinstance(follower, Follower):
                 self._measure(follower)
             else:
                 self._measure_foreign(follower)
-            if more:
+            if done is not None:
+                self._count(done)
                 continue
             if poll_ms is None and follower.followed.positions:
                 return
@@ -140,7 +140,6 @@ class SourceJob:
 
     def _count(self, summary: RestoreSummary) -> None:
         progress = self.progress
-        progress.records += summary.records
         progress.bytes += summary.bytes
         progress.objects += summary.objects
         progress.commits += 1
@@ -150,6 +149,7 @@ class SourceJob:
         progress.last_commit_ms = now_ms()
         progress.topics = progress.topics | set(summary.topics)
         self._tell(summary.warnings)
+        progress.records += summary.records
 
     def _tell(self, sentences: Iterable[str]) -> None:
         """Log what was not said before."""
