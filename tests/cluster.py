@@ -6,7 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -14,6 +21,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -176,10 +184,29 @@ class Cluster:
     ) -> None:
         """Send values in one transaction, and commit or abort it."""
         producer = self.open_transaction(topic, values, partition=partition, name=producer_id)
+        self.end_transaction(producer, topic, commit=commit, partition=partition)
+
+    def end_transaction(
+        self, producer: Producer, topic: str, *, commit: bool, partition: int = 0
+    ) -> None:
+        """Commit or abort a transaction, and wait for its marker: Kafka answers before it is there.
+
+        Until then records are held back from those who read what is committed.
+        """
+        before = self._written(topic, partition)
         if commit:
             producer.commit_transaction(WAIT)
         else:
             producer.abort_transaction(WAIT)
+        until(lambda: self._written(topic, partition) > before, f"{topic}-{partition} has a marker")
+
+    def _written(self, topic: str, partition: int) -> int:
+        """Return the end of a partition, what open transactions have written included."""
+        wanted = TopicPartition(topic, partition)
+        found = self.admin.list_offsets(
+            {wanted: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_UNCOMMITTED
+        )
+        return int(found[wanted].result(WAIT).offset)
 
     def open_transaction(
         self, topic: str, values: Sequence[str], *, partition: int = 0, name: str = "tx"

@@ -91,9 +91,9 @@ def transactions(cluster: Cluster, topic: str) -> None:
         for producer, name in ((first, "one"), (second, "two")):
             producer.produce(topic, value=f"{name} {i}", partition=0)
             producer.flush(30)
-    second.abort_transaction(30)
+    cluster.end_transaction(second, topic, commit=False)
     cluster.fill(topic, 5, first=20)
-    first.commit_transaction(30)
+    cluster.end_transaction(first, topic, commit=True)
     cluster.transaction(topic, ["all of partition 1 is aborted"] * 7, commit=False, partition=1)
     cluster.fill(topic, 3, partition=2)
     cluster.transaction(topic, ["the tail is aborted"] * 5, commit=False, partition=2)

@@ -173,7 +173,7 @@ def test_an_open_transaction_holds_back_and_is_named(
     done = archive.backup("--topics", topic).expect(3)
     assert done.json["records"] == 10 and done.json["blocked"] == [f"{topic}-0"]
     assert "an open transaction holds back" in done.stderr
-    open_one.commit_transaction(30)
+    cluster.end_transaction(open_one, topic, commit=True)
     done = archive.backup("--topics", topic).expect(0)
     assert done.json["records"] == 15 and done.json["blocked"] == []
 

@@ -145,6 +145,7 @@ def test_aborted_transactions_are_told_from_committed_ones(
     services: DevStatus, wire: Wire, topic_name: str
 ) -> None:
     create(services, topic_name)
+    cluster = Cluster(services.bootstrap_servers)
     producer = Producer(
         {"bootstrap.servers": services.bootstrap_servers, "transactional.id": topic_name}
     )
@@ -153,10 +154,7 @@ def test_aborted_transactions_are_told_from_committed_ones(
         producer.begin_transaction()
         producer.produce(topic_name, b"%d" % number, partition=0)
         producer.flush(30)
-        if number % 2:
-            producer.abort_transaction(30)
-        else:
-            producer.commit_transaction(30)
+        cluster.end_transaction(producer, topic_name, commit=number % 2 == 0)
     batches, aborted = fetch(wire, topic_name)
     verdict = drop_aborted(batches, aborted)
     kept = decode(batches.select(verdict.keep))
