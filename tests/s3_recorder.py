@@ -5,12 +5,13 @@ from __future__ import annotations
 import http.client
 import threading
 from dataclasses import dataclass
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
 
-@dataclass(frozen=True)
+@dataclass
 class Seen:
     """A request that went through the proxy."""
 
@@ -18,6 +19,8 @@ class Seen:
     target: str
     headers: dict[str, str]
     size: int
+    answer: int = 0
+    """Status of what was answered; 0 as long as nothing was."""
 
 
 class Recorder:
@@ -58,11 +61,13 @@ class Recorder:
     def forward(self, asked: BaseHTTPRequestHandler, host: str) -> None:
         body = asked.rfile.read(int(asked.headers.get("Content-Length") or 0))
         headers = {name.lower(): value for name, value in asked.headers.items()}
-        self.seen.append(Seen(asked.command, asked.path, headers, len(body)))
+        seen = Seen(asked.command, asked.path, headers, len(body))
+        self.seen.append(seen)
         url = urlsplit(asked.path)
         path = url.path + ("?" + url.query if url.query else "")
         refused = next((code for word, code in self.refuse.items() if word in path), None)
         if refused is not None:
+            seen.answer = refused
             asked.send_response(refused)
             asked.send_header("Content-Length", "0")
             asked.end_headers()
@@ -74,6 +79,7 @@ class Recorder:
         )
         answer = onward.getresponse()
         content = answer.read()
+        seen.answer = answer.status
         asked.send_response(answer.status)
         for name, value in answer.getheaders():
             if name.lower() not in (
@@ -91,5 +97,6 @@ class Recorder:
         onward.close()
 
     def puts(self) -> list[Seen]:
-        """The requests that sent an object or a part."""
-        return [one for one in self.seen if one.method == "PUT" and "tagging" not in one.target]
+        """The requests that sent an object or a part; one that was refused may be sent again."""
+        puts = [one for one in self.seen if one.method == "PUT" and "tagging" not in one.target]
+        return [one for one in puts if one.answer < HTTPStatus.MULTIPLE_CHOICES]

@@ -152,8 +152,8 @@ def run_connector(
 ) -> None:
     """Run one connector until no rule can close a file any more; tails stay in Kafka.
 
-    With rotation by the clock it goes on until it has written so many ``records``, or nothing for
-    longer than a step.
+    With rotation by the clock it goes on until it has written so many ``records``; without a
+    number, until it has written nothing for longer than a step.
     """
     read = ConnectorConfig.from_map(config)
     options = BackupOptions(
@@ -174,7 +174,8 @@ def run_connector(
         run.run_backup(options, places, SparkOptions.load())
     else:
         follow = replace(options, follow=True, interval_ms=500)
-        _follow(follow, places, records=records, quiet_s=step / 1000 + 5)
+        quiet_s = WAIT if records is not None else step / 1000 + 5
+        _follow(follow, places, records=records, quiet_s=quiet_s)
 
 
 def _follow(options: BackupOptions, places: Places, *, records: int | None, quiet_s: float) -> None:
