@@ -50,8 +50,9 @@ def watch_job(
         ).start()
     try:
         yield
-        if on_progress is not None:
+        if on_progress is not None and watcher is not None:
             done.set()
+            watcher.join()  # what it is about to tell is older than the end
             on_progress(count, count)
     except KeyboardInterrupt:
         with suppress(Exception):  # the gateway may be gone; the interrupt matters more
