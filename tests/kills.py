@@ -49,13 +49,15 @@ class Trial:
     ) -> Driver:
         """Run a command on the archive, armed with ``failpoint``."""
         self.runs += 1
-        self._trace.unlink(missing_ok=True)
+        for left in (self._trace, self._gate):
+            left.unlink(missing_ok=True)
         return Driver(
             self.folder / f"run-{self.runs}",
             *self._command(verb, arguments, bootstrap or self.cluster.bootstrap),
             env={
                 "KAFKEEP_FAILPOINT": failpoint,
                 "KAFKEEP_FAILPOINT_TRACE": str(self._trace),
+                "KAFKEEP_FAILPOINT_GATE": str(self._gate),
                 "KAFKEEP_SEED": str(self.chances.randrange(10**6)),
             },
         )
@@ -73,6 +75,14 @@ class Trial:
     @property
     def _trace(self) -> Path:
         return self.folder / "failpoints"
+
+    @property
+    def _gate(self) -> Path:
+        return self.folder / "gate"
+
+    def open_gate(self) -> None:
+        """Let go on what a failpoint holds."""
+        self._gate.touch()
 
     def passed(self, failpoint: str) -> bool:
         """Whether the place was reached, and what it was armed with happened."""

@@ -157,12 +157,13 @@ def members(group: int) -> list[int]:
 
 def python_workers(group: int) -> list[int]:
     """Return the Python workers of a driver: forked from Spark's daemon."""
-    found = []
+    parents = {}
     for pid in members(group):
         try:
             line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+            stat = Path(f"/proc/{pid}/stat").read_text()
         except OSError:
             continue
         if "daemon" in line and "python" in line and "java" not in line:
-            found.append(pid)
-    return found[1:] if found else []
+            parents[pid] = int(stat.rpartition(")")[2].split()[1])
+    return [pid for pid, parent in parents.items() if parent in parents]

@@ -8,6 +8,7 @@ starts; ``KAFKEEP_SEED`` makes the chances repeat. An arm is ``name:action[@when
 ``raise``      TransientError: nothing happened, it may be tried again
 ``drop``       UnknownOutcomeError: what was sent may have happened
 ``sleep=MS``   wait so many milliseconds
+``hold``       wait until the file that ``KAFKEEP_FAILPOINT_GATE`` names is there
 ``@3``         only the third time the place is passed
 ``@p=0.1``     each time with this chance
 =============  ===========================================================
@@ -28,7 +29,7 @@ from difflib import get_close_matches
 
 from kafkeep.errors import TransientError, UnknownOutcomeError, UsageError
 
-_ACTIONS = ("exit", "raise", "drop")
+_ACTIONS = ("exit", "raise", "drop", "hold")
 
 PLACES: Mapping[str, str] = {
     # The log, on the driver
@@ -129,7 +130,17 @@ def _pass(name: str) -> None:
         raise TransientError(f"failpoint {name}")
     if found.action == "drop":
         raise UnknownOutcomeError(f"failpoint {name}")
-    time.sleep(found.sleep_ms / 1000)
+    if found.action == "hold":
+        _hold()
+    else:
+        time.sleep(found.sleep_ms / 1000)
+
+
+def _hold() -> None:
+    """Wait for the gate: a test has all the time it needs, and none is lost when it has not."""
+    gate = os.environ["KAFKEEP_FAILPOINT_GATE"]
+    while not os.path.exists(gate):
+        time.sleep(0.02)
 
 
 def _trace(name: str) -> None:
@@ -154,7 +165,7 @@ def _parse(part: str) -> tuple[str, _Arm]:
     except ValueError as error:
         raise UsageError(
             f"KAFKEEP_FAILPOINT is not understood at {part!r}: {error}",
-            hint="Write it as name:exit@3;other:raise@p=0.1 with exit, raise, drop or sleep=MS.",
+            hint="Write it as name:exit@3;other:drop@p=0.1 with exit, raise, drop, hold or sleep=MS.",
         ) from error
     return name, _Arm(action, sleep_ms, at_hit, chance)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from kafkeep.archive.reader import ArchiveView, load_view
 from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import NoSuchArchiveError
 from kafkeep.store.open import open_store
+from kills import Trial
 from oracle import assert_same, count, dump
 from runs import Driver, Outcome, kafkeep, members, signal_group
 
@@ -263,20 +263,21 @@ def test_settings_of_topics_are_in_the_log(
     assert info.configs == {"cleanup.policy": "compact", "segment.bytes": "2097152"}
 
 
+@pytest.fixture
+def trial(cluster: Cluster, archive: Archive, topic: str, tmp_path: Path) -> Trial:
+    return Trial(cluster, archive.address, topic, tmp_path)
+
+
 def test_a_writer_that_slept_through_a_takeover_is_fenced(
-    cluster: Cluster, archive: Archive, topic: str, tmp_path: Path
+    cluster: Cluster, archive: Archive, trial: Trial, topic: str
 ) -> None:
     cluster.fill(topic, 100)
-    sleepy = Driver(
-        tmp_path / "zombie",
-        *("backup", *archive.where, "--topics", topic),
-        env={"KAFKEEP_FAILPOINT": "object.before:sleep=8000"},
-    )
+    sleepy = trial.start("backup", "--topics", topic, failpoint="object.before:hold")
     try:
-        until(lambda: _opened(archive), "it has taken the log")
-        time.sleep(0.5)
+        until(lambda: sleepy.runs() and trial.passed("object.before:hold"), "it has taken the log")
         signal_group(sleepy.group, signal.SIGSTOP)
         archive.backup("--topics", topic).expect(0)
+        trial.open_gate()
         signal_group(sleepy.group, signal.SIGCONT)
         ended = sleepy.wait().expect(11)
     finally:
@@ -288,27 +289,17 @@ def test_a_writer_that_slept_through_a_takeover_is_fenced(
     assert_same(dump(cluster.bootstrap, topic), dump(cluster.bootstrap, f"{topic}-back"))
 
 
-def _opened(archive: Archive) -> bool:
-    try:
-        return archive.view.intent is not None
-    except NoSuchArchiveError:
-        return False
-
-
 def test_a_topic_deleted_while_it_is_read_keeps_what_was_archived(
-    cluster: Cluster, archive: Archive, topic: str, topic_name: str, tmp_path: Path
+    cluster: Cluster, archive: Archive, trial: Trial, topic: str
 ) -> None:
-    other = cluster.create(f"{topic_name}-stays")
+    other = cluster.create(f"{topic}-stays")
     cluster.fill(topic, 100)
     cluster.fill(other, 100)
-    driver = Driver(
-        tmp_path / "deleted",
-        *("backup", *archive.where, "--topics", f"{topic},{other}"),
-        env={"KAFKEEP_FAILPOINT": "task.start:sleep=6000"},
-    )
+    driver = trial.start("backup", "--topics", f"{topic},{other}", failpoint="task.start:hold")
     try:
-        until(lambda: _opened(archive), "it is about to read")
+        until(lambda: driver.runs() and trial.passed("task.start:hold"), "it is about to read")
         cluster.delete(topic)
+        trial.open_gate()
         driver.wait().expect(0, 3)
     finally:
         driver.kill()

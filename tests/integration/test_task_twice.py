@@ -50,9 +50,13 @@ def assert_once(trial: Trial, done: Outcome) -> None:
 
 
 def test_a_task_whose_worker_is_killed_runs_again_and_takes_what_is_there(trial: Trial) -> None:
-    driver = trial.start("backup", "--topics", trial.topic, failpoint="object.after:sleep=3000@1")
-    until(lambda: trial.passed("object.after:sleep"), "an object is there and its task is not done")
+    driver = trial.start("backup", "--topics", trial.topic, failpoint="object.after:hold@1")
+    until(
+        lambda: driver.runs() and trial.passed("object.after:hold"),
+        "an object is there and its task is not done",
+    )
     assert trial.kill_worker(driver)
+    trial.open_gate()
     assert_once(trial, driver.wait())
 
 

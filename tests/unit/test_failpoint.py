@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from kafkeep import failpoint as failpoints
 from kafkeep.errors import TransientError, UnknownOutcomeError, UsageError
 from kafkeep.failpoint import PLACES, arm, failpoint
+from patience import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +66,19 @@ def test_sleep_waits() -> None:
     started = time.monotonic()
     failpoint("task.start")
     assert time.monotonic() - started >= 0.03
+
+
+def test_hold_waits_for_the_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = tmp_path / "gate"
+    monkeypatch.setenv("KAFKEEP_FAILPOINT_GATE", str(gate))
+    arm("task.start:hold")
+    held = threading.Thread(target=failpoint, args=["task.start"])
+    held.start()
+    held.join(0.1)
+    assert held.is_alive()
+    gate.touch()
+    held.join(PATIENCE_S)
+    assert not held.is_alive()
 
 
 def test_exit_ends_the_process_as_kill_does() -> None:
