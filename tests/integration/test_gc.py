@@ -45,9 +45,9 @@ def trial(services: DevStatus, topic_name: str, archive_address: str, tmp_path: 
 
 @pytest.fixture
 def tomorrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store's clock is a day ahead of what it stamped."""
+    """The store's clock is a day ahead of what it stamped; it tells seconds."""
     told = S3Store.now_ms
-    monkeypatch.setattr(S3Store, "now_ms", lambda store: told(store) + DAY_MS)
+    monkeypatch.setattr(S3Store, "now_ms", lambda store: told(store) + DAY_MS + 1000)
 
 
 def keys(trial: Trial) -> set[str]:
