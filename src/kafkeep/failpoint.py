@@ -165,7 +165,7 @@ def _parse(part: str) -> tuple[str, _Arm]:
     except ValueError as error:
         raise UsageError(
             f"KAFKEEP_FAILPOINT is not understood at {part!r}: {error}",
-            hint="Write it as name:exit@3;other:drop@p=0.1 with exit, raise, drop, hold or sleep=MS.",
+            hint="Write it as name:exit@3;other:drop@p=0.1: exit, raise, drop, hold or sleep=MS.",
         ) from error
     return name, _Arm(action, sleep_ms, at_hit, chance)
 
