@@ -163,9 +163,12 @@ def test_killed_in_the_middle_it_loses_nothing_and_repeats_nothing(
     archive: Archive, tmp_path: Path
 ) -> None:
     target, settings = f"{archive.topic}-killed", {**MASK_AND_DROP, **JSON}
-    slow = {"KAFKEEP_FAILPOINT": "request.before:sleep=3000"}
-    driver = Driver(tmp_path, "restore", *archive.asked("segment", target, settings), env=slow)
-    until(lambda: driver.runs() and archive.size(target) > 0, "it writes")
+    trace = tmp_path / "trace"  # its one task waits with the second request: nothing is on the way
+    held = {"KAFKEEP_FAILPOINT": "request.before:sleep=600000@2"}
+    held |= {"KAFKEEP_FAILPOINT_TRACE": str(trace)}
+    asked = (*archive.asked("segment", target, settings), "--spark-conf", "spark.master=local[1,4]")
+    driver = Driver(tmp_path, "restore", *asked, env=held)
+    until(lambda: driver.runs() and trace.exists(), "it writes")
     driver.kill()
     part, kept = archive.size(target), 2 * sum(map(_is_no_test, archive.before[0]))
     assert 0 < part < kept

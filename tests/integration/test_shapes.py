@@ -146,19 +146,23 @@ def test_a_group_that_had_read_everything_has_read_everything(archive: Archive) 
 
 
 def test_paused_and_then_killed_it_goes_on(archive: Archive, tmp_path: Path) -> None:
-    slow = {"KAFKEEP_FAILPOINT": "request.before:sleep=3000"}
+    trace = tmp_path / "trace"  # its one task waits with the second request: nothing is on the way
+    held = {"KAFKEEP_FAILPOINT": "request.before:sleep=600000@2"}
+    held |= {"KAFKEEP_FAILPOINT_TRACE": str(trace)}
     asked, part = archive.asked("killed", "--partition-count", 4), 0
     for turn, number in enumerate((signal.SIGTERM, signal.SIGKILL)):
-        driver = Driver(tmp_path / f"driver-{turn}", *asked, env=slow)
-        until(lambda p=part, d=driver: d.runs() and archive.size("killed", 4) > p, "it writes")
+        alone = ("--spark-conf", "spark.master=local[1,4]")
+        driver = Driver(tmp_path / f"driver-{turn}", *asked, *alone, env=held)
+        until(lambda d=driver: d.runs() and trace.exists(), "it writes")
+        trace.unlink()
         if number == signal.SIGTERM:
             driver.signal(number)
             assert driver.wait().expect(0).json == {"message_type": "paused"}
             driver.wait_for_group()
         else:
             driver.kill()
-        part = archive.size("killed", 4)
-        assert 0 < part < 3 * COUNT
+        before, part = part, archive.size("killed", 4)
+        assert before < part < 3 * COUNT
     rest = archive.restore("killed", "--partition-count", 4).expect(0, 3).json
     assert rest["records"] == 3 * COUNT - part
     archive.check_dealt("killed", 4)
