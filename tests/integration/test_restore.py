@@ -250,7 +250,7 @@ def test_a_rate_is_kept(cluster: Cluster, topic_name: str, archive_address: str)
         cluster.records(topic_name, [Record(0, int(time.time() * 1000), b"%d" % i, pad)])
     saved = Saved(cluster, topic_name, archive_address)
     done = saved.restore(f"{topic_name}-new", "--rate", "4MiB").expect(0).json
-    assert 1.0 <= done["seconds"] <= 8.0
+    assert done["seconds"] >= 1.9  # that it waits no longer than it must: tests/unit/restore
     saved.check(f"{topic_name}-new")
 
 
