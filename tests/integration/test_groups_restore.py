@@ -199,6 +199,9 @@ def test_a_picked_partition_leaves_the_others_out_by_name(saved: Saved) -> None:
     assert f"group {saved.group}: {target}-1 is not restored" in done.stderr
     had = len([1 for number, _, _ in saved.first if number == 0])
     assert committed(saved.cluster, saved.group, target) == had
+    saved.run(("groups", "apply"), target, "--partitions", "0", "--dry-run").expect(0)
+    again = saved.run(("groups", "apply"), target, "--partitions", "0").expect(3)
+    assert again.json["left_out"] == [f"group {saved.group}: {target}-1 is not restored"]
 
 
 def test_groups_of_an_archive_are_shown(saved: Saved) -> None:
@@ -247,7 +250,8 @@ def console(cluster: Cluster, group: str, topic: str, count: int) -> list[tuple[
     """Read as ``kafka-console-consumer --group`` does: partition, offset and value of each."""
     lines = tool(
         "kafka-console-consumer", cluster, "--topic", topic, "--group", group,
-        "--max-messages", count, "--timeout-ms", 20_000, "--isolation-level", "read_committed",
+        "--max-messages", count, "--timeout-ms", int(PATIENCE * 1000),
+        "--isolation-level", "read_committed",
         *("--property", "print.partition=true", "--property", "print.offset=true"),
         *("--property", "key.separator=|"),
     )  # fmt: skip

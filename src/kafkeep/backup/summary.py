@@ -56,8 +56,8 @@ class BackupSummary:
 
     @property
     def exit_code(self) -> int:
-        """3 when offsets were lost or held back, or records left out, else 0."""
-        return 3 if self.gaps or self.blocked or self.bad else 0
+        """3 when offsets were lost or held back, records left out or groups not read, else 0."""
+        return 3 if self.gaps or self.blocked or self.bad or self.skipped_groups else 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``--output json`` ends with."""

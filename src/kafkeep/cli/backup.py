@@ -47,7 +47,8 @@ def backup_command(
     """Copy topics into the archive: everything that is not there yet.
 
     Exits 0 when done, 3 when offsets were lost before they could be read or wait behind an open
-    transaction, 11 when a newer writer took the log, 12 when access is denied.
+    transaction, or a consumer group may not be read, 11 when a newer writer took the log, 12 when
+    access is denied.
     """
     from kafkeep.cli.connector import Asked, choose_backup  # noqa: PLC0415 - keeps --help fast
 

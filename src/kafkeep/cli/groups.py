@@ -94,13 +94,17 @@ def apply_command(
 ) -> None:
     """Put groups where they stood; what stood there before is kept for rollback.
 
-    Exits 0, or 14 when a group is active or the topics are not known; then nothing was changed.
+    Exits 0, 3 when offsets were left out, or 14 when a group is active or the topics are not known;
+    then nothing was changed.
     """
     from kafkeep.restore.group_run import move_groups  # noqa: PLC0415 - keeps --help fast
 
     places = archive.beside(kafka_options(bootstrap_servers, command_config))
     asked = _of(options, settings)
-    _show(move_groups(asked, places, dry_run=options.dry_run), output)
+    moves = move_groups(asked, places, dry_run=options.dry_run)
+    _show(moves, output)
+    if moves.left_out and not options.dry_run:
+        raise typer.Exit(3)
 
 
 @app.command("rollback")

@@ -13,7 +13,8 @@ from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import PartitionId
 from kafkeep.backup import look as look_module
 from kafkeep.backup.look import Look, look_at_kafka
-from kafkeep.backup.plan import changed_groups
+from kafkeep.backup.plan import CyclePlan, changed_groups
+from kafkeep.backup.summary import BackupSummary
 from kafkeep.config.backup import BackupOptions
 from kafkeep.errors import TransientError
 from kafkeep.kafka.groups import GroupOffsets
@@ -90,6 +91,13 @@ def test_groups_that_may_not_be_read_are_named_and_the_writers_own_is_left_out()
     listed = GroupOffsets({"connect-t": dict(AT_5)}, denied=["secret"])
     seen = look(Groups(listed, GroupOffsets()), {})
     assert seen.groups == {} and seen.skipped_groups == ("secret",)
+    summary = BackupSummary()
+    assert summary.exit_code == 0
+    nothing = CyclePlan(
+        stretches=(), gaps=(), topics=(), positions={}, spans={}, waiting={}, blocked=()
+    )
+    summary.saw(seen, nothing)
+    assert summary.exit_code == 3 and summary.to_json()["skipped_groups"] == ["secret"]
 
 
 def test_a_group_keeps_its_offsets_on_topics_that_are_gone_or_were_made_again() -> None:
