@@ -162,11 +162,12 @@ class RestoreJob:
         self.summary.id, self.summary.commit = plan.id, plan.commit
         self.summary.lost = sorted(preflight.lost)
         work = work_of(plan, document)
-        self.summary.already_there = self._grown(work)
         if document.phase is Phase.DONE:
             # Complete: what happened to the topics since is not ours.
+            self.summary.already_there = self._done(plan, work)
             self._move_groups(preflight, document)
             return self.summary
+        self.summary.already_there = self._grown(work)
         self._count(self._write(preflight, document, work, run_tasks), plan)
         failpoint("restore.written")
         self._put_settings_back(plan, document)
@@ -232,6 +233,12 @@ class RestoreJob:
         """Return how many offsets the targets have gained."""
         ends = self.admin.offsets([(w.topic, w.partition) for w in work], OffsetSpec.LATEST)
         return sum(ends[w.topic, w.partition] - w.place.base for w in work)
+
+    def _done(self, plan: RestorePlan, work: list[TargetWork]) -> int:
+        """Return how many records a restore that is done had written."""
+        if plan.exact:  # holes count as offsets, and how many records times left out is not known
+            return 0 if plan.cut else plan.records
+        return min(plan.records, self._grown(work))
 
     def _count(self, rows: list[TaskRow], plan: RestorePlan) -> None:
         for row in rows:
