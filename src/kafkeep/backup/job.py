@@ -211,7 +211,13 @@ class BackupJob:
         return not self._plan(replace(seen, at_ms=now), None, ()).stretches
 
     def _cycle(self, look: Look, until: dict[PartitionId, int] | None) -> bool:
-        """Plan and run one cycle; tell whether there may be more to do at once."""
+        """Plan and run one cycle; tell whether there may be more to do at once.
+
+        One who follows and is to stop begins none: what came since is for whoever comes next,
+        perhaps with other options.
+        """
+        if self.options.follow and self.stop.is_set():
+            return False
         intent = self.log.state.intent
         left_over = intent.ranges if intent else ()
         starts, note = self._starts(look)

@@ -60,6 +60,9 @@ class Scene:
     size_bytes: int | None = None
     most_commits: int = 100
     looks: int = 0
+    meanwhile: Callable[[], None] = lambda: None
+    """Done while Kafka is asked for its ends."""
+    clock: Clock = field(init=False)
 
     def __post_init__(self) -> None:
         self.wire = FakeFetchWire({("t", 0): self.log}, 1)
@@ -84,7 +87,7 @@ class Scene:
         **more: Any,
     ) -> BackupJob:
         """Run a driver; with ``pauses`` it follows, keeps tails and ends after so many."""
-        clock = Clock(pauses, then)
+        clock = self.clock = Clock(pauses, then)
         follow = {"follow": True, "keeps_tail": True, "interval_ms": 1000} if pauses else {}
         backup: Any = {"topics": ("t",), "format": "json", "name": "sink", **follow, **more}
         made = BackupJob(
@@ -126,6 +129,7 @@ class Scene:
 
     def look(self, _admin: object, _options: object, *, now_ms: int, **_: object) -> Look:
         self.looks += 1
+        self.meanwhile()
         end = self.log.end
         partition = PartitionLook(LogSpan(self.log.start, end), end, 1, self.size_bytes)
         return Look(now_ms, {"t": TopicLook("t", "id", 1, {}, (partition,))}, {})
@@ -175,6 +179,23 @@ def test_an_idle_file_is_written_after_the_interval_by_the_clock(scene: Scene) -
     scene.run({"flush.size": "5", "rotate.interval.ms": "6000"}, pauses=9)
     assert scene.archived() == [[0, 1, 2]]
     assert scene.reasons() == ["rotate.interval.ms passed and no record came"]
+
+
+def test_what_comes_after_it_was_told_to_stop_is_left_to_the_next(scene: Scene) -> None:
+    """The next may have other options: what Kafka tells meanwhile is not acted upon."""
+    scene.produce(*numbers(0, 3))
+
+    def stop() -> None:
+        if scene.looks == 2:
+            scene.clock.set()
+            scene.produce(*numbers(3, 6))
+
+    scene.meanwhile = stop
+    scene.run({"flush.size": "3"}, pauses=9)
+    assert scene.looks == 2
+    assert scene.archived() == [[0, 1, 2]]
+    scene.run({"flush.size": "1"}, pauses=2)
+    assert scene.archived() == [[0, 1, 2], [3], [4], [5]]
 
 
 def test_while_a_file_waits_to_fill_nothing_is_read_again(scene: Scene) -> None:
