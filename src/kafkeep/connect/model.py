@@ -97,6 +97,8 @@ class Progress:
     """Topics records were read from or written to."""
     positions: dict[tuple[str, int], int] = field(default_factory=dict)
     """Archived (or read back) up to here."""
+    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Of a sink: where Kafka ended when it was last looked at."""
     lag_records: dict[tuple[str, int], int] = field(default_factory=dict)
     lag_since_ms: dict[tuple[str, int], int] = field(default_factory=dict)
     """Since when records of a partition wait; none for one that is archived to its end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from kafkeep.config.families_chtbd import COMPACT
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.source import SourceConfig
 from kafkeep.connect.job import Surroundings
+from kafkeep.connect.jobs.compact import SinkThread
 from kafkeep.connect.jobs.groups import positions_now
 from kafkeep.connect.jobs.make import make_job
 from kafkeep.connect.jobs.offsets import parse_moves, read_offsets, sink_offsets
@@ -274,6 +276,52 @@ def test_progress_tells_lag_and_since_when() -> None:
     intent = Intent(ranges=(), options={}, at_ms=1)
     told.committed(commit(Changes(intent=intent), at_ms=500), {("t", 0): 10})
     assert (told.progress.commits, told.progress.last_commit_ms) == (2, 400)
+
+
+def test_who_sees_a_lag_sees_since_when_it_is_one() -> None:
+    seen = []
+
+    class Watched(Progress):
+        """Notes what others read at the moment a lag is told."""
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+            if name == "lag_records" and value:
+                seen.append((self.positions, value, self.lag_since_ms))
+
+    told = SinkProgress(Watched())
+    partition = PartitionLook(LogSpan(0, 10), 10, 1, None)
+    told.saw(Look(100, {"t": TopicLook("t", "id", 1, {}, (partition,))}, {}), {("t", 0): 4})
+    told.committed(commit(Changes(positions={P0: 10}), at_ms=400), {("t", 0): 10})
+    assert seen == [
+        ({("t", 0): 4}, {("t", 0): 6}, {("t", 0): 100}),
+        ({("t", 0): 10}, {("t", 0): 0}, {}),
+    ]
+
+
+def test_a_snapshot_is_whole_at_the_end_kafka_had_though_a_commit_comes_while_one_looks() -> None:
+    at = ("t", 0)
+
+    class Moving(Progress):
+        """Commits everything as soon as somebody has looked at how much waits."""
+
+        def __getattribute__(self, name: str) -> Any:
+            value = super().__getattribute__(name)
+            if name in ("lag_records", "ends") and value:
+                self.positions = {at: 10}
+            return value
+
+    def run(stop: threading.Event) -> None:
+        stop.wait()
+
+    progress = Moving(positions={at: 4}, lag_records={at: 6}, ends={at: 10})
+    sink: Any = SimpleNamespace(options=SimpleNamespace(called="one"), progress=progress, run=run)
+    work = SinkThread(sink)
+    try:
+        work.reached()
+        assert work.reached()
+    finally:
+        work.end()
 
 
 def commit(changes: Changes, *, at_ms: int) -> Commit:

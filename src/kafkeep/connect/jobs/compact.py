@@ -167,6 +167,7 @@ class CompactJob:
         if self._work is None:
             sink = SinkJob(self.options, self._places, self._surroundings, group=self._group)
             self.progress.positions, self.progress.lag_records = {}, {}
+            self.progress.ends = {}
             sink.progress = self.progress
             self._work = self._begin_work(sink)
 
@@ -245,10 +246,11 @@ class SinkThread:
             raise self._error
 
     def reached(self) -> bool:  # noqa: D102
-        progress = self._sink.progress
-        lag, positions = progress.lag_records, progress.positions
+        positions = self._sink.progress.positions
         if not self._goal:
-            self._goal = {key: positions[key] + n for key, n in lag.items() if key in positions}
+            # Not from positions and lag: between two reads of the one the other may move on.
+            ends = self._sink.progress.ends
+            self._goal = {key: end for key, end in ends.items() if key in positions}
         return bool(self._goal) and all(
             positions.get(key, -1) >= end for key, end in self._goal.items()
         )

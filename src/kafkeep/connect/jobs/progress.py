@@ -19,11 +19,11 @@ class SinkProgress:
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
-        self._ends: Mapping[TopicPartition, int] = {}
+        progress.ends = {}  # those of an earlier run are none that this one has seen
 
     def saw(self, look: Look, positions: Mapping[TopicPartition, int]) -> None:
         """Note how far Kafka is ahead of ``positions``."""
-        self._ends = look.stables
+        self.progress.ends = dict(look.stables)
         self._measure(positions, look.at_ms, frozenset())
 
     def committed(self, commit: Commit, positions: Mapping[TopicPartition, int]) -> None:
@@ -52,14 +52,17 @@ class SinkProgress:
         moved: frozenset[TopicPartition],
     ) -> None:
         """Set positions and lag; what is left after a partition moved waits since then."""
+        progress = self.progress
         lag = {
-            key: max(0, end - positions[key]) for key, end in self._ends.items() if key in positions
+            key: max(0, end - positions[key])
+            for key, end in progress.ends.items()
+            if key in positions
         }
-        before = self.progress.lag_since_ms
-        self.progress.positions = dict(positions)
-        self.progress.lag_records = lag
-        self.progress.lag_since_ms = {
+        before = progress.lag_since_ms
+        progress.positions = dict(positions)
+        progress.lag_since_ms = {
             key: at_ms if key in moved else before.get(key, at_ms)
             for key, behind in lag.items()
             if behind
         }
+        progress.lag_records = lag  # last: who sees it sees since when, too

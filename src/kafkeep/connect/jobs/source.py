@@ -172,8 +172,8 @@ class SourceJob:
             if pid.topic in targets and followed.commit < view.commit
         }
         before = progress.lag_since_ms
-        progress.lag_records = lag or dict.fromkeys(progress.positions, 0)
         progress.lag_since_ms = {key: before.get(key, now) for key, at in lag.items() if at}
+        progress.lag_records = lag or dict.fromkeys(progress.positions, 0)
         most = self._config.tasks_max or 1
         self.task_count = max(1, min(most, len(progress.positions) or most))
 
@@ -186,9 +186,9 @@ class SourceJob:
             positions[key] = max(positions.get(key, 0), last.start + last.records)
         progress.positions = dict(sorted(positions.items()))
         waits = follower.waiting > 0
-        progress.lag_records = dict.fromkeys(progress.positions, int(waits))
         before = progress.lag_since_ms
         progress.lag_since_ms = {k: before.get(k, now) for k in progress.positions if waits}
+        progress.lag_records = dict.fromkeys(progress.positions, int(waits))
         most = self._config.tasks_max or 1
         self.task_count = max(1, min(most, len(progress.positions) or most))
 
