@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
-from cluster import WAIT, Cluster, until
+from cluster import COORDINATOR_NOT_READY, WAIT, Cluster, until
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.connect.job import ConnectorJob, Surroundings
 from kafkeep.connect.jobs.make import make_job
@@ -89,13 +89,21 @@ class Worker:
 
 def group_offsets(cluster: Cluster, group: str, topic: str) -> dict[tuple[str, int], int]:
     """Return what a group has committed on a topic, as a client that is not kafkeep's sees it."""
-    from confluent_kafka import ConsumerGroupTopicPartitions
+    answers: list[Any] = []
 
-    asked = cluster.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-    found = asked[group].result(WAIT)
+    def is_answered() -> bool:
+        asked = cluster.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        try:
+            answers.append(asked[group].result(WAIT))
+        except KafkaException as error:
+            if error.args[0].code() not in COORDINATOR_NOT_READY:
+                raise
+        return bool(answers)
+
+    until(is_answered, f"{group} has a coordinator")
     return {
         (p.topic, p.partition): p.offset
-        for p in found.topic_partitions
+        for p in answers[0].topic_partitions
         if p.offset >= 0 and p.topic == topic
     }
 

@@ -89,8 +89,11 @@ def test_a_sink_archives_commits_its_group_and_goes_on_after_a_restart(
         until(lambda: job.progress.positions == {(topic, 0): 9}, "the rest is archived")
         until(lambda: job.progress.lag_records == {(topic, 0): 0}, "nothing waits")
         assert job.progress.lag_since_ms == {}
+        until(
+            lambda: group_offsets(cluster, "connect-one", topic) == {(topic, 0): 9},
+            "the group is told",
+        )
     assert stored(bucket) == {**expected, f"{folder}6.json": [6, 7, 8]}
-    assert group_offsets(cluster, "connect-one", topic) == {(topic, 0): 9}
     assert set(worker.spark_jobs) == {"one"}
 
 

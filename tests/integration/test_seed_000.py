@@ -83,8 +83,11 @@ def test_05_topics_are_made(desk: Desk) -> None:
     for topic, partitions in (("orders", "3"), ("events", "2")):
         told = ("--partitions", partitions, "--replication-factor", "1")
         desk.service.tool("kafka-topics", "--create", "--topic", topic, *told)
-    assert sorted(desk.cluster.partitions("orders")) == [0, 1, 2]
-    assert sorted(desk.cluster.partitions("events")) == [0, 1]
+    for topic, numbers in (("orders", [0, 1, 2]), ("events", [0, 1])):
+        patiently(
+            lambda t=topic, n=numbers: sorted(desk.cluster.partitions(t)) == n,  # type: ignore[misc]
+            f"{topic} has its partitions",
+        )
 
 
 def test_06_the_service_tells_its_version_and_its_plugins(desk: Desk) -> None:

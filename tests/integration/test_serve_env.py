@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import pytest
 
 from cluster import ANY_TIME, Cluster, until
 from kafkeep.dev import DevStatus
+from kafkeep.dev.ports import Ports
 from patience import PATIENCE_S
 from runs import kafkeep
 from sinetstream_cases import HOUR, envelope
@@ -68,17 +69,12 @@ class World:
         }
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def world(
     services: DevStatus, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
-    folder, port = tmp_path_factory.mktemp("serve-env"), _free_port()
+    with Ports() as ports:
+        folder, port = tmp_path_factory.mktemp("serve-env"), ports.take()
     bucket, s3 = Bucket(services), services.s3
     topic = cluster.create(f"sinetstream.{uuid.uuid4().hex[:8]}", 1, ANY_TIME)
     (folder / ".env").write_text(
@@ -209,6 +205,10 @@ def _log_of(name: str, world: World) -> list[str]:
 
 
 def _state(world: World) -> str:
-    files = [path for path in (world.folder / "state").rglob("*") if path.is_file()]
-    assert files
-    return "".join(path.read_text(errors="replace") for path in files)
+    """Return all that is written down; signs of life come and go meanwhile."""
+    texts = []
+    for path in (world.folder / "state").rglob("*"):
+        with suppress(FileNotFoundError, IsADirectoryError):
+            texts.append(path.read_text(errors="replace"))
+    assert texts
+    return "".join(texts)
