@@ -54,6 +54,10 @@ def test_a_wrong_flag_is_named_with_a_way_out(
     assert list(local_archive.iterdir()) == []
 
 
+def test_an_archive_that_would_not_outlive_the_run_is_refused() -> None:
+    refused(2, *backup("memory:x", "--topics", "a"))
+
+
 def test_unknown_verbs_are_refused() -> None:
     refused(2, "backupp")
 

@@ -20,7 +20,8 @@ from kafkeep.clock import now_ms, writer_id
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.places import Places
 from kafkeep.config.spark import SparkOptions
-from kafkeep.errors import PreflightError
+from kafkeep.config.storage import ArchiveAddress
+from kafkeep.errors import PreflightError, UsageError
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
 from kafkeep.spark.clients import open_clients
@@ -40,6 +41,14 @@ def check_store(store: ObjectStore, name: str) -> None:
         )
 
 
+def _check_lasting(archive: str) -> None:
+    """Refuse memory: each task would fill its own, and all of it ends with this run."""
+    if ArchiveAddress.parse(archive).kind == "memory":
+        raise UsageError(
+            f"{archive} would end with this run", hint="Write s3://bucket/prefix or a folder."
+        )
+
+
 def run_backup(
     options: BackupOptions,
     places: Places,
@@ -54,6 +63,7 @@ def run_backup(
     Spark starts while Kafka and the archive are looked at. Nothing is written before both
     answered. ``stop`` ends a run cleanly after the cycle at hand.
     """
+    _check_lasting(places.archive)
     if options.sink is not None:
         spark = with_sinks(spark)
     first = partial(open_clients, places)
