@@ -19,7 +19,9 @@ from kafkeep.data.column import OPTIONAL_STRING, Column
 from kafkeep.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Kind, Schema, arrow_type
 from kafkeep.errors import DamagedError, RecordError
 from kafkeep.formats import parquet, parquet_tables
+from kafkeep.formats.envelope import KAFKA_RECORD
 from kafkeep.formats.parquet import ParquetFormat
+from whole_records import record, to_column
 
 TEXT = Schema(kind=Kind.STRING)
 INT = Schema(kind=Kind.INT32)
@@ -218,6 +220,20 @@ def test_an_encoder_counts_what_it_holds_and_flush_frees_it() -> None:
     middle = encoder.flush()
     assert encoder.buffered_bytes == 0
     assert table(first + middle + encoder.finish()).num_rows == 1000
+
+
+def test_what_waits_counts_as_much_as_it_takes_in_memory_where_values_are_small() -> None:
+    topic = "t" * 200
+    records = to_column([record(i, topic=topic, value=b"small") for i in range(1000)])
+    encoder = parquet_format().encoder(KAFKA_RECORD)
+    encoder.add(records.slice(0, 300))
+    encoder.add(records.slice(300, 1000))
+    assert encoder.buffered_bytes >= 1000 * (len(topic) + 5 + 8 + 8)
+    numbers = tuple(Field(f"n{i}", Schema(kind=Kind.INT64, optional=True)) for i in range(50))
+    sparse = Schema(kind=Kind.STRUCT, fields=numbers)
+    encoder = parquet_format().encoder(sparse)
+    encoder.add(Column(sparse, pa.array([{"n0": 1}] * 1000, arrow_type(sparse))))
+    assert encoder.buffered_bytes >= 1000 * 50 * 8
 
 
 @pytest.mark.parametrize("schema", [OPTIONAL_STRING, RICH, None])

@@ -100,7 +100,10 @@ class ParquetEncoder:
         self._writer = writer
         self._waiting: list[pa.Array] = []
         self._waiting_rows = 0
+        self._filled_bytes = 0
+        """What the row group at hand has, as its writer counts."""
         self.buffered_bytes = 0
+        """What its rows take in memory: of small ones many times as much."""
 
     def check(self, column: Column) -> None:
         """See Encoder: a row group is made long after its rows were taken."""
@@ -116,12 +119,13 @@ class ParquetEncoder:
         groups: list[bytes] = []
         done, done_bytes = 0, 0
         while done < len(ends):
-            room = self._writer.group_bytes - self.buffered_bytes
+            room = self._writer.group_bytes - self._filled_bytes
             filled = int(np.searchsorted(ends, done_bytes + room))
             stop = min(filled + 1, done + GROUP_ROWS - self._waiting_rows, len(ends))
             self._waiting.append(column.array.slice(done, stop - done))
             self._waiting_rows += stop - done
-            self.buffered_bytes += int(ends[stop - 1]) - done_bytes
+            self._filled_bytes += int(ends[stop - 1]) - done_bytes
+            self.buffered_bytes += self._waiting[-1].nbytes
             done, done_bytes = stop, int(ends[stop - 1])
             if filled < stop or self._waiting_rows >= GROUP_ROWS:
                 groups.append(self.flush())
@@ -134,7 +138,8 @@ class ParquetEncoder:
         if not self._waiting_rows:
             return b""
         made = self._writer.write_group(self._waiting)
-        self._waiting, self._waiting_rows, self.buffered_bytes = [], 0, 0
+        self._waiting, self._waiting_rows = [], 0
+        self._filled_bytes = self.buffered_bytes = 0
         return made
 
     def finish(self) -> bytes:
