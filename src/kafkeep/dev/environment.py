@@ -67,7 +67,7 @@ def start(options: DevOptions, *, progress: Progress = lambda _: None) -> DevSta
     kafka_home(progress)
     if options.registry:
         registry_home(progress)
-    folder.mkdir(parents=True, exist_ok=True)
+    _make_folder(folder)
     with locked(folder / "lock"), Ports() as ports:
         state = plan_state(options, load_state(folder), ports)
         save_state(folder, state)
@@ -75,6 +75,16 @@ def start(options: DevOptions, *, progress: Progress = lambda _: None) -> DevSta
             make_secrets(folder)
         _bring_up(folder, state, progress)
     return status(folder)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot make folder {folder}: {error.strerror}",
+            hint="Name another one with --folder.",
+        ) from error
 
 
 def stop(folder: Path, *, purge: bool = False) -> DevStatus | None:

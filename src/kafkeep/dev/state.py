@@ -139,8 +139,12 @@ def load_state(folder: Path) -> State | None:
         document = json.loads((folder / STATE_FILE).read_text())
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise UsageError(f"{folder / STATE_FILE} is not readable: {error.strerror}") from error
     except ValueError as error:
         raise UsageError(f"{folder / STATE_FILE} is not readable: {error}") from error
+    if not isinstance(document, dict):
+        raise UsageError(f"{folder / STATE_FILE} is not readable: it is no JSON object")
     if document.pop("version", None) != STATE_VERSION:
         raise UsageError(
             f"{folder} was made by another version of kafkeep",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkeep.dev import start
 from kafkeep.dev.broker import broker_properties
 from kafkeep.dev.plan import plan_state
 from kafkeep.dev.ports import Ports
@@ -39,6 +40,21 @@ def test_state_survives_the_folder(tmp_path: Path) -> None:
 
 def test_state_is_none_where_nothing_was_started(tmp_path: Path) -> None:
     assert load_state(tmp_path) is None
+
+
+@pytest.mark.parametrize("text", ["", "garbage", "[1]", '"x"'])
+def test_state_that_is_none_of_ours_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "state.json").write_text(text)
+    with pytest.raises(UsageError, match=r"state\.json is not readable"):
+        load_state(tmp_path)
+
+
+def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="Not a directory"):
+        load_state(tmp_path / "file")
+    with pytest.raises(UsageError, match="cannot make folder"):
+        start(DevOptions(folder=tmp_path / "file"))
 
 
 def test_number_of_brokers_cannot_change_under_the_data(tmp_path: Path) -> None:
