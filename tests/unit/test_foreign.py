@@ -13,12 +13,13 @@ from kafkeep.config.foreign import ForeignOptions, layout_of_sink
 from kafkeep.config.formats import Compression, FormatKind
 from kafkeep.config.group import ConfigErrors
 from kafkeep.config.source import SourceConfig
+from kafkeep.contents.foreign.find import find_objects
 from kafkeep.contents.foreign.index import Index, load_index, next_number, save_index
 from kafkeep.contents.foreign.listing import list_foreign
 from kafkeep.contents.foreign.missing import what_is_not_told
 from kafkeep.contents.foreign.names import ForeignName, Names
 from kafkeep.contents.foreign.scan import scan
-from kafkeep.errors import PreflightError
+from kafkeep.errors import NoSuchArchiveError, PreflightError, UsageError
 from kafkeep.restore.foreign_followed import (
     ForeignFollowed,
     load_foreign_followed,
@@ -266,6 +267,16 @@ class TestOptions:
         }
         with pytest.raises(ConfigErrors, match="transforms: a Filter leaves a hole"):
             SourceConfig.from_map(told, name="n")
+
+
+class TestWhatIsThere:
+    def test_a_topic_that_is_mistyped_is_told_from_a_bucket_that_is_empty(self) -> None:
+        store = store_of({"topics/t/partition=0/t+0+0000000000.json": lines(1)})
+        with pytest.raises(UsageError, match="is of a topic that is asked for") as mistyped:
+            find_objects(store, ForeignOptions(), {"tt"}.__contains__)
+        assert mistyped.value.hint == "There are of: t."
+        with pytest.raises(NoSuchArchiveError, match="no object of Confluent's sink under topics"):
+            find_objects(store_of({}), ForeignOptions(), {"t"}.__contains__)
 
 
 class TestDocuments:

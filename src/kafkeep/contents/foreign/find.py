@@ -39,8 +39,16 @@ def list_objects(
     options: ForeignOptions,
     wanted: Callable[[str], bool] = lambda _topic: True,
 ) -> Listing:
-    """List the objects of the topics that are wanted; NoSuchArchiveError when there is none."""
+    """List the objects of the topics that are wanted; NoSuchArchiveError when there is none.
+
+    UsageError when there are of other topics alone.
+    """
     listing = list_foreign(store, options, wanted)
+    if not listing.objects and listing.others:
+        raise UsageError(
+            f"no object of Confluent's sink at {store.describe()} is of a topic that is asked for",
+            hint=f"There are of: {', '.join(sorted(listing.others))}.",
+        )
     if not listing.objects:
         odd = f"; {listing.odd[0][0]} {listing.odd[0][1]}" if listing.odd else ""
         raise NoSuchArchiveError(

@@ -30,6 +30,8 @@ class Listing:
     """Keys that do not fit, and why; the first thousand."""
     odd_count: int = 0
     odd_bytes: int = 0
+    others: set[str] = field(default_factory=set)
+    """Topics there are objects of that were not wanted."""
 
     @property
     def topics(self) -> set[str]:
@@ -54,6 +56,8 @@ def list_foreign(
                 found.odd.append((key, name))
         elif name is not None and wanted(name.topic):
             found.objects.append(Listed(name, size))
+        elif name is not None:
+            found.others.add(name.topic)
     found.objects.sort(key=lambda one: one.name)
     return found
 
