@@ -10,7 +10,7 @@ import struct
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -26,6 +26,7 @@ from cluster import ANY_TIME, Cluster, until
 from kafkeep.archive.reader import load_view
 from kafkeep.backup.rotate import Reason
 from kafkeep.dev import DevStatus
+from kafkeep.kafka.admin import Admin
 from kafkeep.store.open import open_store
 from oracle import Seen, dump
 from runs import Driver, Outcome, kafkeep
@@ -448,6 +449,36 @@ def test_a_bad_record_goes_to_its_topic_and_the_good_ones_to_their_file(
     assert kafkeep(*shop.arguments(shop.connector(topic, tolerant))).expect(0).json["records"] == 0
     assert shop.cluster.config(letters)["retention.ms"] == "-1"  # the letter is of 2024
     assert len(dump(shop.cluster.bootstrap, letters)[0]) == 1
+
+
+def test_connectors_that_are_about_to_make_their_dead_letter_topic_at_once_share_it(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = shop.topic("orders")
+    shop.cluster.produce(topic, [*orders(1, 1), {"value": BAD}])
+    letters = shop.topic("dead")
+    ask, asked = Admin.topics, list[str]()
+
+    def ask_too_early(admin: Admin, names: Collection[str] | None) -> Any:
+        if names is None or letters not in names or asked:
+            return ask(admin, names)
+        asked.append(letters)
+        return {}
+
+    monkeypatch.setattr(Admin, "topics", ask_too_early)
+    shop.backup(topic, bearing(letters)).expect(3)
+    assert asked and len(dump(shop.cluster.bootstrap, letters)[0]) == 1
+
+
+def test_a_dead_letter_topic_that_kafka_refuses_is_told_by_the_keys_that_ask_for_it(
+    shop: Shop,
+) -> None:
+    topic = shop.topic("orders")
+    shop.cluster.produce(topic, [{"value": BAD}])
+    replicated = {"errors.deadletterqueue.topic.replication.factor": "3"}
+    refused = shop.backup(topic, bearing(f"{topic}-dead"), replicated).expect(14)
+    assert "errors.deadletterqueue.topic.name: refused by Kafka" in refused.stderr
+    assert "set errors.deadletterqueue.topic.replication.factor (it is 3)" in refused.stderr
 
 
 def test_a_record_whose_objects_name_s3_would_not_take_is_a_bad_record(

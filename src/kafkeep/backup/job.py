@@ -13,6 +13,7 @@ from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.backup.begin import EARLIEST, first_positions, taken_over
 from kafkeep.backup.due import SinkTiming, late_times
+from kafkeep.backup.letter_topic import make_letter_topic
 from kafkeep.backup.look import Details, Look, is_unchanged, look_at_kafka
 from kafkeep.backup.plan import CyclePlan, identify_topics, plan_cycle
 from kafkeep.backup.schemas import SchemaKeeper
@@ -122,15 +123,8 @@ class BackupJob:
 
     def _make_dead_letter_topic(self) -> None:
         errors = self._sink.options.errors if self._sink else None
-        if errors is None or not errors.dead_letter_topic:
-            return
-        if errors.dead_letter_topic not in self.admin.topics([errors.dead_letter_topic]):
-            self.admin.create_topic(
-                errors.dead_letter_topic,
-                1,
-                replication_factor=errors.dead_letter_replication,
-                configs={"retention.ms": "-1"},  # letters have their records' times, old ones too
-            )
+        if errors is not None and errors.dead_letter_topic:
+            make_letter_topic(self.admin, errors)
 
     def _once(self) -> None:
         """Cycle until the end offsets seen at the start are archived.

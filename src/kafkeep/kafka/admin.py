@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 _OP_SET, _OP_DELETE = 0, 1
+_DONE, _TOPIC_ALREADY_EXISTS = 0, 36
 _CHANGE_TIMEOUT_MS = 30_000
 
 
@@ -57,12 +58,14 @@ class Admin(Cluster):
         *,
         replication_factor: int = -1,
         configs: Mapping[str, str] | None = None,
+        may_exist: bool = False,
     ) -> TopicDescription:
         """Create a topic and wait until each partition's leader answers; -1: the broker's default.
 
-        PreflightError when it exists or Kafka refuses a setting.
+        PreflightError when Kafka refuses a setting, or when the topic exists, unless it may.
         """
-        self._create(name, partitions, replication_factor, configs or {}, validate_only=False)
+        fine = (_DONE, _TOPIC_ALREADY_EXISTS) if may_exist else (_DONE,)
+        self._create(name, partitions, replication_factor, configs or {}, fine=fine)
         return self._wait_for_leaders(name, partitions)
 
     def try_topic(
@@ -83,7 +86,8 @@ class Admin(Cluster):
         replication_factor: int,
         configs: Mapping[str, str],
         *,
-        validate_only: bool,
+        validate_only: bool = False,
+        fine: Collection[int] = (_DONE,),
     ) -> None:
         kind = CreateTopicsRequest.CreatableTopic
 
@@ -107,7 +111,8 @@ class Admin(Cluster):
 
         answer = self.wire.call(self.routes.controller, make, codes_of("topics"))
         for topic in answer.topics:
-            check_code(topic.error_code, f"create topic {name}", topic.error_message)
+            if topic.error_code not in fine:
+                check_code(topic.error_code, f"create topic {name}", topic.error_message)
 
     def create_partitions(self, name: str, count: int) -> TopicDescription:
         """Raise the number of partitions to ``count`` and wait until all have leaders."""
