@@ -14,6 +14,16 @@ from kafkeep.connect.model import ConnectorType, Progress
 
 RunTasks = Callable[..., Any]
 """``OpenSpark.run_tasks``: bundles in, rows out."""
+TASKS_UNSEEN = 100
+"""No more tasks are shown than this while nobody knows how many partitions there are."""
+
+
+def shown_tasks(tasks_max: int | None, partitions: int | None = None) -> int:
+    """Return how many tasks to show; ``partitions`` None: not known yet.
+
+    A ``tasks.max`` may be anything, and every task that is shown takes room in all answers.
+    """
+    return max(1, min(tasks_max or 1, TASKS_UNSEEN if partitions is None else partitions))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

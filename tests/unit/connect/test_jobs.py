@@ -94,6 +94,17 @@ def test_a_sink_keeps_its_tail_and_its_bounds(caplog: pytest.LogCaptureFixture) 
     assert "nobody.knows.this" in caplog.text
 
 
+@pytest.mark.parametrize("kind", ["kafkeep.Backup", "kafkeep.Restore"])
+def test_a_mistyped_number_of_tasks_fills_no_memory_with_them(kind: str) -> None:
+    """A paused connector shows its tasks, and nobody has counted its partitions yet."""
+    config = {"connector.class": kind, "topics": "t", "tasks.max": "99999999999", **S3}
+    job = make_job("many", config, surroundings())
+    assert job.task_count == 100
+    if isinstance(job, SinkJob):
+        job.limit_tasks(120)
+        assert job.task_count == 120
+
+
 def test_a_source_is_a_source() -> None:
     job = make_job("back", {"connector.class": "kafkeep.Restore", **S3}, surroundings())
     assert isinstance(job, SourceJob)

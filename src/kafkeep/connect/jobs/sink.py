@@ -24,7 +24,7 @@ from kafkeep.config.connector import ConnectorConfig
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.places import Places
 from kafkeep.config.sink import SinkOptions
-from kafkeep.connect.job import Surroundings
+from kafkeep.connect.job import Surroundings, shown_tasks
 from kafkeep.connect.jobs.groups import ConnectorGroup, group_of, positions_now
 from kafkeep.connect.jobs.progress import SinkProgress
 from kafkeep.connect.jobs.retention import ConnectorRetention
@@ -102,7 +102,7 @@ class SinkJob:
         self.retention = retention
         self._places = places
         self._surroundings = surroundings
-        self.task_count = options.tasks_max or 1
+        self.task_count = shown_tasks(options.tasks_max)
         self.progress = Progress()
 
     def run(self, stop: threading.Event) -> None:
@@ -121,7 +121,7 @@ class SinkJob:
 
     def limit_tasks(self, partitions: int) -> None:
         """Show no more tasks than there are partitions."""
-        self.task_count = max(1, min(self.options.tasks_max or 1, partitions))
+        self.task_count = shown_tasks(self.options.tasks_max, partitions)
 
     def log_commit(self, commit: Commit) -> None:
         """Say what a commit holds: people look for it in the log of a worker."""

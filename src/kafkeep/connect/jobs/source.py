@@ -18,7 +18,7 @@ from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.places import Places
 from kafkeep.config.source import SourceConfig, with_converters
 from kafkeep.config.storage import ArchiveAddress, StorageOptions
-from kafkeep.connect.job import Surroundings
+from kafkeep.connect.job import Surroundings, shown_tasks
 from kafkeep.connect.jobs.sink import kafka_of
 from kafkeep.connect.jobs.wait import run_patiently, sleep_until
 from kafkeep.connect.model import ConnectorType, Progress
@@ -62,7 +62,7 @@ class SourceJob:
     def __init__(self, config: SourceConfig, surroundings: Surroundings) -> None:
         self._config = with_defaults(config, surroundings.defaults)
         self._surroundings = surroundings
-        self.task_count = config.tasks_max or 1
+        self.task_count = shown_tasks(config.tasks_max)
         self.progress = Progress()
         self._gaps: set[tuple[str, int, int]] = set()
         self._told: set[str] = set()
@@ -174,8 +174,7 @@ class SourceJob:
         before = progress.lag_since_ms
         progress.lag_since_ms = {key: before.get(key, now) for key, at in lag.items() if at}
         progress.lag_records = lag or dict.fromkeys(progress.positions, 0)
-        most = self._config.tasks_max or 1
-        self.task_count = max(1, min(most, len(progress.positions) or most))
+        self.task_count = shown_tasks(self._config.tasks_max, len(progress.positions) or None)
 
     def _measure_foreign(self, follower: ForeignFollower) -> None:
         """Say which partitions came back, and whether objects wait: of records nobody knows."""
@@ -189,8 +188,7 @@ class SourceJob:
         before = progress.lag_since_ms
         progress.lag_since_ms = {k: before.get(k, now) for k in progress.positions if waits}
         progress.lag_records = dict.fromkeys(progress.positions, int(waits))
-        most = self._config.tasks_max or 1
-        self.task_count = max(1, min(most, len(progress.positions) or most))
+        self.task_count = shown_tasks(self._config.tasks_max, len(progress.positions) or None)
 
 
 def with_defaults(config: SourceConfig, defaults: Mapping[str, str]) -> SourceConfig:
