@@ -146,6 +146,20 @@ def test_filters_read_only_the_objects_they_need(session: SparkSession, archive:
     assert times.count() == 38
 
 
+def test_a_session_without_filter_pushdown_gets_the_same_answers(
+    session: SparkSession, archive: Path
+) -> None:
+    """So is every session that kafkeep did not start."""
+    switch = "spark.sql.python.filterPushdown.enabled"
+    session.conf.set(switch, "false")
+    try:
+        frame = load(session, archive)
+        assert frame.count() == 403
+        assert frame.where("topic = 'orders' and partition = 1 and offset < 30").count() == 30
+    finally:
+        session.conf.set(switch, "true")
+
+
 def test_times_that_spark_cannot_hold_are_null_and_exact_on_request(
     session: SparkSession, archive: Path
 ) -> None:

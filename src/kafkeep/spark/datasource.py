@@ -6,6 +6,7 @@ PySpark finds it by itself through the module ``pyspark_kafkeep``; ``register`` 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,6 @@ from kafkeep.archive.reader import ArchiveView, list_logs, load_view, load_views
 from kafkeep.archive.store import ObjectStore
 from kafkeep.clock import now_ms
 from kafkeep.config.spark import usable_cores
-from kafkeep.config.storage import StorageOptions
 from kafkeep.config.units import parse_time
 from kafkeep.contents.options import load_read_options
 from kafkeep.contents.segments import committed
@@ -29,20 +29,18 @@ from kafkeep.kafka.segment import read_segment
 from kafkeep.spark.choice import choose_entries
 from kafkeep.spark.expired import without_expired
 from kafkeep.spark.pieces import AnyPiece, Piece, plan_pieces
+from kafkeep.spark.read_options import (
+    check_known,
+    check_topics,
+    is_true,
+    number,
+    storage_options,
+)
 from kafkeep.spark.rows import EXACT_TIME, SPARK_SCHEMA, to_spark
 from kafkeep.spark.selection import Selection
 from kafkeep.store.open import open_store
 
 BUNDLES_PER_CORE = 3
-_STORAGE = {
-    "endpoint": "endpoint",
-    "region": "region",
-    "accessKey": "access_key",
-    "secretKey": "secret_key",
-    "sessionToken": "session_token",
-    "profile": "profile",
-    "caFile": "ca_file",
-}
 
 
 def register(session: SparkSession) -> None:
@@ -60,12 +58,25 @@ class KafkeepSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> str:
         """Return Spark's Kafka schema, with the exact time when it was asked for."""
-        exact = _is_true(self.options.get("includeTimestampMs"))
+        exact = is_true(self.options.get("includeTimestampMs"))
         return f"{SPARK_SCHEMA}, {EXACT_TIME} long" if exact else SPARK_SCHEMA
 
     def reader(self, schema: object) -> KafkeepReader:
         """Return the reader for these options."""
         return KafkeepReader({key.lower(): value for key, value in self.options.items()})
+
+
+class _PushFilters:
+    """``pushFilters`` of the reader, which a session without filter pushdown may leave uncalled.
+
+    PySpark refuses a reader there that has one of its own: it might rely on being told the filters.
+    Ours does not, so it passes for the inherited one.
+    """
+
+    def __get__(self, reader: KafkeepReader, _owner: type) -> Any:
+        bound: Any = partial(reader.narrow)
+        bound.__func__ = DataSourceReader.pushFilters
+        return bound
 
 
 class KafkeepReader(DataSourceReader):  # type: ignore[misc]
@@ -75,14 +86,16 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
         path = options.get("path")
         if not path:
             raise UsageError("no archive given", hint="Say which with .load('s3://bucket/prefix').")
+        check_known(options)
         self._path = path
         self._options = dict(options)
         topics = options.get("topics")
-        self._wanted = Selection(
-            topics=frozenset(name.strip() for name in topics.split(",")) if topics else None
-        )
+        self._topics = frozenset(name.strip() for name in topics.split(",")) if topics else None
+        self._wanted = Selection(topics=self._topics)
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+    pushFilters = _PushFilters()
+
+    def narrow(self, filters: list[Filter]) -> Iterable[Filter]:
         """Remember what narrows the search; each filter is still Spark's to apply."""
         self._wanted = self._wanted.narrowed(filters)
         return filters
@@ -90,13 +103,14 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> Sequence[InputPartition]:
         """Read the log and pack what is wanted into bundles of alike size."""
         store = self._open()
-        bundles = int(self._options.get("numpartitions") or BUNDLES_PER_CORE * usable_cores())
+        asked = number(self._options, "numPartitions", least=1)
+        incarnation = number(self._options, "incarnation", least=1)
+        views = self._load_views(store)
+        check_topics(self._topics or (), views)
         now = now_ms()
         chosen = {
             topic: (view, without_expired(store, view, mine, now))
-            for topic, (view, mine) in choose_entries(
-                self._load_views(store), self._wanted, self._incarnation()
-            ).items()
+            for topic, (view, mine) in choose_entries(views, self._wanted, incarnation).items()
         }
         entries = [entry for _, mine in chosen.values() for entry in mine]
         reading = {
@@ -104,6 +118,7 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
             for topic, (view, mine) in chosen.items()
             if any(entry.format != SEGMENT for entry in mine)
         }
+        bundles = asked or BUNDLES_PER_CORE * usable_cores()
         planned = plan_pieces(entries, self._wanted, bundles, reading)
         # Without any partition Spark would ask for one with the value None.
         return [InputPartition(bundle) for bundle in planned] or [InputPartition(())]
@@ -111,7 +126,7 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one bundle; runs in a task."""
         store = self._open()
-        exact = _is_true(self._options.get("includetimestampms"))
+        exact = is_true(self._options.get("includetimestampms"))
         for piece in partition.value or ():
             for records in iter_piece(store, piece, self._wanted):
                 yield to_spark(records, piece.topic, piece.partition, exact_time=exact)
@@ -119,24 +134,20 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
     def _open(self) -> ObjectStore:
         return open_store(self._path, storage_options(self._options))
 
-    def _incarnation(self) -> int | None:
-        asked = self._options.get("incarnation")
-        return int(asked) if asked else None
-
     def _load_views(self, store: ObjectStore) -> list[ArchiveView]:
-        commit, at = self._options.get("commit"), self._options.get("at")
+        commit, at = number(self._options, "commit", least=0), self._options.get("at")
         name = self._options.get("name")
         names = [name] if name else list_logs(store)
         if not names:
             raise NoSuchArchiveError(f"nothing is archived at {store.describe()}")
-        if commit and len(names) > 1:
+        if commit is not None and len(names) > 1:
             raise PreflightError(
                 f"the archive has {len(names)} logs, and a commit is of one",
                 hint=f"Set the option name to one of: {', '.join(names)}.",
             )
         at_ms = parse_time(at) if at else None
-        if commit:
-            return [load_view(store, names[0], commit=int(commit), at_ms=at_ms)]
+        if commit is not None:
+            return [load_view(store, names[0], commit=commit, at_ms=at_ms)]
         return load_views(store, names, at_ms)
 
 
@@ -169,15 +180,3 @@ def iter_batches(store: ObjectStore, piece: Piece, wanted: Selection) -> Iterato
     for batches in found:
         check_crcs(batches)
         yield committed(batches, piece.aborted)
-
-
-def storage_options(options: Mapping[str, str]) -> StorageOptions:
-    """Return how to reach the store: the reader's options (lower case), else the environment's."""
-    given: dict[str, Any] = {field: options.get(name.lower()) for name, field in _STORAGE.items()}
-    path_style = options.get("pathstyle")
-    given["path_style"] = _is_true(path_style) if path_style else None
-    return StorageOptions.from_env(None, **given)
-
-
-def _is_true(text: str | None) -> bool:
-    return (text or "").strip().lower() in ("true", "yes", "1")

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.care.archive_builder import FIRST_MS, build_archive, partition
 
 from kafkeep.archive.log import CommitLog
-from kafkeep.errors import NoSuchArchiveError
+from kafkeep.errors import NoSuchArchiveError, UsageError
 from kafkeep.spark.datasource import KafkeepReader
 from kafkeep.store.local import LocalStore
 
@@ -44,3 +44,22 @@ def test_a_time_before_all_logs_is_refused(folder: str) -> None:
 def test_a_commit_is_of_the_log_that_is_named(folder: str) -> None:
     assert topics(folder, name="backup", commit="0") == []
     assert topics(folder, name="backup", commit="1") == ["orders"]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"topic": "orders"}, r"no option topic: did you mean topics\?"),
+        ({"subscribe": "orders"}, "no option subscribe: there are path, topics"),
+        ({"topics": "orders,nope"}, "no topic nope; it holds: orders"),
+        ({"name": "backup", "commit": "banana"}, "commit is a whole number from 0 on"),
+        ({"name": "backup", "commit": "-1"}, "commit is a whole number from 0 on"),
+        ({"incarnation": "0"}, "incarnation is a whole number from 1 on"),
+        ({"numpartitions": "0"}, "numPartitions is a whole number from 1 on"),
+    ],
+)
+def test_what_would_be_ignored_or_cannot_be_is_refused_by_name(
+    folder: str, option: dict[str, str], said: str
+) -> None:
+    with pytest.raises((UsageError, NoSuchArchiveError), match=said):
+        topics(folder, **option)
