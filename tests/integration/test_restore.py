@@ -65,6 +65,23 @@ def test_a_restore_runs_once_and_a_second_run_does_nothing(saved: Saved) -> None
     assert saved.restore(target).expect(0).json["already_there"] == 500
 
 
+def test_what_the_archive_gained_since_a_restore_was_done_is_told(saved: Saved) -> None:
+    target = f"{saved.topic}-new"
+    saved.restore(target).expect(0)
+    kafkeep("backup", *saved.where, "--topics", saved.topic).expect(0)  # nothing but a commit
+    assert saved.restore(target).expect(0).json["newer"] == []
+    saved.cluster.fill(saved.topic, 5, first=300)
+    kafkeep("backup", *saved.where, "--topics", saved.topic).expect(0)
+    plan = saved.restore(target, "--dry-run").expect(0).json["preflight"]
+    assert any("the archive has come further since" in check["what"] for check in plan)
+    told = saved.restore(target).expect(3)
+    assert (told.json["records"], told.json["newer"]) == (0, [target])
+    assert f"warning: {target} is of commit {told.json['commit']}" in told.stderr
+    saved.check(target)
+    saved.cluster.delete(target)
+    assert saved.restore(target).expect(0).json["records"] == 505
+
+
 def test_a_deleted_target_is_restored_again(saved: Saved) -> None:
     target = f"{saved.topic}-new"
     saved.restore(target).expect(0)

@@ -22,6 +22,7 @@ from kafkeep.restore.exact_task import restore_exactly
 from kafkeep.restore.gaps import expired_gaps, gaps_of
 from kafkeep.restore.group_job import GroupJob
 from kafkeep.restore.groups import ALL, choose_groups
+from kafkeep.restore.newer import check_newer, newer_topics
 from kafkeep.restore.plan import RestorePlan, fewer_replicas, plan_restore, restore_id
 from kafkeep.restore.preflight import (
     Preflight,
@@ -90,6 +91,7 @@ class RestoreJob:
         ask = partial(rehearse, plan, target, found.document, self.options, admin=self.admin)
         checks += ask(checks, now_ms=self.now_ms())
         checks += check_shape(plan, self.options)
+        checks += check_newer(self.summary.newer, plan.commit)
         if plan.exact:
             checks += check_exact(plan, self.options)
         losses = check_contents(plan, found.reading)
@@ -111,6 +113,7 @@ class RestoreJob:
         view = self._view(log, document)
         plan = plan_restore(view, self.options, id=id)
         self.summary.gaps = gaps_of(view, plan, everywhere=self.is_round)
+        self.summary.newer = self._newer(view, plan, document)
         reading = read_options(self.store, view, plan)
         return Preflight(plan, (), document, frozenset(), reading, view.state.groups)
 
@@ -205,12 +208,25 @@ class RestoreJob:
             return run_tasks(bundles, task, label="restore")
 
     def _view(self, log: str, document: RestoreDocument | None) -> ArchiveView:
-        """Load the asked commit; for "the newest", the one an unfinished run began with."""
+        """Load the asked commit; for "the newest", the one an earlier run began with."""
         asked = self.options.commit
-        newest = asked is None and self.options.at_ms is None
-        if newest and document is not None and self._goes_on(document):
+        if self._wants_newest and document is not None and self._goes_on(document):
             asked = document.commit
         return load_view(self.store, log, commit=asked, at_ms=self.options.at_ms)
+
+    @property
+    def _wants_newest(self) -> bool:
+        return self.options.commit is None and self.options.at_ms is None
+
+    def _newer(
+        self, view: ArchiveView, plan: RestorePlan, document: RestoreDocument | None
+    ) -> list[str]:
+        """Return the targets of a restore that is done which the archive has more of by now."""
+        done = document is not None and document.phase is Phase.DONE
+        if not (done and self._wants_newest):
+            return []
+        chosen = dict(self.options.incarnations)
+        return newer_topics(view, load_view(self.store, view.name), plan, chosen=chosen)
 
     def _goes_on(self, document: RestoreDocument) -> bool:
         """Whether the document speaks of what is there, or of topics deleted since."""

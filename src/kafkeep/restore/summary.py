@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafkeep.restore.newer import newer_sentence
 from kafkeep.restore.settings import HeldBack
 
 
@@ -35,6 +36,8 @@ class RestoreSummary:
     groups: dict[str, int] = field(default_factory=dict)
     """Consumer group → partitions whose offset was set."""
     groups_left_out: list[str] = field(default_factory=list)
+    newer: list[str] = field(default_factory=list)
+    """Topics of a restore that was done before, which the archive has more of since."""
     schemas: dict[str, int] = field(default_factory=dict)
     """Versions registered and found in a schema registry; ids put into records, and left."""
     schema_notes: list[str] = field(default_factory=list)
@@ -47,7 +50,7 @@ class RestoreSummary:
     def exit_code(self) -> int:
         """3 when something is not as it was, else 0."""
         lacks = self.held_back or self.lost or self.gaps or self.missing or self.groups_left_out
-        return 3 if lacks or self.unknown_ids or self.schema_notes else 0
+        return 3 if lacks or self.newer or self.unknown_ids or self.schema_notes else 0
 
     @property
     def unknown_ids(self) -> list[str]:
@@ -66,6 +69,7 @@ class RestoreSummary:
             *(f"left out: {key}" for key in self.lost),
             *self.missing,
             *self.groups_left_out,
+            *(f"{topic} {newer_sentence(self.commit)}" for topic in self.newer),
             *self.unknown_ids,
             *(f"the schema registry: {note}" for note in self.schema_notes),
             *(f"{h.topic}: {h.key}={h.value} was not put back: {h.reason}" for h in self.held_back),
@@ -96,6 +100,7 @@ class RestoreSummary:
             "holes": self.holes,
             "groups": self.groups,
             "groups_left_out": self.groups_left_out,
+            "newer": self.newer,
             "schemas": self.schemas,
             "schema_notes": self.schema_notes,
             "gaps": self.gaps,
