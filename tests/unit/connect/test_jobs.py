@@ -153,6 +153,26 @@ def test_a_source_waits_for_its_archive_and_for_the_log_it_names(tmp_path: Path)
     assert follows(folder, "kafkeep.Restore", **named) == "Follower"
 
 
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({}, "has no log of kafkeep's yet, and no object of Confluent's sink; waiting"),
+        ({"restore.log": "sink"}, "has no log named sink yet; waiting"),
+    ],
+)
+def test_a_source_says_what_it_waits_for_and_nothing_else(
+    tmp_path: Path, keys: dict[str, str], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = {"connector.class": "S3SourceConnector", "archive": str(tmp_path), **keys}
+    job = make_job("back", {**config, "format.class": "json", "topics": "t"}, surroundings())
+    assert isinstance(job, SourceJob)
+    stop = threading.Event()
+    stop.set()
+    store = open_store(str(tmp_path))
+    assert job._await_archive(store, MemoryStore(uuid.uuid4().hex), stop) is None
+    assert caplog.messages[-1].endswith(said)
+
+
 def test_a_source_waits_for_objects_of_its_topics(tmp_path: Path) -> None:
     source, asked = "S3SourceConnector", {"topics": "t", "format.class": "json"}
     generic = {"mode": "GENERIC", "topic.regex.list": "t:.*", "format.class": "json"}

@@ -105,7 +105,8 @@ class SourceJob:
         config = self._config
         while (make := follower_for(config, store, state)) is None:
             log = f"named {config.instance}" if config.instance else "of kafkeep's"
-            others = ", and no object of Confluent's sink" if config.foreign else ""
+            looks_for_objects = config.foreign is not None and not config.instance
+            others = ", and no object of Confluent's sink" if looks_for_objects else ""
             self._tell([f"{store.describe()} has no log {log} yet{others}; waiting"])
             if stop.wait((config.poll_interval_ms or LOOK_MS) / 1000):
                 return None
