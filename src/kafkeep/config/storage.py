@@ -19,6 +19,8 @@ MIB = 1024 * 1024
 SINGLE_PUT_BYTES = 4096 * MIB  # S3 takes up to 5 GiB in one PUT
 MIN_PART_BYTES = 5 * MIB
 MAX_PART_BYTES = 2**31 - 1
+ANSWER_S = 60.0
+"""How long an answer of the store is waited for."""
 CUSTOMER_KEY_VARIABLE = "KAFKEEP_S3_SSE_CUSTOMER_KEY"
 _AMAZON = re.compile(r"(?:.+\.)?amazonaws\.com(?:\.cn)?", re.ASCII)
 _KMS = ("aws:kms", "aws:kms:dsse")
@@ -38,7 +40,8 @@ class StorageOptions:
 
     A failed request is sent again ``part_retries`` times, at first after ``retry_backoff_ms``, then
     after twice as long each time; then all that once more after ``round_backoff_ms``, until
-    ``retry_deadline_ms`` are over. Without ``part_retries`` there is one long round.
+    ``retry_deadline_ms`` are over. Without ``part_retries`` there is one long round. An answer that
+    does not come takes all of that time by itself: it is asked for once more.
 
     ``customer_key`` (SSE-C) goes with every request that writes or reads an object: who has not
     got it cannot read the archive. ``expect_continue``: the store is asked before

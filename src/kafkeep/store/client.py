@@ -14,7 +14,7 @@ import botocore.session
 from botocore.config import Config
 from botocore.utils import determine_content_length
 
-from kafkeep.config.storage import StorageOptions
+from kafkeep.config.storage import ANSWER_S, StorageOptions
 
 ASK_FROM_BYTES = 1 << 20
 """Smaller bodies are sent unasked: a question costs more than what it may save."""
@@ -99,7 +99,7 @@ def _config(options: StorageOptions) -> Config:
         # One attempt: what was repeated and why is for RetryingStore and the writer to know.
         retries={"mode": "standard", "total_max_attempts": 1},
         connect_timeout=10,
-        read_timeout=60,
+        read_timeout=ANSWER_S,
         max_pool_connections=32,
         # Without one of ours, boto3 takes the proxy that the environment names.
         proxies={"http": proxy, "https": proxy} if proxy else None,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from kafkeep.archive.store import ObjectInfo
+from kafkeep.config.storage import ANSWER_S
 from kafkeep.errors import AccessDeniedError, KeyExistsError, TransientError, UnknownOutcomeError
 from kafkeep.store.memory import MemoryStore
 from kafkeep.store.retry import RetryingStore, RetryPolicy
@@ -81,6 +82,26 @@ def test_waits_grow_and_are_bounded() -> None:
     assert clock.waits[:4] == pytest.approx([0.1, 0.2, 0.4, 0.8])
     assert max(clock.waits) == 10.0
     assert clock.now <= 60
+
+
+def test_an_answer_that_never_came_is_asked_for_once_more() -> None:
+    clock, asked = Clock(), []
+
+    def lost(number: int) -> str:
+        asked.append(number)
+        clock.now += ANSWER_S
+        if number < lost_answers:
+            raise TransientError("no answer")
+        return "there"
+
+    lost_answers = 1
+    assert policy(clock).call("x", lost) == "there" and asked == [0, 1]
+    lost_answers = 2
+    with pytest.raises(TransientError, match="x failed after 2 attempts: no answer"):
+        policy(clock).call("x", lost)
+    hurried = dataclasses.replace(policy(clock), deadline_s=ANSWER_S / 2)
+    with pytest.raises(TransientError, match="x failed after 1 attempt: no answer"):
+        hurried.call("x", lost)
 
 
 def test_waits_are_jittered() -> None:
