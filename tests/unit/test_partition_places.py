@@ -131,8 +131,9 @@ def test_a_typed_record_without_the_field_is_named() -> None:
     with pytest.raises(RecordError, match=r"offset 101: .*type array"):
         by_field(rows, "f")
     text = struct_column(Schema(kind=Kind.STRING, optional=True), ["x"])
-    with pytest.raises(RecordError, match="'f' does not exist"):
+    with pytest.raises(RecordError, match=r"'f' does not exist: .* gives string,") as refused:
         by_field(make_rows(text), "f")
+    assert refused.value.hint == "Choose a converter that reads fields, such as JsonConverter."
 
 
 def test_tombstones_have_null_fields_and_kafkas_time() -> None:

@@ -59,8 +59,11 @@ def read_typed(column: Column, names: tuple[str, ...]) -> tuple[Schema, pa.Array
         return schema, pc.struct_field(column.array, steps) if steps else column.array
     rows = true_rows(column.array.is_valid())
     if len(rows):
-        name = ".".join(names)
-        raise RowProblem(int(rows[0]), f"the field {name!r} does not exist")
+        why, hint = f"the field {'.'.join(names)!r} does not exist", None
+        if column.schema.kind is not Kind.STRUCT:
+            why += f": the converter gives {column.schema.kind.value}, which has no fields"
+            hint = "Choose a converter that reads fields, such as JsonConverter."
+        raise RowProblem(int(rows[0]), why, hint)
     return Schema(kind=Kind.STRING, optional=True), pa.nulls(len(column), pa.string())
 
 
