@@ -296,6 +296,11 @@ def test_without_a_converter_each_format_has_one_that_suits_it(
     assert sink.rotate.flush_bytes == 128 * 1024 * 1024
 
 
+def test_files_of_no_bytes_at_all_are_refused() -> None:
+    found = wrong({"topics": "a", "format.class": "json", "flush.bytes": "0MiB"}, archive="m:x")
+    assert "'0MiB' is not above zero" in found["flush.bytes"]
+
+
 def test_keys_that_shape_files_are_refused_for_segments() -> None:
     assert list(wrong({"topics": "a", "flush.size": "5"}, archive="memory:x")) == ["flush.size"]
     plain = read({"topics": "a"}, archive="memory:x")

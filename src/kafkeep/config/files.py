@@ -10,7 +10,7 @@ from kafkeep.config.choose import number, one_of, positive
 from kafkeep.config.group import ConfigErrors
 from kafkeep.config.name_template import has_variable, parse_name_template
 from kafkeep.config.option import option
-from kafkeep.config.units import parse_size
+from kafkeep.config.units import above_zero, parse_size
 from kafkeep.errors import UsageError
 
 MIB = 1024 * 1024
@@ -70,7 +70,7 @@ class RotateOptions:
         "flush.bytes",
         "Close the files of a partition after this many bytes of keys, values and headers.",
         default=128 * MIB,
-        parse=parse_size,
+        parse=above_zero(parse_size),
         metavar="SIZE",
     )
     rotate_interval_ms: int | None = option(
