@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 from cryptography.fernet import Fernet
+from py4j.clientserver import ClientServer
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
@@ -58,7 +59,7 @@ def described(session: SparkSession, count: int, run_one: RunOne) -> Iterator[Da
     It is this thread's to collect, and not after the body has ended.
     """
     work = cloudpickle.dumps(run_one)
-    if not is_classic(session) or len(work) > MAX_PROPERTY_BYTES:  # Connect has no properties
+    if not has_own_properties(session) or len(work) > MAX_PROPERTY_BYTES:
         yield _describe(session, count, _carrying(run_one))
         return
     kept: _Kept | None = vars(session).get(_KEPT)
@@ -73,6 +74,15 @@ def described(session: SparkSession, count: int, run_one: RunOne) -> Iterator[Da
     finally:
         with suppress(Exception):  # the gateway may be gone, and the property with it
             session.sparkContext.setLocalProperty(WORK, None)
+
+
+def has_own_properties(session: SparkSession) -> bool:
+    """Tell whether properties of a job are those of the thread that set them.
+
+    Spark Connect has none. With PYSPARK_PIN_THREAD=false they are those of whichever thread of the
+    JVM is at hand: a job would run another one's work, or find none.
+    """
+    return is_classic(session) and isinstance(session.sparkContext._gateway, ClientServer)
 
 
 def _describe(session: SparkSession, count: int, run: _Run) -> DataFrame:
