@@ -239,6 +239,8 @@ def test_a_restore_that_was_cut_off_goes_on_with_the_same_objects(
         bucket.put("cut", {late: b'{"orderId":"late","ts":1}\n'})
     restore(cluster, archive, f"{topic}:{target}", BACK_AGAIN).expect(0, 3)
     same_records(cluster, target, case)
+    again = restore(cluster, archive, f"{topic}:{target}", BACK_AGAIN).expect(3).json
+    assert (again["records"], again["newer"]) == (0, [target]), "an object came meanwhile"
 
 
 def test_avro_rows_become_messages_of_the_registry(

@@ -76,7 +76,7 @@ def test_what_the_archive_gained_since_a_restore_was_done_is_told(saved: Saved) 
     assert any("the archive has come further since" in check["what"] for check in plan)
     told = saved.restore(target).expect(3)
     assert (told.json["records"], told.json["newer"]) == (0, [target])
-    assert f"warning: {target} is of commit {told.json['commit']}" in told.stderr
+    assert f"warning: {target}: the archive has come further since" in told.stderr
     saved.check(target)
     saved.cluster.delete(target)
     assert saved.restore(target).expect(0).json["records"] == 505

@@ -19,14 +19,16 @@ from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.foreign.find import SHOWN, find_objects
 from kafkeep.contents.foreign.generic import names_of
 from kafkeep.contents.foreign.index import Index, load_index, next_number, save_index
+from kafkeep.contents.foreign.listing import list_foreign
 from kafkeep.contents.foreign.missing import what_is_not_told
 from kafkeep.contents.foreign.names import ForeignName
 from kafkeep.contents.foreign.view import NAME, ForeignView, foreign_view
 from kafkeep.contents.options import ReadOptions
 from kafkeep.errors import UsageError
-from kafkeep.restore.document import RestoreDocument, load_document
+from kafkeep.restore.document import Phase, RestoreDocument, load_document
 from kafkeep.restore.exact_plan import check_exact
 from kafkeep.restore.job import RestoreJob, RunTasks
+from kafkeep.restore.newer import check_newer
 from kafkeep.restore.plan import TopicPlan, plan_restore, restore_id
 from kafkeep.restore.preflight import Preflight, check_targets, look_at_target
 from kafkeep.restore.rehearse import rehearse
@@ -79,6 +81,7 @@ class ForeignJob(RestoreJob):
         ask = partial(rehearse, plan, target, found.document, self.options, admin=self.admin)
         checks += ask(checks, now_ms=self.now_ms())
         checks += check_shape(plan, self.options)
+        checks += check_newer(self.summary.newer)
         if plan.exact:
             checks += check_exact(plan, self.options)
         if not self.options.allow_missing:
@@ -111,6 +114,8 @@ class ForeignJob(RestoreJob):
     def _look(self, id: str, document: RestoreDocument | None) -> ForeignView:
         if document is not None and self._goes_on(document):
             saved = load_index(self.documents, f"{id}-restored", document.commit)
+            if document.phase is Phase.DONE and self.index is None:
+                self.summary.newer = self._appeared_since(saved)
             return foreign_view(self.store, saved, self.foreign)
         number = next_number(self.documents, f"{id}-restored")
         if self.index is not None:
@@ -119,6 +124,14 @@ class ForeignJob(RestoreJob):
             index = find_objects(self.store, self.foreign, self.options.wants, number=number)
         index = replace(index, partitions=self._partitions({o.name.topic for o in index.objects}))
         return foreign_view(self.store, index, self.foreign)
+
+    def _appeared_since(self, saved: Index) -> list[str]:
+        """Return the targets of objects that a restore which is done did not find."""
+        known = {one.name.key for one in saved.objects}
+        listed = list_foreign(self.store, self.foreign, self.options.wants).objects
+        names = dict(self.options.topics)
+        topics = {one.name.topic for one in listed if one.name.key not in known}
+        return sorted(names.get(topic, topic) for topic in topics)
 
     def _partitions(self, topics: set[str]) -> dict[str, int]:
         """Return how many partitions the targets have: no name tells of an empty one."""

@@ -91,7 +91,7 @@ class RestoreJob:
         ask = partial(rehearse, plan, target, found.document, self.options, admin=self.admin)
         checks += ask(checks, now_ms=self.now_ms())
         checks += check_shape(plan, self.options)
-        checks += check_newer(self.summary.newer, plan.commit)
+        checks += check_newer(self.summary.newer)
         if plan.exact:
             checks += check_exact(plan, self.options)
         losses = check_contents(plan, found.reading)
@@ -225,8 +225,7 @@ class RestoreJob:
         done = document is not None and document.phase is Phase.DONE
         if not (done and self._wants_newest):
             return []
-        chosen = dict(self.options.incarnations)
-        return newer_topics(view, load_view(self.store, view.name), plan, chosen=chosen)
+        return newer_topics(view, load_view(self.store, view.name), plan, self.options)
 
     def _goes_on(self, document: RestoreDocument) -> bool:
         """Whether the document speaks of what is there, or of topics deleted since."""

@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.archive.view import ArchiveView
 from kafkeep.check import Check, Verdict
+from kafkeep.config.restore import RestoreOptions
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
+
+NEWER = "the archive has come further since this restore was done, and that is not restored"
 
 
 def newer_topics(
-    view: ArchiveView, newest: ArchiveView, plan: RestorePlan, *, chosen: Collection[str] = ()
+    view: ArchiveView, newest: ArchiveView, plan: RestorePlan, options: RestoreOptions
 ) -> list[str]:
-    """Return the targets that would get more of ``newest`` than of the view they are of.
-
-    Of topics that are ``chosen`` another incarnation does not count.
-    """
+    """Return the targets that would get more of ``newest`` than of the view that was restored."""
+    chosen, names = dict(options.incarnations), dict(options.topics)
+    known = {topic.source.topic for topic in plan.topics}
+    met_since = sorted({name for name, _ in newest.topics if options.wants(name)} - known)
     return [
-        topic.target
-        for topic in plan.topics
-        if (topic.source.topic not in chosen and _is_made_again(topic, newest))
-        or _has_more(topic, view, newest)
+        *(
+            topic.target
+            for topic in plan.topics
+            if (topic.source.topic not in chosen and _is_made_again(topic, newest))
+            or _has_more(topic, view, newest)
+        ),
+        *(names.get(name, name) for name in met_since),
     ]
 
 
-def newer_sentence(commit: int) -> str:
-    """Say of a target that it lacks what came after a commit."""
-    return f"is of commit {commit}: the archive has come further since, and that is not restored"
-
-
-def check_newer(topics: list[str], commit: int) -> list[Check]:
+def check_newer(topics: list[str]) -> list[Check]:
     """Warn of it before anything is done."""
     hint = "Delete the topic to restore it anew, or restore into another with --topics a:new-a."
-    return [Check(Verdict.WARN, topic, newer_sentence(commit), hint) for topic in topics]
+    return [Check(Verdict.WARN, topic, NEWER, hint) for topic in topics]
 
 
 def _is_made_again(topic: TopicPlan, newest: ArchiveView) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkeep.restore.newer import newer_sentence
+from kafkeep.restore.newer import NEWER
 from kafkeep.restore.settings import HeldBack
 
 
@@ -69,7 +69,7 @@ class RestoreSummary:
             *(f"left out: {key}" for key in self.lost),
             *self.missing,
             *self.groups_left_out,
-            *(f"{topic} {newer_sentence(self.commit)}" for topic in self.newer),
+            *(f"{topic}: {NEWER}" for topic in self.newer),
             *self.unknown_ids,
             *(f"the schema registry: {note}" for note in self.schema_notes),
             *(f"{h.topic}: {h.key}={h.value} was not put back: {h.reason}" for h in self.held_back),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.config.restore import RestoreOptions
 from kafkeep.restore.newer import newer_topics
 from kafkeep.restore.pick import Times
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
@@ -16,6 +18,7 @@ from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
 INFO = TopicInfo(
     topic="t", incarnation=1, topic_id="a", partitions=2, replication_factor=1, configs={}
 )
+RENAMED = RestoreOptions(topics=(("t", "new"),))
 
 
 def view(*ends: int, **others: int) -> Any:
@@ -27,10 +30,10 @@ def view(*ends: int, **others: int) -> Any:
     )
 
 
-def newer(newest: Any, *, chosen: tuple[str, ...] = (), **picked: Any) -> list[str]:
+def newer(newest: Any, options: RestoreOptions = RENAMED, **picked: Any) -> list[str]:
     parts = tuple(PartitionPlan(number, (), **picked) for number in range(2))
     plan = RestorePlan("id", "backup", 3, (TopicPlan(INFO, "new", parts),))
-    return newer_topics(view(10, 20), newest, plan, chosen=chosen)
+    return newer_topics(view(10, 20), newest, plan, options)
 
 
 def test_offsets_that_were_archived_since_are_newer() -> None:
@@ -41,7 +44,14 @@ def test_offsets_that_were_archived_since_are_newer() -> None:
 
 def test_a_topic_that_was_made_again_is_newer_unless_the_old_one_was_chosen() -> None:
     assert newer(view(10, 20, _2=3)) == ["new"]
-    assert newer(view(10, 20, _2=3), chosen=("t",)) == []
+    assert newer(view(10, 20, _2=3), replace(RENAMED, incarnations=(("t", 1),))) == []
+
+
+def test_a_topic_that_was_met_since_is_newer_if_it_is_asked_for() -> None:
+    newest = view(10, 20)
+    newest.topics.add(("u", 1))
+    assert newer(newest) == []
+    assert newer(newest, RestoreOptions()) == ["u"]
 
 
 @pytest.mark.parametrize(
