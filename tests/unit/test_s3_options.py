@@ -136,7 +136,10 @@ def test_wan_mode_and_path_style_exclude_each_other_only_when_both_are_asked_for
     assert "s3.wan.mode" in note
 
 
-def test_accelerated_requests_go_to_amazons_accelerated_endpoint(wires: Any) -> None:
+def test_accelerated_requests_go_to_amazons_accelerated_endpoint(
+    wires: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://e")  # boto3 looks there by itself
     wire = wires(storage({**KEYS, "s3.wan.mode": "true"}))
     put(wire)
     hosts = {urlsplit(one.url).netloc for one in wire.requests}

@@ -101,6 +101,8 @@ def _config(options: StorageOptions) -> Config:
         connect_timeout=10,
         read_timeout=ANSWER_S,
         max_pool_connections=32,
+        # Amazon's accelerated endpoint bears no other beside it, as one that a variable names.
+        ignore_configured_endpoint_urls=options.accelerate or None,
         # Without one of ours, boto3 takes the proxy that the environment names.
         proxies={"http": proxy, "https": proxy} if proxy else None,
         # We send a checksum of our own; trailers and other extras not every store understands.
