@@ -149,6 +149,9 @@ def test_a_customers_key_is_needed_to_read(scene: Scene, size: int) -> None:
     for other in (None, CUSTOMER_KEY[::-1]):
         with pytest.raises(KafkeepError):
             scene.open(customer_key=other).get("secret")
+    with pytest.raises(AccessDeniedError) as refused:
+        scene.open().get("secret")
+    assert "KAFKEEP_S3_SSE_CUSTOMER_KEY" in (refused.value.hint or "")
     digest = base64.b64encode(hashlib.md5(CUSTOMER_KEY).digest()).decode()
     asked = [
         one

@@ -14,6 +14,7 @@ from botocore.exceptions import (
     SSLError,
 )
 
+from kafkeep.config.storage import CUSTOMER_KEY_VARIABLE
 from kafkeep.errors import (
     AccessDeniedError,
     EnvironmentFault,
@@ -47,6 +48,9 @@ _TRANSIENT = {
     "IncompleteBody",
 }
 _GRANT = "Grant s3:GetObject, s3:PutObject and s3:ListBucket on the bucket and its objects."
+_ENCRYPTED = "Server Side Encryption"
+"""What stores say when an object cannot be read without its customer's key (SSE-C)."""
+_NEEDS_KEY = f"Give the key it was encrypted with, in Base64, in {CUSTOMER_KEY_VARIABLE}."
 
 # Nothing was sent: botocore's class, ours, and what to do.
 _UNSENT: tuple[tuple[tuple[type[Exception], ...], type[KafkeepError], str], ...] = (
@@ -94,6 +98,8 @@ def _from_answer(error: ClientError, what: str, bucket: str, writes: bool) -> Ka
     if code in _DENIED:
         cause, hint = _DENIED[code]
         return AccessDeniedError(f"{what}: {cause} ({code})", hint=hint)
+    if not writes and _ENCRYPTED in said:
+        return AccessDeniedError(said, hint=_NEEDS_KEY)
     if status in (401, 403):
         return AccessDeniedError(said, hint=_GRANT)
     if status == 412:
