@@ -50,6 +50,7 @@ def restore_page(summary: RestoreSummary, places: Places, ended_ms: int) -> Page
             "report": "restore",
             "version": VERSION,
             "tool": TOOL,
+            "verdict": "warnings" if warnings else "done",
             "archive": places.archive,
             "bootstrap_servers": places.kafka.bootstrap_servers,
             "ended_ms": ended_ms,

@@ -9,7 +9,12 @@ import pytest
 from tests.unit.cli.invoke import Cli
 
 from kafkeep.cli.restore import _PausedError
+from kafkeep.cli.restore_report import restore_page
+from kafkeep.config.kafka import KafkaOptions
+from kafkeep.config.places import Places
+from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import NoSuchArchiveError
+from kafkeep.restore.summary import RestoreSummary
 
 ERRORS = [
     (NoSuchArchiveError("nothing is <there>", hint="Look elsewhere."), 10),
@@ -93,3 +98,10 @@ def test_a_report_that_cannot_be_written_does_not_hide_the_error(
     assert cli.run("drill", *where, "--report", str(tmp_path / "gone/a.json")) == 10
     assert "warning: the report cannot be written" in cli.err
     assert "error: nothing is there" in cli.err
+
+
+def test_a_restore_that_came_to_its_end_has_a_verdict_too() -> None:
+    places = Places(kafka=KafkaOptions("127.0.0.1:1"), archive="memory:x", storage=StorageOptions())
+    assert restore_page(RestoreSummary(), places, 5).document["verdict"] == "done"
+    warned = restore_page(RestoreSummary(newer=["t"]), places, 5)
+    assert (warned.document["verdict"], warned.verdict) == ("warnings", "done, with warnings")
