@@ -73,6 +73,15 @@ class Run:
         mine = self.connector
         return (mine.generation, mine.target) == (connector.generation, connector.target)
 
+    def shown(self) -> RunState:
+        """Return the state of one that has not failed; until work has ended it is not paused."""
+        phase, before = self.phase, self.before
+        if self.connector.target is not Target.PAUSED:
+            return _SHOWN[phase]
+        if phase is Phase.STARTING and before is not None:
+            return _SHOWN.get(before.phase, RunState.PAUSED)
+        return RunState.PAUSED
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Describe:
@@ -172,9 +181,9 @@ class Supervisor:
         )
         if connector.target is Target.STOPPED:
             return replace(status, state=RunState.STOPPED)
-        return status if run is None else self._of_run(status, run, connector.target)
+        return status if run is None else self._of_run(status, run)
 
-    def _of_run(self, status: ConnectorStatus, run: Run, target: Target) -> ConnectorStatus:
+    def _of_run(self, status: ConnectorStatus, run: Run) -> ConnectorStatus:
         phase, trace = run.phase, run.trace
         if phase is Phase.CONNECTOR_FAILED:
             return replace(status, state=RunState.FAILED, trace=trace)
@@ -182,7 +191,7 @@ class Supervisor:
             state, own = RunState.FAILED, _SHOWN[Phase.RUNNING]
         else:
             trace = None
-            state = own = RunState.PAUSED if target is Target.PAUSED else _SHOWN[phase]
+            state = own = run.shown()
         count = run.job.task_count if run.job else 0
         tasks = (
             TaskStatus(id=number, state=state, worker_id=self._worker_id, trace=trace)

@@ -146,6 +146,21 @@ def test_pause_keeps_tasks_and_stop_has_none(supervisor: Supervisor) -> None:
         until(lambda running=running: Job.running.get("one", 0) == running)  # type: ignore[misc]
 
 
+def test_a_connector_is_not_paused_before_its_work_has_ended(supervisor: Supervisor) -> None:
+    Job.may_end.clear()
+    running = connector("one", **{"tasks.max": "2"})
+    supervisor.reconcile([running])
+    until(lambda: states(supervisor, running) == (RunState.RUNNING, [RunState.RUNNING] * 2))
+    until(lambda: Job.running.get("one", 0) == 1)
+    paused = connector("one", Target.PAUSED, **{"tasks.max": "2"})
+    assert states(supervisor, paused) == (RunState.RUNNING, [RunState.RUNNING] * 2)
+    supervisor.reconcile([paused])
+    assert states(supervisor, paused) == (RunState.RUNNING, [RunState.RUNNING] * 2)
+    Job.may_end.set()
+    until(lambda: states(supervisor, paused) == (RunState.PAUSED, [RunState.PAUSED] * 2))
+    assert Job.running["one"] == 0
+
+
 def test_a_new_run_waits_for_the_one_before_it(supervisor: Supervisor) -> None:
     for generation in range(1, 5):
         one = connector("one", generation=generation, slow="0.05")
