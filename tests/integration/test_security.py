@@ -69,9 +69,10 @@ def test_a_user_without_rights_is_told_what_it_may_not(
 ) -> None:
     services, cluster = secured
     cluster.create(topic_name)
-    denied = run(services, "limited", "backup", local_archive, "--topics", topic_name)
-    assert denied.code in (2, 12), denied.stderr
+    denied = run(services, "limited", "backup", local_archive, "--topics", topic_name).expect(12)
+    assert topic_name in denied.stderr
     assert "Traceback" not in denied.stderr and "secret" not in denied.stderr
+    assert list(local_archive.iterdir()) == []
 
 
 def test_a_restore_without_rights_fails_in_the_preflight_and_makes_nothing(
