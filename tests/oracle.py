@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-READ_SECONDS = 120.0
+from patience import PATIENCE_S, until
+
+READ_SECONDS = PATIENCE_S
 
 
 class Seen(NamedTuple):
@@ -59,7 +61,12 @@ def dump(
 
 
 def _read(consumer: Consumer, topic: str) -> dict[int, list[Seen]]:
-    numbers = sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+    def partitions() -> list[int]:
+        """None of a topic that the broker that answers does not know yet."""
+        return sorted(consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
+
+    until(partitions, f"{topic} is there")
+    numbers = partitions()
     seen: dict[int, list[Seen]] = {number: [] for number in numbers}
     consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
     waiting, deadline = set(numbers), time.monotonic() + READ_SECONDS

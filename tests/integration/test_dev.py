@@ -29,6 +29,7 @@ from kafkeep.dev import (
     stop,
 )
 from kafkeep.errors import EnvironmentFault
+from patience import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 
@@ -53,19 +54,22 @@ def _s3(services: DevStatus) -> object:
 
 def _create(admin: AdminClient, topic: str, *, replicas: int = 1) -> None:
     made = admin.create_topics([NewTopic(topic, 1, replicas)])
-    made[topic].result(30)
+    made[topic].result(PATIENCE_S)
 
 
 def _produce(settings: dict[str, object], topic: str, value: bytes) -> None:
     producer = Producer(settings)
     producer.produce(topic, value)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def _read_one(bootstrap: str, topic: str) -> bytes | None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g"})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    message = consumer.poll(30)
+    message = consumer.poll(PATIENCE_S)
+    while message is not None and message.error() is not None:  # a leader is found in its time
+        assert message.error().retriable(), message.error()
+        message = consumer.poll(PATIENCE_S)
     consumer.close()
     return message.value() if message else None
 

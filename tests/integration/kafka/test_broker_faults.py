@@ -65,7 +65,7 @@ def test_a_produce_without_an_answer_is_an_unknown_outcome(
     try:
         pending = wire.produce({(topic_name, 0): batch}, timeout_ms=1000)
         with pytest.raises(UnknownOutcomeError):
-            pending.result(30)
+            pending.result(PATIENCE_S)
     finally:
         dev.resume_broker(own_broker, 1)
     again = wire.produce({(topic_name, 0): batch}).result(PATIENCE_S)[topic_name, 0]
