@@ -290,3 +290,31 @@ def same_records(cluster: Cluster, target: str, case: GoldenCase) -> None:
         assert found == [
             (r.key, json.loads(r.value or b""), r.timestamp) for r in records[partition]
         ]
+
+
+def test_a_connectors_file_says_which_topics_come_back(
+    cluster: Cluster, bucket: Bucket, tmp_path: Path
+) -> None:
+    case = load_case("20")
+    topic = next(iter(case.topics))
+    other = f"{topic}-other"
+    twins = {
+        key.replace(f"/{topic}/", f"/{other}/").replace(f"/{topic}+", f"/{other}+"): body
+        for key, body in case.objects.items()
+    }
+    archive = bucket.put("two", {**case.objects, **twins})
+    file = tmp_path / "sink.json"
+    where = ("--bootstrap-servers", cluster.bootstrap, "--archive", archive, "--dry-run")
+
+    def planned(config: Mapping[str, str], *flags: str) -> list[str]:
+        file.write_text(json.dumps({"name": "two", "config": {**case.config, **config}}))
+        told = ("--connector-config", file, "--output", "json", *flags)
+        plan = kafkeep("restore", *where, *told).expect().json
+        return [one["source"] for one in plan["topics"]]
+
+    assert planned({"topics": other}) == [other]
+    assert planned({"topics": other}, "--topics", topic) == [topic]
+    assert planned({"topics": "", "topics.regex": f"{topic}.*"}) == [topic, other]
+    file.write_text(json.dumps({**case.config, "topics": "elsewhere"}))
+    refused = kafkeep("restore", *where, "--connector-config", file).expect(2)
+    assert other in refused.stderr

@@ -1,13 +1,16 @@
-"""How ``restore`` reads objects without a log, from ``--set`` and a connector's file."""
+"""What ``restore`` takes from ``--set`` and a connector's file: how objects are read; topics."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from kafkeep.cli.places import parse_settings
 from kafkeep.config.connector_file import read_connector_file
 from kafkeep.config.families import find_family
 from kafkeep.config.foreign import ForeignOptions, is_read_key, layout_of_sink
+from kafkeep.config.java_regex import java_regex
+from kafkeep.config.restore import RestoreOptions, parse_renames
 
 
 def foreign_options(file: str | None, settings: Sequence[str]) -> ForeignOptions | None:
@@ -19,6 +22,17 @@ def foreign_options(file: str | None, settings: Sequence[str]) -> ForeignOptions
         return None
     texts = _from_file(read_connector_file(file).config) if file is not None else {}
     return ForeignOptions.parse(texts | parse_settings(settings))
+
+
+def with_topics_of(file: str | None, options: RestoreOptions) -> RestoreOptions:
+    """Let a connector's file say which topics come back, where no flag does."""
+    if file is None or options.topics or options.topics_regex is not None:
+        return options
+    config = read_connector_file(file).config
+    if topics := config.get("topics", "").strip():
+        return replace(options, topics=parse_renames(topics))
+    regex = config.get("topics.regex", "").strip()
+    return replace(options, topics_regex=java_regex(regex)) if regex else options
 
 
 def _from_file(config: Mapping[str, str]) -> dict[str, str]:
