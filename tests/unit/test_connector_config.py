@@ -144,6 +144,19 @@ def test_the_exercise_is_read_as_it_stands() -> None:
     assert pickle.loads(pickle.dumps(config)) == config
 
 
+@pytest.mark.parametrize("text", ["-1", "-5", "0", " 00 "])
+def test_rotation_by_time_is_off_with_0_and_less_as_for_the_real_sink(text: str) -> None:
+    keys = ("rotate.interval.ms", "rotate.schedule.interval.ms")
+    config = read({**EXERCISE, **dict.fromkeys(keys, text)}, name="s3-sink")
+    rotate = SinkOptions.parse(config.shape).rotate
+    assert (rotate.rotate_interval_ms, rotate.rotate_schedule_interval_ms) == (None, None)
+
+
+@pytest.mark.parametrize("text", ["1s", "-", "", "1.5"])
+def test_an_interval_that_is_no_number_is_refused_by_name(text: str) -> None:
+    assert list(wrong({**EXERCISE, "rotate.interval.ms": text})) == ["rotate.interval.ms"]
+
+
 @pytest.mark.parametrize("fragment", FRAGMENTS.values(), ids=list(FRAGMENTS))
 def test_what_the_exercise_says_to_try_next_is_read_too(fragment: dict[str, str]) -> None:
     given = {**EXERCISE, **fragment}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,13 +15,15 @@ from kafkeep.config.units import above_zero, parse_size
 from kafkeep.errors import UsageError
 
 MIB = 1024 * 1024
+_NOT_POSITIVE = re.compile(r"-\d+|0+", re.ASCII)
 
 
 def _or_off(what: str) -> Callable[[str], int | None]:
-    """Make a parser for a positive number of ms; -1 is off."""
+    """Make a parser for a number of ms; 0 and less is off, as for Confluent's sink."""
 
     def parse(text: str) -> int | None:
-        return None if text.strip() == "-1" else positive(what)(text.strip())
+        bare = text.strip()
+        return None if _NOT_POSITIVE.fullmatch(bare) else positive(what)(bare)
 
     return parse
 
@@ -76,14 +79,15 @@ class RotateOptions:
     rotate_interval_ms: int | None = option(
         "rotate.interval.ms",
         "Close the files when a record is this much later than their first one, with every "
-        "partitioner; and by the clock when no record comes. -1: off.",
+        "partitioner; and by the clock when no record comes. 0 and less: off.",
         default=None,
         parse=_or_off("rotate.interval.ms"),
         metavar="MS",
     )
     rotate_schedule_interval_ms: int | None = option(
         "rotate.schedule.interval.ms",
-        "Close the files at these steps of the clock, counted from midnight in timezone. -1: off.",
+        "Close the files at these steps of the clock, counted from midnight in timezone. 0 and "
+        "less: off.",
         default=None,
         parse=_or_off("rotate.schedule.interval.ms"),
         metavar="MS",
