@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 
+from kafkeep.config.source_keys import RESTORE, restore_options
 from kafkeep.errors import KafkeepError
 
 LONGEST_TRACE = 8_000
 _LONGEST_CHAIN = 5
+_FLAG = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
 
 
 def format_trace(error: BaseException) -> str:
@@ -20,7 +23,7 @@ def format_trace(error: BaseException) -> str:
         kind = f"{type(seen).__module__}.{type(seen).__qualname__}"
         lines.append(("Caused by: " if depth else "") + f"{kind}: {_message(seen)}")
         if isinstance(seen, KafkeepError) and seen.hint:
-            lines.append(seen.hint)
+            lines.append(in_keys(seen.hint))
         for frame in reversed(traceback.extract_tb(seen.__traceback__)):
             lines.append(f"\tat {frame.name} ({_short(frame.filename)}:{frame.lineno})")
         seen = seen.__cause__
@@ -28,7 +31,22 @@ def format_trace(error: BaseException) -> str:
 
 
 def _message(error: BaseException) -> str:
-    return error.message if isinstance(error, KafkeepError) else str(error)
+    return in_keys(error.message) if isinstance(error, KafkeepError) else str(error)
+
+
+def in_keys(text: str) -> str:
+    """Return a sentence that names flags of ``restore`` with the keys that a connector has.
+
+    One that tells a whole command stays as it is.
+    """
+    if "kafkeep " in text:
+        return text
+    keys = {one.name: RESTORE + one.name for one in restore_options()} | {"topics": "topics"}
+
+    def key_of(flag: re.Match[str]) -> str:
+        return keys.get(flag[1].replace("-", "."), flag[0])
+
+    return _FLAG.sub(key_of, text)
 
 
 def _short(filename: str) -> str:
