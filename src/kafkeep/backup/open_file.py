@@ -96,8 +96,7 @@ class OpenFile:
         """Nulls of an object before the first value or key that tells its schema."""
         self._null_schema: Schema | None = None
         self.parts: dict[str, Part] = {}
-        names = [view for view in views.formats if not (place.tombstones and view == "value")]
-        self._names = names
+        self._names = [v for v in views.formats if not (place.tombstones and v == "value")]
 
     def prepare(self, rows: Rows) -> dict[str, tuple[Part, Column]]:
         """Return what each of its objects gets; RecordError when one cannot take a row."""

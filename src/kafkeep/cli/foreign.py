@@ -18,17 +18,31 @@ def foreign_options(file: str | None, settings: Sequence[str]) -> ForeignOptions
 
     A sink's file tells how its objects were written; a source's also what becomes of records.
     """
-    if file is None and not settings:
+    return _reading(_load(file), settings)
+
+
+def options_of_restore(
+    file: str | None, settings: Sequence[str], options: RestoreOptions
+) -> tuple[ForeignOptions | None, RestoreOptions]:
+    """Return those, and which topics come back; the file may be a pipe, and is read once."""
+    config = _load(file)
+    return _reading(config, settings), _with_topics(config or {}, options)
+
+
+def _load(file: str | None) -> Mapping[str, str] | None:
+    return None if file is None else read_connector_file(file).config
+
+
+def _reading(config: Mapping[str, str] | None, settings: Sequence[str]) -> ForeignOptions | None:
+    if config is None and not settings:
         return None
-    texts = _from_file(read_connector_file(file).config) if file is not None else {}
-    return ForeignOptions.parse(texts | parse_settings(settings))
+    return ForeignOptions.parse(_from_file(config or {}) | parse_settings(settings))
 
 
-def with_topics_of(file: str | None, options: RestoreOptions) -> RestoreOptions:
+def _with_topics(config: Mapping[str, str], options: RestoreOptions) -> RestoreOptions:
     """Let a connector's file say which topics come back, where no flag does."""
-    if file is None or options.topics or options.topics_regex is not None:
+    if options.topics or options.topics_regex is not None:
         return options
-    config = read_connector_file(file).config
     if topics := config.get("topics", "").strip():
         return replace(options, topics=parse_renames(topics))
     regex = config.get("topics.regex", "").strip()

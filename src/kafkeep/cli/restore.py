@@ -51,7 +51,7 @@ def restore_command(
     SIGTERM pauses it (exit 0): the same command goes on.
     """
     from kafkeep.care.report import check_report_path, write_report  # noqa: PLC0415
-    from kafkeep.cli.foreign import foreign_options, with_topics_of  # noqa: PLC0415
+    from kafkeep.cli.foreign import options_of_restore  # noqa: PLC0415 - keeps --help fast
 
     if options.dry_run and report is not None:
         raise UsageError(
@@ -59,8 +59,7 @@ def restore_command(
             hint="Leave out --report; --output json prints the plan and the preflight.",
         )
     file = check_report_path(report) if report is not None else None
-    foreign = foreign_options(connector_config, settings or ())
-    options = with_topics_of(connector_config, options)
+    foreign, options = options_of_restore(connector_config, settings or (), options)
     spark = start_spark(spark_conf, now=not options.dry_run)
     from kafkeep.restore.run import run_restore  # noqa: PLC0415 - imports while the JVM starts
 
