@@ -27,6 +27,7 @@ from kafkeep.kafka.build import Record
 from kafkeep.kafka.records import decode
 from kafkeep.restore.read import iter_ready
 from kafkeep.store.memory import MemoryStore
+from mortal_store import Died, MortalStore
 
 PID = PartitionId("t", 1, 0)
 QUICK = settings(max_examples=60, deadline=None)
@@ -95,19 +96,23 @@ def bundles(intent: Intent, options: WriteOptions, seconds: float) -> list[Bundl
 
 
 def run_intent(
-    intent: Intent, options: WriteOptions, kills: list[int | None], seconds: float
+    intent: Intent,
+    options: WriteOptions,
+    store: MortalStore,
+    kills: list[int | None],
+    seconds: float,
 ) -> tuple[dict[int, list[Entry]], dict[int, RangeReport]] | None:
-    """Run every bundle; one whose ``kills`` has a number dies after so many rows."""
+    """Run every bundle; one whose ``kills`` has a number dies after so many uploads."""
     entries: dict[int, list[Entry]] = {}
     reports: dict[int, RangeReport] = {}
     died = False
-    for bundle, kill in zip(bundles(intent, options, seconds), kills, strict=True):
-        rows = archive_bundle(bundle)
-        for place, (kind, body) in enumerate(rows):
-            if place == kill:
-                rows.close()  # type: ignore[attr-defined]
-                died = True
-                break
+    for bundle, store.lives in zip(bundles(intent, options, seconds), kills, strict=True):
+        try:
+            rows = list(archive_bundle(bundle))
+        except Died:
+            died = True
+            continue
+        for kind, body in rows:
             if kind == "object":
                 entries.setdefault(body["number"], []).append(Entry.from_json(body["entry"]))
             else:
@@ -126,7 +131,8 @@ def run_intent(
 def test_killed_and_read_again_nothing_is_lost_or_doubled(
     log: FakeLog, data: st.DataObject, limit: int, segment_bytes: int, seconds: float
 ) -> None:
-    store = MemoryStore(uuid.uuid4().hex)
+    store = MortalStore(uuid.uuid4().hex)
+    store.stores_first = data.draw(st.booleans())
     options = WriteOptions(segment_bytes=segment_bytes, keeps_aborted=False)
     archived: list[Entry] = []
     position = log.start
@@ -144,7 +150,10 @@ def test_killed_and_read_again_nothing_is_lost_or_doubled(
                     max_size=len(left),
                 )
             )
-            done = run_intent(intent, options, kills, seconds)
+            before = store.everything()
+            done = run_intent(intent, options, store, kills, seconds)
+            after = store.everything()
+            assert {key: after.get(key) for key in before} == before, "an object was replaced"
             if done is None:
                 continue
             settled = settle(intent, *done, at_ms=0)
@@ -161,11 +170,11 @@ def test_killed_and_read_again_nothing_is_lost_or_doubled(
 @QUICK
 @given(log=fake_logs(), data=st.data())
 def test_a_restore_goes_on_behind_any_number_of_records(log: FakeLog, data: st.DataObject) -> None:
-    store = MemoryStore(uuid.uuid4().hex)
+    store = MortalStore(uuid.uuid4().hex)
     options = WriteOptions(segment_bytes=300, keeps_aborted=False)
     intent = Intent(ranges=(planned(log.start, log.end),), options=options.to_json(), at_ms=0)
     with services(FakeFetchWire({("t", 0): log}, 400), store):
-        done = run_intent(intent, options, [None], 1000.0)
+        done = run_intent(intent, options, store, [None], 1000.0)
     assert done is not None
     entries = settle(intent, *done, at_ms=0).entries
     skip = data.draw(st.integers(0, len(log.visible)))

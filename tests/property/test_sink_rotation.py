@@ -32,6 +32,7 @@ from kafkeep.kafka.layout import CONTROL, TRANSACTIONAL
 from kafkeep.kafka.records import decode
 from kafkeep.kafka.wire import Produced
 from kafkeep.store.memory import MemoryStore
+from mortal_store import Died, MortalStore
 from stored_sinks import JSON
 
 PID = PartitionId("t", 1, 0)
@@ -57,30 +58,6 @@ PLACED = {
         "timestamp.extractor": "Record",
     },
 }
-
-
-class Died(Exception):
-    """The machine of a task went away."""
-
-
-class MortalStore(MemoryStore):
-    """Dies at an upload, before or after the object is there."""
-
-    lives: int | None = None
-    stores_first = False
-
-    def put_new(self, key: str, *rest: Any, **more: Any) -> None:
-        if self.lives is None:
-            return super().put_new(key, *rest, **more)
-        self.lives -= 1
-        if self.lives >= 0 or self.stores_first:
-            super().put_new(key, *rest, **more)
-        if self.lives < 0:
-            raise Died
-        return None
-
-    def everything(self) -> dict[str, tuple[bytes, object]]:
-        return {info.key: (self.get(info.key), info) for info in self.list("")}
 
 
 class LetterWire(FakeFetchWire):

@@ -13,7 +13,7 @@ from kafkeep.archive.log import CommitLog
 from kafkeep.archive.names import log_name
 from kafkeep.archive.store import ObjectStore
 from kafkeep.backup.job import BackupJob
-from kafkeep.backup.look import require_topics
+from kafkeep.backup.look import look_at_kafka, require_topics
 from kafkeep.backup.schemas import schema_keeper
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.clock import now_ms, writer_id
@@ -72,6 +72,7 @@ def run_backup(
         admin.cluster_id()
         if not options.follow:  # a slip must neither begin a log nor take it from its writer
             require_topics(admin, options)
+            look_at_kafka(admin, options, now_ms=now_ms())  # what is refused is, before Spark runs
         store = open_store(places.archive, places.storage, create=True)
         check_store(store, options.name)
         spark_now = door.session()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from kafkeep.archive.store import ObjectStore
 from kafkeep.backup.fetch import REQUEST_BYTES, Chunk, RangeReader, iter_chunks
 from kafkeep.backup.shape import SinkShape
 from kafkeep.backup.upload import Uploads
-from kafkeep.backup.write import RangeWriter, WriteOptions
+from kafkeep.backup.write import NameTakenError, RangeWriter, WriteOptions
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.storage import StorageOptions
 from kafkeep.failpoint import failpoint
@@ -22,6 +23,8 @@ from kafkeep.store.open import open_store
 
 if TYPE_CHECKING:
     from kafkeep.backup.sink_write import SinkWriter
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +159,20 @@ def archive_bundle(bundle: Bundle) -> Iterator[tuple[str, dict[str, Any]]]:
     are there are adopted.
     """
     failpoint("task.start")
+    try:
+        rows = list(_archive(bundle, looks_first=False))
+    except NameTakenError as taken:
+        log.info("%s: looking at each name from here on", taken.message)
+        rows = list(_archive(bundle, looks_first=True))
+    yield from rows
+
+
+def _archive(bundle: Bundle, *, looks_first: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     deadline = time.monotonic() + bundle.seconds
     store = open_store(bundle.archive, bundle.storage)
     wire = wire_for(bundle.kafka)
     with Uploads() as uploads:
-        works = _works(bundle, store, uploads)
+        works = _works(bundle, _writers(bundle, store, uploads, looks_first=looks_first))
         try:
             for turn in _turns(list(works.values())):
                 if time.monotonic() > deadline and _has_closed(works.values()):
@@ -213,8 +225,9 @@ def _rows(work: _Work, entries: Iterator[Entry]) -> Iterator[tuple[str, dict[str
         yield "object", {"number": work.number, "entry": entry.to_json()}
 
 
-def _works(bundle: Bundle, store: ObjectStore, uploads: Uploads) -> dict[int, _Work]:
-    open_writer = _writers(bundle, store, uploads)
+def _works(
+    bundle: Bundle, open_writer: Callable[[PlannedRange], RangeWriter | SinkWriter]
+) -> dict[int, _Work]:
     works: dict[int, _Work] = {}
     for item in bundle.ranges:
         reader = RangeReader(
@@ -227,12 +240,14 @@ def _works(bundle: Bundle, store: ObjectStore, uploads: Uploads) -> dict[int, _W
 
 
 def _writers(
-    bundle: Bundle, store: ObjectStore, uploads: Uploads
+    bundle: Bundle, store: ObjectStore, uploads: Uploads, *, looks_first: bool
 ) -> Callable[[PlannedRange], RangeWriter | SinkWriter]:
     """Return what opens the writer of a range."""
     write = bundle.write
     if isinstance(write, WriteOptions):
-        return lambda planned: RangeWriter(store, bundle.log_name, planned, write, uploads)
+        return lambda planned: RangeWriter(
+            store, bundle.log_name, planned, write, uploads, looks_first=looks_first
+        )
     # Formats and converters take a second to import; segments need none of them.
     from kafkeep.backup.sink_write import SinkWriters  # noqa: PLC0415
 

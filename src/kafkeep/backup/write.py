@@ -1,7 +1,9 @@
 """Write one planned range as segment objects, each created once. Runs in tasks.
 
-A name that is taken is looked at before a byte is written: an object of the same plan is adopted
-as it stands (a dead attempt of this range wrote it), anything else is foreign and left alone.
+Names are taken to be free, as they nearly always are: whether one is, its conditional PUT tells.
+When one is not, the range is written once more by a writer that looks at each name first: an object
+of the same plan is adopted as it stands (a dead attempt of this range wrote it), anything else is
+foreign and left alone.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from kafkeep.archive.adopt import Adopt, decide, object_metadata, plan_digest
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.keys import data_key
-from kafkeep.archive.store import ObjectStore, ObjectWriter
+from kafkeep.archive.store import ObjectInfo, ObjectStore, ObjectWriter
 from kafkeep.backup.adopted import read_adopted
 from kafkeep.backup.fetch import Chunk
 from kafkeep.backup.upload import Uploads
@@ -33,6 +35,10 @@ EXTENSION = ".log.zst"
 ABORTED_KEY = "kafkeep-aborted"
 MAX_ABORTED_METADATA = 1024
 log = logging.getLogger(__name__)
+
+
+class NameTakenError(TransientError):
+    """An object is where none was looked for; what was read for it must be read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +82,10 @@ class _OpenObject:
 
 
 class RangeWriter:
-    """Turns the chunks of one range into objects and their entries."""
+    """Turns the chunks of one range into objects and their entries.
+
+    One that does not look first ends with NameTakenError where an object is there already.
+    """
 
     def __init__(
         self,
@@ -85,9 +94,12 @@ class RangeWriter:
         planned: PlannedRange,
         options: WriteOptions,
         uploads: Uploads,
+        *,
+        looks_first: bool,
     ) -> None:
         self._store = store
         self._uploads = uploads
+        self._looks_first = looks_first
         self._planned = planned
         self._options = options
         self._log_name = log_name
@@ -160,9 +172,8 @@ class RangeWriter:
         mine = self._metadata(self._start)
         for extra in range(100):
             key = data_key(self._planned.folder_id, self._start, EXTENSION, pad=10 + extra)
-            try:
-                there = self._store.head(key)
-            except KeyMissingError:
+            there = self._look_at(key)
+            if there is None:
                 break
             if isinstance(decide(there.metadata, mine), Adopt) and self._can_adopt(there.metadata):
                 failpoint("object.adopted")
@@ -181,6 +192,13 @@ class RangeWriter:
             outside=outside,
         )
         return None
+
+    def _look_at(self, key: str) -> ObjectInfo | None:
+        """Return what is there, None where nothing is, or nobody looks."""
+        try:
+            return self._store.head(key) if self._looks_first else None
+        except KeyMissingError:
+            return None
 
     def _write(self, batches: Batches, aborted: tuple[OffsetRange, ...]) -> Batches | None:
         """Add batches up to the object's size; return those that belong to the next one."""
@@ -238,7 +256,7 @@ def _finish(writer: ObjectWriter, entry: Entry, metadata: Mapping[str, str]) -> 
     try:
         writer.finish(metadata)
     except KeyExistsError as error:
-        raise TransientError(f"{entry.key} appeared while it was being written") from error
+        raise NameTakenError(f"{entry.key} is there already") from error
     finally:
         writer.abort()
     failpoint("object.after")

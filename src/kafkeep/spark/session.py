@@ -34,6 +34,8 @@ _LEAN = {
     "spark.redaction.regex": _SECRETS,
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.adaptive.enabled": "false",
+    # Each job's plan is described to listeners, at greater length than to run it takes.
+    "spark.sql.ui.explainMode": "simple",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
 }

@@ -47,7 +47,7 @@ def test_an_upload_that_fails_at_its_last_bytes_is_dropped() -> None:
     )
     options = WriteOptions(segment_bytes=1 << 20, keeps_aborted=False)
     with Uploads() as uploads:
-        writer = RangeWriter(store, "backup", planned, options, uploads)
+        writer = RangeWriter(store, "backup", planned, options, uploads, looks_first=False)
         chunk = Chunk(scan_batches(build_batch(records(0, 10))), 10)
         with pytest.raises(TransientError):
             list(writer.add(chunk, 0))
