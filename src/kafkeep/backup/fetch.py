@@ -31,7 +31,7 @@ from kafkeep.kafka.wire import (
     Wire,
 )
 
-REQUEST_BYTES = 8 * MIB
+REQUEST_BYTES = 16 * MIB
 SHARED_PARTITION_BYTES = 4 * MIB
 REQUESTS_AHEAD = 2
 MAX_EMPTY_ANSWERS = 20

@@ -96,13 +96,17 @@ class Batches:
             raise ValueError(f"batches {i} to {j - 1} are not neighbours in their buffer")
         return self.buffer[start:end].data
 
-    def packed(self) -> memoryview:
-        """Return the bytes of all batches one after the other, copied only where some lack."""
-        total = int(self.sizes.sum())
-        if len(self) == 0 or self.positions[-1] + self.sizes[-1] - self.positions[0] == total:
-            return self.slice_bytes(0, len(self))
+    def packed(self, part: slice = slice(None)) -> memoryview:
+        """Return the bytes of these batches one after the other, copied only where some lack."""
+        positions, sizes = self.positions[part], self.sizes[part]
+        total = int(sizes.sum())
+        if total == 0:
+            return memoryview(b"")
+        start = int(positions[0])
+        if int(positions[-1] + sizes[-1]) - start == total:
+            return self.buffer[start : start + total].data
         out = np.empty(total, dtype=np.uint8)
-        _gather(self.buffer, self.positions, self.sizes, out)
+        _gather(self.buffer, positions, sizes, out)
         return out.data
 
     @property

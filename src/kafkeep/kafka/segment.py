@@ -11,6 +11,7 @@ Level 1 is kept for batches the producer compressed already: it passes such byte
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -81,12 +82,12 @@ class SegmentWriter:
         ``min_timestamps`` are those of ``batch.min_timestamps``, one for each batch.
         The batches' buffer may be re-used as soon as the iterator has ended.
         """
-        ends = np.cumsum(batches.sizes, dtype=np.int64)
+        ends = np.cumsum(batches.sizes, dtype=np.int64).tolist()
         done, count = 0, len(ends)
         while done < count:
-            before = int(ends[done - 1]) if done else 0
+            before = ends[done - 1] if done else 0
             room = self._frame_bytes - self._pending_bytes
-            stop = int(np.searchsorted(ends, before + room, side="right"))
+            stop = bisect_right(ends, before + room)
             if stop <= done and self._pending_bytes:
                 yield self._close_frame()
                 continue
@@ -109,23 +110,22 @@ class SegmentWriter:
         return last, summary
 
     def _take(self, batches: Batches, min_timestamps: Int64s, part: slice) -> None:
-        taken = batches.select(part)
-        high = int(taken.max_timestamps.max())
+        high = int(batches.max_timestamps[part].max())
         low = int(min_timestamps[part].min())
         low = high if low == NO_RECORD else low
         if self._open is None:
-            offset = int(taken.base_offsets[0])
+            offset = int(batches.base_offsets[part.start])
             self._open = IndexPoint(offset, self._size_bytes, self._records, low, high)
         else:
             self._open = self._open._replace(
                 min_timestamp=min(self._open.min_timestamp, low),
                 max_timestamp=max(self._open.max_timestamp, high),
             )
-        self._pending.append(taken.packed())
+        self._pending.append(batches.packed(part))
         size = len(self._pending[-1])
         self._pending_bytes += size
         self._raw_bytes += size
-        self._records += int(taken.record_counts.sum())
+        self._records += int(batches.record_counts[part].sum())
 
     def _close_frame(self) -> bytes:
         assert self._open is not None

@@ -63,6 +63,8 @@ WORKER_MEMORY = {
     "MALLOC_ARENA_MAX": "2",
     "MALLOC_MMAP_THRESHOLD_": str(128 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
+    # To clear huge pages takes longer than it saves: a fifth of a backup's processor time.
+    "NUMPY_MADVISE_HUGEPAGE": "0",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 _NEEDS_SUBMIT = ("spark.jars", "spark.driver.extra", "spark.submit.", "spark.kubernetes.")
