@@ -34,7 +34,7 @@ _LEAN = {
     "spark.redaction.regex": _SECRETS,
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.adaptive.enabled": "false",
-    # Each job's plan is described to listeners, at greater length than to run it takes.
+    # Each job describes its plan to listeners; the long form takes some milliseconds of each.
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
