@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from unittest import mock
 
 import pytest
 
-from fake_kafka import FakeFetchWire, FakeLog
-from kafkeep.archive.commit import PlannedRange
-from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from fake_kafka import FakeLog
+from kafkeep.archive.entry import Entry
 from kafkeep.archive.store import ObjectInfo
-from kafkeep.backup import task
-from kafkeep.backup.task import Bundle, BundledRange, archive_bundle
 from kafkeep.backup.write import WriteOptions
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.storage import StorageOptions
 from kafkeep.kafka.build import Record, build_batch
 from kafkeep.kafka.records import decode
 from kafkeep.kafka.segment import read_segment
 from kafkeep.store.memory import MemoryStore
-
-PID = PartitionId("t", 1, 0)
+from offline_task import archive
 
 
 class CountingStore(MemoryStore):
@@ -45,24 +38,7 @@ def run(store: MemoryStore, batches: int = 5) -> list[Entry]:
     for first in range(0, log.end, 2):
         records = [Record(n, n, b"k", b"%d" % n) for n in (first, first + 1)]
         log.batches.append((first, first + 1, build_batch(records)))
-    planned = PlannedRange(partition_id=PID, topic_id="id", range=OffsetRange(0, log.end))
-    bundle = Bundle(
-        ranges=(BundledRange(0, planned, True, 1),),
-        kafka=KafkaOptions("nowhere:1"),
-        archive="memory:",
-        storage=StorageOptions(),
-        log_name="backup",
-        connector="backup",
-        write=WriteOptions(segment_bytes=1, keeps_aborted=False),
-        seconds=1000.0,
-    )
-    wire = FakeFetchWire({("t", 0): log}, 10**6)
-    with (
-        mock.patch.object(task, "wire_for", lambda _: wire),
-        mock.patch.object(task, "open_store", lambda *_: store),
-    ):
-        rows = list(archive_bundle(bundle))
-    return [Entry.from_json(body["entry"]) for kind, body in rows if kind == "object"]
+    return archive(log, store, WriteOptions(segment_bytes=1, keeps_aborted=False))
 
 
 def offsets(store: MemoryStore, entries: list[Entry]) -> list[int]:

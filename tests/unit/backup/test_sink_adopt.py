@@ -5,23 +5,17 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from unittest import mock
 
 import pytest
 
-from fake_kafka import FakeFetchWire, FakeLog
-from kafkeep.archive.commit import PlannedRange
-from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
-from kafkeep.backup import task
+from fake_kafka import FakeLog
+from kafkeep.archive.entry import Entry
 from kafkeep.backup.rotate import Reason
 from kafkeep.backup.shape import SinkShape
-from kafkeep.backup.task import Bundle, BundledRange, archive_bundle
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.storage import StorageOptions
 from kafkeep.kafka.build import Record, build_batch
 from kafkeep.store.memory import MemoryStore
+from offline_task import PID, archive
 
-PID = PartitionId("t", 1, 0)
 JSON = {"format.class": "json", "partitioner.class": "field", "partition.field.name": "f"}
 
 
@@ -42,24 +36,8 @@ def log_of(fields: str, *, without: tuple[int, ...] = ()) -> FakeLog:
 
 
 def run(log: FakeLog, store: MemoryStore, **options: str) -> list[Entry]:
-    planned = PlannedRange(partition_id=PID, topic_id="id", range=OffsetRange(0, log.end))
-    bundle = Bundle(
-        ranges=(BundledRange(0, planned, True, 1),),
-        kafka=KafkaOptions("nowhere:1"),
-        archive="memory:",
-        storage=StorageOptions(),
-        log_name="sink",
-        connector="sink",
-        write=SinkShape(options={**JSON, **options}, closes={str(PID): str(Reason.END)}),
-        seconds=1000.0,
-    )
-    wire = FakeFetchWire({("t", 0): log}, 10**6)
-    with (
-        mock.patch.object(task, "wire_for", lambda _: wire),
-        mock.patch.object(task, "open_store", lambda *_: store),
-    ):
-        rows = list(archive_bundle(bundle))
-    return [Entry.from_json(body["entry"]) for kind, body in rows if kind == "object"]
+    shape = SinkShape(options={**JSON, **options}, closes={str(PID): str(Reason.END)})
+    return archive(log, store, shape)
 
 
 def told(entry: Entry) -> list[int]:
