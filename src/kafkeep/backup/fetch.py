@@ -66,6 +66,7 @@ class RangeReader:
     must_go_on: bool = field(default=False, init=False)
     """Nothing is complete yet: it is read on, however late it is."""
     leader_epoch: int = field(default=-1, init=False)
+    """Of the batch that ends at the position, or of one behind it; -1 when none is known."""
     _seen_any: bool = field(default=False, init=False)
     _empty: int = field(default=0, init=False)
 
@@ -89,8 +90,9 @@ class RangeReader:
         )
 
     def skip_to(self, offset: int) -> None:
-        """Go on from ``offset``: what lies before it is in the archive already."""
+        """Go on from ``offset``: what lies before it is in the archive already, or lost."""
         self.position = offset
+        self.leader_epoch = -1  # of what was skipped nobody knows it
         self.finished = offset >= self.planned.range.end
 
     def accept(self, answer: Fetched, *, conclusive: bool) -> Chunk | None:
@@ -139,7 +141,10 @@ class RangeReader:
         if before_end.any():
             last = int(np.flatnonzero(before_end)[-1])
             self.position = max(self.position, int(batches.last_offsets[last]) + 1)
-            self.leader_epoch = int(batches.leader_epochs[last])
+        # Compaction may leave a hole before the end, in which the last batch's epoch has ended: the
+        # batch behind the hole is of one that has not.
+        behind = min(int(np.count_nonzero(before_end)), len(batches) - 1)
+        self.leader_epoch = int(batches.leader_epochs[behind])
         if not before_end.all() or self.position >= wanted.end:
             self.finished = True
             self.position = max(self.position, wanted.end)
@@ -151,8 +156,7 @@ class RangeReader:
         """Nothing came, though the plan says there is something: wait, or see a hole at the end."""
         self._empty += 1
         if answer.last_stable >= self.planned.range.end and self._empty >= 2:
-            self.finished = True
-            self.position = self.planned.range.end
+            self.skip_to(self.planned.range.end)
             return Chunk(None, self.position)
         if self._empty > MAX_EMPTY_ANSWERS:
             raise TransientError(

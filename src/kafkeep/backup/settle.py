@@ -20,6 +20,7 @@ class Settled:
     entries: tuple[Entry, ...]
     positions: Mapping[PartitionId, int]
     leader_epochs: Mapping[PartitionId, int]
+    """Of those whose position moved; -1 where the epoch there is not known."""
     gaps: tuple[Gap, ...]
     left_over: tuple[PlannedRange, ...]
     """Planned, not read yet: the next intent names these again, so their objects are adopted."""
@@ -56,7 +57,7 @@ def settle(
     return Settled(
         entries=tuple(entry for part in parts for entry in part.entries),
         positions={part.partition_id: part.position for part in parts},
-        leader_epochs={p.partition_id: p.leader_epoch for p in parts if p.leader_epoch >= 0},
+        leader_epochs={p.partition_id: e for p in parts if (e := p.leader_epoch) is not None},
         gaps=tuple(gap for part in parts for gap in part.gaps),
         left_over=tuple(rest for rest in left_over if len(rest.range)),
         gone=tuple(gone),
@@ -77,7 +78,7 @@ class _Part:
     partition_id: PartitionId
     position: int
     gone: bool
-    leader_epoch: int = -1
+    leader_epoch: int | None = None
     entries: list[Entry] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     left_over: list[PlannedRange] = field(default_factory=list)
@@ -100,7 +101,7 @@ def _settle_partition(
         if part.left_over or not reports[number].has_read:
             part.left_over.append(_rest(planned, part.position))
             continue
-        report = reports[number]
+        report = _behind(part.position, reports[number])
         if report.first != part.position:
             raise TransientError(
                 f"{pid}: a task read from offset {report.first}, but {part.position} was next"
@@ -108,11 +109,25 @@ def _settle_partition(
         part.entries.extend(entries.get(number, ()))
         part.gaps.extend(Gap(pid, lost, RETENTION, at_ms) for lost in report.gaps)
         part.position = report.next
-        if report.leader_epoch >= 0:
+        if report.next > report.first:
             part.leader_epoch = report.leader_epoch
         if not report.finished:
             part.left_over.append(_rest(planned, part.position))
     return part
+
+
+def _behind(position: int, report: RangeReport) -> RangeReport:
+    """Return the report less what the range before it has of a gap that begins it.
+
+    That range had read on into this one, to the end of its last batch, before Kafka deleted it.
+    """
+    if not report.gaps or not report.first < position <= report.gaps[0].end:
+        return report
+    lost, *others = report.gaps
+    if lost.start != report.first:
+        return report
+    rest = OffsetRange(position, lost.end)
+    return replace(report, first=position, gaps=(*([rest] if len(rest) else []), *others))
 
 
 def _rest(planned: PlannedRange, position: int) -> PlannedRange:

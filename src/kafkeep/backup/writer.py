@@ -209,7 +209,7 @@ class Writer:
             leader_epochs={
                 pid: epoch
                 for pid, epoch in settled.leader_epochs.items()
-                if state.leader_epochs.get(pid) != epoch
+                if state.leader_epochs.get(pid, -1) != epoch
             },
             gaps=settled.gaps,
             topics=self._deleted_topics(settled.gone),

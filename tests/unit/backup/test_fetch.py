@@ -17,8 +17,9 @@ def reader(start: int, end: int, *, begins: bool = True) -> RangeReader:
     return RangeReader(planned, begins, 1, False)
 
 
-def batch(first: int, last: int) -> bytes:
-    return build_batch([Record(i, 0, None, b"v") for i in range(first, last + 1)])
+def batch(first: int, last: int, epoch: int = -1) -> bytes:
+    records = [Record(i, 0, None, b"v") for i in range(first, last + 1)]
+    return build_batch(records, leader_epoch=epoch)
 
 
 def answer(*batches: bytes, stable: int = 100) -> Fetched:
@@ -128,3 +129,27 @@ def test_a_damaged_batch_is_never_taken() -> None:
 def test_a_batch_that_does_not_fit_is_named() -> None:
     with pytest.raises(KafkeepError, match="larger than the 60 bytes"):
         reader(5, 30).accept(answer(batch(5, 9)[:60]), conclusive=True)
+
+
+def test_the_epoch_of_a_range_that_ends_in_a_hole_is_that_of_the_batch_behind_it() -> None:
+    one = reader(0, 90)
+    one.accept(answer(batch(0, 59, 5), batch(95, 99, 6)), conclusive=True)
+    assert (one.position, one.finished, one.leader_epoch) == (90, True, 6)
+
+
+def test_the_epoch_of_a_range_that_is_still_read_is_that_of_its_last_batch() -> None:
+    one = reader(0, 90)
+    one.accept(answer(batch(0, 29, 4), batch(30, 59, 5)), conclusive=True)
+    assert (one.position, one.finished, one.leader_epoch) == (60, False, 5)
+
+
+def test_the_epoch_is_not_known_behind_what_was_not_read() -> None:
+    one = reader(0, 90)
+    one.accept(answer(batch(0, 59, 5)), conclusive=True)
+    one.accept(answer(), conclusive=True)
+    one.accept(answer(), conclusive=True)
+    assert (one.position, one.finished, one.leader_epoch) == (90, True, -1)
+    two = reader(0, 90)
+    two.accept(answer(batch(0, 9, 5)), conclusive=True)
+    two.skip_to(60)
+    assert two.leader_epoch == -1

@@ -127,3 +127,21 @@ def test_a_partition_that_vanished_leaves_nothing_planned() -> None:
     )
     assert done.gone == (P0,) and done.left_over == ()
     assert done.positions == {P0: 7, P1: 5}
+
+
+def test_what_the_range_before_has_read_of_a_gap_is_not_lost() -> None:
+    plan = intent((P0, 0, 10), (P0, 10, 20))
+    lost = OffsetRange(10, 17)
+    done = run(plan, report(0, 0, 13), report(1, 10, 20, gaps=(lost,)))
+    assert [gap.range for gap in done.gaps] == [OffsetRange(13, 17)]
+    assert done.positions == {P0: 20}
+    done = run(plan, report(0, 0, 17), report(1, 10, 20, gaps=(lost,)))
+    assert done.gaps == () and done.positions == {P0: 20}
+
+
+def test_a_leader_epoch_that_is_not_known_is_forgotten_when_the_position_moves() -> None:
+    plan = intent((P0, 0, 10), (P0, 10, 20), (P1, 0, 10))
+    moved, still = report(0, 0, 10, leader_epoch=5), report(2, 0, 0, finished=False)
+    assert run(plan, moved, report(1, 10, 20), still).leader_epochs == {P0: -1}
+    behind = report(1, 10, 10, finished=False, leader_epoch=7)
+    assert run(plan, moved, behind, still).leader_epochs == {P0: 5}
