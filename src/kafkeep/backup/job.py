@@ -12,6 +12,7 @@ from kafkeep.archive.commit import Commit, PlannedRange
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.backup.begin import EARLIEST, first_positions, taken_over
+from kafkeep.backup.cut_back import check_intent
 from kafkeep.backup.due import SinkTiming, late_times
 from kafkeep.backup.letter_topic import make_letter_topic
 from kafkeep.backup.look import Details, Look, is_unchanged, look_at_kafka
@@ -22,7 +23,7 @@ from kafkeep.backup.writer import RunTasks, Writer
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.places import Places
 from kafkeep.config.sink import SinkOptions
-from kafkeep.errors import PreflightError, RecordError, TransientError
+from kafkeep.errors import AccessDeniedError, PreflightError, RecordError, TransientError
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.groups import load_group_offsets
@@ -33,6 +34,8 @@ DUE_DETAILS_MS = 5_000
 """What is about to be committed goes with settings and group offsets no older than this."""
 PATIENCE_MS = 60_000
 """Answers that may pass, and would not if they were meant, are taken for final after this."""
+DENIED_MS = 300_000
+"""Credentials that were good may be renewed: so long their refusal is borne while following."""
 LONGEST_PAUSE_S = 15.0
 logger = logging.getLogger(__name__)
 
@@ -64,6 +67,9 @@ class BackupJob:
     """The last look, if nothing was done since."""
     _details: Details | None = field(init=False, default=None)
     _refused_at: int | None = field(init=False, default=None)
+    _denied_at: int | None = field(init=False, default=None)
+    _has_worked: bool = field(init=False, default=False)
+    """Whether a look, and what it led to, went through while following."""
     _met_all: bool = field(init=False, default=False)
     """Whether topics that were there at the start have been met."""
 
@@ -115,6 +121,7 @@ class BackupJob:
         intent = self.log.state.intent
         if intent is None:
             return
+        check_intent(self.admin, intent, self.log.state)
         try:
             self.writer.execute(intent, None)
         except RecordError:
@@ -166,11 +173,19 @@ class BackupJob:
                         unsure = True  # of the log, should anything fail from here on
                         busy = self._cycle(look, None)
                 unsure, failures = False, 0
-            except TransientError as error:
+                self._has_worked, self._denied_at = True, None
+            except (TransientError, AccessDeniedError) as error:
+                if isinstance(error, AccessDeniedError) and not self._bears_denial():
+                    raise
                 failures += 1
                 logger.warning("%s: %s; trying again", self.options.called, error.message)
             if not busy:
                 self.stop.wait(self._pause(failures))
+
+    def _bears_denial(self) -> bool:
+        """Whether refused credentials may be good again soon: they were, not long ago."""
+        self._denied_at = self._denied_at or self.now_ms()
+        return self._has_worked and self.now_ms() - self._denied_at <= DENIED_MS
 
     def _pause(self, failures: int) -> float:
         """Return the seconds until the next look: longer when one after the other fails."""

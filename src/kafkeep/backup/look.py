@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from kafkeep.archive.commit import LogSpan
+from kafkeep.backup.cut_back import load_epoch_ends
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.java_regex import compile_java_regex
 from kafkeep.errors import PreflightError, TransientError, UsageError
@@ -33,6 +34,11 @@ class PartitionLook:
     """Where the leader epoch of the last archived batch ends; None when that is not known."""
     late_offset: int | None = None
     """First offset at or after the time that was asked for; None when there is none."""
+
+    @property
+    def history_end(self) -> int:
+        """Where the log ends whose records were archived: another may have taken its place."""
+        return self.span.end if self.epoch_end is None else self.epoch_end
 
     @property
     def is_blocked(self) -> bool:
@@ -120,7 +126,7 @@ def look_at_kafka(
         key: LogSpan(starts[key], max(starts[key], stables[key], ends[key])) for key in partitions
     }
     sizes = _sizes(admin, spans, used)
-    epoch_ends = _epoch_ends(admin, epochs or {}, partitions)
+    epoch_ends = load_epoch_ends(admin, {k: e for k, e in (epochs or {}).items() if k in starts})
     late = admin.offsets_for_times({k: at for k, at in (times or {}).items() if k in starts})
     topics = {
         topic.name: TopicLook(
@@ -209,14 +215,6 @@ def _sizes(
     for topic, number in spans:
         partitions.setdefault(topic, []).append(number)
     return admin.partition_sizes(partitions)
-
-
-def _epoch_ends(
-    admin: Admin, epochs: Mapping[tuple[str, int], int], partitions: list[tuple[str, int]]
-) -> dict[tuple[str, int], int]:
-    asked = {key: epochs[key] for key in partitions if key in epochs}
-    ends = admin.epoch_ends(asked) if asked else {}
-    return {key: end.end_offset for key, end in ends.items() if end.end_offset >= 0}
 
 
 def _leader(topic: TopicDescription, number: int) -> int:

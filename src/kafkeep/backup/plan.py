@@ -8,12 +8,13 @@ from enum import StrEnum
 
 from kafkeep.archive.commit import Changes, Gap, LogSpan, TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.backup.cut_back import check_not_cut_back
 from kafkeep.backup.due import Due, SinkTiming, Waiting
 from kafkeep.backup.look import Look, PartitionLook, TopicLook
 from kafkeep.backup.rotate import Reason
 from kafkeep.backup.tail import Tail
 from kafkeep.config.backup import BackupOptions
-from kafkeep.errors import GapError, KafkeepError
+from kafkeep.errors import GapError
 
 RETENTION = "deleted from Kafka before it was archived"
 UNKNOWN_RECORD_BYTES = 1024
@@ -129,6 +130,7 @@ def plan_cycle(
             spans[pid] = partition.span
             if partition.is_blocked:
                 blocked.append(pid)
+            check_not_cut_back(pid, positions.get(pid, 0), partition.history_end)
             if pid in skip:
                 continue
             begin, gap = _begin(pid, partition, positions, look.at_ms)
@@ -183,14 +185,6 @@ def _begin(
     position = positions.get(pid)
     if position is None:
         return partition.span.start, None
-    end = partition.span.end if partition.epoch_end is None else partition.epoch_end
-    if position > end:
-        raise KafkeepError(
-            f"{pid}: archived up to offset {position}, but Kafka's log of that time ends at "
-            f"{end}: it was cut back under the same topic id",
-            hint="Records were lost in Kafka (unclean leader election?); "
-            "back up under another --name to keep both histories.",
-        )
     if position < partition.span.start:
         lost = OffsetRange(position, partition.span.start)
         return partition.span.start, Gap(pid, lost, RETENTION, at_ms)

@@ -19,14 +19,14 @@ from kafkeep.archive.log import CommitLog
 from kafkeep.archive.reader import load_view
 from kafkeep.backup import job as job_module
 from kafkeep.backup import task
-from kafkeep.backup.job import BackupJob
+from kafkeep.backup.job import DENIED_MS, BackupJob
 from kafkeep.backup.look import Look, PartitionLook, TopicLook
 from kafkeep.backup.task import Bundle
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.places import Places
 from kafkeep.config.storage import StorageOptions
-from kafkeep.errors import RecordError
+from kafkeep.errors import AccessDeniedError, RecordError
 from kafkeep.kafka.build import Record, build_batch
 from kafkeep.spark.tasks import TaskRow
 from kafkeep.store.memory import MemoryStore
@@ -95,7 +95,7 @@ class Scene:
             places=Places(
                 kafka=KafkaOptions("nowhere:1"), archive="memory:", storage=StorageOptions()
             ),
-            admin=mock.Mock(),
+            admin=mock.Mock(topics=mock.Mock(return_value={})),
             open_log=lambda: CommitLog.open(
                 self.store, "sink", writer=uuid.uuid4().hex, now_ms=lambda: clock.now
             ),
@@ -278,3 +278,45 @@ def test_a_clock_closes_what_waits_also_between_two_looks(scene: Scene) -> None:
     scene.run(options, pauses=4, details_ms=30_000)
     assert scene.archived() == [[0, 1, 2]]
     assert scene.looks <= 3
+
+
+class DenyingScene(Scene):
+    """Its store's credentials are refused while ``denied`` is set."""
+
+    denied = False
+
+    def run_tasks(self, *rest: Any, **more: Any) -> list[TaskRow]:
+        if self.denied:
+            raise AccessDeniedError("the store refuses")
+        return super().run_tasks(*rest, **more)
+
+
+def test_credentials_that_are_renewed_in_time_end_no_run_and_nothing_is_skipped() -> None:
+    scene = DenyingScene()
+    scene.produce(b"1")
+
+    def then(pause: int) -> None:
+        scene.denied = 2 <= pause < 6
+        if pause == 3:
+            scene.produce(b"2")
+
+    scene.run({"flush.size": "1"}, pauses=12, then=then)
+    assert scene.archived() == [[1], [2]]
+
+
+def test_credentials_that_stay_refused_end_the_run_and_ones_never_good_at_once() -> None:
+    scene = DenyingScene()
+    scene.produce(b"1")
+    scene.denied = True
+    with pytest.raises(AccessDeniedError):
+        scene.run({"flush.size": "1"}, pauses=1000)
+    assert scene.clock.pauses == 0
+    scene.denied = False
+
+    def then(pause: int) -> None:
+        scene.denied = pause >= 2
+        scene.produce(b"2")
+
+    with pytest.raises(AccessDeniedError):
+        scene.run({"flush.size": "1"}, pauses=1000, then=then)
+    assert DENIED_MS < scene.clock.now - NOON < DENIED_MS + 30_000
