@@ -68,7 +68,7 @@ class RangeReport:
     gone: bool
     gaps: tuple[OffsetRange, ...]
     leader_epoch: int = -1
-    """Of the last batch read; -1 when none was."""
+    """Of a batch at the end or behind it; -1 when none is known."""
     tail: Mapping[str, Any] | None = None
     """Of a sink: what was read and is left in Kafka."""
     bad: int = 0
@@ -121,6 +121,13 @@ class _Work:
             self.reader.skip_to(self.writer.resume_at)
         self.reader.must_go_on = not isinstance(self.writer, RangeWriter) and not self.writer.closed
 
+    def is_cut_short(self, deadline: float) -> bool:
+        """Whether its segment would wait, open and in memory, for an answer that nobody asks for.
+
+        A sink's files end with their range.
+        """
+        return isinstance(self.writer, RangeWriter) and time.monotonic() > deadline
+
     def end(self) -> Iterator[Entry]:
         """End the open objects where reading has come to."""
         yield from self.writer.end(self.reader.position, finished=self.reader.finished)
@@ -163,8 +170,11 @@ def archive_bundle(bundle: Bundle) -> Iterator[tuple[str, dict[str, Any]]]:
         rows = list(_archive(bundle, looks_first=False))
     except NameTakenError as taken:
         log.info("%s: looking at each name from here on", taken.message)
-        rows = list(_archive(bundle, looks_first=True))
-    yield from rows
+    else:
+        yield from rows
+        return
+    # Not inside of except: what the first attempt held would be held beside the second.
+    yield from list(_archive(bundle, looks_first=True))
 
 
 def _archive(bundle: Bundle, *, looks_first: bool) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -181,7 +191,7 @@ def _archive(bundle: Bundle, *, looks_first: bool) -> Iterator[tuple[str, dict[s
                 for reader, chunk in iter_chunks(wire, readers, deadline=deadline):
                     work = works[id(reader)]
                     yield from _rows(work, work.take(chunk))
-                    if not reader.is_open:
+                    if not reader.is_open or work.is_cut_short(deadline):
                         yield from _rows(work, work.end())
                 for work in turn:
                     if work.reader.is_open:
