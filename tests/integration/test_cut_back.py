@@ -33,12 +33,15 @@ def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStatus]:
         stop(folder)
 
 
-def leader(cluster: Cluster, topic: str) -> int:
-    return int(cluster.admin.list_topics(topic, timeout=WAIT).topics[topic].partitions[0].leader)
+def leader(cluster: Cluster, topic: str) -> int | None:
+    """Return the leader that the brokers know of by now."""
+    known = cluster.admin.list_topics(topic, timeout=WAIT).topics[topic].partitions.get(0)
+    return None if known is None else int(known.leader)
 
 
 def in_sync(cluster: Cluster, topic: str) -> list[int]:
-    return sorted(cluster.admin.list_topics(topic, timeout=WAIT).topics[topic].partitions[0].isrs)
+    known = cluster.admin.list_topics(topic, timeout=WAIT).topics[topic].partitions.get(0)
+    return [] if known is None else sorted(known.isrs)
 
 
 def let_the_second_take_over(cluster: Cluster, folder: Path, topic: str) -> None:
