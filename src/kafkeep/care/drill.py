@@ -49,9 +49,13 @@ class Restored(Protocol):
     records: int
     bytes: int
     seconds: float
-    lost: list[str]
     missing: list[str]
     gaps: list[dict[str, Any]]
+
+    @property
+    def left_out(self) -> list[str]:
+        """What was lost with objects, in sentences."""
+        ...
 
 
 Restore = Callable[[RestoreOptions, Places, SparkOptions], Restored]
@@ -230,7 +234,7 @@ def cleaned_up(admin: Admin, topics: tuple[str, ...], kept: list[str]) -> Iterat
 
 def _warnings(restored: Restored) -> Iterator[str]:
     """Say what a restore of this archive would lack; retention of scratch topics is nobody's."""
-    yield from (f"left out: {key}" for key in restored.lost)
+    yield from restored.left_out
     yield from restored.missing
     for gap in restored.gaps:
         yield (

@@ -12,8 +12,8 @@ from typing import BinaryIO, cast
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.store import ObjectStore
 from kafkeep.care.finding import Finding, Kind, damage
-from kafkeep.care.frames import Frame, FrameFacts, check_frame, plan_frames
 from kafkeep.care.rows import iter_row_findings
+from kafkeep.contents.frames import Frame, FrameFacts, check_frame, plan_frames
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions
 from kafkeep.contents.windows import SEGMENT
 from kafkeep.errors import DamagedError, KeyMissingError

@@ -39,7 +39,7 @@ from kafkeep.restore.repartition import restore_routed
 from kafkeep.restore.schemas import OFF, id_map, plan_schemas
 from kafkeep.restore.settings import final_settings
 from kafkeep.restore.shape_plan import check_shape, largest_target, oldest_time
-from kafkeep.restore.source import choose_log, damaged_objects, read_options
+from kafkeep.restore.source import choose_log, leave_out_damage, read_options
 from kafkeep.restore.summary import RestoreSummary
 from kafkeep.restore.task import TargetWork, restore_bundle
 from kafkeep.restore.work import bundles_of, work_of
@@ -79,8 +79,9 @@ class RestoreJob:
         self.summary.gaps += expired_gaps(plan, gone, expired)
         plan = plan.without(gone)
         if self.options.allow_missing:
-            lost = plan.with_companions(lost | damaged_objects(self.store, plan, lost))
-            plan, checks = plan.without(lost), []
+            left = leave_out_damage(self.store, plan)
+            plan, lost, checks = left.plan, left.damaged, []
+            self.summary.lost_offsets = list(left.lost)
         elif lost:
             raise DamagedError(
                 f"{checks[0].subject}: {checks[0].what} (of {len(lost)} in all)",

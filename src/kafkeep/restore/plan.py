@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import orjson
@@ -69,6 +69,13 @@ class PartitionPlan:
     def without(self, keys: frozenset[str]) -> PartitionPlan:
         """Leave out the entries whose objects are missing or damaged."""
         kept = [entry for entry in self.entries if entry.key not in keys]
+        return plan_partition(self.partition, kept, self.ranges, self.times, self.end)
+
+    def with_parts(self, parts: Mapping[str, Sequence[Entry]]) -> PartitionPlan:
+        """Read parts of damaged objects in place of the whole."""
+        if not any(entry.key in parts for entry in self.entries):
+            return self
+        kept = [part for entry in self.entries for part in parts.get(entry.key, (entry,))]
         return plan_partition(self.partition, kept, self.ranges, self.times, self.end)
 
 
@@ -182,14 +189,17 @@ class RestorePlan:
 
     def without(self, keys: frozenset[str]) -> RestorePlan:
         """Leave out the entries whose objects are missing or damaged."""
-        topics = tuple(
-            replace(
-                topic,
-                partitions=tuple(partition.without(keys) for partition in topic.partitions),
-            )
-            for topic in self.topics
+        return self._each_partition(lambda partition: partition.without(keys))
+
+    def with_parts(self, parts: Mapping[str, Sequence[Entry]]) -> RestorePlan:
+        """Read parts of damaged objects in place of the whole."""
+        return self._each_partition(lambda partition: partition.with_parts(parts))
+
+    def _each_partition(self, change: Callable[[PartitionPlan], PartitionPlan]) -> RestorePlan:
+        topics = (
+            replace(topic, partitions=tuple(map(change, topic.partitions))) for topic in self.topics
         )
-        return replace(self, topics=topics)
+        return replace(self, topics=tuple(topics))
 
 
 def replicas_of(topic: TopicPlan, options: RestoreOptions) -> int:
@@ -212,7 +222,7 @@ def restore_id(archive: str, log: str, options: RestoreOptions, cluster_id: str)
         "at": options.at_ms,
         "topics": options.topics,
         "aborted": options.restore_aborted,
-        "missing": options.allow_missing,
+        "missing": False,  # one that stopped at damage goes on with --allow-missing
         "cluster": cluster_id,
         **options.selection(),
     }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
+from dataclasses import dataclass
+from typing import Any
 
+from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.reader import ArchiveView, load_views
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.choice import choose_logs, choose_view
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions, load_read_options
+from kafkeep.contents.sound import is_whole, lost_ranges, sound_parts
 from kafkeep.contents.windows import SEGMENT
 from kafkeep.errors import KeyMissingError, NoSuchArchiveError
 from kafkeep.restore.plan import RestorePlan
@@ -40,19 +43,58 @@ def read_options(store: ObjectStore, view: ArchiveView, plan: RestorePlan) -> Re
     return load_read_options(store, view) if formats - {SEGMENT} else NO_OPTIONS
 
 
-def damaged_objects(
-    store: ObjectStore, plan: RestorePlan, missing: frozenset[str]
-) -> frozenset[str]:
-    """Read every object and compare digests: only asked for with ``--allow-missing``."""
-    bad = set()
-    for topic in plan.topics:
-        for entry in topic.entries:
-            if entry.key in missing:
-                continue
-            try:
-                digest = hashlib.sha256(store.get(entry.key)).hexdigest()
-            except KeyMissingError:
-                digest = ""
-            if digest != entry.sha256:
-                bad.add(entry.key)
-    return frozenset(bad)
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of a plan whose objects are not all there and sound."""
+
+    plan: RestorePlan
+    damaged: frozenset[str]
+    """Objects of which something is left out."""
+    lost: tuple[dict[str, Any], ...]
+    """The offsets that are, in order."""
+
+
+def leave_out_damage(store: ObjectStore, plan: RestorePlan) -> Left:
+    """Read every object and leave out what cannot be read: only asked for with ``--allow-missing``.
+
+    Of a segment the sound frames are restored, of any other object nothing.
+    """
+    parts = _find_damaged(store, plan)
+    gone = plan.with_companions(frozenset(key for key, sound in parts.items() if not sound))
+    left = {**parts, **dict.fromkeys(gone, ())}
+    lost = tuple(
+        _told(entry, range)
+        for topic in plan.topics
+        for entry in topic.entries
+        if entry.key in left
+        for range in lost_ranges(entry, left[entry.key])
+    )
+    return Left(plan.with_parts(left), frozenset(left), lost)
+
+
+def _find_damaged(store: ObjectStore, plan: RestorePlan) -> dict[str, tuple[Entry, ...]]:
+    """Return the objects that are not as they were, with what can be read of them.
+
+    One is read again before it is called damaged.
+    """
+    found = {}
+    for entry in (entry for topic in plan.topics for entry in topic.entries):
+        try:
+            data = store.get(entry.key)
+            if not is_whole(data, entry) and not is_whole(data := store.get(entry.key), entry):
+                found[entry.key] = sound_parts(data, entry)
+        except KeyMissingError:
+            found[entry.key] = ()
+    return found
+
+
+def _told(entry: Entry, lost: OffsetRange) -> dict[str, Any]:
+    topic, incarnation, partition = entry.partition_id
+    return {
+        "key": entry.key,
+        "topic": topic,
+        "incarnation": incarnation,
+        "partition": partition,
+        "start": lost.start,
+        "end": lost.end,
+    }

@@ -24,7 +24,9 @@ class RestoreSummary:
     """Records an earlier run of the same restore had written."""
     held_back: list[HeldBack] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
-    """Objects left out because they are missing or damaged."""
+    """Objects left out, whole or in part, because they are missing or damaged."""
+    lost_offsets: list[dict[str, Any]] = field(default_factory=list)
+    """What they held, where a log tells."""
     gaps: list[dict[str, Any]] = field(default_factory=list)
     """Offsets that were never archived, in the topics restored."""
     missing: list[str] = field(default_factory=list)
@@ -53,6 +55,19 @@ class RestoreSummary:
         return 3 if lacks or self.newer or self.unknown_ids or self.schema_notes else 0
 
     @property
+    def left_out(self) -> list[str]:
+        """What was lost with objects, in sentences."""
+        told = {o["key"] for o in self.lost_offsets}
+        return [
+            *(f"left out: {key}" for key in self.lost if key not in told),
+            *(
+                f"left out: {o['topic']}-{o['partition']}, offsets {o['start']} to {o['end'] - 1}: "
+                f"{o['key']} is missing or damaged"
+                for o in self.lost_offsets
+            ),
+        ]
+
+    @property
     def unknown_ids(self) -> list[str]:
         """What begins like an id which the archived schemas do not have, in sentences."""
         return [
@@ -66,7 +81,7 @@ class RestoreSummary:
     def warnings(self) -> list[str]:
         """Everything that is not as it was, in sentences."""
         return [
-            *(f"left out: {key}" for key in self.lost),
+            *self.left_out,
             *self.missing,
             *self.groups_left_out,
             *(f"{topic}: {NEWER}" for topic in self.newer),
@@ -105,6 +120,7 @@ class RestoreSummary:
             "schema_notes": self.schema_notes,
             "gaps": self.gaps,
             "lost": self.lost,
+            "lost_offsets": self.lost_offsets,
             "missing": self.missing,
             "held_back": [
                 {
