@@ -13,15 +13,11 @@ _SENT_BYTES = 1 << 20
 
 
 class _Budget:
-    """Counts what is held, by any thread; those that go to disk share one file.
-
-    The file goes with the last object that has bytes in it.
-    """
+    """Counts what is held, by any thread; those that go to disk share one file."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self._held = 0
-        self._on_disk = 0
         self._changing = threading.RLock()
         self.spill = Spill()
 
@@ -30,18 +26,6 @@ class _Budget:
         with self._changing:
             self._held += by
             return self._held > self._limit
-
-    def join_disk(self) -> None:
-        """Have the file kept for one more object."""
-        with self._changing:
-            self._on_disk += 1
-
-    def leave_disk(self) -> None:
-        """Need the file no longer."""
-        with self._changing:
-            self._on_disk -= 1
-            if not self._on_disk:
-                self.spill.close()
 
 
 BUDGET = _Budget(HELD_BYTES)
@@ -56,7 +40,6 @@ class HeldBytes:
     def __init__(self, budget: _Budget = BUDGET) -> None:
         self._budget = budget
         self._body = Body(budget.spill)
-        self._is_on_disk = False
         self._rest: Iterator[bytes] = iter(())
         self._read = 0
 
@@ -84,16 +67,10 @@ class HeldBytes:
     def clear(self) -> None:
         """Forget everything."""
         self._budget.change(-self._body.in_memory)
-        self._body = Body(self._budget.spill)
+        self._body.drop()
         self.seek(0)
-        if self._is_on_disk:
-            self._is_on_disk = False
-            self._budget.leave_disk()
 
     def _to_disk(self) -> None:
-        if not self._is_on_disk:
-            self._is_on_disk = True
-            self._budget.join_disk()
         freed = self._body.in_memory
         self._body.to_disk()
         self._budget.change(-freed)
