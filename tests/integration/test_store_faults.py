@@ -22,6 +22,7 @@ from kafkeep.errors import (
     TransientError,
     UnknownOutcomeError,
 )
+from kafkeep.store.probe import probe_parts
 from kafkeep.store.retry import RetryingStore, RetryPolicy
 from kafkeep.store.s3 import S3Store
 
@@ -143,6 +144,13 @@ def test_a_success_with_an_error_inside_is_a_failure(store: RetryingStore, proxy
     writer.finish()
     assert proxy.rules[0].applied == 2
     assert store.head("a/large").size_bytes == 2 * MIB
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_probe_of_completions_survives_a_fault(bare: S3Store, proxy: Any, fault: Any) -> None:
+    proxy.add(fp.Rule(fault, method="POST", path="uploadId=", times=1))
+    assert probe_parts(bare, racers=1, rounds=1)
+    assert proxy.rules[0].applied == 1
 
 
 def test_a_lost_completion_of_anothers_key_is_refused(store: RetryingStore, proxy: Any) -> None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from kafkeep.archive.store import ObjectStore
 from kafkeep.errors import KafkeepError, KeyExistsError
-from kafkeep.store.retry import RetryingStore
+from kafkeep.store.retry import RetryingStore, RetryingWriter, RetryPolicy
 from kafkeep.store.s3 import S3Store
 
 _FOLDER = "_kafkeep/probe"
@@ -42,7 +42,7 @@ def _complete(store: S3Store) -> Callable[[str, bytes], Callable[[], None]]:
     def prepare(key: str, body: bytes) -> Callable[[], None]:
         writer = store.create_in_parts(key)
         writer.write(body)
-        return writer.finish
+        return RetryingWriter(writer, key, RetryPolicy()).finish
 
     return prepare
 
