@@ -98,11 +98,15 @@ class Trial:
             assert self.passed(failpoint), f"{failpoint} was never reached\n{driver.said()}"
 
     def kill_worker(self, driver: Driver) -> bool:
-        """Kill one of a driver's Python workers, if there is any."""
+        """Kill one of a driver's Python workers; whether there was one."""
         workers = python_workers(driver.group)
-        if workers:
+        if not workers:
+            return False
+        try:
             os.kill(self.chances.choice(workers), signal.SIGKILL)
-        return bool(workers)
+        except ProcessLookupError:
+            return False
+        return True
 
     def pause(self, least: float, most: float) -> None:
         """Wait for a random time."""

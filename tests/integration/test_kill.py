@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import random
+import signal
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from cluster import Cluster
+from cluster import Cluster, until
 from kafkeep.archive.check import check_log
 from kafkeep.archive.checkpoint import DEFAULT_EVERY
 from kafkeep.archive.commit import Changes
@@ -21,7 +24,7 @@ from kafkeep.clock import now_ms
 from kafkeep.dev import DevStatus
 from kafkeep.kafka.build import Record, build_batch
 from kills import Trial
-from oracle import assert_same, dump
+from oracle import assert_same, count, dump
 from runs import Driver
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
@@ -29,6 +32,9 @@ PARTITIONS = 3
 BATCHES = 12
 LONGEST_SECONDS = 9.0
 """Spark's start and the work itself: later there is nothing left to kill."""
+WORK_SECONDS = 1.5
+"""So long a run is at work at least: its objects are held up, or its rate is low."""
+SLOWLY = "object.before:sleep=200"
 
 BACKUP_FAILPOINTS = [
     "look.after:exit@1",
@@ -68,8 +74,31 @@ RESTORE_FAILPOINTS = [
 ]
 
 
+@dataclass
 class TopicTrial(Trial):
     """Segments of one topic, and the topic they are restored to."""
+
+    batches: int = 0
+    hits: int = 0
+    """Runs that were alive when they, or a worker of theirs, were killed."""
+    at_work: int = 0
+    """Those of them that were moving records."""
+
+    @property
+    def target(self) -> str:
+        return f"{self.topic}-back"
+
+    def fill(self, batches: int) -> None:
+        """Send batches to every partition."""
+        pad = random.Random(1).randbytes(1000)
+        now = time.time_ns() // 1_000_000  # older records would expire while the trial runs
+        numbers = range(self.batches, self.batches + batches)
+        made = [
+            build_batch([Record(i, now + n, b"%d" % n, pad) for i in range(500)]) for n in numbers
+        ]
+        for partition in range(PARTITIONS):
+            self.cluster.raw(self.topic, made, partition)
+        self.batches += batches
 
     def lengthen_log(self, commits: int) -> None:
         """Append commits that say nothing, so that the next ones make a checkpoint."""
@@ -85,17 +114,38 @@ class TopicTrial(Trial):
 
     @property
     def restore(self) -> tuple[object, ...]:
-        return ("restore", "--topics", f"{self.topic}:{self.topic}-back")
+        return ("restore", "--topics", f"{self.topic}:{self.target}")
 
-    def kill_somewhen(self, driver: Driver, *, worker: bool) -> None:
-        """Kill the driver's group, or one of its Python workers, at a random moment."""
-        self.pause(0.5, LONGEST_SECONDS)
-        if not worker:
+    def objects(self) -> int:
+        """Return how many objects there are: a backup at work makes more."""
+        return sum(1 for _ in self.store.list("topics/"))
+
+    def restored(self) -> int:
+        """Return how many offsets the target has: a restore at work makes more."""
+        return sum(self.cluster.end(self.target, n) for n in self.cluster.partitions(self.target))
+
+    def kill_somewhen(self, driver: Driver, number: int, size: Callable[[], int]) -> bool:
+        """Kill a run: while it works, then a worker of one that works, then at any moment.
+
+        Whether it hit: a run that is over cannot be killed. ``size`` grows while a run works.
+        """
+        before = size()
+        most = LONGEST_SECONDS
+        if number % 3 != 2:
+            until(lambda: driver.process.poll() is not None or size() > before, "it works or ends")
+            most = WORK_SECONDS
+        due = time.monotonic() + self.chances.uniform(0, most)
+        until(lambda: driver.process.poll() is not None or time.monotonic() > due, "its moment")
+        if number % 3 == 1:
+            hit = driver.process.poll() is None and self.kill_worker(driver)
+            driver.wait().expect(0, 3)  # Spark runs the task again
+            driver.wait_for_group()
+        else:
             driver.kill()
-            return
-        self.kill_worker(driver)
-        driver.wait()
-        driver.wait_for_group()
+            hit = driver.process.returncode == -signal.SIGKILL
+        self.hits += hit
+        self.at_work += hit and size() > before
+        return hit
 
     def check_archive(self) -> None:
         """The log is whole, entries tile, and few objects belong to nobody."""
@@ -115,43 +165,63 @@ class TopicTrial(Trial):
 
     def check_restored(self) -> None:
         before = dump(self.cluster.bootstrap, self.topic)
-        assert_same(before, dump(self.cluster.bootstrap, f"{self.topic}-back"))
-        assert sum(len(records) for records in before.values()) == PARTITIONS * BATCHES * 500
+        assert_same(before, dump(self.cluster.bootstrap, self.target))
+        assert count(before) == PARTITIONS * self.batches * 500
 
 
 @pytest.fixture
 def trial(services: DevStatus, topic_name: str, archive_address: str, tmp_path: Path) -> TopicTrial:
     cluster = Cluster(services.bootstrap_servers)
     cluster.create(topic_name, PARTITIONS)
-    pad = random.Random(1).randbytes(1000)
-    now = time.time_ns() // 1_000_000  # older records would expire while the trial runs
-    batches = [
-        build_batch([Record(i, now + n, b"%d" % n, pad) for i in range(500)])
-        for n in range(BATCHES)
-    ]
-    for partition in range(PARTITIONS):
-        cluster.raw(topic_name, batches, partition)
-    return TopicTrial(cluster, archive_address, topic_name, tmp_path)
+    trial = TopicTrial(cluster, archive_address, topic_name, tmp_path)
+    trial.fill(BATCHES)
+    return trial
+
+
+def kill_until(trial: TopicTrial, kills: int, attempt: Callable[[int], bool]) -> None:
+    """Try until so many runs were killed; most of them were at work then."""
+    trial.hits = trial.at_work = 0
+    for _ in range(4 * kills):
+        if trial.hits == kills:
+            break
+        attempt(trial.hits)
+    print(f"{trial.hits} runs were killed, {trial.at_work} of them at work")
+    assert trial.hits == kills
+    assert trial.at_work >= kills // 2
 
 
 def kill_backups(trial: TopicTrial, kills: int) -> None:
-    for number in range(kills):
-        trial.kill_somewhen(trial.start(*trial.backup), worker=number % 3 == 1)
+    def attempt(number: int) -> bool:
+        driver = trial.start(*trial.backup, failpoint=SLOWLY)
+        hit = trial.kill_somewhen(driver, number, trial.objects)
         trial.check_objects()
+        if driver.process.returncode == 0:
+            trial.fill(BATCHES)  # nothing is left to do for the next
+        return hit
+
+    kill_until(trial, kills, attempt)
     trial.run(*trial.backup).expect(0)
     trial.check_archive()
 
 
 def kill_restores(trial: TopicTrial, kills: int) -> None:
-    for number in range(kills):
-        trial.kill_somewhen(trial.start(*trial.restore, "--rate", "8MiB"), worker=number % 3 == 1)
+    def attempt(number: int) -> bool:
+        driver = trial.start(*trial.restore, "--rate", "4MiB")
+        hit = trial.kill_somewhen(driver, number, trial.restored)
+        if driver.process.returncode in (0, 3):
+            trial.check_restored()
+            trial.cluster.delete(trial.target)  # the next begins anew
+        return hit
+
+    kill_until(trial, kills, attempt)
     trial.run(*trial.restore).expect(0, 3)
     trial.check_restored()
 
 
 def test_killed_backups_lose_and_double_nothing(trial: TopicTrial) -> None:
     kill_backups(trial, 3)
-    kill_restores(trial, 0)
+    trial.run(*trial.restore).expect(0, 3)
+    trial.check_restored()
 
 
 @pytest.mark.slow
@@ -199,4 +269,4 @@ def test_a_restore_that_dies_at_every_named_place_is_finished_by_the_next(
         trial.die(trial.start(*trial.restore, failpoint=failpoint), failpoint)
         trial.run(*trial.restore).expect(0, 3)
         trial.check_restored()
-        trial.cluster.delete(f"{trial.topic}-back")
+        trial.cluster.delete(trial.target)
