@@ -1,0 +1,227 @@
+"""Three brokers, of which one dies or hangs while a run is at work: the run goes on.
+
+The short form is for every day; ``make test-kill`` runs the long one too.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import NewTopic
+
+from cluster import WAIT, Cluster, until
+from kafkeep.archive.check import check_log
+from kafkeep.archive.reader import load_view
+from kafkeep.config.storage import StorageOptions
+from kafkeep.dev import (
+    DevOptions,
+    DevStatus,
+    kill_broker,
+    pause_broker,
+    resume_broker,
+    start,
+    start_broker,
+    stop,
+)
+from kafkeep.errors import NoSuchArchiveError
+from kafkeep.store.open import open_store
+from oracle import assert_same, count, dump
+from runs import Driver
+
+pytestmark = pytest.mark.integration
+PARTITIONS = 3
+REPLICAS = 3
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStatus]:
+    """Three brokers of this file's own, to be killed."""
+    folder = tmp_path_factory.mktemp("three")
+    try:
+        yield start(DevOptions(folder=folder, brokers=3))
+    finally:
+        stop(folder)
+
+
+@dataclass
+class Load:
+    """A producer at work, each of whose records is stored once, whatever the brokers do."""
+
+    bootstrap: str
+    topic: str
+    stored: int = 0
+    failed: list[str] = field(default_factory=list)
+    _enough: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Load:
+        self._thread = threading.Thread(target=self._produce)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._enough.set()
+        self._thread.join(WAIT)
+
+    def _produce(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "enable.idempotence": True,
+                "delivery.timeout.ms": int(WAIT * 1000),
+                "log_level": 0,
+            }
+        )
+        number = 0
+        while not self._enough.wait(0.01):
+            for _ in range(20):
+                value, place = f"{number:08d}".ljust(500, "."), number % PARTITIONS
+                producer.produce(self.topic, value, f"{number}", place, on_delivery=self._delivered)
+                number += 1
+            producer.poll(0)
+        producer.flush(WAIT)
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        if error is None:
+            self.stored += 1
+        else:
+            self.failed.append(str(error))
+
+
+@dataclass(frozen=True)
+class Shaken:
+    """A topic with three replicas, its archive, and what is done to its leaders."""
+
+    brokers: DevStatus
+    cluster: Cluster
+    topic: str
+    archive: Path
+    folder: Path
+
+    def create(self) -> None:
+        new = NewTopic(self.topic, PARTITIONS, REPLICAS, config={"min.insync.replicas": "2"})
+        self.cluster.admin.create_topics([new])[self.topic].result(WAIT)
+        until(lambda: self._in_sync(self.topic), "every replica follows")
+
+    def start(self, verb: str, *arguments: object) -> Driver:
+        where = ("--bootstrap-servers", self.cluster.bootstrap, "--archive", self.archive)
+        return Driver(self.folder / verb, verb, *where, *arguments, "--output", "json")
+
+    def archived(self) -> int:
+        """Return how many records the log has."""
+        try:
+            view = load_view(open_store(str(self.archive), StorageOptions()), "backup")
+        except NoSuchArchiveError:
+            return 0
+        return sum(entry.records for entry in view.entries())
+
+    def size(self, topic: str) -> int:
+        """Return how far a topic has grown."""
+        return sum(self.cluster.end(topic, n) for n in self.cluster.partitions(topic))
+
+    def _leader(self, topic: str) -> int:
+        found = self.cluster.admin.list_topics(topic, timeout=WAIT).topics[topic]
+        return int(found.partitions[0].leader) if found.partitions else -1
+
+    def _in_sync(self, topic: str) -> bool:
+        found = self.cluster.admin.list_topics(topic, timeout=WAIT).topics[topic].partitions
+        whole = [len(p.isrs) == REPLICAS and p.leader > 0 for p in found.values()]
+        return len(whole) == PARTITIONS and all(whole)
+
+    def kill_leader(self, topic: str) -> None:
+        """End the leader of the first partition at once; it comes back when another leads."""
+        leader, folder = self._leader(topic), Path(self.brokers.folder)
+        kill_broker(folder, leader)
+        try:
+            until(lambda: self._leader(topic) not in (leader, -1), "another broker leads")
+        finally:
+            start_broker(folder, leader)
+        until(lambda: self._in_sync(topic), "every replica follows again")
+
+    def stop_leader(self, topic: str, seconds: float) -> None:
+        """Let the leader of the first partition hang for some time."""
+        leader, folder = self._leader(topic), Path(self.brokers.folder)
+        pause_broker(folder, leader)
+        try:
+            time.sleep(seconds)
+        finally:
+            resume_broker(folder, leader)
+        until(lambda: self._in_sync(topic), "every replica follows again")
+
+
+@pytest.fixture
+def shaken(three: DevStatus, topic_name: str, local_archive: Path, tmp_path: Path) -> Shaken:
+    cluster = Cluster(three.bootstrap_servers)
+    made = Shaken(three, cluster, topic_name, local_archive, tmp_path)
+    made.create()
+    return made
+
+
+def follow_through(shaken: Shaken, kills: int, stop_seconds: float) -> int:
+    """Follow a producer while leaders die and hang; return how many records were stored."""
+    asked = ("--topics", shaken.topic, "--follow", "--interval", "200ms", "--segment-age", "500ms")
+    driver = shaken.start("backup", *asked)
+
+    def grows() -> None:
+        before = shaken.archived()
+        until(lambda: driver.runs() and shaken.archived() > before, "the archive grows")
+
+    try:
+        with Load(shaken.cluster.bootstrap, shaken.topic) as load:
+            grows()
+            for _ in range(kills):
+                shaken.kill_leader(shaken.topic)
+                grows()
+            shaken.stop_leader(shaken.topic, stop_seconds)
+            grows()
+        assert load.failed == []
+        until(lambda: driver.runs() and shaken.archived() >= load.stored, "all of it is archived")
+        driver.signal(signal.SIGTERM)
+        assert driver.wait().expect(0).json["gaps"] == []
+    finally:
+        driver.kill()
+    assert check_log(open_store(str(shaken.archive), StorageOptions()), "backup") == []
+    return load.stored
+
+
+def restore_through(shaken: Shaken, target: str, kills: int, seconds: float) -> None:
+    """Restore while leaders of the target die; each time records come afterwards."""
+    rate = int(shaken.size(shaken.topic) * 500 / seconds)
+    driver = shaken.start("restore", "--topics", f"{shaken.topic}:{target}", "--rate", rate)
+
+    def writes() -> None:
+        before = shaken.size(target)
+        until(lambda: driver.runs() and shaken.size(target) > before, "it writes")
+
+    try:
+        for _ in range(kills):
+            writes()
+            shaken.kill_leader(target)
+        driver.wait().expect(0)
+    finally:
+        driver.kill()
+
+
+def shake(shaken: Shaken, *, kills: int, stop_seconds: float, restore_seconds: float) -> None:
+    stored = follow_through(shaken, kills, stop_seconds)
+    before = dump(shaken.cluster.bootstrap, shaken.topic)
+    assert count(before) == stored
+    target = f"{shaken.topic}-back"
+    restore_through(shaken, target, kills, restore_seconds)
+    assert_same(before, dump(shaken.cluster.bootstrap, target))
+
+
+def test_runs_go_on_when_a_leader_dies_or_hangs(shaken: Shaken) -> None:
+    shake(shaken, kills=1, stop_seconds=3, restore_seconds=8)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_runs_go_on_when_leaders_die_again_and_again(shaken: Shaken) -> None:
+    shake(shaken, kills=5, stop_seconds=30, restore_seconds=90)
