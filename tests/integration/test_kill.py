@@ -34,7 +34,7 @@ LONGEST_SECONDS = 9.0
 """Spark's start and the work itself: later there is nothing left to kill."""
 WORK_SECONDS = 1.5
 """So long a run is at work at least: its objects are held up, or its rate is low."""
-SLOWLY = "object.before:sleep=200"
+SLOWLY = "object.before:sleep=100"
 
 BACKUP_FAILPOINTS = [
     "look.after:exit@1",
@@ -196,7 +196,7 @@ def kill_backups(trial: TopicTrial, kills: int) -> None:
         hit = trial.kill_somewhen(driver, number, trial.objects)
         trial.check_objects()
         if driver.process.returncode == 0:
-            trial.fill(BATCHES)  # nothing is left to do for the next
+            trial.fill(BATCHES // 2)  # nothing is left to do for the next
         return hit
 
     kill_until(trial, kills, attempt)
