@@ -1,0 +1,121 @@
+"""Kafka deletes records between the plan and the task that was to read them: a gap is told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster import Cluster, until
+from kafkeep import failpoint
+from kafkeep.archive.check import check_log
+from kafkeep.archive.entry import OffsetRange
+from kafkeep.archive.reader import load_view
+from kafkeep.backup import bundle, writer
+from kafkeep.config.storage import StorageOptions
+from kafkeep.kafka.build import Record, build_batch
+from kafkeep.store.open import open_store
+from oracle import assert_same, count, dump
+from runs import kafkeep
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
+BATCHES, ROWS = 40, 100
+CUT = 1550
+"""Inside a batch; of many ranges, several lie in front of it."""
+
+
+@pytest.fixture
+def split(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let several tasks read a partition, however small it is."""
+    monkeypatch.setattr(bundle, "SMALLEST_SPLIT_BYTES", 1)
+    monkeypatch.setattr(bundle, "SMALLEST_BUNDLE_BYTES", 1)
+    monkeypatch.setattr(writer, "RANGES_PER_CORE", 5)
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """Hold a backup of this process once its plan is in the log, until the gate is there."""
+    monkeypatch.setenv("KAFKEEP_FAILPOINT_TRACE", str(tmp_path / "trace"))
+    monkeypatch.setenv("KAFKEEP_FAILPOINT_GATE", str(tmp_path / "gate"))
+    failpoint.arm("intent.after:hold@1")
+    yield tmp_path / "gate"
+    failpoint.arm("")
+
+
+def delete_meanwhile(cluster: Cluster, topic: str, gate: Path) -> threading.Thread:
+    """Delete records when the plan is in the log, and let the tasks read then."""
+
+    def delete() -> None:
+        try:
+            until(gate.with_name("trace").exists, "the plan is in the log")
+            cluster.delete_records(topic, CUT)
+        finally:
+            gate.touch()
+
+    thread = threading.Thread(target=delete)
+    thread.start()
+    return thread
+
+
+def joined(gaps: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """Put together what each task lost of its own range."""
+    whole: list[OffsetRange] = []
+    for gap in gaps:
+        if whole and whole[-1].end == gap.start:
+            whole[-1] = OffsetRange(whole[-1].start, gap.end)
+        else:
+            whole.append(gap)
+    return whole
+
+
+def check_gap(cluster: Cluster, archive: str, topic: str, least_objects: int) -> None:
+    """The run names what it lost and archives the rest; the next one finds nothing to do."""
+    where = ("--bootstrap-servers", cluster.bootstrap, "--archive", archive, "--output", "json")
+    done = kafkeep("backup", *where, "--topics", topic).expect(3)
+    left = BATCHES * ROWS - CUT
+    assert done.json["records"] == left
+    told = [OffsetRange(gap["start"], gap["end"]) for gap in done.json["gaps"]]
+    assert joined(told) == [OffsetRange(0, CUT)]
+    assert all(f"offsets {r.start} to {r.end - 1} are lost" in done.stderr for r in told)
+    store = open_store(archive, StorageOptions.from_env())
+    view = load_view(store, "backup")
+    assert joined(gap.range for gap in view.gaps) == [OffsetRange(0, CUT)]
+    assert len(view.entries()) >= least_objects and check_log(store, "backup") == []
+    assert kafkeep("backup", *where, "--topics", topic).expect(0).json["records"] == 0
+    kafkeep("restore", *where, "--topics", f"{topic}:{topic}-back").expect(0, 3)
+    before = dump(cluster.bootstrap, topic)
+    assert count(before) == left
+    assert_same(before, dump(cluster.bootstrap, f"{topic}-back"))
+
+
+def fill(cluster: Cluster, topic: str) -> None:
+    cluster.create(topic)
+    now = time.time_ns() // 1_000_000
+    rows = [Record(i, now, b"%d" % i, bytes(500)) for i in range(ROWS)]
+    cluster.raw(topic, [build_batch(rows)] * BATCHES)
+
+
+def test_records_deleted_between_plan_and_fetch_are_a_gap_and_the_rest_is_archived(
+    cluster: Cluster, archive_address: str, topic_name: str, gate: Path
+) -> None:
+    fill(cluster, topic_name)
+    deleting = delete_meanwhile(cluster, topic_name, gate)
+    try:
+        check_gap(cluster, archive_address, topic_name, least_objects=1)
+    finally:
+        deleting.join()
+
+
+@pytest.mark.usefixtures("split")
+def test_what_several_tasks_of_one_partition_lost_has_no_hole_and_no_overlap(
+    cluster: Cluster, archive_address: str, topic_name: str, gate: Path
+) -> None:
+    fill(cluster, topic_name)
+    deleting = delete_meanwhile(cluster, topic_name, gate)
+    try:
+        check_gap(cluster, archive_address, topic_name, least_objects=3)
+    finally:
+        deleting.join()
