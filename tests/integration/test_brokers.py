@@ -29,11 +29,12 @@ from kafkeep.dev import (
     start,
     start_broker,
     stop,
+    stop_broker,
 )
 from kafkeep.errors import NoSuchArchiveError
 from kafkeep.store.open import open_store
 from oracle import assert_same, count, dump
-from runs import Driver
+from runs import Driver, kafkeep
 
 pytestmark = pytest.mark.integration
 PARTITIONS = 3
@@ -104,10 +105,11 @@ class Shaken:
     archive: Path
     folder: Path
 
-    def create(self) -> None:
-        new = NewTopic(self.topic, PARTITIONS, REPLICAS, config={"min.insync.replicas": "2"})
-        self.cluster.admin.create_topics([new])[self.topic].result(WAIT)
-        until(lambda: self._in_sync(self.topic), "every replica follows")
+    def create(self, topic: str, *, replicas: int = REPLICAS, needed: int = 2) -> None:
+        """Make a topic of which so many replicas must have each record."""
+        new = NewTopic(topic, PARTITIONS, replicas, config={"min.insync.replicas": str(needed)})
+        self.cluster.admin.create_topics([new])[topic].result(WAIT)
+        until(lambda: self.in_sync(topic, replicas), "every replica follows")
 
     def start(self, verb: str, *arguments: object) -> Driver:
         where = ("--bootstrap-servers", self.cluster.bootstrap, "--archive", self.archive)
@@ -129,9 +131,10 @@ class Shaken:
         found = self.cluster.admin.list_topics(topic, timeout=WAIT).topics[topic]
         return int(found.partitions[0].leader) if found.partitions else -1
 
-    def _in_sync(self, topic: str) -> bool:
+    def in_sync(self, topic: str, replicas: int = REPLICAS) -> bool:
+        """Whether so many replicas of each partition are in sync."""
         found = self.cluster.admin.list_topics(topic, timeout=WAIT).topics[topic].partitions
-        whole = [len(p.isrs) == REPLICAS and p.leader > 0 for p in found.values()]
+        whole = [len(p.isrs) == replicas and p.leader > 0 for p in found.values()]
         return len(whole) == PARTITIONS and all(whole)
 
     def kill_leader(self, topic: str) -> None:
@@ -142,7 +145,7 @@ class Shaken:
             until(lambda: self._leader(topic) not in (leader, -1), "another broker leads")
         finally:
             start_broker(folder, leader)
-        until(lambda: self._in_sync(topic), "every replica follows again")
+        until(lambda: self.in_sync(topic), "every replica follows again")
 
     def stop_leader(self, topic: str, seconds: float) -> None:
         """Let the leader of the first partition hang for some time."""
@@ -152,14 +155,14 @@ class Shaken:
             time.sleep(seconds)
         finally:
             resume_broker(folder, leader)
-        until(lambda: self._in_sync(topic), "every replica follows again")
+        until(lambda: self.in_sync(topic), "every replica follows again")
 
 
 @pytest.fixture
 def shaken(three: DevStatus, topic_name: str, local_archive: Path, tmp_path: Path) -> Shaken:
     cluster = Cluster(three.bootstrap_servers)
     made = Shaken(three, cluster, topic_name, local_archive, tmp_path)
-    made.create()
+    made.create(topic_name)
     return made
 
 
@@ -225,3 +228,27 @@ def test_runs_go_on_when_a_leader_dies_or_hangs(shaken: Shaken) -> None:
 @pytest.mark.timeout(1800)
 def test_runs_go_on_when_leaders_die_again_and_again(shaken: Shaken) -> None:
     shake(shaken, kills=5, stop_seconds=30, restore_seconds=90)
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_target_with_too_few_replicas_in_sync_is_refused_and_untouched(shaken: Shaken) -> None:
+    shaken.cluster.fill(shaken.topic, 300)
+    where = ("--bootstrap-servers", shaken.cluster.bootstrap, "--archive", shaken.archive)
+    kafkeep("backup", *where, "--topics", shaken.topic).expect(0)
+    target, alone = f"{shaken.topic}-all", f"{shaken.topic}-alone"
+    shaken.create(target, needed=3)
+    stop_broker(Path(shaken.brokers.folder), 3)
+    try:
+        until(lambda: shaken.in_sync(target, 2), "a replica is missing")
+        refused = kafkeep("restore", *where, "--topics", f"{shaken.topic}:{target}").expect(14)
+        assert f"{target}: partition 0 has 2 replicas in sync" in refused.stderr
+        assert "min.insync.replicas wants 3" in refused.stderr
+        assert shaken.size(target) == 0
+    finally:
+        start_broker(Path(shaken.brokers.folder), 3)
+    until(lambda: shaken.in_sync(target), "every replica follows again")
+    shaken.create(alone, replicas=1, needed=2)  # more than there are: Kafka takes what there is
+    for name in (target, alone):
+        kafkeep("restore", *where, "--topics", f"{shaken.topic}:{name}").expect(0)
+        before = dump(shaken.cluster.bootstrap, shaken.topic)
+        assert_same(before, dump(shaken.cluster.bootstrap, name))

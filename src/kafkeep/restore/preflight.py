@@ -19,6 +19,9 @@ from kafkeep.restore.plan import RestorePlan, TopicPlan, replicas_of
 from kafkeep.restore.schemas import SchemaStep
 from kafkeep.restore.shape import SAME
 
+_IN_SYNC = "min.insync.replicas"
+_CAPS_IN_SYNC = (3, 7)
+
 
 @dataclass(frozen=True, slots=True)
 class TargetLook:
@@ -32,6 +35,8 @@ class TargetLook:
     """Those of the target topics that exist."""
     starts: Mapping[tuple[str, int], int]
     ends: Mapping[tuple[str, int], int]
+    needed_in_sync: Mapping[str, int] = field(default_factory=dict)
+    """How many replicas must have a record, where that is in doubt."""
 
     def is_empty(self, topic: str) -> bool:
         """Whether a topic holds no records."""
@@ -71,7 +76,30 @@ def look_at_target(admin: Admin, plan: RestorePlan) -> TargetLook:
         topics=topics,
         starts=admin.offsets(partitions, OffsetSpec.EARLIEST),
         ends=admin.offsets(partitions, OffsetSpec.LATEST),
+        needed_in_sync=_needed_in_sync(admin, topics),
     )
+
+
+def _needed_in_sync(admin: Admin, topics: Mapping[str, TopicDescription]) -> dict[str, int]:
+    """Return min.insync.replicas as it holds, of topics that may have too few in sync.
+
+    Kafka asks for no more than there are since 3.7; older brokers refuse every record then.
+    Nothing where we may not see it: which rights are missing is told by others.
+    """
+    caps = admin.broker_version() >= _CAPS_IN_SYNC
+    doubtful = [name for name, topic in topics.items() if _lacks_replicas(topic) or not caps]
+    try:
+        found = admin.all_topic_configs(doubtful)
+    except AccessDeniedError:
+        return {}
+    needed = {name: int(configs[_IN_SYNC].value or 1) for name, configs in found.items()}
+    if caps:
+        needed = {name: min(n, topics[name].replication_factor) for name, n in needed.items()}
+    return needed
+
+
+def _lacks_replicas(topic: TopicDescription) -> bool:
+    return any(len(p.in_sync) < len(p.replicas) for p in topic.partitions.values())
 
 
 def check_targets(
@@ -159,6 +187,8 @@ def _check_existing(
         )
     if document is not None and known is not None and known.topic_id == there.topic_id:
         return _check_ours(topic, target, document, known, exact=options.exact_offsets)
+    if (short := _check_in_sync(topic.target, target)) is not None:
+        return short
     if target.is_empty(topic.target):
         return _check_empty(topic, target, options)
     if options.into_non_empty:
@@ -169,6 +199,21 @@ def _check_existing(
         "it is not empty",
         "Restore into another topic (--topics a:new-a), or append with --into-non-empty.",
     )
+
+
+def _check_in_sync(topic: str, target: TargetLook) -> Check | None:
+    """Fail where Kafka would refuse every record: too few replicas would have it."""
+    needed = target.needed_in_sync.get(topic, 0)
+    for number, partition in sorted(target.topics[topic].partitions.items()):
+        if len(partition.in_sync) < needed:
+            return Check(
+                Verdict.FAIL,
+                topic,
+                f"partition {number} has {len(partition.in_sync)} replicas in sync, "
+                f"min.insync.replicas wants {needed}",
+                "Bring the other brokers back, or lower min.insync.replicas of the topic.",
+            )
+    return None
 
 
 def _check_empty(topic: TopicPlan, target: TargetLook, options: RestoreOptions) -> Check:
