@@ -18,6 +18,7 @@ Scene = Callable[[Cluster, str], None]
 NOW = time.time_ns() // 1_000_000
 DAY = 86_400_000
 NANOSECONDS = NOW * 1_000_000
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def nulls(cluster: Cluster, topic: str) -> None:
@@ -42,9 +43,10 @@ def nulls(cluster: Cluster, topic: str) -> None:
 
 
 def times(cluster: Cluster, topic: str) -> None:
-    """Every timestamp Kafka takes: none, zero, past, nanoseconds, the end of time."""
+    """Every timestamp Kafka takes: none, negative, zero, past, nanoseconds, the end of time."""
     cluster.create(topic, config=ANY_TIME)
-    odd = [-1, 0, 1, 1000, NOW - 40_000 * DAY, NOW, NOW + 400 * DAY, NANOSECONDS, 2**62]
+    odd = [-5, -1, 0, 1, 1000, NOW - 40_000 * DAY, NOW, NOW + 400 * DAY, NANOSECONDS, 2**62]
+    odd += [2**63 - 1]
     records = [Record(0, at, b"k", b"%d" % at) for at in odd]
     for record in records:
         cluster.records(topic, [record])
@@ -163,6 +165,16 @@ def large(cluster: Cluster, topic: str) -> None:
         cluster.produce(topic, [{"value": chances.randbytes(size)}])
 
 
+def large_packed(cluster: Cluster, topic: str) -> None:
+    """Records of 10 MB, by every codec: one that hardly compresses, one that all but vanishes."""
+    cluster.create(topic, len(CODECS))
+    half = random.Random(8).randbytes(5_000_000)
+    for partition, name in enumerate(CODECS):
+        for value in (half + bytes(5_000_000), bytes(10_000_000), b"small"):
+            message = {"value": value, "partition": partition}
+            cluster.produce(topic, [message], compression_type=name)
+
+
 def single(cluster: Cluster, topic: str) -> None:
     """One batch per record, many of them."""
     cluster.create(topic, 2)
@@ -203,13 +215,18 @@ def scenes(tag: str) -> dict[str, tuple[str, Scene]]:
             empty,
             mostly_empty,
             large,
+            large_packed,
             single,
             wide,
         )
     }
-    for one in ("none", "gzip", "snappy", "lz4", "zstd"):
+    for one in CODECS:
         named[one] = (f"{one}-{tag}", lambda cluster, topic, name=one: codec(cluster, topic, name))
     named["dotted"] = (f"a.b-{tag}", plain)
     named["underscored"] = (f"A_b-{tag}", plain)
+    named["dashed"] = (f"-x-{tag}", plain)
+    named["dots"] = ("...", plain)
+    named["twin_upper"] = (f"Twin-{tag}", plain)
+    named["twin_lower"] = (f"twin-{tag}", plain)
     named["longest"] = (f"{tag}-" + "x" * (248 - len(tag)), plain)
     return named
