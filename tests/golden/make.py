@@ -4,6 +4,7 @@ What is stored here must be readable for ever, so what is there is never made ag
 
     python tests/golden/make.py tests/golden/1
     python tests/golden/make.py tests/golden/2
+    python tests/golden/make.py tests/golden/checksums
 """
 
 from __future__ import annotations
@@ -122,6 +123,10 @@ def make_moved() -> MemoryStore:
 
 
 def main(folder: Path) -> None:
+    if folder.name == "checksums":
+        save(make_moved(), folder / "whole")
+        save(changed(log_key("backup", 12), b'"start":0', b'"start":1'), folder / "flipped")
+        return
     if folder.name == "2":
         save(make_moved(), folder / "whole")
         return

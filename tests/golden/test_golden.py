@@ -56,8 +56,9 @@ def test_a_stored_archive_can_be_gone_on_with() -> None:
     assert (log.state.commit, log.state.epoch) == (13, 3)
 
 
-def test_a_stored_archive_whose_offsets_were_moved_says_what_it_said() -> None:
-    store = load("2/whole")
+@pytest.mark.parametrize("name", ["2/whole", "checksums/whole"])
+def test_a_stored_archive_whose_offsets_were_moved_says_what_it_said(name: str) -> None:
+    store = load(name)
     assert check_log(store, "backup") == []
     view = load_view(store, "backup")
     assert view.positions[ORDERS] == 60
@@ -74,6 +75,13 @@ def test_a_stored_archive_whose_offsets_were_moved_says_what_it_said() -> None:
     assert [e.range.start for e in old.entries("orders", 1)] == [2, 12, 22, 32, 42]
     log = CommitLog.open(store, "backup", writer="w", now_ms=lambda: 0)
     assert log.state.generations == {("orders", 1): 3, ("orders", 2): 4}
+
+
+def test_a_stored_commit_with_a_flipped_bit_is_refused_by_its_checksum() -> None:
+    store = load("checksums/flipped")
+    with pytest.raises(DamagedError, match=r"0012\.json is damaged: its checksum does not fit"):
+        load_view(store, "backup")
+    assert load_view(store, "backup", commit=11).positions[ORDERS] == 50
 
 
 def test_an_archive_of_the_future_is_refused_by_its_version() -> None:

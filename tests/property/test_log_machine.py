@@ -1,7 +1,8 @@
 """Writers that crash, lose answers, pause and come back, over one store: nothing may get lost.
 
 The machine plays Kafka (logs that grow, are truncated, are re-created), several writers (live,
-crashed, zombie) and a store whose conditional create may fail in every way it can.
+crashed, zombie) and a store whose conditional create may fail in every way it can, and whose
+answers may come with a wrong bit.
 """
 
 from __future__ import annotations
@@ -52,13 +53,14 @@ class Crash(BaseException):
 
 
 class FaultyStore:
-    """Objects in a dict; the next creates fail as told."""
+    """Objects in a dict; the next creates fail as told, the next commits come flipped as told."""
 
     def __init__(self) -> None:
         self.objects: dict[str, tuple[bytes, dict[str, str]]] = {}
         self.first_bodies: dict[str, bytes] = {}
         self.in_flight: list[tuple[str, bytes, dict[str, str]]] = []
         self.faults: list[str] = []
+        self.flips: list[int] = []
 
     def put_new(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
         fault = self.faults.pop(0) if self.faults else "ok"
@@ -87,7 +89,8 @@ class FaultyStore:
     def get(self, key: str) -> bytes:
         if key not in self.objects:
             raise KeyMissingError(key)
-        return self.objects[key][0]
+        body = self.objects[key][0]
+        return flipped(body, self.flips) if "/log/" in key else body
 
     def head(self, key: str) -> ObjectInfo:
         body = self.get(key)
@@ -101,6 +104,15 @@ class FaultyStore:
 
     def describe(self) -> str:
         return "memory:"
+
+
+def flipped(body: bytes, flips: list[int]) -> bytes:
+    """Return ``body`` with the bit that is next in ``flips``; several threads may ask."""
+    try:
+        at, bit = divmod(flips.pop() % (8 * len(body)), 8)
+    except IndexError:
+        return body
+    return body[:at] + bytes([body[at] ^ 1 << bit]) + body[at + 1 :]
 
 
 @dataclass
@@ -368,6 +380,11 @@ class LogMachine(RuleBasedStateMachine):
         writer = data.draw(st.sampled_from(self.writers))
         step = writer.log.checkpoint if force else writer.log.checkpoint_if_due
         self.try_step(writer, step, faults)
+
+    @rule(flips=st.lists(st.integers(0, 2**20), min_size=1, max_size=2))
+    def answers_come_flipped(self, flips: list[int]) -> None:
+        """On the way: what is stored is right, and the next one to ask again gets it."""
+        self.store.flips = flips
 
     @rule(data=st.data(), how=st.sampled_from(["lost", "cut", "flipped", "swapped"]))
     def damage_a_checkpoint(self, data: st.DataObject, how: str) -> None:

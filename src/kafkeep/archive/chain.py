@@ -11,6 +11,7 @@ from kafkeep.archive.codec import decode_commit
 from kafkeep.archive.commit import Commit
 from kafkeep.archive.document import digest_of, reading
 from kafkeep.archive.keys import LAST_NUMBER, log_key, log_prefix, parse_log_key
+from kafkeep.archive.seal import read_sound
 from kafkeep.archive.state import State, apply
 from kafkeep.archive.store import ObjectStore
 from kafkeep.errors import DamagedError, KeyMissingError
@@ -53,10 +54,10 @@ def iter_bytes(
 
 
 def read_commit(store: ObjectStore, name: str, number: int) -> CommitBytes:
-    """Return one commit as bytes; DamagedError when it is missing."""
+    """Return one commit as bytes, as good as they can be had; DamagedError when it is missing."""
     key = log_key(name, number)
     try:
-        return CommitBytes(number, key, store.get(key))
+        return CommitBytes(number, key, read_sound(store, key))
     except KeyMissingError as error:
         raise DamagedError(
             f"{key} is missing, though later commits are there",

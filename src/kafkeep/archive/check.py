@@ -17,6 +17,7 @@ from kafkeep.archive.keys import (
     schemas_key,
 )
 from kafkeep.archive.schemas import load_schemas
+from kafkeep.archive.seal import read_sound
 from kafkeep.archive.state import State
 from kafkeep.archive.store import ObjectStore
 from kafkeep.archive.tables import Rows, TableInfo, load_table, sorted_rows
@@ -106,9 +107,12 @@ def _check_next(store: ObjectStore, state: State) -> CheckedCommit:
     number = state.commit + 1
     key = log_key(state.name, number)
     try:
-        body = store.get(key)
+        body = read_sound(store, key)
     except KeyMissingError:
         finding = Finding(key, "missing, though later commits are there", True)
+        return CheckedCommit(number, key, "", 0, None, None, finding)
+    except DamagedError as error:
+        finding = Finding(key, _without(key, error.message), True)
         return CheckedCommit(number, key, "", 0, None, None, finding)
     digest = digest_of(body)
     try:

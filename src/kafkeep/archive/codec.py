@@ -21,7 +21,6 @@ from kafkeep.archive.document import (
     as_int,
     as_list,
     as_str,
-    dump_document,
     parse_document,
     reading,
 )
@@ -29,14 +28,22 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.names import check_topic_name, parse_folder
 from kafkeep.archive.retire import Retirement, Retirements
 from kafkeep.archive.schemas import check_digest
+from kafkeep.archive.seal import check_seal, seal
 from kafkeep.errors import DamagedError
 
 T = TypeVar("T")
 
+_UNSEALED = (
+    *("version", "log", "number", "previous", "epoch", "writer", "at_ms", "entries", "positions"),
+    *("retired", "gaps", "topics", "leader_epochs", "spans", "groups", "schemas", "intent"),
+    *("closes_intent", "note"),
+)
+"""The fields of commits from before they had a checksum: no new one belongs here."""
+
 
 def encode_commit(commit: Commit) -> bytes:
-    """Return the bytes of a commit; equal commits give equal bytes."""
-    return dump_document(
+    """Return the bytes of a commit, with a checksum; equal commits give equal bytes."""
+    return seal(
         {
             "version": version_of(commit.changes),
             "log": commit.log,
@@ -59,6 +66,7 @@ def version_of(changes: Changes) -> int:
 def decode_commit(body: bytes, key: str, *, log: str, number: int) -> Commit:
     """Rebuild a commit; DamagedError when it is none, or not the one that belongs under ``key``."""
     document = parse_document(body, key)
+    check_seal(body, document, key, _UNSEALED)
     with reading(key):
         commit = Commit(
             log=as_str(document["log"]),

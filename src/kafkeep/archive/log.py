@@ -19,6 +19,7 @@ from kafkeep.archive.document import digest_of
 from kafkeep.archive.head import Head, load_head
 from kafkeep.archive.keys import log_key
 from kafkeep.archive.names import log_name
+from kafkeep.archive.seal import read_sound
 from kafkeep.archive.state import State, apply, check_changes, stamped
 from kafkeep.archive.store import ObjectStore
 from kafkeep.errors import (
@@ -169,7 +170,7 @@ class CommitLog:
                 failpoint(f"{kind}.after")
             except KeyExistsError:
                 try:
-                    return self._store.get(key)
+                    return read_sound(self._store, key)
                 except (KeyMissingError, TransientError) as error:
                     # "Exists" and then "not found": a create that lost a race and fell away.
                     failure = error

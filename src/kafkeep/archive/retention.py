@@ -17,12 +17,12 @@ from kafkeep.archive.document import (
     as_dict,
     as_int,
     as_list,
-    dump_document,
     parse_document,
     reading,
 )
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.keys import LAST_NUMBER, ROOT, check_log_name, check_topic_name
+from kafkeep.archive.seal import check_seal, read_sound, seal
 from kafkeep.archive.store import ObjectStore
 from kafkeep.archive.view import ArchiveView
 from kafkeep.errors import KeyExistsError, TransientError
@@ -78,7 +78,7 @@ class Retention:
 def load_retention(store: ObjectStore, log: str) -> Retention:
     """Return what rules there are and were; one small listing when there is none."""
     found = next(iter(store.list(_prefix(log))), None)
-    return Retention() if found is None else _decode(store.get(found.key), found.key)
+    return Retention() if found is None else _decode(read_sound(store, found.key), found.key)
 
 
 def record_retention(
@@ -152,7 +152,7 @@ def _encode(rules: Retention) -> bytes:
         return {"days": one.days, "since_ms": one.since_ms, "until_ms": one.until_ms}
 
     topics = {topic: [period(p) for p in periods] for topic, periods in rules.topics.items()}
-    return dump_document({"version": FIRST_VERSION, "revision": rules.revision, "topics": topics})
+    return seal({"version": FIRST_VERSION, "revision": rules.revision, "topics": topics})
 
 
 def _decode(body: bytes, key: str) -> Retention:
@@ -163,6 +163,7 @@ def _decode(body: bytes, key: str) -> Retention:
         )
 
     document = parse_document(body, key)
+    check_seal(body, document, key, ("version", "revision", "topics"))
     with reading(key):
         topics = {
             check_topic_name(topic): tuple(map(period, as_list(periods)))

@@ -26,6 +26,7 @@ from kafkeep.archive.document import (
     unpack,
 )
 from kafkeep.archive.keys import schemas_key
+from kafkeep.archive.seal import read_sound
 from kafkeep.archive.store import ObjectStore
 from kafkeep.errors import DamagedError, KeyExistsError, KeyMissingError
 
@@ -141,7 +142,7 @@ def load_schemas(store: ObjectStore, log: str, digest: str) -> SchemaSet:
     """Return the schemas of a digest; DamagedError when they are not there, or are others."""
     key = schemas_key(log, digest)
     try:
-        document = unpack(store.get(key), key)
+        document = unpack(read_sound(store, key, lambda body: _is(body, key, digest)), key)
     except KeyMissingError as error:
         raise DamagedError(f"{key} is missing, though a commit names it") from error
     if _digest(document) != digest:
@@ -155,6 +156,13 @@ def check_digest(text: str) -> str:
     if text and not _DIGEST.fullmatch(text):
         raise ValueError(f"{text!r:.80} is not a SHA-256")
     return text
+
+
+def _is(body: bytes, key: str, digest: str) -> bool:
+    try:
+        return _digest(unpack(body, key)) == digest
+    except DamagedError:
+        return False
 
 
 def _digest(document: Mapping[str, Any]) -> str:

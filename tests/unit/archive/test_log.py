@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.archive.forge import forged
 
 from kafkeep.archive.codec import decode_commit
 from kafkeep.archive.commit import Changes, Intent
@@ -172,7 +173,7 @@ def test_writers_that_keep_coming_first_end_the_attempt_to_open(open_log) -> Non
         def put_new(self, key, body, metadata=None):
             if not key.endswith("0000.json"):
                 rival = decode_commit(body, key, log="backup", number=int(key[-25:-5]))
-                super().put_new(key, body.replace(rival.writer.encode(), b"rival"), metadata)
+                super().put_new(key, forged(body, rival.writer.encode(), b"rival"), metadata)
             super().put_new(key, body, metadata)
 
     store = Contested()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.archive.forge import forged
 
 from kafkeep.archive.checkpoint import load_newest
 from kafkeep.archive.commit import Changes, Gap
@@ -162,7 +163,7 @@ def test_a_missing_commit_in_the_middle_is_damage_not_the_end(store, open_log, m
 def test_a_changed_commit_breaks_the_chain_at_the_next(store, open_log, make_entry) -> None:
     fill(open_log(), make_entry, 4)
     key = log_key("backup", 2)
-    replace_object(store, key, store.get(key).replace(b'"records":9', b'"records":8'))
+    replace_object(store, key, forged(store.get(key), b'"records":9', b'"records":8'))
     with pytest.raises(DamagedError, match=r"0003\.json is damaged: .*does not continue commit 2"):
         load_view(store, "backup")
     assert [f.key for f in check_log(store, "backup")] == [log_key("backup", 3)]
@@ -181,14 +182,14 @@ def test_a_changed_commit_breaks_the_chain_at_the_next(store, open_log, make_ent
         (b'"version":1', b'"version":0'),
         (b'"number":1', b'"number":2'),
         (b'"log":"backup"', b'"log":"other"'),
-        (b"{", b"["),
+        (b'"epoch":', b"epoch:"),
     ],
 )
 def test_a_commit_is_read_with_suspicion(store, open_log, make_entry, old, new) -> None:
     fill(open_log(), make_entry, 1)
     key = log_key("backup", 1)
     assert old in store.get(key)
-    replace_object(store, key, store.get(key).replace(old, new))
+    replace_object(store, key, forged(store.get(key), old, new))
     with pytest.raises(DamagedError, match=r"00001\.json"):
         load_view(store, "backup")
     assert [f.fatal for f in check_log(store, "backup")] == [True]

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import replace
 
 import pytest
+from tests.unit.archive.forge import forged
 from tests.unit.care.archive_builder import (
     FIRST_MS,
     Built,
@@ -190,7 +191,7 @@ def test_a_broken_chain_is_damage_and_the_rest_is_still_checked(
 ) -> None:
     built.log.append(Changes(note="later"))
     key = log_key("backup", 1)
-    swap(store, key, store.get(key).replace(b'"1000"', b'"2000"'))
+    swap(store, key, forged(store.get(key), b'"1000"', b'"2000"'))
     store.delete(built.entries[0].key)
     found = [kind for kind, _, _ in damages(verify(store, ["backup"]))]
     assert found == [Kind.BROKEN_CHAIN, Kind.MISSING]
