@@ -146,3 +146,24 @@ def test_an_answer_shorter_than_asked_is_damage() -> None:
     stored, summary = write([make_batches([50] * 3)])
     with pytest.raises(DamagedError, match="came"):
         list(read_segment(lambda a, b: stored[a : b - 1], len(stored), summary.index))
+
+
+def test_any_bit_flipped_in_a_frame_is_damage_or_changes_nothing() -> None:
+    batches = make_batches([30] * 2)
+    stored, summary = write([batches])
+    for at in range(len(stored)):
+        for bit in range(8):
+            wrong = stored[:at] + bytes([stored[at] ^ 1 << bit]) + stored[at + 1 :]
+            try:
+                found = read_back(wrong, summary)[0]
+            except DamagedError:
+                continue
+            assert found == b"".join(batches)
+
+
+def test_frames_without_a_content_checksum_stay_readable() -> None:
+    batches = make_batches([30] * 2)
+    _, summary = write([batches])
+    stored = zstandard.ZstdCompressor().compress(b"".join(batches))
+    assert not zstandard.get_frame_parameters(stored).has_checksum
+    assert read_back(stored, summary)[0] == b"".join(batches)
