@@ -8,9 +8,9 @@ import numpy as np
 
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.store import ObjectStore
-from kafkeep.contents.spool import HINT
+from kafkeep.contents.spool import HINT, lost_with
 from kafkeep.errors import DamagedError, KeyMissingError
-from kafkeep.kafka.batch import Batches, check_crcs
+from kafkeep.kafka.batch import Batches
 from kafkeep.kafka.segment import read_segment
 
 
@@ -25,7 +25,8 @@ def iter_segment(
 ) -> Iterator[Batches]:
     """Yield the batches that may hold what is asked for; aborted ones only on request.
 
-    Batches at the edge of ``range`` come whole. DamagedError names the object.
+    Batches at the edge of ``range`` come whole. DamagedError, after more than one try, names the
+    object and its offsets.
     """
     try:
         for batches in read_segment(
@@ -35,17 +36,15 @@ def iter_segment(
             range,
             from_ms=from_ms,
             until_ms=until_ms,
+            name=entry.key,
         ):
-            check_crcs(batches)
             yield batches if aborted else committed(batches, entry.aborted)
     except KeyMissingError as error:
-        raise DamagedError(
-            f"{entry.key} is missing: it held {entry.records} records of {entry.partition_id}, "
-            f"offsets {entry.range.start} to {entry.range.end - 1}",
-            hint=HINT,
-        ) from error
+        raise DamagedError(f"{entry.key} is missing: {lost_with(entry)}", hint=HINT) from error
     except DamagedError as error:
-        raise DamagedError(f"{entry.key}: {error.message}", hint=error.hint or HINT) from error
+        raise DamagedError(
+            f"{entry.key}: {error.message}; {lost_with(entry)}", hint=error.hint or HINT
+        ) from error
 
 
 def committed(batches: Batches, aborted: Sequence[OffsetRange]) -> Batches:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -12,11 +11,6 @@ from kafkeep.contents.windows import SEGMENT
 from kafkeep.errors import DamagedError
 
 SoundFrame = tuple[Frame, FrameFacts]
-
-
-def is_whole(data: bytes, entry: Entry) -> bool:
-    """Whether an object is as it was written."""
-    return hashlib.sha256(data).hexdigest() == entry.sha256
 
 
 def sound_parts(data: bytes, entry: Entry) -> tuple[Entry, ...]:

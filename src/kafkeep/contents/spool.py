@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import logging
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,9 @@ from typing import BinaryIO, cast
 from kafkeep.archive.entry import Entry
 from kafkeep.contents.ahead import Ranges
 from kafkeep.errors import DamagedError, KeyMissingError, RecordError
+from kafkeep.kafka.segment import READS
 
+logger = logging.getLogger(__name__)
 PIECE_BYTES = 8 << 20
 MEMORY_BYTES = 32 << 20
 HINT = "See what is lost with kafkeep verify; restore --allow-missing goes on without it."
@@ -24,22 +27,43 @@ def open_object(
 ) -> Iterator[BinaryIO]:
     """Give the object's bytes as a file that can be read from any place.
 
-    Up to ``memory_bytes`` stay in memory, larger ones lie on disk meanwhile. DamagedError unless
-    size and SHA-256 are those of the log: formats like JSON have no checksum of their own.
+    Up to ``memory_bytes`` stay in memory, larger ones lie on disk meanwhile. It is read again, and
+    then a DamagedError, unless size and SHA-256 are those of the log: formats like JSON have no
+    checksum of their own.
     """
     with _spool(entry.size_bytes, memory_bytes) as spool:
-        digest = hashlib.sha256()
-        for start in range(0, entry.size_bytes, PIECE_BYTES):
-            end = min(start + PIECE_BYTES, entry.size_bytes)
-            data = _get(store, entry, start, end)
-            if len(data) != end - start:
-                raise DamagedError(f"{entry.key}: asked for bytes {start}..{end}, {len(data)} came")
-            digest.update(data)
-            spool.write(data)
-        if digest.hexdigest() != entry.sha256:
-            raise DamagedError(f"{entry.key}: its SHA-256 is not that of the log", hint=HINT)
+        for _ in range(READS):
+            problem = _fill(spool, store, entry)
+            if problem is None:
+                break
+            logger.warning("%s came damaged: %s", entry.key, problem)
+        else:
+            raise DamagedError(f"{entry.key}: {problem}; {lost_with(entry)}", hint=HINT)
         spool.seek(0)
         yield spool
+
+
+def _fill(spool: BinaryIO, store: Ranges, entry: Entry) -> str | None:
+    """Write the object's bytes into ``spool``; return what is wrong with them, if anything."""
+    spool.seek(0)
+    digest = hashlib.sha256()
+    for start in range(0, entry.size_bytes, PIECE_BYTES):
+        end = min(start + PIECE_BYTES, entry.size_bytes)
+        data = _get(store, entry, start, end)
+        if len(data) != end - start:
+            return f"asked for bytes {start}..{end}, {len(data)} came"
+        digest.update(data)
+        spool.write(data)
+    same = digest.hexdigest() == entry.sha256
+    return None if same else "its SHA-256 is not that of the log"
+
+
+def lost_with(entry: Entry) -> str:
+    """Say what nobody can read when the object of ``entry`` cannot be read."""
+    return (
+        f"it held {entry.records} records of {entry.partition_id}, "
+        f"offsets {entry.range.start} to {entry.range.end - 1}"
+    )
 
 
 @contextmanager
@@ -65,8 +89,4 @@ def _get(store: Ranges, entry: Entry, start: int, end: int) -> bytes:
     try:
         return store.get_range(entry.key, start, end)
     except KeyMissingError as error:
-        raise DamagedError(
-            f"{entry.key} is missing: it held {entry.records} records of {entry.partition_id}, "
-            f"offsets {entry.range.start} to {entry.range.end - 1}",
-            hint=HINT,
-        ) from error
+        raise DamagedError(f"{entry.key} is missing: {lost_with(entry)}", hint=HINT) from error

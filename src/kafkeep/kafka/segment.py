@@ -11,6 +11,7 @@ Level 1 is kept for batches the producer compressed already: it passes such byte
 
 from __future__ import annotations
 
+import logging
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -21,13 +22,22 @@ import zstandard
 
 from kafkeep.archive.entry import IndexPoint, OffsetRange
 from kafkeep.errors import DamagedError
-from kafkeep.kafka.batch import NO_RECORD, Batches, scan_batches
+from kafkeep.kafka.batch import (
+    NO_RECORD,
+    Batches,
+    UnsupportedBatchError,
+    check_crcs,
+    scan_batches,
+)
 from kafkeep.kernel import Int64s
 
+logger = logging.getLogger(__name__)
 _of_thread = threading.local()
 FRAME_BYTES = 1 << 20
 READ_BYTES = 4 << 20
 """Stored bytes asked for at once when several neighbouring frames are wanted."""
+READS = 3
+"""So often bytes are asked for before they count as damaged."""
 MAX_FRAME_BYTES = 512 << 20
 """A frame that claims more than this is damage (or an attack), not data."""
 
@@ -166,23 +176,48 @@ def read_segment(
     *,
     from_ms: int | None = None,
     until_ms: int | None = None,
+    name: str = "a segment",
 ) -> Iterator[Batches]:
     """Yield the batches that may hold what was asked for, one frame at a time, in offset order.
 
     Only the frames needed are fetched, about ``READ_BYTES`` per request. Batches that lie outside
     of ``range`` altogether are left out; a batch at its edge, or beside the times, comes whole.
-    CRCs are not checked here. DamagedError when the bytes are not frames of whole batches.
+    A frame that does not unpack to whole batches, each with its CRC, is asked for again; then it is
+    a DamagedError. ``name`` is what the log calls the object.
     """
     ends = [point.position for point in index[1:]] + [size_bytes]
     frames = wanted_frames(index, range, from_ms=from_ms, until_ms=until_ms)
     for stretch in _stretches(frames, index, ends):
         start, end = index[stretch[0]].position, ends[stretch[-1]]
         data = memoryview(get_range(start, end))
-        if len(data) != end - start:
-            raise DamagedError(f"asked for bytes {start}..{end}, {len(data)} came")
         for frame in stretch:
-            raw = unpack_frame(data[index[frame].position - start : ends[frame] - start])
-            yield _within(scan_batches(raw, partial_tail=False), range)
+            place = (index[frame].position, ends[frame])
+            part = data[place[0] - start : place[1] - start]
+            yield _within(_sound_batches(get_range, part, *place, name), range)
+
+
+def _sound_batches(
+    get_range: GetRange, data: bytes | memoryview, start: int, end: int, name: str
+) -> Batches:
+    """Return the batches of the frame that lies from ``start`` to ``end``; ``data`` came first."""
+    for _ in range(READS - 1):
+        try:
+            return _checked_batches(data, start, end)
+        except DamagedError as error:
+            logger.warning("%s is read again from byte %d on: %s", name, start, error.message)
+        data = get_range(start, end)
+    return _checked_batches(data, start, end)
+
+
+def _checked_batches(data: bytes | memoryview, start: int, end: int) -> Batches:
+    if len(data) != end - start:
+        raise DamagedError(f"asked for bytes {start}..{end}, {len(data)} came")
+    try:
+        batches = scan_batches(unpack_frame(data), partial_tail=False)
+    except UnsupportedBatchError as error:
+        raise DamagedError(error.message) from error
+    check_crcs(batches)
+    return batches
 
 
 def _stretches(

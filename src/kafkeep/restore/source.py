@@ -11,9 +11,10 @@ from kafkeep.archive.store import ObjectStore
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.choice import choose_logs, choose_view
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions, load_read_options
-from kafkeep.contents.sound import is_whole, lost_ranges, sound_parts
+from kafkeep.contents.sound import lost_ranges, sound_parts
+from kafkeep.contents.spool import open_object
 from kafkeep.contents.windows import SEGMENT
-from kafkeep.errors import KeyMissingError, NoSuchArchiveError
+from kafkeep.errors import DamagedError, KeyMissingError, NoSuchArchiveError
 from kafkeep.restore.plan import RestorePlan
 
 
@@ -73,19 +74,22 @@ def leave_out_damage(store: ObjectStore, plan: RestorePlan) -> Left:
 
 
 def _find_damaged(store: ObjectStore, plan: RestorePlan) -> dict[str, tuple[Entry, ...]]:
-    """Return the objects that are not as they were, with what can be read of them.
-
-    One is read again before it is called damaged.
-    """
+    """Return the objects that are not as they were, with what can be read of them."""
     found = {}
     for entry in (entry for topic in plan.topics for entry in topic.entries):
         try:
-            data = store.get(entry.key)
-            if not is_whole(data, entry) and not is_whole(data := store.get(entry.key), entry):
-                found[entry.key] = sound_parts(data, entry)
-        except KeyMissingError:
-            found[entry.key] = ()
+            with open_object(store, entry):
+                pass
+        except DamagedError:
+            found[entry.key] = _sound_parts(store, entry)
     return found
+
+
+def _sound_parts(store: ObjectStore, entry: Entry) -> tuple[Entry, ...]:
+    try:
+        return sound_parts(store.get(entry.key), entry)
+    except KeyMissingError:
+        return ()
 
 
 def _told(entry: Entry, lost: OffsetRange) -> dict[str, Any]:

@@ -20,10 +20,10 @@ from kafkeep.config.spark import usable_cores
 from kafkeep.config.units import parse_time
 from kafkeep.contents.options import load_read_options
 from kafkeep.contents.segments import committed
-from kafkeep.contents.spool import MEMORY_BYTES
+from kafkeep.contents.spool import HINT, MEMORY_BYTES
 from kafkeep.contents.windows import SEGMENT
-from kafkeep.errors import NoSuchArchiveError, PreflightError, UsageError
-from kafkeep.kafka.batch import Batches, check_crcs
+from kafkeep.errors import DamagedError, NoSuchArchiveError, PreflightError, UsageError
+from kafkeep.kafka.batch import Batches
 from kafkeep.kafka.records import iter_decode
 from kafkeep.kafka.segment import read_segment
 from kafkeep.spark.choice import choose_entries
@@ -176,7 +176,12 @@ def iter_batches(store: ObjectStore, piece: Piece, wanted: Selection) -> Iterato
         piece.range,
         from_ms=wanted.from_ms,
         until_ms=wanted.until_ms,
+        name=piece.key,
     )
-    for batches in found:
-        check_crcs(batches)
-        yield committed(batches, piece.aborted)
+    try:
+        for batches in found:
+            yield committed(batches, piece.aborted)
+    except DamagedError as error:
+        lost = f"offsets {piece.range.start} to {piece.range.end - 1}"
+        text = f"{piece.key}: {error.message}; {lost} of {piece.topic}-{piece.partition} are lost"
+        raise DamagedError(text, hint=error.hint or HINT) from error

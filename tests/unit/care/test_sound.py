@@ -10,7 +10,7 @@ from tests.unit.care.archive_builder import ObjectPlan, records, write_object
 
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.contents.segments import iter_segment
-from kafkeep.contents.sound import is_whole, lost_ranges, sound_parts
+from kafkeep.contents.sound import lost_ranges, sound_parts
 from kafkeep.kafka.records import decode
 from kafkeep.store.memory import MemoryStore
 
@@ -58,7 +58,6 @@ def test_a_flipped_byte_costs_its_frame_or_where_nobody_can_tell_the_object(
     frames = len(entry.index)
     for at in [*range(0, len(data), 29), len(data) - 1]:
         flipped = data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
-        assert not is_whole(flipped, entry)
         lost = check(flipped, entry)
         assert len(lost) == 1
         assert lost == [entry.range] or len(lost[0]) < len(entry.range) / frames * 3
