@@ -7,12 +7,13 @@ one counts. A producer id is in the document before the first batch is sent unde
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
 import orjson
 
+from kafkeep.archive.seal import FIELD, check_seal, read_sound, seal
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import (
@@ -24,7 +25,8 @@ from kafkeep.errors import (
 from kafkeep.restore.revisions import check_version
 from kafkeep.store.open import open_store
 
-VERSION = 1
+VERSION = 2
+"""Since 2 it has a checksum; readers of 1 refuse a field they do not know."""
 FOLDER = "_kafkeep/restores"
 
 
@@ -90,6 +92,9 @@ class RestoreDocument:
         return next((target for target in self.targets if target.topic == topic), None)
 
 
+_UNSEALED = ("version", *(one.name for one in fields(RestoreDocument)))
+
+
 def open_documents(state: str | None, storage: StorageOptions, archive: ObjectStore) -> ObjectStore:
     """Return where restores keep their documents: the archive, unless ``state`` says where."""
     return open_store(state, storage, create=True) if state else archive
@@ -102,7 +107,7 @@ def document_key(id: str, revision: int) -> str:
 
 def save_document(store: ObjectStore, document: RestoreDocument) -> None:
     """Create a revision. PreflightError when another run of the same restore was faster."""
-    body = orjson.dumps({"version": VERSION, **asdict(document)}, option=orjson.OPT_SORT_KEYS)
+    body = seal({"version": VERSION, **asdict(document)})
     try:
         store.put_new(document_key(document.id, document.revision), body)
     except KeyExistsError as error:
@@ -122,13 +127,16 @@ def load_document(store: ObjectStore, id: str) -> RestoreDocument | None:
     newest = None
     for info in store.list(f"{FOLDER}/{id}/"):
         newest = info.key
-    return None if newest is None else _parse(store.get(newest), newest)
+    return None if newest is None else _parse(read_sound(store, newest), newest)
 
 
 def _parse(body: bytes, key: str) -> RestoreDocument:
     try:
         document: dict[str, Any] = orjson.loads(body)
-        check_version(key, document.pop("version"), VERSION)
+        check_version(key, document["version"], VERSION)
+        check_seal(body, document, key, _UNSEALED)
+        del document["version"]
+        document.pop(FIELD, None)
         targets = tuple(
             Target(
                 **{

@@ -14,6 +14,7 @@ import orjson
 
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.reader import ArchiveView
+from kafkeep.archive.seal import check_seal, seal
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.selection import OffsetPick
 from kafkeep.errors import DamagedError
@@ -25,6 +26,7 @@ from kafkeep.restore.revisions import (
 )
 
 VERSION = 1
+_UNSEALED = ("version", "log", "revision", "rounds", "positions", "targets", "round")
 FOLDER = "followed/"
 Positions = Mapping[PartitionId, int]
 
@@ -111,8 +113,7 @@ def load_followed(store: ObjectStore) -> Followed | None:
 
 def save_followed(store: ObjectStore, followed: Followed) -> None:
     """Create a revision. FencedError when another worker was faster."""
-    body = orjson.dumps(_to_json(followed), option=orjson.OPT_SORT_KEYS)
-    save_revision(store, FOLDER, followed.revision, body)
+    save_revision(store, FOLDER, followed.revision, seal(_to_json(followed)))
 
 
 def sweep_followed(store: ObjectStore, followed: Followed, *, before_ms: int) -> None:
@@ -194,6 +195,7 @@ def _parse(body: bytes, key: str) -> Followed:
     try:
         document: dict[str, Any] = orjson.loads(body)
         check_version(key, document["version"], VERSION)
+        check_seal(body, document, key, _UNSEALED)
         opened = document["round"]
         return Followed(
             log=document["log"],

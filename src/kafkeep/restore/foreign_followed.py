@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from kafkeep.archive.seal import check_seal, seal
 from kafkeep.archive.store import ObjectStore
 from kafkeep.contents.foreign.names import NO_OFFSET, ForeignName
 from kafkeep.contents.foreign.scan import Scanned
@@ -19,6 +20,7 @@ from kafkeep.errors import DamagedError
 from kafkeep.restore.revisions import check_version, load_newest, revision_key, save_revision
 
 VERSION = 1
+_UNSEALED = ("version", "revision", "rounds", "round", "index", "targets", "positions")
 FOLDER = "foreign/"
 
 
@@ -136,7 +138,7 @@ def save_foreign_followed(store: ObjectStore, followed: ForeignFollowed) -> None
         "targets": followed.targets,
         "positions": [[*place, *last] for place, last in sorted(followed.positions.items())],
     }
-    save_revision(store, FOLDER, followed.revision, orjson.dumps(document))
+    save_revision(store, FOLDER, followed.revision, seal(document))
     if followed.revision >= KEPT:
         store.delete(revision_key(FOLDER, followed.revision - KEPT))
 
@@ -149,6 +151,7 @@ def _parse(body: bytes, key: str) -> ForeignFollowed:
     try:
         document: dict[str, Any] = orjson.loads(body)
         check_version(key, document["version"], VERSION)
+        check_seal(body, document, key, _UNSEALED)
         return ForeignFollowed(
             revision=document["revision"],
             rounds=document["rounds"],

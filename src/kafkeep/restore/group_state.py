@@ -12,12 +12,14 @@ from typing import Any
 
 import orjson
 
+from kafkeep.archive.seal import check_seal, read_sound, seal
 from kafkeep.archive.store import ObjectStore
 from kafkeep.errors import DamagedError, KeyExistsError, PreflightError
 from kafkeep.restore.document import FOLDER
 from kafkeep.restore.revisions import check_version
 
 VERSION = 1
+_UNSEALED = ("version", "at_ms", "rolled_back", "pending", "before")
 Offsets = Mapping[tuple[str, int], int | None]
 
 
@@ -83,7 +85,7 @@ def save_change(store: ObjectStore, id: str, change: GroupChange) -> None:
         },
     }
     try:
-        store.put_new(group_key(id, change.revision), orjson.dumps(document))
+        store.put_new(group_key(id, change.revision), seal(document))
     except KeyExistsError as error:
         raise PreflightError(
             "another run moves the groups of this restore",
@@ -94,13 +96,14 @@ def save_change(store: ObjectStore, id: str, change: GroupChange) -> None:
 def load_history(store: ObjectStore, id: str) -> GroupHistory:
     """Return every change, in order."""
     keys = [info.key for info in store.list(f"{FOLDER}/{id}.groups/")]
-    return GroupHistory([_parse(key, store.get(key)) for key in sorted(keys)])
+    return GroupHistory([_parse(key, read_sound(store, key)) for key in sorted(keys)])
 
 
 def _parse(key: str, body: bytes) -> GroupChange:
     try:
         document: dict[str, Any] = orjson.loads(body)
         check_version(key, document["version"], VERSION)
+        check_seal(body, document, key, _UNSEALED)
         before = {
             group: {(topic, partition): offset for topic, partition, offset in rows}
             for group, rows in document["before"].items()

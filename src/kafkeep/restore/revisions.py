@@ -5,6 +5,7 @@ Each is created once, and the newest one counts: a worker that lost its place fi
 
 from __future__ import annotations
 
+from kafkeep.archive.seal import read_sound
 from kafkeep.archive.store import ObjectStore
 from kafkeep.errors import FencedError, KeyExistsError, NewerFormatError
 
@@ -22,7 +23,7 @@ def load_newest(store: ObjectStore, folder: str) -> tuple[bytes, str] | None:
     newest = None
     for info in store.list(folder):
         newest = info.key
-    return None if newest is None else (store.get(newest), newest)
+    return None if newest is None else (read_sound(store, newest), newest)
 
 
 def save_revision(store: ObjectStore, folder: str, revision: int, body: bytes) -> None:
@@ -31,7 +32,7 @@ def save_revision(store: ObjectStore, folder: str, revision: int, body: bytes) -
     try:
         store.put_new(key, body)
     except KeyExistsError as error:
-        if store.get(key) != body:
+        if read_sound(store, key) != body:
             raise _fenced() from error
     # An old number is free again once it was swept: then there is a newer one.
     if next(iter(store.list(folder, after=key)), None) is not None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import orjson
 import pytest
@@ -60,8 +60,8 @@ def test_two_runs_cannot_write_the_same_revision() -> None:
 
 def test_a_newer_version_is_refused_by_name() -> None:
     store = MemoryStore()
-    store.put_new(document_key("abc", 0), orjson.dumps({"version": 2}))
-    with pytest.raises(NewerFormatError, match="has version 2, this kafkeep knows 1"):
+    store.put_new(document_key("abc", 0), orjson.dumps({"version": 3}))
+    with pytest.raises(NewerFormatError, match="has version 3, this kafkeep knows 2"):
         load_document(store, "abc")
 
 
@@ -71,3 +71,23 @@ def test_damage_is_named(body: bytes) -> None:
     store.put_new(document_key("abc", 0), body)
     with pytest.raises(DamagedError, match="not a restore's document"):
         load_document(store, "abc")
+
+
+def test_a_document_with_any_bit_flipped_is_refused() -> None:
+    sound = MemoryStore()
+    save_document(sound, DOCUMENT)
+    key = document_key("abc", 0)
+    body = sound.get(key)
+    for at in range(len(body)):
+        for bit in range(8):
+            store = MemoryStore()
+            store.put_new(key, body[:at] + bytes([body[at] ^ 1 << bit]) + body[at + 1 :])
+            with pytest.raises(DamagedError, match=key):
+                load_document(store, "abc")
+
+
+def test_a_document_of_version_1_which_had_no_checksum_is_read() -> None:
+    store = MemoryStore()
+    document = {"version": 1, **asdict(DOCUMENT)}
+    store.put_new(document_key("abc", 0), orjson.dumps(document, option=orjson.OPT_SORT_KEYS))
+    assert load_document(store, "abc") == DOCUMENT

@@ -19,6 +19,7 @@ from kafkeep.archive.document import (
     reading,
 )
 from kafkeep.archive.keys import LAST_NUMBER, ROOT
+from kafkeep.archive.seal import check_seal, read_sound, seal
 from kafkeep.archive.store import ObjectStore
 from kafkeep.connect.jobs.compact_roles import Member, Pair, Phase
 from kafkeep.errors import KeyExistsError, UnknownOutcomeError
@@ -42,7 +43,7 @@ class PairDocument:
     def load(self) -> Pair:
         """Return its newest revision."""
         found = next(iter(self._store.list(self._prefix)), None)
-        return Pair() if found is None else _decode(self._store.get(found.key), found.key)
+        return Pair() if found is None else _decode(read_sound(self._store, found.key), found.key)
 
     def put(self, pair: Pair) -> bool:
         """Create a revision; False when another came first, or nobody can tell.
@@ -64,7 +65,7 @@ def _encode(pair: Pair) -> bytes:
         name: {"phase": str(m.phase), "since_ms": m.since_ms, "order": m.order}
         for name, m in pair.members.items()
     }
-    return dump_document(
+    return seal(
         {
             "version": FIRST_VERSION,
             "revision": pair.revision,
@@ -76,6 +77,7 @@ def _encode(pair: Pair) -> bytes:
 
 def _decode(body: bytes, key: str) -> Pair:
     document = parse_document(body, key)
+    check_seal(body, document, key, ("version", "revision", "begun_ms", "members"))
     with reading(key):
         members = {
             name: Member(
