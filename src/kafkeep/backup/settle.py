@@ -83,6 +83,12 @@ class _Part:
     gaps: list[Gap] = field(default_factory=list)
     left_over: list[PlannedRange] = field(default_factory=list)
 
+    def lose(self, lost: OffsetRange, at_ms: int) -> None:
+        """Note a gap; where it goes on from one that another task met, they are one."""
+        if self.gaps and self.gaps[-1].range.end == lost.start:
+            lost = OffsetRange(self.gaps.pop().range.start, lost.end)
+        self.gaps.append(Gap(self.partition_id, lost, RETENTION, at_ms))
+
 
 def _settle_partition(
     intent: Intent,
@@ -107,7 +113,8 @@ def _settle_partition(
                 f"{pid}: a task read from offset {report.first}, but {part.position} was next"
             )
         part.entries.extend(entries.get(number, ()))
-        part.gaps.extend(Gap(pid, lost, RETENTION, at_ms) for lost in report.gaps)
+        for lost in report.gaps:
+            part.lose(lost, at_ms)
         part.position = report.next
         if report.next > report.first:
             part.leader_epoch = report.leader_epoch

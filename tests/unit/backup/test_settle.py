@@ -145,3 +145,10 @@ def test_a_leader_epoch_that_is_not_known_is_forgotten_when_the_position_moves()
     assert run(plan, moved, report(1, 10, 20), still).leader_epochs == {P0: -1}
     behind = report(1, 10, 10, finished=False, leader_epoch=7)
     assert run(plan, moved, behind, still).leader_epochs == {P0: 5}
+
+
+def test_a_gap_that_several_tasks_met_is_one() -> None:
+    plan = intent((P0, 0, 10), (P0, 10, 20))
+    lost = [OffsetRange(0, 10), OffsetRange(10, 17)]
+    done = run(plan, report(0, 0, 10, gaps=(lost[0],)), report(1, 10, 20, gaps=(lost[1],)))
+    assert [gap.range for gap in done.gaps] == [OffsetRange(0, 17)]
