@@ -94,7 +94,7 @@ def test_wrong_keys_are_12_and_a_missing_bucket_is_named(
     denied = refused(12, "info", "--archive", archive_address)
     assert "not-the-key" not in denied.stderr
     arguments = ("--bootstrap-servers", s3_env.bootstrap_servers, "--archive", archive_address)
-    refused(12, "backup", *arguments, "--topics-regex", "nothing-is-called-so")
+    refused(12, "backup", *arguments, "--topics-regex", "nothing-is-called-so", "--follow")
 
 
 @pytest.mark.integration
@@ -104,6 +104,8 @@ def test_a_topic_that_is_not_there_is_named_and_nothing_is_begun(
     arguments = ("--bootstrap-servers", s3_env.bootstrap_servers, "--archive", local_archive)
     said = refused(2, "backup", *arguments, "--topics", "not-there-at-all").stderr
     assert "not-there-at-all" in said
+    said = refused(2, "backup", *arguments, "--topics-regex", "not-there-at-all").stderr
+    assert "error: no topic in Kafka matches not-there-at-all\n" in said
     assert list(local_archive.iterdir()) == []
 
 

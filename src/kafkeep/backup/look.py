@@ -160,8 +160,16 @@ def look_at_kafka(
 
 
 def require_topics(admin: Admin, options: BackupOptions) -> None:
-    """Raise UsageError when a listed topic is not there; for who is about to take a log."""
-    there = admin.topics(list(options.topics)) if options.topics else {}
+    """Raise UsageError when a listed topic is not there, or no topic matches the pattern.
+
+    For who is about to take a log, and will not wait for topics to come.
+    """
+    there = _choose_topics(admin, options)
+    if not options.topics and not there:
+        raise UsageError(
+            f"no topic in Kafka matches {options.topics_regex}",
+            hint="The whole name must match; those that begin with __ are taken by --topics alone.",
+        )
     missing = [name for name in options.topics if name not in there]
     if missing:
         raise UsageError(

@@ -10,11 +10,18 @@ import pytest
 from kafkeep.archive.commit import LogSpan, TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.backup.begin import first_positions, taken_over
-from kafkeep.backup.look import Look, PartitionLook, TopicLook, is_unchanged, look_at_kafka
+from kafkeep.backup.look import (
+    Look,
+    PartitionLook,
+    TopicLook,
+    is_unchanged,
+    look_at_kafka,
+    require_topics,
+)
 from kafkeep.backup.plan import Known, plan_cycle
 from kafkeep.cli.connector import Asked, choose_backup
 from kafkeep.config.backup import BackupOptions
-from kafkeep.errors import PreflightError
+from kafkeep.errors import PreflightError, UsageError
 from kafkeep.kafka.groups import GroupOffsets
 
 P0, P1 = PartitionId("t", 1, 0), PartitionId("t", 1, 1)
@@ -101,6 +108,16 @@ def test_topics_are_chosen_by_expressions_of_java(regex: str) -> None:
     with mock.patch("kafkeep.backup.look.load_group_offsets", return_value=GroupOffsets()):
         found = look_at_kafka(admin, BackupOptions(topics_regex=regex), now_ms=1000)
     assert list(found.topics) == ["t"]
+
+
+@pytest.mark.parametrize("regex", ["zzz", "T", "__.*"])
+def test_a_pattern_that_no_topic_matches_is_refused_by_name(regex: str) -> None:
+    admin = _admin("id-1")
+    admin.topics.return_value["__offsets"] = admin.topics.return_value["t"]
+    with pytest.raises(UsageError) as refused:
+        require_topics(admin, BackupOptions(topics_regex=regex))
+    assert refused.value.message == f"no topic in Kafka matches {regex}" and refused.value.hint
+    require_topics(admin, BackupOptions(topics_regex="t|zzz"))
 
 
 def _admin(topic_id: str) -> mock.Mock:
