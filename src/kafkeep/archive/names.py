@@ -65,8 +65,11 @@ def topic_name(text: str) -> str:
 
 def log_name(text: str) -> str:
     """Return the log that a person named; UsageError if none may bear that name."""
+    name = text.strip()
+    if name in _RESERVED:
+        raise UsageError(f"the name {name!r} is reserved", hint="Choose another one for the log.")
     try:
-        return check_log_name(text.strip())
+        return check_log_name(name)
     except ValueError as error:
         raise UsageError(
             str(error), hint="Use letters, digits, '.', '_' and '-', at most 200 of them."

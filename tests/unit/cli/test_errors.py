@@ -136,6 +136,11 @@ def test_names_that_cannot_be_are_refused_at_once(
     assert "\nhint: Use letters, digits, '.', '_' and '-'" in cli.err
 
 
+def test_a_reserved_name_is_told_from_one_with_wrong_letters(cli: Cli, address: str) -> None:
+    assert cli.run("backup", "--topics", "a", "--name", "restores", "--archive", address) == 2
+    assert cli.err.startswith("error: --name: the name 'restores' is reserved\nhint: Choose ")
+
+
 @pytest.mark.parametrize(
     "flags",
     [
