@@ -236,9 +236,11 @@ def _bounded(stretches: list[Stretch], cycle_bytes: int) -> tuple[Stretch, ...]:
 
 def gap_error(gaps: Iterable[Gap]) -> GapError:
     """Return what ``--on-gap fail`` ends with, whether a plan or a task met the gaps."""
-    named = "; ".join(f"{g.partition_id}: {g.range.start}..{g.range.end}" for g in gaps)
+    named = "; ".join(
+        f"{g.partition_id}: offsets {g.range.start} to {g.range.end - 1}" for g in gaps
+    )
     return GapError(
-        f"offsets are gone from Kafka before they were archived: {named}",
+        f"gone from Kafka before they were archived: {named}",
         hint="Raise retention.ms or back up more often; without --on-gap fail the gap is recorded.",
     )
 

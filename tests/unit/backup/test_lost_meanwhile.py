@@ -46,7 +46,7 @@ def back_up(store: MemoryStore, on_gap: str) -> None:
 def test_on_gap_fail_stops_when_a_task_meets_the_gap_and_another_run_may_record_it() -> None:
     store = MemoryStore()
     for _ in range(2):
-        with pytest.raises(GapError, match=r"t-0: 10\.\.25"):
+        with pytest.raises(GapError, match="t-0: offsets 10 to 24"):
             back_up(store, "fail")
         stopped = load_view(store, "backup")
         assert stopped.positions[P0] == 10 and stopped.gaps == ()
