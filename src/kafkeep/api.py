@@ -153,6 +153,10 @@ def make_options(group: type[T], given: Mapping[str, Any]) -> T:
     for name, value in given.items():
         if name not in declared:
             raise UsageError(f"{name} is not an option", hint=did_you_mean(name, declared))
+        other = declared[name].goes_with
+        if other and not given.get(other) and value != "":
+            hint = f"Add {other}=True, or leave {name} out."
+            raise UsageError(f"{name} goes with {other}", hint=hint)
         text = _as_text(value) if declared[name].metavar == "NAMES" else value
         parse = declared[name].parse
         if parse is None or not isinstance(text, str):

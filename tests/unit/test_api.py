@@ -59,9 +59,9 @@ def test_restored_topics_may_be_renamed_by_a_mapping_or_by_pairs() -> None:
 
 def test_text_is_read_as_the_command_line_reads_it() -> None:
     options = make_options(
-        BackupOptions, {"topics": ["t"], "segment_bytes": "64MiB", "interval_ms": "2s"}
+        BackupOptions, {"topics": ["t"], "segment_bytes": "64MiB", "cycle_ms": "2s"}
     )
-    assert (options.segment_bytes, options.interval_ms) == (64 * 1024**2, 2000)
+    assert (options.segment_bytes, options.cycle_ms) == (64 * 1024**2, 2000)
 
 
 def test_python_values_are_taken_as_they_are() -> None:
@@ -96,3 +96,13 @@ def test_a_restore_from_nothing_says_so(tmp_path: Path, services: object) -> Non
     servers = services.bootstrap_servers  # type: ignore[attr-defined]
     with pytest.raises(NoSuchArchiveError):
         kafkeep.restore(archive=tmp_path, bootstrap_servers=servers, dry_run=True)
+
+
+@pytest.mark.parametrize("option", ["interval_ms", "segment_age_ms"])
+def test_what_only_a_backup_that_follows_heeds_is_refused_without_it(option: str) -> None:
+    for value in (5000, "5s"):
+        with pytest.raises(UsageError, match=f"{option} goes with follow"):
+            make_options(BackupOptions, {"topics": "a", option: value})
+        made = make_options(BackupOptions, {"topics": "a", "follow": True, option: value})
+        assert getattr(made, option) == 5000
+    assert make_options(BackupOptions, {"topics": "a", option: ""}) == BackupOptions(topics=("a",))

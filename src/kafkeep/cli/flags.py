@@ -78,6 +78,11 @@ def build(group: type[T], values: dict[str, Any]) -> T:
             if option.default is MISSING:
                 raise UsageError(f"{option.flag} is missing")
             continue
+        if option.goes_with and not values.get(option.goes_with):
+            other = f"--{option.goes_with}"
+            raise UsageError(
+                f"{option.flag} goes with {other}", hint=f"Add {other}, or leave {option.flag} out."
+            )
         parsed = value
         if option.parse is not None and isinstance(value, str):
             parsed = _parse(option, value)

@@ -47,6 +47,7 @@ class BackupOptions(RegistryOptions):
         default=10_000,
         parse=above_zero(parse_duration),
         metavar="DURATION",
+        goes_with="follow",
     )
     isolation_level: str = option(
         "isolation.level",
@@ -73,6 +74,7 @@ class BackupOptions(RegistryOptions):
         default=60_000,
         parse=parse_duration,
         metavar="DURATION",
+        goes_with="follow",
     )
     cycle_bytes: int = option(
         "cycle.bytes",

@@ -23,6 +23,8 @@ class Option:
     parse: Callable[[str], Any] | None
     metavar: str
     is_flag: bool
+    goes_with: str
+    """The field of the flag without which it would be ignored, and is refused; or empty."""
 
     @property
     def flag(self) -> str:
@@ -37,9 +39,10 @@ def option(
     default: Any = MISSING,
     parse: Callable[[str], Any] | None = None,
     metavar: str = "",
+    goes_with: str = "",
 ) -> Any:
     """Declare a dataclass field as an option; ``parse`` turns text into the field's value."""
-    metadata = {"option": (name, help, parse, metavar)}
+    metadata = {"option": (name, help, parse, metavar, goes_with)}
     return dataclasses.field(default=default, metadata=metadata, kw_only=True)
 
 
@@ -47,6 +50,7 @@ def iter_options(group: type) -> Iterator[Option]:
     """Yield the options a dataclass declares, in order."""
     for field in dataclasses.fields(group):
         if "option" in field.metadata:
-            name, help_text, parse, metavar = field.metadata["option"]
+            name, help_text, parse, metavar, goes_with = field.metadata["option"]
             is_flag = isinstance(field.default, bool)
-            yield Option(name, field.name, help_text, field.default, parse, metavar, is_flag)
+            default = field.default
+            yield Option(name, field.name, help_text, default, parse, metavar, is_flag, goes_with)
