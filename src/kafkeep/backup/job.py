@@ -97,7 +97,7 @@ class BackupJob:
             self._follow()
         else:
             self._once()
-        return self.summary.at(self.log.state.commit)
+        return self.summary.ended(self.log.state)
 
     def _begin(self) -> None:
         """Take the log, and finish what an earlier run had begun before anything else."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkeep.archive.commit import Changes, Gap
-from kafkeep.archive.entry import PartitionId
+from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.state import State
 from kafkeep.backup.look import Look
 from kafkeep.backup.plan import CyclePlan
 
@@ -28,6 +29,10 @@ class BackupSummary:
     """Consumer groups that may not be read."""
     bad: int = 0
     """Records left out because they could not be converted, transformed or placed."""
+    waiting: int = 0
+    """Offsets that the last look saw in Kafka, and that were not archived when the run ended."""
+    seen: dict[PartitionId, OffsetRange] = field(default_factory=dict, repr=False)
+    """What the last look saw that is not held back by an open transaction."""
     seconds: float = 0.0
     start_seconds: float = 0.0
 
@@ -37,6 +42,10 @@ class BackupSummary:
             self.topics.setdefault(name, 0)
         self.blocked = plan.blocked
         self.skipped_groups = look.skipped_groups
+        self.seen = {
+            pid: OffsetRange(span.start, look.topics[pid.topic].partitions[pid.partition].stable)
+            for pid, span in plan.spans.items()
+        }
 
     def count(self, changes: Changes) -> None:
         """Add one commit."""
@@ -49,9 +58,13 @@ class BackupSummary:
         self.objects += len(changes.entries)
         self.gaps.extend(changes.gaps)
 
-    def at(self, commit: int) -> BackupSummary:
-        """Set the last commit's number."""
-        self.commit = commit
+    def ended(self, state: State) -> BackupSummary:
+        """Set the last commit's number, and what is left to whoever comes next."""
+        self.commit = state.commit
+        self.waiting = sum(
+            max(0, there.end - max(there.start, state.positions.get(pid, 0)))
+            for pid, there in self.seen.items()
+        )
         return self
 
     @property
@@ -79,6 +92,7 @@ class BackupSummary:
                 }
                 for gap in self.gaps
             ],
+            "waiting": self.waiting,
             "bad": self.bad,
             "blocked": [str(pid) for pid in self.blocked],
             "skipped_groups": list(self.skipped_groups),

@@ -116,6 +116,7 @@ def _commit_line(commit: Any, summary: Any) -> None:
 
 def _pairs(summary: Any) -> dict[str, Any]:
     rate = summary.records / summary.seconds if summary.seconds else 0
+    waiting = f"{summary.waiting:,} offsets, not archived yet: the next run takes them"
     return {
         "topics": ", ".join(f"{name} ({count:,})" for name, count in summary.topics.items()),
         "records": summary.records,
@@ -124,6 +125,7 @@ def _pairs(summary: Any) -> dict[str, Any]:
         "objects": summary.objects,
         "commit": summary.commit,
         "gaps": len(summary.gaps),
+        **({"waiting": waiting} if summary.waiting else {}),
         "time": f"{summary.seconds:.1f} s ({rate:,.0f} records/s), "
         f"start {summary.start_seconds:.1f} s",
     }

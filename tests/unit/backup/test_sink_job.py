@@ -60,6 +60,7 @@ class Scene:
     size_bytes: int | None = None
     most_commits: int = 100
     looks: int = 0
+    topic_id: str = "id"
     meanwhile: Callable[[], None] = lambda: None
     """Done while Kafka is asked for its ends."""
     clock: Clock = field(init=False)
@@ -132,7 +133,7 @@ class Scene:
         self.meanwhile()
         end = self.log.end
         partition = PartitionLook(LogSpan(self.log.start, end), end, 1, self.size_bytes)
-        return Look(now_ms, {"t": TopicLook("t", "id", 1, {}, (partition,))}, {})
+        return Look(now_ms, {"t": TopicLook("t", self.topic_id, 1, {}, (partition,))}, {})
 
     def run_tasks(
         self, bundles: Sequence[Bundle], run: Callable[[Bundle], Any], **_: object
@@ -320,3 +321,12 @@ def test_credentials_that_stay_refused_end_the_run_and_ones_never_good_at_once()
     with pytest.raises(AccessDeniedError):
         scene.run({"flush.size": "1"}, pauses=1000, then=then)
     assert DENIED_MS < scene.clock.now - NOON < DENIED_MS + 30_000
+
+
+def test_a_run_that_ends_tells_how_many_offsets_still_wait(scene: Scene) -> None:
+    scene.produce(b"1", b"2", b"3")
+    summary = scene.run({"flush.size": "2"}, pauses=2).summary
+    assert (summary.records, summary.waiting, summary.exit_code) == (2, 1, 0)
+    assert summary.to_json()["waiting"] == 1
+    summary = scene.run({"flush.size": "2"}).summary
+    assert (summary.records, summary.waiting) == (1, 0)
