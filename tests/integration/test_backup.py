@@ -152,7 +152,8 @@ def test_a_topic_created_again_is_an_incarnation_with_a_folder_of_its_own(
     cluster.create(topic)
     cluster.fill(topic, again, first=1000)
     new = dump(cluster.bootstrap, topic)
-    archive.backup("--topics", topic).expect(0)
+    told = archive.backup("--topics", topic).expect(0).stderr
+    assert f"topic {topic} was re-created: it is archived as incarnation 2" in told
     assert [(e.partition_id, e.range) for e in archive.view.entries()] == [
         (PartitionId(topic, 1, 0), OffsetRange(0, 50)),
         (PartitionId(topic, 2, 0), OffsetRange(0, again)),

@@ -148,10 +148,27 @@ class Writer:
         """Append to the log, unless there is nothing to tell."""
         if is_empty(changes) and changes.intent is None and not changes.closes_intent:
             return
+        anew = self._made_anew(changes.topics)
         commit = self.log.append(changes)
+        for info in anew:
+            logger.warning(
+                "%s: topic %s was re-created: it is archived as incarnation %d",
+                *(self.options.called, info.topic, info.incarnation),
+            )
         self.log.checkpoint_if_due()
         self.summary.count(changes)
         self.on_commit(commit, self.summary)
+
+    def _made_anew(self, topics: tuple[TopicInfo, ...]) -> list[TopicInfo]:
+        """Pick topics of which the log knows another one, under the same name."""
+        latest = self.known().latest if topics else {}
+        return [
+            info
+            for info in topics
+            if info.topic in latest
+            and info.incarnation > latest[info.topic].incarnation
+            and info.topic_id != latest[info.topic].topic_id
+        ]
 
     def _note_tails(self, intent: Intent, settled: Settled) -> None:
         """Remember what a sink left to wait, and since when; say which records were bad."""

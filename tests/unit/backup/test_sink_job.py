@@ -330,3 +330,15 @@ def test_a_run_that_ends_tells_how_many_offsets_still_wait(scene: Scene) -> None
     assert summary.to_json()["waiting"] == 1
     summary = scene.run({"flush.size": "2"}).summary
     assert (summary.records, summary.waiting) == (1, 0)
+
+
+def test_a_topic_that_was_made_anew_is_told_once_with_its_incarnation(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.produce(b"1", b"2")
+    scene.run({"flush.size": "2"})
+    assert not caplog.messages
+    scene.topic_id = "another"
+    for _ in range(2):
+        scene.run({"flush.size": "2"})
+    assert caplog.messages == ["sink: topic t was re-created: it is archived as incarnation 2"]
