@@ -35,7 +35,7 @@ from kafkeep.cli import (
     verify,
 )
 from kafkeep.cli.failure import error_document, error_of
-from kafkeep.cli.output import say
+from kafkeep.cli.output import say, stand_in_for_closed
 from kafkeep.errors import InterruptedRunError, KafkeepError, UsageError
 
 app = typer.Typer(
@@ -102,6 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code; the table of codes is in the docs."""
     args = list(sys.argv[1:] if arguments is None else arguments)
     wants_json = "--output=json" in args or "--output json" in " ".join(args)
+    stand_in_for_closed()
     stdout = _same_stdout()
     try:
         code = app(args, prog_name="kafkeep", standalone_mode=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,8 @@ from typing import Annotated, Any
 
 import orjson
 import typer
+
+from kafkeep.errors import EnvironmentFault
 
 
 class Output(StrEnum):
@@ -22,6 +25,33 @@ class Output(StrEnum):
 OutputOption = Annotated[
     Output, typer.Option("--output", help="table for people, json for machines.")
 ]
+
+
+class _ClosedStdout(io.BufferedIOBase):
+    """Stands where stdout is closed; to print is an error, as it is on a full disk."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, _data: Any) -> int:
+        raise EnvironmentFault(
+            "stdout is closed", hint="What is not wanted can be sent to /dev/null."
+        )
+
+
+def stand_in_for_closed() -> None:
+    """Put something in the place of a stdout or stderr that is closed (``>&-``).
+
+    Their numbers are taken too: else the next file or connection would get them, and with them
+    what any library or child of ours prints.
+    """
+    while (taken := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(taken, True)
+    os.close(taken)
+    if sys.stdout is None:
+        sys.stdout = io.TextIOWrapper(_ClosedStdout(), encoding="utf-8", write_through=True)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - nobody reads what is said
 
 
 def print_json(document: Any) -> bool:

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.care.archive_builder import Built
+from tests.unit.care.archive_builder import Built, build_archive, partition
 from tests.unit.cli.invoke import Cli
 
 from kafkeep.care import info
 from kafkeep.cli.failure import error_of
 from kafkeep.spark.tasks import ERROR_KIND, _guarded
+from kafkeep.store.local import LocalStore
 
 
 @pytest.mark.parametrize(
@@ -81,6 +82,34 @@ def test_a_reader_that_has_gone_changes_no_exit_code(
         os.close(write)
     assert ended.returncode == code
     assert b"BrokenPipe" not in (ended.stderr or b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("info --archive . --output json", 1),
+        ("cat --archive .", 1),
+        ("cat --archive . -c 0", 0),
+        ("--help", 1),
+        ("info --archive /none", 10),
+    ],
+)
+def test_a_stdout_that_is_closed_is_told_where_something_is_to_be_printed(
+    tmp_path: Path, arguments: str, code: int
+) -> None:
+    build_archive(LocalStore(tmp_path), {"orders": [partition(0, 100)]})
+    shell = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "kafkeep.cli.main"]
+    command = [*shell, *arguments.split()]
+    ended = subprocess.run(command, cwd=tmp_path, stderr=subprocess.PIPE, check=False)
+    assert ended.returncode == code, ended.stderr
+    assert (b"stdout is closed" in ended.stderr) == (code == 1)
+    assert b"unexpected" not in ended.stderr and b"Traceback" not in ended.stderr
+
+
+def test_a_stderr_that_is_closed_changes_no_exit_code() -> None:
+    shell = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "kafkeep.cli.main"]
+    ended = subprocess.run([*shell, "info", "--archive", "/none"], check=False)
+    assert ended.returncode == 10
 
 
 def test_a_pipe_that_broke_elsewhere_is_told(
