@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+
+from kafkeep.cli.output import print_json
 
 if TYPE_CHECKING:
     from kafkeep.dev import DevStatus
@@ -98,7 +99,10 @@ def down_command(
 
 @app.command("status")
 def status_command(folder: FolderOption = _FOLDER, output: OutputOption = _Output.TABLE) -> None:
-    """Print where everything is. Exits 0 when all of it runs, 1 when something does not."""
+    """Print where everything is.
+
+    Exits 0 when all of it runs, 1 when something does not, 2 where there is no environment.
+    """
     from kafkeep.dev import status  # noqa: PLC0415 (keeps --help quick)
 
     now = status(folder)
@@ -108,7 +112,7 @@ def status_command(folder: FolderOption = _FOLDER, output: OutputOption = _Outpu
 
 def _show(status: DevStatus, output: _Output) -> None:
     if output is _Output.JSON:
-        print(json.dumps(status.to_json(), indent=2))
+        print_json(status.to_json())
         return
     table = Table("what", "where", "pid", "state", box=None, pad_edge=False)
     for broker in status.brokers:
