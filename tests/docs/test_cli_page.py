@@ -40,6 +40,12 @@ def test_the_page_names_the_command(name: str) -> None:
     assert name in PAGE.read_text(), f"docs/cli.md does not tell of `{name}`"
 
 
+@pytest.mark.parametrize("verb", sorted({name.split()[1] for name in COMMANDS}))
+def test_the_overview_at_the_top_has_the_command(verb: str) -> None:
+    overview = PAGE.read_text().split("```")[1]
+    assert re.search(rf"kafkeep {verb} ", overview)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_page_names_every_flag_of_the_command(name: str) -> None:
     text = PAGE.read_text()
