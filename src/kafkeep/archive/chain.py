@@ -61,7 +61,7 @@ def read_commit(store: ObjectStore, name: str, number: int) -> CommitBytes:
     except KeyMissingError as error:
         raise DamagedError(
             f"{key} is missing, though later commits are there",
-            hint=f"What was archived before it can be read with --commit {number - 1}.",
+            hint=f"What was archived before it comes back by restore --commit {number - 1}.",
         ) from error
 
 

@@ -15,7 +15,7 @@ from kafkeep.config.choose import did_you_mean
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.choice import choose_incarnation
 from kafkeep.contents.windows import with_companions
-from kafkeep.errors import UsageError
+from kafkeep.errors import NoSuchArchiveError
 from kafkeep.restore.pick import ALL_TIMES, Piece, Times, pick_pieces, whole_pieces
 from kafkeep.restore.plan_check import check_picks, check_target
 from kafkeep.restore.shape import SAME, Shape, shape_of
@@ -236,7 +236,7 @@ def plan_restore(view: ArchiveView, options: RestoreOptions, *, id: str) -> Rest
     topics = []
     for source, target in _chosen(known, options):
         if source not in known:
-            raise UsageError(
+            raise NoSuchArchiveError(
                 f"topic {source} is not in the archive",
                 hint=did_you_mean(source, known) or f"It holds: {', '.join(sorted(known))}.",
             )
@@ -254,7 +254,7 @@ def _chosen(known: Collection[str], options: RestoreOptions) -> Sequence[tuple[s
         return options.topics or [(name, name) for name in sorted(known)]
     found = [(name, name) for name in sorted(known) if options.wants(name)]
     if not found:
-        raise UsageError(
+        raise NoSuchArchiveError(
             f"no topic matches {options.topics_regex}",
             hint=f"The archive holds: {', '.join(sorted(known))}.",
         )

@@ -24,7 +24,7 @@ from kafkeep.config.against import AgainstOptions
 from kafkeep.config.choose import did_you_mean
 from kafkeep.contents.choice import choose_incarnation
 from kafkeep.contents.windows import ENVELOPE, SEGMENT, entries_by_partition, iter_windows
-from kafkeep.errors import PreflightError, UsageError
+from kafkeep.errors import NoSuchArchiveError, PreflightError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def choose_topics(view: ArchiveView, options: AgainstOptions) -> list[tuple[Topi
     pairs = options.topics or [(name, name) for name in chosen]
     for source, _ in pairs:
         if source not in chosen:
-            raise UsageError(
+            raise NoSuchArchiveError(
                 f"topic {source} is not in the archive",
                 hint=did_you_mean(source, chosen) or f"It holds: {', '.join(chosen)}.",
             )
