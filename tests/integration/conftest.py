@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster import Cluster
-from kafkeep.dev import DevOptions, DevStatus, start
+from kafkeep.dev import DevOptions, DevStatus, start, stop
 from runs import share_spark
 
 
@@ -43,3 +43,13 @@ def registry_url(services: DevStatus) -> str:
         services = start(DevOptions(folder=folder, brokers=brokers, registry=True))
     assert services.registry is not None
     return services.registry.url
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStatus]:
+    """Three brokers of a file's own, to be killed."""
+    folder = tmp_path_factory.mktemp("three")
+    try:
+        yield start(DevOptions(folder=folder, brokers=3))
+    finally:
+        stop(folder)

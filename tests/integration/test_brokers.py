@@ -8,7 +8,6 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,14 +20,11 @@ from kafkeep.archive.check import check_log
 from kafkeep.archive.reader import load_view
 from kafkeep.config.storage import StorageOptions
 from kafkeep.dev import (
-    DevOptions,
     DevStatus,
     kill_broker,
     pause_broker,
     resume_broker,
-    start,
     start_broker,
-    stop,
     stop_broker,
 )
 from kafkeep.errors import NoSuchArchiveError
@@ -39,16 +35,6 @@ from runs import Driver, kafkeep
 pytestmark = pytest.mark.integration
 PARTITIONS = 3
 REPLICAS = 3
-
-
-@pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStatus]:
-    """Three brokers of this file's own, to be killed."""
-    folder = tmp_path_factory.mktemp("three")
-    try:
-        yield start(DevOptions(folder=folder, brokers=3))
-    finally:
-        stop(folder)
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from confluent_kafka.admin import NewTopic
 from cluster import WAIT, Cluster
 from kafkeep.archive.check import check_log
 from kafkeep.archive.reader import load_view
-from kafkeep.dev import DevOptions, DevStatus, kill_broker, start, start_broker, stop
+from kafkeep.dev import DevStatus, kill_broker, start_broker
 from kafkeep.store.local import LocalStore
 from oracle import assert_same, dump
 from patience import until
@@ -22,15 +21,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 FIRST, SECOND = 2, 3
 """The brokers with the topic's replicas; the third only votes."""
-
-
-@pytest.fixture(scope="module")
-def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStatus]:
-    folder = tmp_path_factory.mktemp("trio")
-    try:
-        yield start(DevOptions(folder=folder, brokers=3))
-    finally:
-        stop(folder)
 
 
 def leader(cluster: Cluster, topic: str) -> int | None:
@@ -58,9 +48,9 @@ def let_the_second_take_over(cluster: Cluster, folder: Path, topic: str) -> None
 
 
 def test_a_log_that_an_unclean_election_cut_back_is_refused_and_both_histories_stay(
-    trio: DevStatus, topic_name: str, local_archive: Path, tmp_path: Path
+    three: DevStatus, topic_name: str, local_archive: Path, tmp_path: Path
 ) -> None:
-    cluster, folder = Cluster(trio.bootstrap_servers), Path(trio.folder)
+    cluster, folder = Cluster(three.bootstrap_servers), Path(three.folder)
     topic = NewTopic(topic_name, 1, replica_assignment=[[FIRST, SECOND]], config=UNCLEAN)
     cluster.admin.create_topics([topic])[topic_name].result(WAIT)
     until(lambda: in_sync(cluster, topic_name) == [FIRST, SECOND], "both have the topic")
