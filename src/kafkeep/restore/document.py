@@ -82,6 +82,8 @@ class RestoreDocument:
     """What was picked, and into what shape; for those who look at the target later."""
     schemas: Mapping[str, Any] = field(default_factory=dict)
     """What was done in a schema registry, and which ids records get; empty: nothing."""
+    lost: tuple[Mapping[str, Any], ...] = ()
+    """Offsets that were left out, once it is done; since version 2."""
 
     def next(self, phase: Phase, *, at_ms: int, targets: tuple[Target, ...]) -> RestoreDocument:
         """Return the following revision."""
@@ -146,6 +148,7 @@ def _parse(body: bytes, key: str) -> RestoreDocument:
             )
             for target in document.pop("targets")
         )
-        return RestoreDocument(**{**document, "phase": Phase(document["phase"])}, targets=targets)
+        changed = {"phase": Phase(document["phase"]), "lost": tuple(document.get("lost", ()))}
+        return RestoreDocument(**{**document, **changed}, targets=targets)
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedError(f"{key} is not a restore's document: {error}") from error

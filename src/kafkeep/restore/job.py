@@ -167,8 +167,9 @@ class RestoreJob:
         self.summary.lost = sorted(preflight.lost)
         work = work_of(plan, document)
         if document.phase is Phase.DONE:
-            # Complete: what happened to the topics since is not ours.
+            # Complete: what happened to the topics since is not ours, nor to damaged objects.
             self.summary.already_there = self._done(plan, work)
+            self.summary.lose(document.lost)
             self._move_groups(preflight, document)
             return self.summary
         self.summary.already_there = self._grown(work)
@@ -179,7 +180,10 @@ class RestoreJob:
         self._move_groups(preflight, document)
         save_document(
             self.documents,
-            document.next(Phase.DONE, at_ms=self.now_ms(), targets=document.targets),
+            replace(
+                document.next(Phase.DONE, at_ms=self.now_ms(), targets=document.targets),
+                lost=tuple(self.summary.lost_offsets),
+            ),
         )
         failpoint("restore.done")
         return self.summary

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,6 +94,11 @@ class RestoreSummary:
                 for g in self.gaps
             ),
         ]
+
+    def lose(self, offsets: Iterable[Mapping[str, Any]]) -> None:
+        """Tell of what an earlier run left out instead."""
+        self.lost_offsets = [dict(one) for one in offsets]
+        self.lost = sorted({one["key"] for one in self.lost_offsets} or self.lost)
 
     def count_ids(self, counts: Mapping[str, int]) -> None:
         """Add what a task did to ids."""
