@@ -381,10 +381,10 @@ class LogMachine(RuleBasedStateMachine):
         step = writer.log.checkpoint if force else writer.log.checkpoint_if_due
         self.try_step(writer, step, faults)
 
-    @rule(flips=st.lists(st.integers(0, 2**20), min_size=1, max_size=2))
-    def answers_come_flipped(self, flips: list[int]) -> None:
+    @rule(first=st.integers(0, 2**20), times=st.integers(1, 2))
+    def answers_come_flipped(self, first: int, times: int) -> None:
         """On the way: what is stored is right, and the next one to ask again gets it."""
-        self.store.flips = flips
+        self.store.flips = [first + n for n in range(times)]  # what comes twice the same lies so
 
     @rule(data=st.data(), how=st.sampled_from(["lost", "cut", "flipped", "swapped"]))
     def damage_a_checkpoint(self, data: st.DataObject, how: str) -> None:
