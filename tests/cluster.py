@@ -37,6 +37,7 @@ COORDINATOR_NOT_READY = (
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 )
+LEADER_NOT_READY = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
 ANY_TIME = {
     "message.timestamp.after.max.ms": str(2**63 - 1),
     "message.timestamp.before.max.ms": str(2**63 - 1),
@@ -98,12 +99,25 @@ class Cluster:
         return {name: entry.value for name, entry in found.items()}
 
     def end(self, topic: str, partition: int = 0, *, start: bool = False) -> int:
-        """Return a partition's end offset, or with ``start`` its first."""
+        """Return a partition's end offset, or with ``start`` its first.
+
+        A partition just made is waited for: brokers learn of their leadership one by one.
+        """
+        found: list[int] = []
+
+        def told(consumer: Consumer) -> bool:
+            try:
+                found[:] = consumer.get_watermark_offsets(
+                    TopicPartition(topic, partition), timeout=WAIT
+                )
+            except KafkaException as error:
+                if error.args[0].code() not in LEADER_NOT_READY:
+                    raise
+            return bool(found)
+
         with self.consumer("ends") as consumer:
-            low, high = consumer.get_watermark_offsets(
-                TopicPartition(topic, partition), timeout=WAIT
-            )
-        return low if start else high
+            until(lambda: told(consumer), f"{topic}-{partition} has a leader that knows of it")
+        return found[0] if start else found[1]
 
     @contextmanager
     def consumer(self, group: str) -> Iterator[Consumer]:
