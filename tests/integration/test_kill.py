@@ -34,7 +34,7 @@ LONGEST_SECONDS = 9.0
 """Spark's start and the work itself: later there is nothing left to kill."""
 WORK_SECONDS = 1.5
 """So long a run is at work at least: its objects are held up, or its rate is low."""
-SLOWLY = "object.before:sleep=100"
+SLOWLY = "object.before:sleep=400"
 
 BACKUP_FAILPOINTS = [
     "look.after:exit@1",
