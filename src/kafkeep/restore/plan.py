@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import orjson
@@ -65,11 +65,6 @@ class PartitionPlan:
     def all_pieces(self) -> tuple[Piece, ...]:
         """Return what is read as pieces, also when nothing was picked."""
         return self.pieces if self.cut else whole_pieces(self.entries)
-
-    def without(self, keys: frozenset[str]) -> PartitionPlan:
-        """Leave out the entries whose objects are missing or damaged."""
-        kept = [entry for entry in self.entries if entry.key not in keys]
-        return plan_partition(self.partition, kept, self.ranges, self.times, self.end)
 
     def with_parts(self, parts: Mapping[str, Sequence[Entry]]) -> PartitionPlan:
         """Read parts of damaged objects in place of the whole."""
@@ -189,15 +184,13 @@ class RestorePlan:
 
     def without(self, keys: frozenset[str]) -> RestorePlan:
         """Leave out the entries whose objects are missing or damaged."""
-        return self._each_partition(lambda partition: partition.without(keys))
+        return self.with_parts(dict.fromkeys(keys, ()))
 
     def with_parts(self, parts: Mapping[str, Sequence[Entry]]) -> RestorePlan:
-        """Read parts of damaged objects in place of the whole."""
-        return self._each_partition(lambda partition: partition.with_parts(parts))
-
-    def _each_partition(self, change: Callable[[PartitionPlan], PartitionPlan]) -> RestorePlan:
+        """Read parts of damaged objects in place of the whole; of some there may be none."""
         topics = (
-            replace(topic, partitions=tuple(map(change, topic.partitions))) for topic in self.topics
+            replace(topic, partitions=tuple(p.with_parts(parts) for p in topic.partitions))
+            for topic in self.topics
         )
         return replace(self, topics=tuple(topics))
 
