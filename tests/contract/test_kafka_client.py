@@ -63,6 +63,13 @@ def test_a_connection_hands_received_data_to_its_parser() -> None:
     assert made.index("resume_reading()") < made.index("self.parser = KafkaProtocol(")
 
 
+def test_a_connection_hands_what_its_parser_has_to_the_transport() -> None:
+    sends = "self.transport.write(self.parser.send_bytes())"
+    assert sends in inspect.getsource(KafkaConnection._send_request)
+    assert "self._write_buffer.extend(" in inspect.getsource(KafkaTCPTransport.writelines)
+    assert KafkaSSLTransport.writelines is KafkaTCPTransport.writelines
+
+
 def test_a_connection_tells_when_it_is_paused_and_throttled(net: Any) -> None:
     connection = KafkaConnection(net, node_id=1)
     assert connection.paused == set()

@@ -68,12 +68,20 @@ def test_session_starts_quietly_and_leaves_nothing_behind(tmp_path: Path) -> Non
 
 def test_a_session_of_the_callers_is_used_and_not_stopped(tmp_path: Path) -> None:
     script = """
+import gc
 from pyspark.sql import SparkSession
 from kafkeep.config.spark import SparkOptions
 from kafkeep.spark.door import SparkDoor
 mine = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 with SparkDoor(SparkOptions.load()) as door:
     assert door.session().cores == 1
+    frozen = gc.get_freeze_count()
+    assert frozen > 10_000  # so much is no garbage, and not walked through while data is moved
+    loop = []
+    loop.append(loop)
+    assert door.session().cores == 1
+    assert gc.get_freeze_count() <= frozen  # what came later is not kept for good
+assert gc.get_freeze_count() == 0
 assert mine.range(3).count() == 3
 print("fine")
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -34,7 +33,6 @@ class SharedSpark:
         self._options = replace(with_sinks(options), niceness=NICENESS)
         self._lock = threading.Lock()
         self._door: SparkDoor | None = None
-        self._settled: SparkDoor | None = None
         self._is_closed = False
 
     @property
@@ -62,10 +60,8 @@ class SharedSpark:
             return []
         door = self._open()
         try:
-            session = door.session()
-            self._settle(door)
             return list(
-                session.run_tasks(
+                door.session().run_tasks(
                     bundles, task, label=label, pool=pool, on_progress=on_progress, stop=stop
                 )
             )
@@ -94,17 +90,6 @@ class SharedSpark:
             if self._door is None:
                 self._door = SparkDoor(self._options).__enter__()
             return self._door
-
-    def _settle(self, door: SparkDoor) -> None:
-        """Tell Python's collector, once, that what was loaded to get here is no garbage.
-
-        Walking through all of it stops every thread for a tenth of a second and more, again and
-        again, and with them each call to the REST API.
-        """
-        with self._lock:
-            if self._settled is not door:
-                self._settled = door
-                gc.freeze()
 
     def _forget_if_dead(self, door: SparkDoor, patience_s: float) -> bool:
         """Tell whether the JVM is gone; the first to notice clears away what is left of it."""

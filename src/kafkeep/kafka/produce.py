@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from kafka.protocol.producer import ProduceRequest
-
 from kafkeep.errors import TransientError, UnknownOutcomeError
 from kafkeep.kafka.failures import (
     DENIED,
@@ -21,6 +19,7 @@ from kafkeep.kafka.failures import (
 )
 from kafkeep.kafka.link import Link, first_error
 from kafkeep.kafka.metadata import Metadata, TopicDescription, format_topic_id, parse_topic_id
+from kafkeep.kafka.produce_request import ProduceRequest
 
 _FIRST_VERSION_WITH_IDS = 13
 _ACKS_FROM_ALL = -1

@@ -2,7 +2,7 @@
 
 kafka-python reads 4 KiB at a time, joins, slices and copies each answer about five times. Here
 an answer is received into a buffer of its own size, and the record batches of a Fetch are views
-of that buffer. Everything else (SASL, versions, timeouts) stays kafka-python's. What is relied
+of that buffer; requests are sent in pieces, as they are. Everything else (SASL, versions, timeouts) stays kafka-python's. What is relied
 upon inside of it is pinned by tests/contract/test_kafka_client.py.
 """
 
@@ -34,6 +34,10 @@ class NotKafkaError(KafkaConnectionError):  # type: ignore[misc]
     """The first bytes of an answer are no length that Kafka would send."""
 
 
+class Pieces(list[bytes | bytearray | memoryview]):
+    """What is to be sent, one piece after the other, none of them copied."""
+
+
 class Frame:
     """One answer as kafka-python's parser wants it: a cursor that hands out views."""
 
@@ -59,8 +63,8 @@ class Frame:
         return self._at
 
 
-class _FrameReading:
-    """Replaces the reading half of a kafka-python transport."""
+class _Framed:
+    """Replaces the reading half of a kafka-python transport, and takes requests in pieces."""
 
     _sock: Any
     _net: Any
@@ -69,14 +73,21 @@ class _FrameReading:
     _read: bool
     last_read: float
     abort: Callable[..., None]
+    writelines: Callable[..., None]
     _size = memoryview(bytearray(4))
     _target: memoryview
     _filled = 0
+
+    def write(self, data: bytes | bytearray | Pieces) -> None:
+        """Queue ``data`` as views: TLS sends 16 KiB at a time and slices what is left."""
+        pieces = data if isinstance(data, Pieces) else [data]
+        self.writelines([memoryview(piece) for piece in pieces])
 
     async def _read_from_sock(self) -> None:
         self._size = self._target = memoryview(bytearray(4))
         parser = self._protocol.parser
         parser.receive_bytes = lambda frame: [parser._process_response(frame)]
+        parser.send_bytes = lambda: take_requests(parser)
         while self._read and not self._closed:
             await self._net.wait_read(self._sock)
             # One frame per turn, so that other connections get theirs; TLS may hold decrypted
@@ -121,16 +132,21 @@ class _FrameReading:
         return True
 
 
-class TcpTransport(_FrameReading, KafkaTCPTransport):  # type: ignore[misc]
+def take_requests(parser: Any) -> Pieces:
+    """Return all requests that wait in a parser, without joining them."""
+    waiting, parser.bytes_to_send = parser.bytes_to_send, []
+    pieces = Pieces()
+    for request in waiting:
+        pieces += request if isinstance(request, Pieces) else [request]
+    return pieces
+
+
+class TcpTransport(_Framed, KafkaTCPTransport):  # type: ignore[misc]
     """Plain TCP."""
 
 
-class TlsTransport(_FrameReading, KafkaSSLTransport):  # type: ignore[misc]
-    """TLS; large writes are views, since TLS sends 16 KiB at a time and slices the rest."""
-
-    def write(self, data: bytes | bytearray) -> None:
-        """Queue ``data`` to be sent."""
-        super().write(memoryview(data))
+class TlsTransport(_Framed, KafkaSSLTransport):  # type: ignore[misc]
+    """TLS."""
 
     async def handshake_until(self, timeout_at: float) -> None:
         """Shake hands; kafka-python's own waits for ever on a broker that is silent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import threading
 import time
@@ -66,6 +67,7 @@ class SparkDoor:
         self._borrowed = False
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="spark-start")
         self._starting: Future[OpenSpark] | None = None
+        self._frozen = False
         self.launched_at = 0.0
         """When Spark began to start, on the monotonic clock."""
 
@@ -81,7 +83,9 @@ class SparkDoor:
         """Wait until the first job has run; raises what kept Spark from starting."""
         if self._starting is None:
             raise RuntimeError("the door is not open: use it in a with statement")
-        return self._starting.result()
+        opened = self._starting.result()
+        self._freeze()
+        return opened
 
     def is_alive(self, patience_s: float = 0.0) -> bool:
         """Tell whether a JVM that this door started is still there; others are not ours to know.
@@ -102,6 +106,8 @@ class SparkDoor:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._frozen:
+            gc.unfreeze()
         starting = self._starting
         if starting is not None and not starting.done() and self._jvm is not None:
             self._jvm.process.kill()  # nobody waits for it any more
@@ -112,6 +118,16 @@ class SparkDoor:
             stop_session(starting.result().session)
         elif self._jvm is not None:
             abandon_session(self._jvm)
+
+    def _freeze(self) -> None:
+        """Tell Python's collector, once, that what was loaded to get here is no garbage.
+
+        Walking through all of it stops every thread for a tenth of a second and more: the job that
+        is about to begin, and each call to the REST API of a service.
+        """
+        if not self._frozen:
+            self._frozen = True
+            gc.freeze()
 
     def _start(self) -> OpenSpark:
         session = start_session(self._options, jvm=self._jvm)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +41,10 @@ class Door:
 
 
 @pytest.fixture
-def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedSpark]:
+def spark(monkeypatch: pytest.MonkeyPatch) -> SharedSpark:
     monkeypatch.setattr("kafkeep.spark.door.SparkDoor", Door)
     Door.made = 0
-    frozen = gc.get_freeze_count()
-    yield SharedSpark(SparkOptions())
-    if not frozen:
-        gc.unfreeze()
+    return SharedSpark(SparkOptions())
 
 
 def run(spark: SharedSpark, *bundles: str) -> list[Any]:
@@ -61,14 +56,6 @@ def test_a_session_is_started_by_the_first_job_and_kept(spark: SharedSpark) -> N
     assert Door.made == 0
     assert list(run(spark, "a")) + list(run(spark, "b")) == ["a", "b"]
     assert Door.made == 1
-
-
-def test_the_collector_is_told_once_that_what_was_loaded_stays(spark: SharedSpark) -> None:
-    run(spark, "a")
-    frozen = gc.get_freeze_count()
-    assert frozen > 0
-    run(spark, "b")
-    assert gc.get_freeze_count() <= frozen
 
 
 def test_a_session_whose_jvm_died_is_started_anew(spark: SharedSpark) -> None:
