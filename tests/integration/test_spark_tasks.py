@@ -52,6 +52,22 @@ def test_each_bundle_is_one_task_and_runs_once(session: SparkSession, tmp_path: 
     assert len(list(tmp_path.iterdir())) == 11
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_job_that_is_a_little_smaller_than_one_before_is_not_planned_anew(
+    session: SparkSession, tmp_path: Path, count: int
+) -> None:
+    def task(bundle: int) -> Rows:
+        note(tmp_path, bundle)
+        yield "done", {"bundle": bundle}
+
+    run_tasks(session, range(3), task, label="larger")
+    planned = dict(vars(session)["_kafkeep_frames"].by_count)
+    rows = run_tasks(session, range(count), task, label="smaller")
+    assert rows == [TaskRow(bundle, "done", {"bundle": bundle}) for bundle in range(count)]
+    assert vars(session)["_kafkeep_frames"].by_count == planned
+    assert len(list(tmp_path.glob("?-?*"))) == 3 + count
+
+
 def test_no_bundles_is_no_job(session: SparkSession) -> None:
     assert run_tasks(session, [], lambda _: iter(()), label="none") == []
 

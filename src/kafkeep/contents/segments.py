@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from kafkeep.archive.entry import Entry, OffsetRange
-from kafkeep.archive.store import ObjectStore
+from kafkeep.contents.ahead import Ranges
 from kafkeep.contents.spool import HINT, lost_with
 from kafkeep.errors import DamagedError, KeyMissingError
 from kafkeep.kafka.batch import Batches
@@ -15,7 +15,7 @@ from kafkeep.kafka.segment import read_segment
 
 
 def iter_segment(
-    store: ObjectStore,
+    store: Ranges,
     entry: Entry,
     range: OffsetRange,
     *,

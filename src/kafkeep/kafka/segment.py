@@ -36,6 +36,8 @@ _of_thread = threading.local()
 FRAME_BYTES = 1 << 20
 READ_BYTES = 4 << 20
 """Stored bytes asked for at once when several neighbouring frames are wanted."""
+FIRST_READ_BYTES = 1 << 20
+"""The first time it is fewer: what waits for them is quick to have something to do."""
 READS = 3
 """So often bytes are asked for before they count as damaged."""
 MAX_FRAME_BYTES = 512 << 20
@@ -168,6 +170,17 @@ def wanted_frames(
     ]
 
 
+def segment_reads(
+    size_bytes: int, index: Sequence[IndexPoint], range: OffsetRange | None = None
+) -> list[tuple[int, int]]:
+    """Return the bytes, from a start to an end each, that ``read_segment`` will ask for."""
+    ends = _ends(index, size_bytes)
+    return [
+        (index[stretch[0]].position, ends[stretch[-1]])
+        for stretch in _stretches(wanted_frames(index, range), index, ends)
+    ]
+
+
 def read_segment(
     get_range: GetRange,
     size_bytes: int,
@@ -185,7 +198,7 @@ def read_segment(
     A frame that does not unpack to whole batches, each with its CRC, is asked for again; then it is
     a DamagedError. ``name`` is what the log calls the object.
     """
-    ends = [point.position for point in index[1:]] + [size_bytes]
+    ends = _ends(index, size_bytes)
     frames = wanted_frames(index, range, from_ms=from_ms, until_ms=until_ms)
     for stretch in _stretches(frames, index, ends):
         start, end = index[stretch[0]].position, ends[stretch[-1]]
@@ -220,16 +233,22 @@ def _checked_batches(data: bytes | memoryview, start: int, end: int) -> Batches:
     return batches
 
 
+def _ends(index: Sequence[IndexPoint], size_bytes: int) -> list[int]:
+    return [point.position for point in index[1:]] + [size_bytes]
+
+
 def _stretches(
     frames: list[int], index: Sequence[IndexPoint], ends: Sequence[int]
 ) -> Iterator[list[int]]:
     """Group neighbouring frames into reads of about ``READ_BYTES``."""
     stretch: list[int] = []
+    most = FIRST_READ_BYTES
     for frame in frames:
         apart = stretch and frame != stretch[-1] + 1
-        if stretch and (apart or ends[frame] - index[stretch[0]].position > READ_BYTES):
+        if stretch and (apart or ends[frame] - index[stretch[0]].position > most):
             yield stretch
             stretch = []
+            most = READ_BYTES
         stretch.append(frame)
     if stretch:
         yield stretch

@@ -2,8 +2,9 @@
 
 kafka-python reads 4 KiB at a time, joins, slices and copies each answer about five times. Here
 an answer is received into a buffer of its own size, and the record batches of a Fetch are views
-of that buffer; requests are sent in pieces, as they are. Everything else (SASL, versions, timeouts) stays kafka-python's. What is relied
-upon inside of it is pinned by tests/contract/test_kafka_client.py.
+of that buffer; requests are sent in pieces, as they are. Everything else (SASL, versions,
+timeouts) stays kafka-python's. What is relied upon inside of it is pinned by
+tests/contract/test_kafka_client.py.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from kafkeep.archive.store import ObjectStore
+from kafkeep.contents.ahead import Ranges, open_ahead
 from kafkeep.errors import PreflightError
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin import Admin, OffsetSpec
@@ -40,7 +40,6 @@ def restore_exactly(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]
     assert bundle.exact is not None
     wire = wire_for(bundle.kafka)
     admin = Admin(wire)
-    store = open_store(bundle.archive, bundle.storage)
     transactions = None
     if bundle.exact.transactional_id is not None:
         transactions = Transactions(admin, bundle.exact.transactional_id)
@@ -50,18 +49,19 @@ def restore_exactly(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]
     starts = admin.offsets(keys, OffsetSpec.EARLIEST)
     ends = admin.offsets(keys, OffsetSpec.LATEST)
     rewriter = rewriter_of(bundle)
-    senders = [_sender(store, work, bundle, rewriter) for work in bundle.work]
-    for work, sender in zip(bundle.work, senders, strict=True):
-        _check_there(wire, work, sender, starts[sender.key], ends[sender.key])
-        sender.begin(ends[sender.key])
-    send_all(
-        wire,
-        list(senders),
-        end_offsets=partial(end_offsets, admin),
-        topic_ids={work.topic: work.topic_id for work in bundle.work},
-        pace=pace_for(bundle.rate_bytes),
-        between=Filler(admin, senders, transactions),
-    )
+    with open_ahead(open_store(bundle.archive, bundle.storage)) as store:
+        senders = [_sender(store, work, bundle, rewriter) for work in bundle.work]
+        for work, sender in zip(bundle.work, senders, strict=True):
+            _check_there(wire, work, sender, starts[sender.key], ends[sender.key])
+            sender.begin(ends[sender.key])
+        send_all(
+            wire,
+            list(senders),
+            end_offsets=partial(end_offsets, admin),
+            topic_ids={work.topic: work.topic_id for work in bundle.work},
+            pace=pace_for(bundle.rate_bytes),
+            between=Filler(admin, senders, transactions),
+        )
     for sender in senders:
         yield "partition", _report(sender)
     if rewriter is not None:
@@ -69,7 +69,7 @@ def restore_exactly(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]
 
 
 def _sender(
-    store: ObjectStore, work: TargetWork, bundle: RestoreBundle, rewriter: IdRewriter | None
+    store: Ranges, work: TargetWork, bundle: RestoreBundle, rewriter: IdRewriter | None
 ) -> ExactSender:
     assert bundle.exact is not None and work.pieces is not None
     read = with_ids(partial(read_pieces, store, work, bundle), rewriter, work)

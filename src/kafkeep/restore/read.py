@@ -8,8 +8,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from kafkeep.archive.entry import Entry, OffsetRange
-from kafkeep.archive.store import ObjectStore
-from kafkeep.contents.ahead import Ranges, read_ahead
+from kafkeep.contents.ahead import InOrder, Ranges, open_ahead, reads_of
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions
 from kafkeep.contents.segments import iter_segment
 from kafkeep.contents.windows import Window, iter_windows
@@ -22,7 +21,7 @@ MAX_BATCH_BYTES = 4 << 20
 
 
 def iter_ready(
-    store: ObjectStore,
+    store: Ranges,
     entries: Sequence[Entry],
     *,
     skip_records: int = 0,
@@ -50,7 +49,7 @@ def iter_ready(
 
 
 def _iter_sink(
-    store: ObjectStore, windows: Sequence[Window], skip_records: int, options: ReadOptions
+    store: Ranges, windows: Sequence[Window], skip_records: int, options: ReadOptions
 ) -> Iterator[ReadyBatch]:
     # Formats and converters take a while to import; segments need none of them.
     from kafkeep.contents.ready import iter_ready_batches  # noqa: PLC0415
@@ -59,8 +58,9 @@ def _iter_sink(
     while left and left[0].records <= skip_records:
         skip_records -= left.pop(0).records
     entries = (e for window in left for file in window.files() for e in file.entries)
-    with read_ahead(store, entries) as ahead:
-        yield from iter_ready_batches(_iter_records(ahead, left, skip_records, options))
+    with open_ahead(store) as ahead:
+        reader = InOrder(ahead, reads_of(entries))
+        yield from iter_ready_batches(_iter_records(reader, left, skip_records, options))
 
 
 def _iter_records(
@@ -91,15 +91,15 @@ def _skip_entries(
 
 
 def _iter_run(
-    store: ObjectStore, run: list[Entry], skip_records: int, restore_aborted: bool
+    store: Ranges, run: list[Entry], skip_records: int, restore_aborted: bool
 ) -> Generator[ReadyBatch, None, int]:
     """Yield one run's batches; return how many records are still to be skipped after it."""
     covered = OffsetRange(run[0].range.start, run[-1].range.end)
     found = 0
 
-    def counted() -> Iterator[Batches]:
+    def counted(reader: Ranges) -> Iterator[Batches]:
         nonlocal found
-        for batches in _iter_chunks(store, run, restore_aborted):
+        for batches in _iter_chunks(reader, run, restore_aborted):
             found += int(batches.record_counts.sum())
             if len(batches) and batches.base_offsets[0] < covered.start:
                 outside = OffsetRange(0, covered.start)
@@ -109,9 +109,14 @@ def _iter_run(
                 found -= decode(batches.select(slice(-1, None)), range=outside).num_rows
             yield batches
 
-    yield from regroup(
-        counted(), range=covered, skip_records=skip_records, max_batch_bytes=MAX_BATCH_BYTES
-    )
+    with open_ahead(store) as ahead:
+        reader = InOrder(ahead, reads_of(run))
+        yield from regroup(
+            counted(reader),
+            range=covered,
+            skip_records=skip_records,
+            max_batch_bytes=MAX_BATCH_BYTES,
+        )
     logged = sum(entry.records for entry in run)
     if found != logged and (restore_aborted or not any(entry.aborted for entry in run)):
         raise DamagedError(
@@ -138,7 +143,7 @@ def _runs(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 
 
 def _iter_chunks(
-    store: ObjectStore, entries: Iterable[Entry], restore_aborted: bool
+    store: Ranges, entries: Iterable[Entry], restore_aborted: bool
 ) -> Iterator[Batches]:
     for entry in entries:
         yield from iter_segment(store, entry, entry.range, aborted=restore_aborted)

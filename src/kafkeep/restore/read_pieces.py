@@ -10,8 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.archive.store import ObjectStore
-from kafkeep.contents.ahead import read_ahead
+from kafkeep.contents.ahead import InOrder, Ranges, open_ahead, reads_of
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions
 from kafkeep.contents.segments import iter_segment
 from kafkeep.kafka.batch import Batches
@@ -23,7 +22,7 @@ from kafkeep.restore.read import MAX_BATCH_BYTES, iter_ready
 
 
 def iter_pieces(
-    store: ObjectStore,
+    store: Ranges,
     pieces: Iterable[Piece],
     times: Times = ALL_TIMES,
     *,
@@ -54,7 +53,7 @@ def iter_pieces(
 
 
 def _iter_frames(
-    store: ObjectStore, piece: Piece, skip_records: int, restore_aborted: bool
+    store: Ranges, piece: Piece, skip_records: int, restore_aborted: bool
 ) -> Generator[ReadyBatch, None, int]:
     """Yield a stretch of a segment's batches; return what is still to be skipped."""
     found = 0
@@ -104,7 +103,7 @@ def iter_built(
 
 
 def iter_records(
-    store: ObjectStore, piece: Piece, times: Times, restore_aborted: bool, options: ReadOptions
+    store: Ranges, piece: Piece, times: Times, restore_aborted: bool, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield the wanted records of a piece as rows."""
     keep = time_filter(times if piece.timed else ALL_TIMES)
@@ -120,8 +119,9 @@ def iter_records(
     from kafkeep.contents.records import inside, iter_window  # noqa: PLC0415
 
     files = [e for file in piece.window.files() for e in file.entries]
-    with read_ahead(store, files) as ahead:
-        for rows in iter_window(ahead, piece.window, options=options):
+    with open_ahead(store) as ahead:
+        reader = InOrder(ahead, reads_of(files))
+        for rows in iter_window(reader, piece.window, options=options):
             yield from keep(inside(rows, piece.range))
 
 

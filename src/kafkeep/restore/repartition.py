@@ -8,7 +8,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from kafkeep.archive.store import ObjectStore
+from kafkeep.contents.ahead import Ranges, open_ahead
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin import Admin, OffsetSpec
 from kafkeep.kafka.rewrite import ReadyBatch, stamp
@@ -80,16 +80,16 @@ def restore_routed(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]
     """
     failpoint("task.start")
     wire = wire_for(bundle.kafka)
-    store = open_store(bundle.archive, bundle.storage)
     routes = {route.topic: route for route in bundle.routes}
     pace = pace_for(bundle.rate_bytes)
     rewriter = rewriter_of(bundle)
-    for topic, members in groupby(sorted(bundle.work, key=_by_topic), key=lambda w: w.topic):
-        work = list(members)
-        blocks = iter_blocks(store, routes[topic], bundle, rewriter)
-        before, senders = _write(wire, blocks, work, pace)
-        for sender in senders:
-            yield "partition", report_of(sender, before[sender.key])
+    with open_ahead(open_store(bundle.archive, bundle.storage)) as store:
+        for topic, members in groupby(sorted(bundle.work, key=_by_topic), key=lambda w: w.topic):
+            work = list(members)
+            blocks = iter_blocks(store, routes[topic], bundle, rewriter)
+            before, senders = _write(wire, blocks, work, pace)
+            for sender in senders:
+                yield "partition", report_of(sender, before[sender.key])
     if rewriter is not None:
         yield "schema ids", rewriter.to_json()
 
@@ -143,7 +143,7 @@ def _check_edge(wire: Wire, work: TargetWork, offset: int, expected: ReadyBatch 
 
 
 def iter_blocks(
-    store: ObjectStore, route: Route, bundle: RestoreBundle, rewriter: IdRewriter | None = None
+    store: Ranges, route: Route, bundle: RestoreBundle, rewriter: IdRewriter | None = None
 ) -> Iterator[Block]:
     """Yield the records of all archived partitions of a topic, in the order targets get them."""
     sources = []

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from kafkeep.archive.store import ObjectStore
+from kafkeep.contents.ahead import Ranges
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions
 from kafkeep.contents.segments import iter_segment
 from kafkeep.errors import DamagedError
@@ -34,7 +34,7 @@ NO_TIME = -1
 class SourceRows:
     """Reads the pieces of one archived partition."""
 
-    store: ObjectStore
+    store: Ranges
     pieces: Sequence[Piece]
     times: Times = ALL_TIMES
     restore_aborted: bool = False

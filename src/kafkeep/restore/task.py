@@ -9,16 +9,16 @@ from functools import partial
 from typing import Any
 
 from kafkeep.archive.entry import Entry
-from kafkeep.archive.store import ObjectStore
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.storage import StorageOptions
+from kafkeep.contents.ahead import Ahead, Ranges, open_ahead, reads_of
 from kafkeep.contents.options import ReadOptions
 from kafkeep.errors import PreflightError
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin import Admin, OffsetSpec
 from kafkeep.kafka.rewrite import ReadyBatch
 from kafkeep.kafka.schema_ids import IdMap, IdRewriter
-from kafkeep.kafka.wire import wire_for
+from kafkeep.kafka.wire import Wire, wire_for
 from kafkeep.restore.document import TargetPartition
 from kafkeep.restore.pick import ALL_TIMES, Piece, Times, whole_pieces
 from kafkeep.restore.read import iter_ready
@@ -29,6 +29,9 @@ from kafkeep.restore.shape_read import iter_shaped, needs_rows, shift_headers
 from kafkeep.restore.shape_rows import SourceRows
 from kafkeep.restore.tail import check_tail
 from kafkeep.store.open import open_store
+
+SOON = 8
+"""So many partitions are read from at once before the first batches are sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +109,32 @@ def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]
     failpoint("task.start")
     wire = wire_for(bundle.kafka)
     admin = Admin(wire)
-    store = open_store(bundle.archive, bundle.storage)
+    rewriter = rewriter_of(bundle)
+    with open_ahead(open_store(bundle.archive, bundle.storage)) as store:
+        senders = _begin(wire, admin, store, bundle, rewriter)
+        before = {sender.key: sender.written for sender in senders}
+        send_all(
+            wire,
+            senders,
+            end_offsets=partial(end_offsets, admin),
+            topic_ids={w.topic: w.topic_id for w in bundle.work},
+            pace=pace_for(bundle.rate_bytes),
+        )
+    for sender in senders:
+        yield "partition", report_of(sender, before[sender.key])
+    if rewriter is not None:
+        yield "schema ids", rewriter.to_json()
+
+
+def _begin(
+    wire: Wire, admin: Admin, store: Ahead, bundle: RestoreBundle, rewriter: IdRewriter | None
+) -> list[Sender]:
+    """Return the senders of a bundle, each with its first batch at hand."""
     ends = admin.offsets([(w.topic, w.partition) for w in bundle.work], OffsetSpec.LATEST)
     senders = []
-    rewriter = rewriter_of(bundle)
-    for work in bundle.work:
+    for number, work in enumerate(bundle.work):
+        for soon in bundle.work[number : number + SOON]:
+            _expect_first(store, soon, records_there(soon, ends))
         read = with_ids(partial(_read, store, work, bundle), rewriter, work)
         sender = Sender(work.topic, work.partition, work.place, read)
         written = records_there(work, ends)
@@ -125,18 +149,14 @@ def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]
             )
         sender.begin(written)
         senders.append(sender)
-    before = {sender.key: sender.written for sender in senders}
-    send_all(
-        wire,
-        senders,
-        end_offsets=partial(end_offsets, admin),
-        topic_ids={w.topic: w.topic_id for w in bundle.work},
-        pace=pace_for(bundle.rate_bytes),
-    )
-    for sender in senders:
-        yield "partition", report_of(sender, before[sender.key])
-    if rewriter is not None:
-        yield "schema ids", rewriter.to_json()
+    return senders
+
+
+def _expect_first(store: Ahead, work: TargetWork, written: int) -> None:
+    """Have the first read of a partition under way before its turn."""
+    first = None if written or work.pieces is not None else next(reads_of(work.entries), None)
+    if first is not None:
+        store.expect(first)
 
 
 def records_there(work: TargetWork, ends: Mapping[tuple[str, int], int]) -> int:
@@ -174,7 +194,7 @@ def report_of(sender: Sender, before: int) -> dict[str, Any]:
 
 
 def _read(
-    store: ObjectStore, work: TargetWork, bundle: RestoreBundle, skip: int
+    store: Ranges, work: TargetWork, bundle: RestoreBundle, skip: int
 ) -> Iterator[ReadyBatch]:
     aborted, reading = bundle.restore_aborted, bundle.reading
     if work.pieces is None and work.shape == SAME:
@@ -186,7 +206,7 @@ def _read(
 
 
 def read_pieces(
-    store: ObjectStore,
+    store: Ranges,
     work: TargetWork,
     bundle: RestoreBundle,
     pieces: tuple[Piece, ...],

@@ -53,10 +53,13 @@ class _Kept:
 
 
 @contextmanager
-def described(session: SparkSession, count: int, run_one: RunOne) -> Iterator[DataFrame]:
+def described(
+    session: SparkSession, count: int, run_one: RunOne, *, spare: int = 0
+) -> Iterator[DataFrame]:
     """Hand out what is to be collected: ``run_one`` for each number below ``count``, a task each.
 
-    It is this thread's to collect, and not after the body has ended.
+    Where that saves describing another, there are up to ``spare`` tasks more, with the next
+    numbers. It is this thread's to collect, and not after the body has ended.
     """
     work = cloudpickle.dumps(run_one)
     if not has_own_properties(session) or len(work) > MAX_PROPERTY_BYTES:
@@ -65,6 +68,7 @@ def described(session: SparkSession, count: int, run_one: RunOne) -> Iterator[Da
     kept: _Kept | None = vars(session).get(_KEPT)
     if kept is None:
         kept = vars(session)[_KEPT] = _Kept()
+    count = min((one for one in kept.by_count if count <= one <= count + spare), default=count)
     if count not in kept.by_count:
         kept.by_count[count] = _describe(session, count, _looking_up(kept.key))
     sealed = Fernet(kept.key).encrypt(work).decode()

@@ -30,6 +30,8 @@ T = TypeVar("T")
 Task = Callable[[T], Iterator[tuple[str, dict[str, Any]]]]
 
 ERROR_KIND = "error"
+SPARE_TASKS = 8
+"""So many that have nothing to do take less time than to have the JVM plan another job."""
 _DESCRIBING = threading.Lock()
 """Many jobs that are described to the JVM at once take turns at the interpreter, and so does
 everything else in the process: one after the other they take no longer, and leave it free."""
@@ -78,7 +80,10 @@ def run_tasks(
                     stop=stop,
                 )
             )
-            frame = job.enter_context(described(session, count, _Run(task, bundles)))
+            # Empty tasks would be counted as progress, and wait for room beside other jobs.
+            spare = SPARE_TASKS if pool is None and on_progress is None else 0
+            run = _Run(task, bundles)
+            frame = job.enter_context(described(session, count, run, spare=spare))
         try:
             found = frame.collect()
         except KeyboardInterrupt:
@@ -136,13 +141,17 @@ def _job(
 
 @dataclass(frozen=True, slots=True)
 class _Run(Generic[T]):
-    """What runs in the Python worker: the number of a bundle in, its rows out."""
+    """What runs in the Python worker: the number of a bundle in, its rows out.
+
+    Numbers that no bundle has are those of spare tasks.
+    """
 
     task: Task[T]
     bundles: Sequence[T]
 
     def __call__(self, number: int) -> pa.RecordBatch:
-        return _rows_of(number, _guarded(self.task, self.bundles[number]))
+        spare = number >= len(self.bundles)
+        return _rows_of(number, [] if spare else _guarded(self.task, self.bundles[number]))
 
 
 def _guarded(task: Task[T], bundle: T) -> list[tuple[str, dict[str, Any]]]:

@@ -10,7 +10,13 @@ from kafkeep.archive.entry import OffsetRange
 from kafkeep.errors import DamagedError
 from kafkeep.kafka.batch import min_timestamps, scan_batches
 from kafkeep.kafka.build import Record, build_batch
-from kafkeep.kafka.segment import SegmentSummary, SegmentWriter, read_segment, wanted_frames
+from kafkeep.kafka.segment import (
+    SegmentSummary,
+    SegmentWriter,
+    read_segment,
+    segment_reads,
+    wanted_frames,
+)
 
 FRAME = 400
 
@@ -88,7 +94,9 @@ def test_reading_a_range_gives_every_batch_that_holds_one_of_its_offsets(
         for number, batch in enumerate(flat)
         if 2 * number + 1 >= wanted.start and 2 * number < wanted.end
     )
-    assert read_back(stored, summary, wanted)[0] == expected
+    found, asked = read_back(stored, summary, wanted)
+    assert found == expected
+    assert asked == segment_reads(summary.size_bytes, summary.index, wanted)
 
 
 def test_reading_by_time_asks_only_for_the_frames_that_may_hold_it() -> None:
