@@ -9,14 +9,20 @@ from kafkeep.restore.task import TargetWork
 LARGEST_BUNDLE_BYTES = 1 << 30
 """Up to here one task is best: its requests carry a batch for each of its partitions, and the
 broker, which has more to do than we have, is asked less often."""
+HELD_BYTES = 2 << 20
+LARGEST_HELD_BYTES = 64 << 20
+"""A task holds the next batch of each of its partitions, and what it was made of, at once: about
+three times as much as these are together, each counted with ``HELD_BYTES`` at most."""
 TASKS_PER_CORE = 3
 """A partition stays in one task: smaller tasks let the cores end at about the same time."""
 
 
 def bundles_for(work: Iterable[TargetWork], cores: int) -> int:
-    """Return how many tasks a restore is given."""
-    total = sum(item.est_bytes for item in work)
-    return max(1, min(cores * TASKS_PER_CORE, -(-total // LARGEST_BUNDLE_BYTES)))
+    """Return how many tasks a restore is given: as many as memory demands, at least."""
+    sizes = [item.est_bytes for item in work]
+    held = sum(min(size, HELD_BYTES) for size in sizes)
+    by_size = min(cores * TASKS_PER_CORE, -(-sum(sizes) // LARGEST_BUNDLE_BYTES))
+    return max(1, by_size, -(-held // LARGEST_HELD_BYTES))
 
 
 def pack_work(work: Iterable[TargetWork], *, bundles: int) -> list[tuple[TargetWork, ...]]:
