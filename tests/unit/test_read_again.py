@@ -12,7 +12,7 @@ from tests.unit.care.archive_builder import build_archive, partition
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.reader import load_view
 from kafkeep.config.restore import RestoreOptions
-from kafkeep.contents.ahead import InOrder, open_ahead, reads_of
+from kafkeep.contents.ahead import read_in_order
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions
 from kafkeep.contents.records import iter_records
 from kafkeep.errors import DamagedError
@@ -95,8 +95,7 @@ def test_an_object_that_always_comes_damaged_is_named_with_its_offsets(
 
 def test_what_was_fetched_before_its_turn_is_read_again_too(case: Case) -> None:
     case.store.times = 1
-    with open_ahead(case.store) as shared:
-        ahead = InOrder(shared, reads_of(case.entries))
+    with read_in_order(case.store, case.entries) as ahead:
         (entry,) = case.entries[:1]
         first = ahead.get_range(entry.key, 0, entry.size_bytes)
         assert first != ahead.get_range(entry.key, 0, entry.size_bytes) == case.store.get(entry.key)

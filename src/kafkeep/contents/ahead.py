@@ -119,3 +119,10 @@ def open_ahead(store: Ranges) -> Iterator[Ahead]:
         yield Ahead(store, pool)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def read_in_order(store: Ranges, entries: Iterable[Entry]) -> Iterator[InOrder]:
+    """Open a reader of objects that will be read whole, about in the order given."""
+    with open_ahead(store) as ahead:
+        yield InOrder(ahead, reads_of(entries))

@@ -19,9 +19,8 @@ from kafkeep.kafka.failures import (
 )
 from kafkeep.kafka.link import Link, first_error
 from kafkeep.kafka.metadata import Metadata, TopicDescription, format_topic_id, parse_topic_id
-from kafkeep.kafka.produce_request import ProduceRequest
+from kafkeep.kafka.produce_request import FIRST_WITH_IDS, ProduceRequest
 
-_FIRST_VERSION_WITH_IDS = 13
 _ACKS_FROM_ALL = -1
 _SPARE_MS = 5000
 
@@ -157,10 +156,8 @@ class Produce:
     ) -> tuple[Any, dict[str, str]]:
         """Return the request and, when it names topics by id, the names of these ids."""
         version = self._link.connections.broker_version_data.api_version(ProduceRequest)
-        by_id = version >= _FIRST_VERSION_WITH_IDS and all(
-            topics[topic].topic_id for topic, _ in partitions
-        )
-        version = version if by_id else min(version, _FIRST_VERSION_WITH_IDS - 1)
+        by_id = version >= FIRST_WITH_IDS and all(topics[topic].topic_id for topic, _ in partitions)
+        version = version if by_id else min(version, FIRST_WITH_IDS - 1)
         grouped: dict[str, list[Any]] = defaultdict(list)
         for topic, partition in partitions:
             grouped[topic].append(

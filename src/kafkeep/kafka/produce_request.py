@@ -13,8 +13,9 @@ from kafka.protocol import producer
 
 from kafkeep.kafka.transport import Pieces
 
+FIRST_WITH_IDS = 13
+"""From this version on topics are named by their ids."""
 _FIRST_FLEXIBLE = 9
-_FIRST_WITH_IDS = 13
 _NO_TAGS = b"\x00"
 _NO_TRANSACTION = b"\x00"
 
@@ -47,7 +48,7 @@ class ProduceRequest(producer.ProduceRequest):  # type: ignore[misc]
         return pieces
 
     def _name(self, topic: Any) -> bytes:
-        if self.API_VERSION >= _FIRST_WITH_IDS:
+        if self.API_VERSION >= FIRST_WITH_IDS:
             id: bytes = topic.topic_id.bytes
             return id
         name: bytes = topic.name.encode()

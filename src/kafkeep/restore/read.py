@@ -8,7 +8,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from kafkeep.archive.entry import Entry, OffsetRange
-from kafkeep.contents.ahead import InOrder, Ranges, open_ahead, reads_of
+from kafkeep.contents.ahead import Ranges, read_in_order
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions
 from kafkeep.contents.segments import iter_segment
 from kafkeep.contents.windows import Window, iter_windows
@@ -58,8 +58,7 @@ def _iter_sink(
     while left and left[0].records <= skip_records:
         skip_records -= left.pop(0).records
     entries = (e for window in left for file in window.files() for e in file.entries)
-    with open_ahead(store) as ahead:
-        reader = InOrder(ahead, reads_of(entries))
+    with read_in_order(store, entries) as reader:
         yield from iter_ready_batches(_iter_records(reader, left, skip_records, options))
 
 
@@ -109,8 +108,7 @@ def _iter_run(
                 found -= decode(batches.select(slice(-1, None)), range=outside).num_rows
             yield batches
 
-    with open_ahead(store) as ahead:
-        reader = InOrder(ahead, reads_of(run))
+    with read_in_order(store, run) as reader:
         yield from regroup(
             counted(reader),
             range=covered,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.contents.ahead import InOrder, Ranges, open_ahead, reads_of
+from kafkeep.contents.ahead import Ranges, read_in_order
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions
 from kafkeep.contents.segments import iter_segment
 from kafkeep.kafka.batch import Batches
@@ -119,8 +119,7 @@ def iter_records(
     from kafkeep.contents.records import inside, iter_window  # noqa: PLC0415
 
     files = [e for file in piece.window.files() for e in file.entries]
-    with open_ahead(store) as ahead:
-        reader = InOrder(ahead, reads_of(files))
+    with read_in_order(store, files) as reader:
         for rows in iter_window(reader, piece.window, options=options):
             yield from keep(inside(rows, piece.range))
 
