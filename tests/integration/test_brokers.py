@@ -113,9 +113,17 @@ class Shaken:
         """Return how far a topic has grown."""
         return sum(self.cluster.end(topic, n) for n in self.cluster.partitions(topic))
 
-    def _leader(self, topic: str) -> int:
-        found = self.cluster.admin.list_topics(topic, timeout=WAIT).topics[topic]
-        return int(found.partitions[0].leader) if found.partitions else -1
+    def _leader(self, topic: str, other: int = -1) -> int:
+        """Wait until a broker other than ``other`` leads the first partition; return it."""
+        led = [other]
+
+        def leads() -> bool:
+            found = self.cluster.admin.list_topics(topic, timeout=WAIT).topics[topic].partitions
+            led[:] = [int(found[0].leader) if found else -1]
+            return led[0] not in (other, -1)
+
+        until(leads, f"a broker leads {topic}-0, not {other}")
+        return led[0]
 
     def in_sync(self, topic: str, replicas: int = REPLICAS) -> bool:
         """Whether so many replicas of each partition are in sync."""
@@ -128,7 +136,7 @@ class Shaken:
         leader, folder = self._leader(topic), Path(self.brokers.folder)
         kill_broker(folder, leader)
         try:
-            until(lambda: self._leader(topic) not in (leader, -1), "another broker leads")
+            self._leader(topic, other=leader)
         finally:
             start_broker(folder, leader)
         until(lambda: self.in_sync(topic), "every replica follows again")

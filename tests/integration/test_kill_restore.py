@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from cluster import WAIT, Cluster, until
+from cluster import LEADER_NOT_READY, WAIT, Cluster, until
 from faults.kafka_proxy import HoldingProxy
 from kafkeep.dev import DevStatus
 from kafkeep.kafka.build import Record, build_batch
@@ -62,7 +62,7 @@ class RestoreTrial(Trial):
         try:
             return [found[place].result(WAIT).offset for place in wanted]
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+            if error.args[0].code() not in LEADER_NOT_READY:
                 raise
             return []
 
