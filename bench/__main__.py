@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import cases
+from bench import cases, topics
 from kafkeep.dev import DevOptions, start, stop
 
 MEMORY = Path("/dev/shm")
@@ -36,6 +36,7 @@ def main() -> None:
     os.environ.update(status.s3.environment)
     results = {}
     try:
+        topics.give_back_soon(status.bootstrap_servers)
         for name, case in cases.CASES.items():
             if asked.only is None or name in asked.only:
                 _say(f"measuring {name}")

@@ -25,14 +25,11 @@ from kafkeep.config.kafka import KafkaOptions
 from kafkeep.dev import DevStatus
 from kafkeep.store.open import open_store
 
-GONE_AT_ONCE = {"file.delete.delay.ms": "0"}
-"""Else half a gigabyte is given back a minute after a topic was deleted, in the midst of others."""
-
 
 def large_batches(status: DevStatus, records: int, repeat: int) -> Numbers:
     """Backup and restore of one topic in 3 partitions, beside the floors."""
     topic = "bench"
-    topics.create(status.bootstrap_servers, topic, 3, **GONE_AT_ONCE)
+    topics.create(status.bootstrap_servers, topic, 3)
     topics.fill(status.bootstrap_servers, topic, records, 3)
     options = kafka_options(status)
     _, data = fetch_floor(options, topic, keep=True)
@@ -66,8 +63,7 @@ def large_batches(status: DevStatus, records: int, repeat: int) -> Numbers:
 
 def _produce(status: DevStatus, data: list[list[bytes]]) -> float:
     target = new_topic()
-    settings = {"max.message.bytes": "8388608", **GONE_AT_ONCE}
-    topics.create(status.bootstrap_servers, target, 3, **settings)
+    topics.create(status.bootstrap_servers, target, 3, **{"max.message.bytes": "8388608"})
     seconds = produce_floor(kafka_options(status), target, data)
     delete(status, target)
     return seconds

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import time
 import uuid
+from collections.abc import Iterable
+from pathlib import Path
 
 from bench.measure import Cost, run_kafkeep
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.dev import DevStatus
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
+
+GONE_SECONDS = 90
 
 
 def new_archive(status: DevStatus) -> str:
@@ -24,8 +30,24 @@ def kafka_options(status: DevStatus, config: str | None = None) -> KafkaOptions:
 
 
 def delete(status: DevStatus, *names: str) -> None:
+    """Delete topics and wait until their files are gone: what is measured next has no part in it.
+
+    The first time after its start, a broker looks for them after a minute.
+    """
     with Wire(kafka_options(status)) as wire:
         Admin(wire).delete_topics(names)
+    deadline = time.monotonic() + GONE_SECONDS
+    while left := _folders(status, names):
+        if time.monotonic() > deadline:
+            raise SystemExit(f"the broker keeps files of deleted topics: {left[0]}")
+        time.sleep(0.1)
+
+
+def _folders(status: DevStatus, names: Iterable[str]) -> list[Path]:
+    """Return the folders of these topics' partitions, also those marked to be removed."""
+    mine = re.compile(rf"({'|'.join(map(re.escape, names))})-\d+(\.\w+-delete)?")
+    found = Path(status.folder).glob("broker-*/data/*")
+    return [folder for folder in found if mine.fullmatch(folder.name)]
 
 
 def backup(status: DevStatus, topic: str, archive: str, *more: str, at: str | None = None) -> Cost:
