@@ -32,7 +32,7 @@ WEEK_MS = 1_733_097_600_000
 def give_back_soon(bootstrap: str) -> None:
     """Let the broker remove the files of deleted topics after a second, not after a minute.
 
-    Half a gigabyte would then be given back in the midst of another run. A topic cannot ask for it.
+    Else half a gigabyte is given back in the midst of another run. A topic cannot ask for this.
     """
     broker = ConfigResource(ResourceType.BROKER, "1")
     delay = ConfigEntry(

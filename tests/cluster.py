@@ -108,20 +108,20 @@ class Cluster:
 
         A partition just made is waited for: brokers learn of their leadership one by one.
         """
-        found: list[int] = []
 
-        def told(consumer: Consumer) -> bool:
+        def told(consumer: Consumer) -> tuple[int, int] | None:
+            wanted = TopicPartition(topic, partition)
             try:
-                found[:] = consumer.get_watermark_offsets(
-                    TopicPartition(topic, partition), timeout=WAIT
-                )
+                low, high = consumer.get_watermark_offsets(wanted, timeout=WAIT)
             except KafkaException as error:
                 if error.args[0].code() not in LEADER_NOT_READY:
                     raise
-            return bool(found)
+                return None
+            return low, high
 
         with self.consumer("ends") as consumer:
-            until(lambda: told(consumer), f"{topic}-{partition} has a leader that knows of it")
+            found = until(lambda: told(consumer), f"{topic}-{partition} has a leader that knows it")
+        assert found is not None
         return found[0] if start else found[1]
 
     @contextmanager

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 PATIENCE_S = 180.0
+Claim = TypeVar("Claim")
 
 
 def until(
-    claim: Callable[[], object], what: str = "what is awaited", *, seconds: float = PATIENCE_S
-) -> None:
-    """Wait until ``claim`` holds."""
+    claim: Callable[[], Claim], what: str = "what is awaited", *, seconds: float = PATIENCE_S
+) -> Claim:
+    """Wait until ``claim`` holds; return what it said then."""
     deadline = time.monotonic() + seconds
-    while not claim():
+    while not (said := claim()):
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {seconds} s in vain: {what}")
         time.sleep(0.02)
+    return said

@@ -115,15 +115,13 @@ class Shaken:
 
     def _leader(self, topic: str, other: int = -1) -> int:
         """Wait until a broker other than ``other`` leads the first partition; return it."""
-        led = [other]
 
-        def leads() -> bool:
+        def leader() -> int:
             found = self.cluster.admin.list_topics(topic, timeout=WAIT).topics[topic].partitions
-            led[:] = [int(found[0].leader) if found else -1]
-            return led[0] not in (other, -1)
+            led = int(found[0].leader) if found else -1
+            return 0 if led in (other, -1) else led
 
-        until(leads, f"a broker leads {topic}-0, not {other}")
-        return led[0]
+        return until(leader, f"a broker leads {topic}-0, not {other}")
 
     def in_sync(self, topic: str, replicas: int = REPLICAS) -> bool:
         """Whether so many replicas of each partition are in sync."""
