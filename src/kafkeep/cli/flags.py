@@ -112,12 +112,5 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 
 def _help(option: Option) -> str:
-    shown = option.default
-    if shown in (None, (), MISSING, ""):
-        return option.help
-    if option.metavar == "SIZE":
-        shown = f"{option.default // 1024**2}MiB"
-    elif option.metavar == "DURATION":
-        days, rest = divmod(option.default, 86_400_000)
-        shown = f"{option.default // 1000}s" if rest else f"{days}d"
-    return f"{option.help} Default: {shown}."
+    shown = option.default_text
+    return f"{option.help} Default: {shown}." if shown else option.help

@@ -22,6 +22,7 @@ from kafkeep.config.connector_keys import (
     ConnectorOptions,
     format_name,
     has_sinetstream_objects,
+    is_default,
     is_secret,
     is_shape_key,
     means_something,
@@ -163,6 +164,7 @@ class _Reader:
         storage = read_storage(s3, self._environ, self._family.region, self._wrong)
         if self._wrong or not (common and s3 and consumer and storage):
             raise ConfigErrors(self._meaning.in_their_words(self._wrong, self._given))
+        shape = shape if sink is not None else {}
         secrets = {key: text for key, text in shape.items() if is_secret(key, text)}
         return ConnectorConfig(
             **{key: value for key, value in vars(common).items() if key != "archive"},
@@ -192,10 +194,11 @@ class _Reader:
         for one in self._family.extra:
             if one.name not in self._given:
                 continue
-            if one.name.startswith("segment.") and "format.class" in self._texts:
-                self._wrong[one.name] = "is for segments, but format.class is set"
             try:
-                found[one.field] = parse_option(one, self._given[one.name])
+                value = found[one.field] = parse_option(one, self._given[one.name])
+                of_segments = one.name.startswith("segment.") and "format.class" in self._texts
+                if of_segments and value != one.default:
+                    self._wrong[one.name] = "is for segments, but format.class is set"
             except UsageError as error:
                 self._wrong[one.name] = error.message
         return found
@@ -269,7 +272,9 @@ class _Reader:
 
     def _sink(self, shape: Mapping[str, str]) -> SinkOptions | None:
         if "format.class" not in shape and self._family.name != "confluent":
-            for key in shape:
+            for key, text in shape.items():
+                if is_default(key, text) or text == self._defaults.get(key):
+                    continue
                 self._wrong.setdefault(
                     key, "says how records are turned into files, but format.class is not set"
                 )

@@ -13,7 +13,7 @@ from kafkeep.config.families import CONFLUENT, OURS, find_family, matches
 from kafkeep.config.family import Family
 from kafkeep.config.files import NamingOptions, RotateOptions
 from kafkeep.config.formats import FormatOptions
-from kafkeep.config.group import parse_group
+from kafkeep.config.group import parse_group, parse_option
 from kafkeep.config.java_regex import java_regex
 from kafkeep.config.option import iter_options, option
 from kafkeep.config.partition import PartitionOptions
@@ -135,6 +135,17 @@ def is_shape_key(key: str) -> bool:
     return key in _SHAPE or key.startswith(tuple(f"{name}." for name in below))
 
 
+def is_default(key: str, text: str) -> bool:
+    """Tell whether a key of the shape is set to what holds without it."""
+    option = _SHAPE_OPTIONS.get(key)
+    if option is None:
+        return key in _STEPS and not text.strip()
+    try:
+        return bool(parse_option(option, text) == option.default)
+    except UsageError:
+        return False
+
+
 def is_secret(key: str, text: str = "") -> bool:
     """Tell whether a key's value must not be shown; an address may have a password in it."""
     in_address = "@" in text and (".converter." in key or key in ADDRESSES)
@@ -186,10 +197,9 @@ def has_sinetstream_objects(shape: Mapping[str, str]) -> bool:
     return alone and name == ConverterClass.SINETSTREAM.value.rpartition(".")[2]
 
 
-_SHAPE = {one.name for group in SHAPE_GROUPS for one in iter_options(group)} | {
-    "transforms",
-    "predicates",
-}
+_STEPS = frozenset({"transforms", "predicates"})
+_SHAPE_OPTIONS = {one.name: one for group in SHAPE_GROUPS for one in iter_options(group)}
+_SHAPE = _SHAPE_OPTIONS.keys() | _STEPS
 DECLARED = _SHAPE | {
     one.name for group in (ConnectorOptions, S3Options) for one in iter_options(group)
 }

@@ -113,8 +113,16 @@ _EITHER = (
     "Objects are found through the log, which knows how they were written; without a log by their "
     "names, as the sink's own key says."
 )
+_NUMBERS = ("partition.duration.ms", "schema.cache.size")
+_TRUTHS = ("store.kafka.keys", "store.kafka.headers")
 _MIRRORED = tuple(
-    StandingKey(name, "string", "", _EITHER, any_text)
+    StandingKey(
+        name,
+        "long" if name in _NUMBERS else "boolean" if name in _TRUTHS else "string",
+        "",
+        _EITHER,
+        any_number if name in _NUMBERS else any_truth if name in _TRUTHS else any_text,
+    )
     for name in (
         "topics.dir",
         "directory.delim",
@@ -214,7 +222,7 @@ def _spredfast(texts: Mapping[str, str], _name: str) -> Meaning:
     place = parse_group(SpredfastPlace, texts)
     options = parse_group(SpredfastSourceOptions, texts)
     found = {
-        **place.meaning(texts),
+        **place.meaning(),
         "poll.interval.ms": str(options.poll_interval_ms),
         "restore.into.non.empty": "true",
     }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafkeep.config.backup import BackupOptions
-from kafkeep.config.choose import one_of
+from kafkeep.config.choose import one_of, truth
 from kafkeep.config.family import Family, Meaning
 from kafkeep.config.group import ConfigErrors, parse_group
 from kafkeep.config.option import iter_options, option
@@ -55,16 +55,17 @@ class SpredfastPlace:
     s3_endpoint: str | None = option(
         "s3.endpoint", "Spredfast: address of the store, as store.url.", default=None
     )
-    s3_path_style: bool = option(
+    s3_path_style: bool | None = option(
         "s3.path_style",
         "Spredfast: the bucket stands in the path, as s3.path.style.access.enabled.",
-        default=False,
+        default=None,
+        parse=truth,
     )
 
-    def meaning(self, texts: Mapping[str, str]) -> dict[str, str]:
+    def meaning(self) -> dict[str, str]:
         """Return these in kafkeep's keys; an endpoint without path_style decides by itself."""
         found = {"s3.bucket.name": self.s3_bucket, "store.url": self.s3_endpoint}
-        if "s3.path_style" in texts:
+        if self.s3_path_style is not None:
             found["s3.path.style.access.enabled"] = str(self.s3_path_style).lower()
         return {key: text for key, text in found.items() if text is not None}
 
@@ -138,7 +139,7 @@ _STANDING = (
 def _translate(texts: Mapping[str, str], _name: str) -> Meaning:
     place = parse_group(SpredfastPlace, texts)
     options = parse_group(SpredfastSinkOptions, texts)
-    found = place.meaning(texts)
+    found = place.meaning()
     if options.format == "text":
         _check_text(options, texts)
         return Meaning(

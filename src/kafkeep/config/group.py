@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from kafkeep.config.option import Option, iter_options
 from kafkeep.errors import UsageError
 
 T = TypeVar("T")
+_WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
 class ConfigErrors(UsageError):
@@ -25,9 +27,15 @@ class ConfigErrors(UsageError):
 
 
 def parse_option(option: Option, text: str) -> Any:
-    """Turn the text of one option into its value; UsageError says what is wrong with it."""
+    """Turn the text of one option into its value; UsageError says what is wrong with it.
+
+    A duration without a unit is in milliseconds, as every time in Connect's configurations. (The
+    command line asks for the unit.)
+    """
     if option.is_flag:
         return truth(text)
+    if option.metavar == "DURATION" and _WHOLE.fullmatch(text.strip()):
+        text = f"{text.strip()}ms"
     try:
         return option.parse(text) if option.parse is not None else text
     except (ValueError, OverflowError) as error:  # a number of thousands of digits, say

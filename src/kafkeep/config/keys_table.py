@@ -10,8 +10,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass
-from enum import Enum
-from typing import Any
 
 from kafkeep.config.backup import BackupOptions
 from kafkeep.config.connector_keys import ConnectorOptions
@@ -50,9 +48,12 @@ Connectors of other makers have the keys of their own tables besides; kafkeep's 
 classes too, and win over what theirs mean. Their objects bear the names their documents say.
 
 Where there is no default, the key is not set. Values of JSON configurations may be texts, numbers
-or booleans. This page is made from the declarations in the code.
+or booleans. A duration without a unit is in milliseconds, a size without one in bytes.
+This page is made from the declarations in the code.
 """
-_TYPES = {"bool": "boolean", "int": "int", "str": "string", "bytes": "string", "tuple": "list"}
+_TYPES = {"bool": "boolean", "int": "int", "float": "double", "tuple": "list"}
+_METAVARS = {"DURATION": "string", "SIZE": "string", "TIME": "string", "MS": "long"}
+"""Types of what is a number inside: a number with a unit is no number to a client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,13 @@ def family_rows(family: Family) -> list[Row]:
     extra = {one.name for one in family.extra}
     rows += [row for row in group_rows(BackupOptions) if row.key in extra]
     rows += [_standing_row(key) for key in family.standing]
-    return rows + [_plain(key, "string", f"As {o}.") for key, o in family.renamed.items()]
+    types = {row.key: row.type for row in (*rows, *iter_rows())}
+    for key, other in family.renamed.items():
+        own = other
+        while own in family.renamed:
+            own = family.renamed[own]
+        rows.append(_plain(key, types[own], f"As {other}."))
+    return rows
 
 
 def iter_source_rows() -> Iterator[Row]:
@@ -153,7 +160,7 @@ def group_rows(group: type, rename: Callable[[str], str] = lambda name: name) ->
         Row(
             rename(one.name),
             _type(one, types[one.field]),
-            _default(one.default),
+            "required" if one.default is MISSING else one.default_text,
             Verdict.HONOURED,
             one.help,
         )
@@ -209,17 +216,9 @@ def _plain(key: str, kind: str, sentence: str, default: str = "") -> Row:
 def _type(one: Option, annotation: str) -> str:
     if one.metavar == "SECRET":
         return "password"
+    if one.metavar in _METAVARS:
+        return _METAVARS[one.metavar]
     return _TYPES.get(re.split(r"[\[|]", annotation, maxsplit=1)[0].strip(), "string")
-
-
-def _default(value: Any) -> str:
-    if value is MISSING:
-        return "required"
-    if value is None or value == ():
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value.value if isinstance(value, Enum) else value)
 
 
 def _format_row(row: Row) -> str:

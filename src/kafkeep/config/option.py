@@ -7,9 +7,14 @@ The name is Connect's (``rotate.interval.ms``); the flag (``--rotate-interval-ms
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass
+from enum import Enum
 from typing import Any
+
+from kafkeep.config.units import write_duration, write_size
+
+_WRITERS: Mapping[str, Callable[[int], str]] = {"SIZE": write_size, "DURATION": write_duration}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,19 @@ class Option:
     def flag(self) -> str:
         """The command-line spelling."""
         return "--" + self.name.replace(".", "-")
+
+    @property
+    def default_text(self) -> str:
+        """The default in a form that ``parse`` takes; empty when there is none."""
+        if self.default in (None, (), MISSING):
+            return ""
+        if self.metavar in _WRITERS:
+            return _WRITERS[self.metavar](self.default)
+        if isinstance(self.default, bool):
+            return str(self.default).lower()
+        if isinstance(self.default, tuple):
+            return ",".join(map(str, self.default))
+        return str(self.default.value if isinstance(self.default, Enum) else self.default)
 
 
 def option(

@@ -54,14 +54,17 @@ def parse_partition_map(text: str) -> tuple[tuple[int, int], ...]:
 
 def parse_partition_count(text: str) -> int:
     """Return a number of partitions."""
-    if not text.isdecimal() or not 0 < int(text) <= MOST_PARTITIONS:
+    bare = text.strip()
+    if not bare.isdecimal() or not 0 < int(bare) <= MOST_PARTITIONS:
         raise UsageError(f"partition-count is {text!r}, but must be a whole number above zero")
-    return int(text)
+    return int(bare)
 
 
 def parse_shift(text: str) -> int:
-    """Turn ``+1h`` or ``-30d`` into milliseconds; the sign must be there."""
+    """Turn ``+1h`` or ``-30d`` into milliseconds; the sign must be there, but for 0."""
     bare = text.strip()
+    if bare in ("0", "0ms"):
+        return 0
     if bare[:1] not in ("+", "-"):
         raise UsageError(f"{text!r} has no sign", hint="Write +1h for later, -30d for earlier.")
     shift = parse_duration(bare[1:])

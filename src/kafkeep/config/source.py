@@ -237,9 +237,12 @@ class _Reader:
         except UsageError as error:
             self._wrong[_key_of(error.message)] = error.message
             return None
-        if options is None:
-            return found
-        return replace(found, topics=options.topics, name=options.restore_log)
+        try:
+            if options is not None:
+                found = replace(found, topics=options.topics, name=options.restore_log)
+        except UsageError as error:
+            self._wrong[RESTORE + "topics.regex"] = error.message
+        return found
 
     def _check_together(self, restore: RestoreOptions, changes: ChangeOptions) -> None:
         try:

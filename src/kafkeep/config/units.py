@@ -1,6 +1,7 @@
 """Sizes, durations and times as people write them.
 
-``parse_*`` and ``format_*`` of one kind are each other's inverse up to rounding.
+``parse_*`` and ``format_*`` of one kind are each other's inverse up to rounding; ``write_*`` is the
+exact inverse, for defaults that are shown.
 """
 
 from __future__ import annotations
@@ -73,6 +74,22 @@ def parse_duration(text: str) -> int:
         raise UsageError(f"{text!r} is not a duration", hint=hint)
     total = sum((Fraction(part[1]) * _DURATIONS[part[2]] for part in parts), Fraction(0))
     return _whole(total, text, "milliseconds")
+
+
+def write_size(size_bytes: int) -> str:
+    """Write bytes so that ``parse_size`` reads the same number: ``64MiB``, ``1000``."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size_bytes and size_bytes % _SIZES[unit.lower()] == 0:
+            return f"{size_bytes // _SIZES[unit.lower()]}{unit}"
+    return str(size_bytes)
+
+
+def write_duration(duration_ms: int) -> str:
+    """Write milliseconds so that ``parse_duration`` reads the same number: ``60s``, ``7d``."""
+    if not duration_ms:
+        return "0"
+    unit = next(unit for unit in ("d", "h", "s", "ms") if duration_ms % _DURATIONS[unit] == 0)
+    return f"{duration_ms // _DURATIONS[unit]}{unit}"
 
 
 def parse_time(text: str) -> int:

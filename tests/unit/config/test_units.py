@@ -11,6 +11,8 @@ from kafkeep.config.units import (
     parse_duration,
     parse_size,
     parse_time,
+    write_duration,
+    write_size,
 )
 from kafkeep.errors import UsageError
 
@@ -63,6 +65,24 @@ def test_bad_durations_are_refused_with_a_hint(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_duration(text)
     assert caught.value.hint
+
+
+@given(st.integers(0, 2**62))
+def test_what_is_written_is_read_as_the_same_number(number: int) -> None:
+    assert parse_size(write_size(number)) == number
+    assert parse_duration(write_duration(number)) == number
+
+
+@pytest.mark.parametrize(("size", "text"), [(128 << 20, "128MiB"), (8 << 30, "8GiB"), (10, "10")])
+def test_sizes_are_written_with_the_largest_unit_that_fits(size: int, text: str) -> None:
+    assert write_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"), [(60_000, "60s"), (500, "500ms"), (604_800_000, "7d"), (0, "0")]
+)
+def test_durations_are_written_with_a_unit_that_fits(milliseconds: int, text: str) -> None:
+    assert write_duration(milliseconds) == text
 
 
 def test_a_duration_without_unit_is_asked_for_one() -> None:

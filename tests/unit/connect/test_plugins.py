@@ -36,11 +36,11 @@ OTHER_DEFAULTS: dict[str, tuple[Any, Any]] = {
     "s3.part.size": ("26214400", None),
     "s3.part.retries": ("3", None),
     "format.bytearray.separator": (None, "\n"),
-    "tombstone.encoded.partition": ("tombstone", ""),
+    "tombstone.encoded.partition": ("tombstone", None),
     "s3.path.style.access.enabled": ("true", None),
     "locale": ("", "en"),
     "timezone": ("", "UTC"),
-    "timestamp.extractor": ("Wallclock", ""),
+    "timestamp.extractor": ("Wallclock", None),
     "tasks.max": ("1", None),
 }
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 
-from kafkeep.config.connector_keys import is_secret
+from kafkeep.config.connector_keys import OWN_CODECS, is_secret, is_shape_key
 from kafkeep.config.converters import ConverterClass, is_secret_key, settings_group
 from kafkeep.config.families import CLASSES, CONFLUENT
+from kafkeep.config.family import Family
 from kafkeep.config.formats import CLASS_NAMES, FormatKind
 from kafkeep.config.keys_table import Row, family_rows, group_rows, iter_rows, iter_source_rows
 from kafkeep.config.standing import Verdict
@@ -23,20 +24,23 @@ FORMATS = {kind: name for name, kind in CLASS_NAMES.items()}
 _REQUIRED = ("name", "connector.class")
 _CONFLUENT = (*_REQUIRED, "format.class", "flush.size", "s3.bucket.name", "storage.class")
 _BEGINNINGS = ("consumer.override.", "producer.override.", "transforms.", "predicates.", "….")
-_DEFAULTS = {
+_DEFAULTS: Mapping[str, str | None] = {
     "keys.format.class": FORMATS[FormatKind.AVRO],
     "headers.format.class": FORMATS[FormatKind.AVRO],
     "partitioner.class": PARTITIONERS + "DefaultPartitioner",
     "rotate.interval.ms": "-1",
     "rotate.schedule.interval.ms": "-1",
-    "s3.region": "us-west-2",
+    "timestamp.extractor": None,
+    "tombstone.encoded.partition": None,
     "connector.plugin.version": VERSION,
     "key.converter.plugin.version": VERSION,
     "value.converter.plugin.version": VERSION,
     "header.converter.plugin.version": VERSION,
 }
-"""Defaults as Connect writes them."""
+"""Defaults as Connect writes them; None where a key that is not set has a meaning of its own."""
 OWN_GROUP = "kafkeep"
+_TRANSLATED = ("aiven", "lenses", "spredfast")
+"""Families whose own keys decide what kafkeep's keys of formats and names are, unless given."""
 
 
 def plugin_definitions(class_name: str, kind: str) -> list[Json]:
@@ -58,13 +62,39 @@ def _connector(class_name: str) -> tuple[Json, ...]:
         looks |= {name: look for name, look in COMMON.items() if name not in NOT_IN_SOURCES}
     own = [row for key, row in rows.items() if key not in looks]
     own = [row if family.knows(row.key) else _optional(row) for row in own]
-    if family.name in ("aiven", "lenses", "spredfast"):
+    if family.name in _TRANSLATED:
         own = [row for row in own if family.knows(row.key)] + [
             row for row in own if not family.knows(row.key)
         ]
     required = _CONFLUENT if class_name == CONFLUENT else _REQUIRED
     first = [_defined(name, look, rows.get(name), required) for name, look in looks.items()]
-    return (*first, *(_plain(row, order, required) for order, row in enumerate(own, 1)))
+    shown = (*first, *(_plain(row, order, required) for order, row in enumerate(own, 1)))
+    defaults = _family_defaults(family, [one["name"] for one in shown])
+    return tuple({**one, "default_value": _of_family(one, defaults)} for one in shown)
+
+
+def _of_family(definition: Json, defaults: Mapping[str, str | None]) -> str | None:
+    default: str | None = defaults.get(definition["name"], definition["default_value"])
+    return None if definition["required"] else default
+
+
+def _family_defaults(family: Family, names: Iterable[str]) -> dict[str, str | None]:
+    """Return the defaults that differ from those of Confluent's sink; None: not set."""
+    found: dict[str, str | None] = {"s3.region": family.region}
+    if family.kind == "source":
+        return {**found, **family.translate({}, "").texts}
+    if family.name in _TRANSLATED:
+        kept = (*COMMON, *family.keys)
+        found |= {name: None for name in names if is_shape_key(name) and name not in kept}
+    if family.name == "kafkeep":
+        found |= {key: None for codecs in OWN_CODECS.values() for key in codecs}
+    if family.name != "confluent":
+        found |= {"s3.bucket.name": None, "format.class": None}
+    if family.name == "ch.tbd":
+        found |= family.translate({}, "").texts
+        found["format.class"] = FORMATS[FormatKind(found["format.class"] or "")]
+        found["object.name.template"] = None  # it may hold the connector's name
+    return found
 
 
 def _optional(row: Row) -> Row:
@@ -75,7 +105,8 @@ def _optional(row: Row) -> Row:
 def _rows(class_name: str) -> list[Row]:
     family = CLASSES[class_name]
     if family.kind == "source":
-        return [*family_rows(family), *iter_source_rows()]
+        common = [row for row in iter_rows() if row.verdict is Verdict.ALWAYS and row.key in COMMON]
+        return [*common, *family_rows(family), *iter_source_rows()]
     return [*family_rows(family), *iter_rows()]
 
 
@@ -112,9 +143,12 @@ def _defined(name: str, look: Look, row: Row | None, required: Iterable[str]) ->
 
 def _plain(row: Row, order: int, required: Iterable[str] = ()) -> Json:
     secret = is_secret(row.key) or is_secret_key(f"value.converter.{row.key}")
-    look = Look("PASSWORD" if secret else row.type.upper(), "MEDIUM", "MEDIUM", order, OWN_GROUP)
+    known = COMMON.get(row.key) or S3_SINK.get(row.key)
+    kind = known.type if known is not None else row.type.upper()
+    look = Look("PASSWORD" if secret else kind, "MEDIUM", "MEDIUM", order, OWN_GROUP)
     needed = (*required, row.key) if row.default == "required" else required
-    return _defined(row.key, look, row, needed)
+    definition = _defined(row.key, look, row, needed)
+    return {**definition, "default_value": definition["default_value"] or None}
 
 
 def _default(name: str, kind: str, row: Row | None) -> str | None:
