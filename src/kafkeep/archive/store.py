@@ -30,6 +30,16 @@ class Upload:
     """When it was begun, or last written to where the store tells that."""
 
 
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """Something in a folder that is no object; readers pass over it, and nobody removes it."""
+
+    path: str
+    """Fit for a message: bytes of its name that are not UTF-8 are escaped."""
+    reason: str
+    """The rest of a sentence about it: ``is a symbolic link …``."""
+
+
 class ObjectWriter(Protocol):
     """One object being written; nothing is visible under its key before ``finish``."""
 
@@ -99,6 +109,9 @@ class ObjectStore(Protocol):
         Inside one folder they come in key order; folders may come in another order than their
         names (SeaweedFS sorts ``/`` first). Lazy: taking only the first row costs one request.
         """
+
+    def strays(self, prefix: str) -> Iterator[Stray]:
+        """Yield what lies under ``prefix`` and cannot be an object; a bucket has none."""
 
     def folders(self, prefix: str) -> Sequence[str]:
         """Return the names of the folders right under ``prefix``, which ends with ``/``.

@@ -50,6 +50,8 @@ class Kind(StrEnum):
     """Objects of another writer: nothing says which there were, and what their bytes were."""
     ORPHAN = "orphan"
     """An object that no log names: the left-over of a backup that was cut short."""
+    STRAY = "stray"
+    """A link, a special file or a name that is not UTF-8, in a folder: it was passed over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from kafkeep.archive.keys import DATA_FOLDER
 from kafkeep.archive.reader import ArchiveView, load_view
 from kafkeep.archive.store import ObjectInfo, ObjectStore, Upload
 from kafkeep.care.left_over import Claim, is_ours, kept_ranges, parse_claim, why_kept
-from kafkeep.care.stored import find_left_overs, list_data, topic_folders, unnumbered
+from kafkeep.care.stored import find_left_overs, find_strays, list_data, topic_folders, unnumbered
 from kafkeep.config.gc import DAY_MS
 from kafkeep.config.units import format_duration
 from kafkeep.contents.choice import choose_logs
@@ -83,7 +83,10 @@ class LeftOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcPlan:
-    """Everything that was left behind; ``foreign`` counts what kafkeep did not write."""
+    """Everything that was left behind; ``foreign`` counts what kafkeep did not write.
+
+    Links, special files and names that are not UTF-8 count as foreign: they are never removed.
+    """
 
     archive: str
     older_than_ms: int
@@ -128,7 +131,8 @@ def plan_gc(
     claims = {info.key: parse_claim(info.metadata) for info in ours}
     entries = {name: view.entries() for name, view in views.items()}
     reasons = dict(_iter_reasons(claims, views, entries, listed))
-    folders = topic_folders(entry for mine in entries.values() for entry in mine)
+    all_entries = [entry for mine in entries.values() for entry in mine]
+    folders = topic_folders(all_entries)
     folders |= {f"{DATA_FOLDER}/{topic}/" for view in views.values() for topic, _ in view.topics}
     uploads = [one for one in store.uploads() if _is_in(one.key, folders)]
     found = [
@@ -144,7 +148,7 @@ def plan_gc(
         archive=store.describe(),
         older_than_ms=older_than_ms,
         left_overs=tuple(_unless_young(one, now_ms, older_than_ms) for one in found),
-        foreign=len(infos) - len(ours),
+        foreign=len(infos) - len(ours) + len(find_strays(store, all_entries)),
     )
 
 

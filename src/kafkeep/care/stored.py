@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.keys import DATA_FOLDER, ROOT
 from kafkeep.archive.reader import ArchiveView
-from kafkeep.archive.store import ObjectStore
+from kafkeep.archive.store import ObjectStore, Stray
 
 _NUMBER = re.compile(r"~[1-9][0-9]*(?=/|$)")
 
@@ -19,21 +19,25 @@ def list_data(store: ObjectStore, entries: Iterable[Entry]) -> dict[str, int]:
 
     Other folders may be anybody's: they are not looked at.
     """
-    folders, bare = {f"{DATA_FOLDER}/"}, dict[str, list[str]]()
+    entries = list(entries)
+    bare = dict[str, list[str]]()
     for entry in entries:
-        if "/" in entry.key:
-            folders.add(_folder(entry))
-        else:
+        if "/" not in entry.key:
             bare.setdefault(entry.partition_id.topic, []).append(entry.key)
     found = [
         info
-        for folder in _outermost(folders)
+        for folder in _data_folders(entries)
         for info in store.list(folder)
         if not info.key.startswith(ROOT)
     ]
     for beginning in _outermost(_beginning(topic, keys) for topic, keys in bare.items()):
         found += [info for info in store.list(beginning) if "/" not in info.key]
     return {info.key: info.size_bytes for info in found}
+
+
+def find_strays(store: ObjectStore, entries: Iterable[Entry]) -> list[Stray]:
+    """Return what lies among the logs and the data of an archive and is no object."""
+    return [stray for folder in (ROOT, *_data_folders(entries)) for stray in store.strays(folder)]
 
 
 def find_left_overs(
@@ -85,6 +89,11 @@ def _other_archives(
         folder[:at] for folder in folders for at in range(1, len(folder)) if folder[at - 1] == "/"
     }
     return tuple(inside | {top for top in above if next(store.list(f"{top}{ROOT}"), None)})
+
+
+def _data_folders(entries: Iterable[Entry]) -> list[str]:
+    folders = {_folder(entry) for entry in entries if "/" in entry.key}
+    return _outermost({f"{DATA_FOLDER}/", *folders})
 
 
 def _folder(entry: Entry) -> str:

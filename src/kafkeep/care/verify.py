@@ -13,12 +13,12 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import is_schemas_key
 from kafkeep.archive.reader import ArchiveView, check_log, iter_commits, list_logs, load_view
 from kafkeep.archive.retention import Expiry
-from kafkeep.archive.store import ObjectStore
+from kafkeep.archive.store import ObjectStore, Stray
 from kafkeep.care.coverage import iter_coverage_findings
 from kafkeep.care.finding import Finding, Kind, Severity
 from kafkeep.care.logs import check_topics
 from kafkeep.care.objects import CheckedObject, check_object
-from kafkeep.care.stored import find_left_overs, list_data
+from kafkeep.care.stored import find_left_overs, find_strays, list_data
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions, load_read_options
 from kafkeep.contents.windows import SEGMENT
 from kafkeep.errors import DamagedError
@@ -115,6 +115,8 @@ def verify(
     if topics is None and len(views) == len(names) and set(names) == set(list_logs(store)):
         named = {entry.key for entry in (*(entry for _, entry in work), *retired)}
         findings.extend(_iter_orphans(store, names, listed, named))
+        entries = [*(entry for _, entry in work), *retired]
+        findings.extend(_stray(found) for found in find_strays(store, entries))
     return VerifyReport(
         archive=store.describe(),
         logs=tuple(names),
@@ -260,6 +262,11 @@ def _iter_orphans(
             key=key,
             message=f"{size_bytes} bytes that no log names",
         )
+
+
+def _stray(found: Stray) -> Finding:
+    text = f"it {found.reason}; it was passed over"
+    return Finding(severity=Severity.INFO, kind=Kind.STRAY, log="", key=found.path, message=text)
 
 
 def _covered(ranges: Sequence[OffsetRange]) -> int:

@@ -10,9 +10,13 @@ from errno import EACCES, EDQUOT, ENAMETOOLONG, ENOSPC, EPERM, EROFS
 from pathlib import Path
 
 from kafkeep.errors import AccessDeniedError, EnvironmentFault, KafkeepError
+from kafkeep.store.directory import SpecialFileError, create_file, open_file
 
+NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, SpecialFileError)
+"""What the system raises when a name is not that of a regular file."""
 _TAGS = "#tags"
 """No name of metadata: it has none of these characters."""
+_LONGEST_SIDECAR = 1 << 20
 
 
 @contextmanager
@@ -20,7 +24,7 @@ def faults(what: str) -> Iterator[None]:
     """Turn the system's errors into ours; a missing file stays what it is."""
     try:
         yield
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, FileExistsError):
+    except (*NOT_THERE, FileExistsError):
         raise
     except OSError as error:
         raise _translated(error, what) from error
@@ -54,11 +58,10 @@ def make_folders(path: Path, stop: Path) -> None:
         path = path.parent
     for folder in reversed(missing):
         folder.mkdir(parents=True, exist_ok=True)
-        sync_folder(folder.parent)
+        _sync(folder.parent)
 
 
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
+def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -66,21 +69,30 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def save_sidecar(path: Path, metadata: dict[str, str], tags: dict[str, str]) -> None:
+def save_sidecar(
+    directory: int, name: str, metadata: dict[str, str], tags: dict[str, str], mode: int
+) -> None:
     """Write what is known of an object beside its bytes, durably; the file must be new."""
     document: dict[str, object] = {**metadata, _TAGS: tags} if tags else dict(metadata)
-    with path.open("xb") as file:
+    with create_file(directory, name, mode) as file:
         file.write(json.dumps(document, sort_keys=True).encode())
         file.flush()
         os.fsync(file.fileno())
-    sync_folder(path.parent)
+    os.fsync(directory)
 
 
-def load_sidecar(path: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Return metadata and tags; none when there is no such file."""
+def load_sidecar(directory: int, name: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return metadata and tags; none when there is no such file, or it is damaged."""
     try:
-        document = json.loads(path.read_bytes())
-    except FileNotFoundError:
+        with open_file(directory, name) as file:
+            document = json.loads(file.read(_LONGEST_SIDECAR))
+    except (*NOT_THERE, ValueError, RecursionError):
         return {}, {}
-    tags: dict[str, str] = document.pop(_TAGS, {})
-    return document, tags
+    tags = document.pop(_TAGS, {}) if isinstance(document, dict) else {}
+    return _texts(document), _texts(tags)
+
+
+def _texts(found: object) -> dict[str, str]:
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        return {}
+    return found

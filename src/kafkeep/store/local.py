@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import os
-import secrets
-import time
+import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
 from kafkeep import clock
-from kafkeep.archive.names import KeyLimits
-from kafkeep.archive.store import ObjectInfo, Upload
+from kafkeep.archive.names import MAX_KEY_BYTES, KeyLimits
+from kafkeep.archive.store import ObjectInfo, Stray, Upload
 from kafkeep.errors import (
     EnvironmentFault,
-    KeyExistsError,
     KeyMissingError,
     NoSuchArchiveError,
 )
-from kafkeep.store.disk import faults, load_sidecar, make_folders, save_sidecar, sync_folder
+from kafkeep.store.directory import (
+    SpecialFileError,
+    open_below,
+    open_directory,
+    open_file,
+    remove_file,
+    stat_file,
+    why_special,
+)
+from kafkeep.store.disk import NOT_THERE, faults, load_sidecar, make_folders, save_sidecar
 from kafkeep.store.keys import check_key, check_metadata, check_tags
+from kafkeep.store.local_writer import NO_LINKS, WRITING, LocalWriter, sidecar_name
 
 _HIDDEN = ".kafkeep-local"
-_WRITING, _TAGGING = "writing-", "tagging-"
+_TAGGING = "tagging-"
+_ASIDE = re.compile(f"({WRITING}|{_TAGGING})[0-9a-f-]+")
 
 
 class LocalStore:
@@ -34,9 +42,14 @@ class LocalStore:
     A file is written aside, made durable, then linked to its name: it appears whole, or not at
     all, and never over another. Metadata lies in ``.kafkeep-local/``, durable before the object
     appears. A crash leaves at most a file in there that no listing shows.
+
+    Only regular files are objects. Below the folder no symbolic link is followed, by readers and
+    writers alike: one who may write into an archive could show its readers any file of theirs.
     """
 
     key_limits = KeyLimits(folder_bytes=255)
+    file_mode = 0o666
+    """Who may read and write new files, less what the process's umask takes away."""
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = str(Path(folder).absolute())
@@ -63,71 +76,91 @@ class LocalStore:
 
     def get(self, key: str) -> bytes:
         """Return the whole object, or raise KeyMissingError."""
-        with self._reading(key):
-            return self.path_of(key).read_bytes()
+        with self._reading(key), self._open(key) as file:
+            return file.read()
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
         """Return bytes ``[start, end)``, fewer where the object ends before."""
-        with self._reading(key), self.path_of(key).open("rb") as file:
+        with self._reading(key), self._open(key) as file:
             file.seek(start)
             return file.read(max(0, end - start))
 
     def head(self, key: str) -> ObjectInfo:
         """Tell size, time and metadata, or raise KeyMissingError."""
         stat = self._stat(key)
-        metadata, _tags = load_sidecar(self.metadata_path(key, stat))
+        metadata, _tags = self._sidecar(key, stat)
         return ObjectInfo(key, stat.st_size, _modified_ms(stat), metadata)
 
     def tags(self, key: str) -> Mapping[str, str]:
         """Return an object's tags."""
-        return load_sidecar(self.metadata_path(key, self._stat(key)))[1]
+        return self._sidecar(key, self._stat(key))[1]
 
     def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
         """Give an object these tags instead of those it has."""
-        checked, path = check_tags(tags), self.metadata_path(key, self._stat(key))
-        metadata, _old = load_sidecar(path)
-        with faults(key):
-            aside = self.hidden_folder() / f"{_TAGGING}{uuid.uuid4().hex}"
-            save_sidecar(aside, metadata, checked)
-            aside.replace(path)
-            sync_folder(path.parent)
+        checked, stat = check_tags(tags), self._stat(key)
+        metadata, _old = self._sidecar(key, stat)
+        with faults(key), self.hidden_folder() as hidden:
+            aside = f"{_TAGGING}{uuid.uuid4().hex}"
+            save_sidecar(hidden, aside, metadata, checked, self.file_mode)
+            os.replace(aside, sidecar_name(key, stat), src_dir_fd=hidden, dst_dir_fd=hidden)
+            os.fsync(hidden)
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         """Yield objects in key order, reading one folder at a time."""
-        parent = prefix.rpartition("/")[0]
-        yield from self._walk(parent + "/" if parent else "", prefix, after.encode())
+        for found in self._walk(prefix, after.encode()):
+            if isinstance(found, ObjectInfo):
+                yield found
+
+    def strays(self, prefix: str) -> Iterator[Stray]:
+        """Yield links, FIFOs, sockets, devices, and names that cannot be keys."""
+        for found in self._walk(prefix, b""):
+            if isinstance(found, Stray):
+                yield found
 
     def folders(self, prefix: str) -> Sequence[str]:
         """Return the folders one level down that hold something."""
-        return sorted(
-            name.removesuffix("/")
-            for name, is_folder in self._rows(prefix)
-            if is_folder and next(self._walk(prefix + name, prefix + name, b""), None) is not None
-        )
+        with self._listing(prefix) as folder:
+            names = [] if folder is None else [name for name, kind in _rows(folder) if kind == "d"]
+        keys = [name for name in names if prefix + name != _HIDDEN and _is_key(prefix + name)]
+        return sorted(name for name in keys if next(self.list(f"{prefix}{name}/"), None))
 
     def delete(self, key: str) -> None:
         """Remove an object; no error when there is none."""
-        path = self.path_of(check_key(key))
-        with faults(key), suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            stat = path.stat()
-            path.unlink()
-            self.metadata_path(key, stat).unlink(missing_ok=True)
-            sync_folder(path.parent)
+        check_key(key)
+        with (
+            faults(key),
+            suppress(*NOT_THERE),
+            self._folder_of(key) as (folder, name),
+        ):
+            stat = stat_file(folder, name)
+            os.unlink(name, dir_fd=folder)
+            os.fsync(folder)
+            with open_directory(self._folder, [_HIDDEN]) as hidden:
+                remove_file(hidden, sidecar_name(key, stat))
 
     def uploads(self) -> Sequence[Upload]:
         """Return the files aside that have no name yet."""
         found = []
-        with faults(_HIDDEN), suppress(FileNotFoundError):
-            for path in Path(self._folder, _HIDDEN).iterdir():
-                if path.name.startswith((_WRITING, _TAGGING)):
-                    with suppress(FileNotFoundError):
-                        found.append(Upload(path.name, "", _modified_ms(path.stat())))
+        with (
+            faults(_HIDDEN),
+            suppress(*NOT_THERE),
+            open_directory(self._folder, [_HIDDEN]) as hidden,
+        ):
+            for name, kind in _rows(hidden):
+                if kind == "f" and _ASIDE.fullmatch(name):
+                    with suppress(*NOT_THERE):
+                        stat = stat_file(hidden, name)
+                        found.append(Upload(name, "", _modified_ms(stat)))
         return found
 
     def end_upload(self, upload: Upload) -> None:
         """Remove a file aside; no error when there is none."""
-        with faults(upload.id):
-            Path(self._folder, _HIDDEN, upload.id).unlink(missing_ok=True)
+        with (
+            faults(upload.id),
+            suppress(*NOT_THERE),
+            open_directory(self._folder, [_HIDDEN]) as hidden,
+        ):
+            remove_file(hidden, upload.id)
 
     def now_ms(self) -> int:
         """Return this machine's time: files are stamped with it."""
@@ -137,154 +170,164 @@ class LocalStore:
         """Return the folder."""
         return self._folder
 
-    def path_of(self, key: str) -> Path:
-        """Return where the object's file is, or will be."""
-        return Path(self._folder, *key.split("/"))
+    @contextmanager
+    def hidden_folder(self) -> Iterator[int]:
+        """Open the folder of what is being written and of metadata, made if need be."""
+        with self._writing(_HIDDEN), open_directory(self._folder, [_HIDDEN], create=True) as hidden:
+            yield hidden
 
-    def hidden_folder(self) -> Path:
-        """Return the folder of what is being written and of metadata, made if need be."""
-        path = Path(self._folder, _HIDDEN)
-        if not path.is_dir():
-            make_folders(path, Path(self._folder).parent)
-        return path
+    @contextmanager
+    def folder_to_write(self, key: str) -> Iterator[tuple[int, str]]:
+        """Open the folder that the object goes to, made if need be, and give the file's name."""
+        *above, name = key.split("/")
+        with self._writing(key), open_directory(self._folder, above, create=True) as folder:
+            yield folder, name
 
-    def metadata_path(self, key: str, stat: os.stat_result) -> Path:
-        """Return the metadata file of an object, named by its key, size and time.
+    @contextmanager
+    def _writing(self, key: str) -> Iterator[None]:
+        root = Path(self._folder)
+        if not root.is_dir():
+            _make_root(root)
+        try:
+            yield
+        except SpecialFileError as error:
+            raise _link_fault(error) from error
+        except NotADirectoryError as error:
+            raise EnvironmentFault(
+                f"{key}: an object has the name of its folder",
+                hint="A folder on disk cannot hold both; use another prefix, or S3.",
+            ) from error
 
-        So it can be there before the object is, and outlives a copy that keeps times. Each writer
-        gives its file a time of its own (``_stamp``), so racing writers do not share one.
-        """
-        digest = sha256(key.encode()).hexdigest()[:32]
-        name = f"metadata-{digest}-{stat.st_size}-{stat.st_mtime_ns}.json"
-        return Path(self._folder, _HIDDEN, name)
+    @contextmanager
+    def _folder_of(self, key: str) -> Iterator[tuple[int, str]]:
+        *above, name = key.split("/")
+        with open_directory(self._folder, above) as folder:
+            yield folder, name
+
+    def _open(self, key: str) -> BinaryIO:
+        with self._folder_of(key) as (folder, name):
+            return open_file(folder, name)
 
     def _stat(self, key: str) -> os.stat_result:
-        with self._reading(key):
-            path = self.path_of(key)
-            if path.is_dir():
-                raise IsADirectoryError
-            return path.stat()
+        with self._reading(key), self._folder_of(key) as (folder, name):
+            return stat_file(folder, name)
 
-    def _walk(self, folder: str, prefix: str, after: bytes) -> Iterator[ObjectInfo]:
-        for name, is_folder in self._rows(folder):
-            key = folder + name
-            if not key.startswith(prefix) and not (is_folder and prefix.startswith(key)):
+    def _sidecar(self, key: str, stat: os.stat_result) -> tuple[dict[str, str], dict[str, str]]:
+        with (
+            faults(key),
+            suppress(*NOT_THERE),
+            open_directory(self._folder, [_HIDDEN]) as hidden,
+        ):
+            return load_sidecar(hidden, sidecar_name(key, stat))
+        return {}, {}
+
+    def _walk(self, prefix: str, after: bytes) -> Iterator[ObjectInfo | Stray]:
+        parent, slash, _ = prefix.rpartition("/")
+        with self._listing(parent + slash) as folder:
+            if folder is not None:
+                yield from self._walk_folder(folder, parent + slash, prefix, after)
+
+    def _walk_folder(
+        self, folder: int, path: str, prefix: str, after: bytes
+    ) -> Iterator[ObjectInfo | Stray]:
+        """Yield what lies in a folder and below it; ``path`` ends with a slash or is empty."""
+        for name, kind in _sorted_rows(folder):
+            key = path + name
+            raw = os.fsencode(key) + (b"/" if kind == "d" else b"")
+            if not raw.startswith(prefix.encode()) or key == _HIDDEN:
                 continue
-            if is_folder:
+            if not _is_key(key):
+                yield Stray(_escaped(key), "has a name that is not UTF-8, or too long for a key")
+            elif kind == "d":
                 # All keys below lie past `after` or below it, unless `after` is in there.
-                if key.encode() > after or after.startswith(key.encode()):
-                    yield from self._walk(key, prefix, after)
-            elif key.encode() > after:
-                with suppress(FileNotFoundError):
-                    stat = self.path_of(key).stat()
+                if raw > after or after.startswith(raw):
+                    with faults(key), suppress(*NOT_THERE):
+                        below = open_below(folder, name, key)
+                        try:
+                            yield from self._walk_folder(below, key + "/", prefix, after)
+                        finally:
+                            os.close(below)
+            elif kind != "f":
+                yield Stray(key, why_special(folder, name) or "is not a regular file")
+            elif raw > after:
+                with suppress(*NOT_THERE):
+                    stat = stat_file(folder, name)
                     yield ObjectInfo(key, stat.st_size, _modified_ms(stat))
 
-    def _rows(self, folder: str) -> Sequence[tuple[str, bool]]:
+    @contextmanager
+    def _listing(self, path: str) -> Iterator[int | None]:
+        """Open a folder to list it; None when there is none. A link in the path is refused."""
+        parts = path.rstrip("/").split("/") if path else []
+        opened = open_directory(self._folder, parts)
         try:
-            with faults(folder or "the folder"), os.scandir(self._folder + "/" + folder) as rows:
-                found = [(row.name, row.is_dir()) for row in rows]
+            with faults(path or "the folder"):
+                folder = opened.__enter__()
+        except SpecialFileError as error:
+            raise _link_fault(error) from error
         except (FileNotFoundError, NotADirectoryError):
             if not os.path.isdir(self._folder):
                 raise NoSuchArchiveError(
                     f"there is no folder {self._folder}",
                     hint="Check the address; kafkeep backup makes the folder when it needs one.",
                 ) from None
-            return []
-        # A folder sorts as its keys do: with the slash.
-        named = [(name + "/" if is_dir else name, is_dir) for name, is_dir in found]
-        return sorted(
-            (row for row in named if folder or row[0] != _HIDDEN + "/"),
-            key=lambda row: row[0].encode(errors="surrogateescape"),
-        )
+            yield None
+            return
+        try:
+            yield folder
+        finally:
+            opened.__exit__(None, None, None)
 
     @contextmanager
     def _reading(self, key: str) -> Iterator[None]:
         try:
             with faults(key):
                 yield
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            raise KeyMissingError(f"there is no {key} in {self._folder}") from None
+        except (*NOT_THERE, UnicodeError) as error:
+            why = f": {error.path} {error.reason}" if isinstance(error, SpecialFileError) else ""
+            raise KeyMissingError(f"there is no {key} in {self._folder}{why}") from None
 
 
-class LocalWriter:
-    """An object of a LocalStore being written to a hidden file."""
-
-    def __init__(self, store: LocalStore, key: str, metadata: dict[str, str]) -> None:
-        self._store = store
-        self._key = key
-        self._metadata = metadata
-        self._file: BinaryIO | None = None
-        self._temporary: Path | None = None
-        with faults(key):
-            name = f"{_WRITING}{sha256(key.encode()).hexdigest()[:12]}-{uuid.uuid4().hex}"
-            self._temporary = store.hidden_folder() / name
-            self._file = self._temporary.open("xb")
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Add bytes."""
-        if self._file is None:
-            raise ValueError(f"{self._key} is written already")
-        with faults(self._key):
-            self._file.write(data)
-
-    def finish(
-        self, metadata: Mapping[str, str] | None = None, *, tags: Mapping[str, str] | None = None
-    ) -> None:
-        """Make the object visible whole, or raise KeyExistsError if the key is taken."""
-        joined, checked_tags = {**self._metadata, **check_metadata(metadata)}, check_tags(tags)
-        if self._file is None or self._temporary is None:
-            raise ValueError(f"{self._key} is written already")
-        sidecar: Path | None = None
-        try:
-            with faults(self._key):
-                self._file.flush()
-                _stamp(self._file.fileno())
-                os.fsync(self._file.fileno())
-                if joined or checked_tags:
-                    path = self._store.metadata_path(self._key, os.fstat(self._file.fileno()))
-                    save_sidecar(path, joined, checked_tags)
-                    sidecar = path
-                target = self._store.path_of(self._key)
-                self._link(self._temporary, target)
-                sidecar = None
-                sync_folder(target.parent)
-        finally:
-            # Lost the name: what was written for it goes too.
-            if sidecar is not None:
-                sidecar.unlink(missing_ok=True)
-            self.abort()
-
-    def abort(self) -> None:
-        """Forget what was written; safe at any time."""
-        file, self._file = self._file, None
-        if file is not None:
-            with suppress(OSError):
-                file.close()
-        if self._temporary is not None:
-            with suppress(OSError):
-                self._temporary.unlink()
-            self._temporary = None
-
-    def _link(self, source: Path, target: Path) -> None:
-        try:
-            make_folders(target.parent, Path(self._store.describe()).parent)
-        except (FileExistsError, NotADirectoryError) as error:
-            raise EnvironmentFault(
-                f"{self._key}: an object has the name of its folder",
-                hint="A folder on disk cannot hold both; use another prefix, or S3.",
-            ) from error
-        try:
-            os.link(source, target)
-        except FileExistsError:
-            raise KeyExistsError(f"{self._key} is taken in {self._store.describe()}") from None
-        except FileNotFoundError:
-            raise EnvironmentFault(f"the upload of {self._key} was ended by somebody") from None
+def _make_root(root: Path) -> None:
+    try:
+        make_folders(root, root.parent)
+    except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:
+        raise EnvironmentFault(
+            f"cannot make folder {root}: {error.strerror}", hint="Check the address."
+        ) from error
 
 
-def _stamp(descriptor: int) -> None:
-    """Give a file a time that no other file has: now, with chance below the millisecond."""
-    now_ns = time.time_ns() // 1_000_000 * 1_000_000 + secrets.randbelow(1_000_000)
-    os.utime(descriptor, ns=(now_ns, now_ns))
+def _rows(folder: int) -> list[tuple[str, str]]:
+    """Return the names in a folder, each with ``d`` (folder), ``f`` (regular file) or nothing."""
+    with faults("the folder"), os.scandir(folder) as rows:
+        return [(row.name, _kind(row)) for row in rows]
+
+
+def _sorted_rows(folder: int) -> list[tuple[str, str]]:
+    # A folder sorts as its keys do: with the slash.
+    return sorted(_rows(folder), key=lambda row: os.fsencode(row[0] + "/" * (row[1] == "d")))
+
+
+def _kind(row: os.DirEntry[str]) -> str:
+    if row.is_dir(follow_symlinks=False):
+        return "d"
+    return "f" if row.is_file(follow_symlinks=False) else ""
+
+
+def _is_key(path: str) -> bool:
+    """Whether a path can be a key: UTF-8, and not too long."""
+    try:
+        return len(path.encode()) <= MAX_KEY_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
+def _escaped(path: str) -> str:
+    r"""Return a path fit for a message: bytes that are not UTF-8 as ``\xe9``."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def _link_fault(error: SpecialFileError) -> EnvironmentFault:
+    return EnvironmentFault(f"{error.path} {error.reason}", hint=NO_LINKS)
 
 
 def _modified_ms(stat: os.stat_result) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kafkeep import clock
 from kafkeep.archive.names import KeyLimits
-from kafkeep.archive.store import ObjectInfo, Upload
+from kafkeep.archive.store import ObjectInfo, Stray, Upload
 from kafkeep.errors import EnvironmentFault, KeyExistsError, KeyMissingError
 from kafkeep.store.keys import check_key, check_metadata, check_tags
 
@@ -94,6 +94,10 @@ class MemoryStore:
                 if kept is not None:
                     info = kept[1]
                     yield ObjectInfo(info.key, info.size_bytes, info.modified_ms)
+
+    def strays(self, prefix: str) -> Iterator[Stray]:
+        """Yield nothing: there are only objects."""
+        return iter(())
 
     def folders(self, prefix: str) -> Sequence[str]:
         """Return the folders one level down."""

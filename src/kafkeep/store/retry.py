@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from kafkeep.archive.names import KeyLimits
-from kafkeep.archive.store import ObjectInfo, ObjectStore, ObjectWriter, Upload
+from kafkeep.archive.store import ObjectInfo, ObjectStore, ObjectWriter, Stray, Upload
 from kafkeep.config.storage import ANSWER_S, StorageOptions
 from kafkeep.errors import KeyExistsError, KeyMissingError, TransientError
 
@@ -151,6 +151,10 @@ class RetryingStore:
                 return
             after = row.key
             yield row
+
+    def strays(self, prefix: str) -> Iterator[Stray]:
+        """Yield as the wrapped store does: folders on disk alone have any, and fail for good."""
+        return self.inner.strays(prefix)
 
     def folders(self, prefix: str) -> Sequence[str]:
         """Return the folders right under ``prefix``."""

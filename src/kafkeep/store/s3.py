@@ -16,7 +16,7 @@ from urllib3.exceptions import HTTPError
 
 from kafkeep import clock
 from kafkeep.archive.names import MAX_KEY_BYTES, KeyLimits
-from kafkeep.archive.store import ObjectInfo, Upload
+from kafkeep.archive.store import ObjectInfo, Stray, Upload
 from kafkeep.config.storage import SINGLE_PUT_BYTES, StorageOptions
 from kafkeep.errors import (
     AccessDeniedError,
@@ -217,6 +217,10 @@ class S3Store:
             if not page.get("IsTruncated"):
                 return
             asked["ContinuationToken"] = page["NextContinuationToken"]
+
+    def strays(self, prefix: str) -> Iterator[Stray]:
+        """Yield nothing: a bucket has only objects."""
+        return iter(())
 
     def folders(self, prefix: str) -> Sequence[str]:
         """Return the common prefixes one level down."""

@@ -18,7 +18,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -68,18 +68,7 @@ def open_state(address: str, storage: StorageOptions | None = None) -> ObjectSto
 class PrivateFolder(LocalStore):
     """A folder whose files nobody but their owner can read; the folder itself is closed too."""
 
-    def put_new(
-        self,
-        key: str,
-        body: bytes,
-        metadata: Mapping[str, str] | None = None,
-        *,
-        tags: Mapping[str, str] | None = None,
-    ) -> None:
-        """Store ``body`` whole or not at all; raise KeyExistsError if ``key`` is taken."""
-        super().put_new(key, body, metadata, tags=tags)
-        with suppress(FileNotFoundError):  # deleted already, by another worker
-            self.path_of(key).chmod(0o600)
+    file_mode = 0o600
 
 
 class Journal:

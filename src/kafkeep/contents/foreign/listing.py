@@ -38,6 +38,13 @@ class Listing:
         """The topics there are objects of."""
         return {one.name.topic for one in self.objects}
 
+    def add_odd(self, key: str, why: str, size_bytes: int = 0) -> None:
+        """Count what does not fit, and remember its name while there is room."""
+        self.odd_count += 1
+        self.odd_bytes += size_bytes
+        if len(self.odd) < MOST_ODD:
+            self.odd.append((key, why))
+
 
 def list_foreign(
     store: ObjectStore,
@@ -50,14 +57,13 @@ def list_foreign(
     for key, size in _iter_keys(store, names.prefix):
         name = names.parse(key)
         if isinstance(name, str):
-            found.odd_count += 1
-            found.odd_bytes += size
-            if len(found.odd) < MOST_ODD:
-                found.odd.append((key, name))
+            found.add_odd(key, name, size)
         elif name is not None and wanted(name.topic):
             found.objects.append(Listed(name, size))
         elif name is not None:
             found.others.add(name.topic)
+    for stray in store.strays(names.prefix):
+        found.add_odd(stray.path, stray.reason)
     found.objects.sort(key=lambda one: one.name)
     return found
 
