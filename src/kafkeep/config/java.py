@@ -20,11 +20,11 @@ _HINT = (
 def require_java(minimum: int = 17) -> str:
     """Return the path of a Java executable of version ``minimum`` or newer.
 
-    JAVA_HOME is looked at first, then PATH. Raises EnvironmentFault when there is none, when it
-    does not run, or when it is too old; asks the executable itself, so it costs some 50 ms.
+    JAVA_HOME decides when it is set, else PATH. Raises EnvironmentFault when there is none, when
+    it does not run, or when it is too old; asks the executable itself, so it costs some 50 ms.
     """
     hint = _HINT.format(minimum=minimum)
-    java = _find_java()
+    java = find_java_tool("java")
     if java is None:
         raise EnvironmentFault(f"Java {minimum} or newer is needed, and none was found", hint=hint)
     version = java_version(java)
@@ -60,8 +60,19 @@ def major_version(version: str) -> int:
     return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
 
 
-def _find_java() -> str | None:
+def find_java_tool(name: str) -> str | None:
+    """Return the path of a Java's command: the one of JAVA_HOME when that is set, else of PATH.
+
+    A JAVA_HOME without a Java raises EnvironmentFault: another Java is never taken in its place.
+    """
     home = os.environ.get("JAVA_HOME")
-    if home and (candidate := Path(home) / "bin" / "java").is_file():
-        return str(candidate)
-    return shutil.which("java")
+    if not home:
+        return shutil.which(name)
+    folder = Path(home) / "bin"
+    if shutil.which("java", path=str(folder)) is None:
+        raise EnvironmentFault(
+            f"JAVA_HOME is {home}, and there is no Java in it: {folder / 'java'} cannot be run",
+            hint="Set JAVA_HOME to the folder of a Java runtime, the one that holds bin/java, or"
+            " unset it to use the java of PATH.",
+        )
+    return shutil.which(name, path=str(folder))

@@ -19,6 +19,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
+from kafkeep.config.java import find_java_tool
 from kafkeep.config.path import check_path
 from kafkeep.errors import EnvironmentFault, UsageError
 
@@ -261,9 +262,7 @@ def _first_key(location: str, secrets: Mapping[str, str]) -> str:
 
 
 def _keytool(location: str, arguments: list[str], secrets: Mapping[str, str]) -> str:
-    home = os.environ.get("JAVA_HOME")
-    beside_java = str(Path(home) / "bin" / "keytool") if home else None
-    tool = shutil.which(beside_java or "keytool") or shutil.which("keytool")
+    tool = find_java_tool("keytool") or shutil.which("keytool")
     if tool is None:
         raise EnvironmentFault(
             f"{location} is a JKS store, and keytool is not installed",

@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkeep.config.java import major_version, parse_java_version, require_java
+from kafkeep.care.doctor.check import guarded
+from kafkeep.care.doctor.machine import check_java
+from kafkeep.check import Verdict
+from kafkeep.config.java import find_java_tool, major_version, parse_java_version, require_java
 from kafkeep.errors import EnvironmentFault
 
 
@@ -60,3 +63,31 @@ def test_java_that_is_missing_gives_a_hint_how_to_get_it(
         require_java()
     assert caught.value.hint
     assert "apt install openjdk-17" in caught.value.hint
+
+
+@pytest.mark.parametrize("made", ["nothing", "no java", "java is a folder", "java cannot run"])
+def test_a_bad_java_home_is_refused_and_not_silently_replaced(
+    made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = _fake_java(tmp_path / "other", "17.0.1")
+    home = tmp_path / "home"
+    if made == "no java":
+        (home / "bin").mkdir(parents=True)
+    elif made == "java is a folder":
+        (home / "bin" / "java").mkdir(parents=True)
+    elif made == "java cannot run":
+        _fake_java(home, "21.0.1").chmod(0o644)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("PATH", f"{other.parent}:/bin:/usr/bin")
+    with pytest.raises(EnvironmentFault, match=r"JAVA_HOME is .*, and there is no Java") as caught:
+        require_java()
+    assert caught.value.hint
+    assert "unset it" in caught.value.hint
+    with pytest.raises(EnvironmentFault, match="JAVA_HOME"):
+        find_java_tool("keytool")
+    [check] = guarded("java", check_java())
+    assert (check.verdict, check.subject) == (Verdict.FAIL, "java")
+    assert "JAVA_HOME" in check.what
+    # A JAVA_HOME that is set to nothing is none.
+    monkeypatch.setenv("JAVA_HOME", "")
+    assert require_java() == str(other)
