@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -22,9 +26,12 @@ from kafkeep.connect.worker.env_file import (
     sinetstream_connectors,
 )
 from kafkeep.connect.worker.options import WorkerOptions
+from kafkeep.dev.ports import Ports
 from kafkeep.errors import AccessDeniedError, KafkeepError, TransientError, UsageError
+from patience import PATIENCE_S
 from sinetstream_cases import DATA, TIMES
 
+REGISTER_SH = Path(__file__).parents[3] / "deploy" / "sinetstream" / "register.sh"
 ENV = """\
 # broker
 BROKER_HOSTNAME=kafka.example.org
@@ -82,7 +89,13 @@ class _Connect(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def service() -> Iterator[ThreadingHTTPServer]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Connect)
+    with _serve(0) as server:
+        yield server
+
+
+@contextmanager
+def _serve(port: int) -> Iterator[ThreadingHTTPServer]:
+    server = ThreadingHTTPServer(("127.0.0.1", port), _Connect)
     server.connectors, server.calls, server.seen, server.refuse = {}, [], [], []
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
@@ -290,6 +303,66 @@ def test_variables_that_are_set_win_over_the_file(env_file: Path) -> None:
 )
 def test_the_brokers_port_is_9092_unless_written(hostname: str, servers: str) -> None:
     assert bootstrap_servers(hostname) == servers
+
+
+def _register_sh(env_file: Path, port: int, **environ: str) -> subprocess.Popen[str]:
+    """Start ``register.sh`` beside an ``.env``."""
+    shutil.copy(REGISTER_SH, env_file.parent)
+    return subprocess.Popen(
+        [env_file.parent / "register.sh", f"http://localhost:{port}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environ},
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [ENV, ENV + MORE, ENV + "S3_REGION='eu-west-1' # here\r\nS3_OBJECT_EXTENSION= .x # y\n"],
+    ids=["the least", "everything", "quotes and comments"],
+)
+def test_register_sh_makes_the_connectors_of_kafkeep_register(service, env_file, text: str) -> None:
+    env_file.write_text(text)
+    run = _register_sh(env_file, service.server_address[1])
+    assert run.communicate(timeout=PATIENCE_S) == (
+        "s3-sink-data: created\ns3-sink-timestamp: created\n",
+        "",
+    )
+    assert run.returncode == 0
+    made = sinetstream_connectors(parse_env(text.replace("\r", "")))
+    assert service.connectors == {name: {**made[name], "name": name} for name in made}
+    assert "unchanged" in register(service, env_file).stdout
+
+
+def test_register_sh_waits_for_the_service(env_file) -> None:
+    with Ports() as ports:
+        port = ports.take()
+        run = _register_sh(env_file, port)
+        assert run.stderr is not None
+        assert run.stderr.readline() == f"waiting for the service at http://localhost:{port}\n"
+        with _serve(port) as service:
+            service.refuse = [(503, {"error_code": 503, "message": "starting"})]
+            out, _ = run.communicate(timeout=PATIENCE_S)
+    assert (run.returncode, out.count("created")) == (0, 2)
+
+
+def test_register_sh_says_why_it_gives_up(service, env_file) -> None:
+    port = service.server_address[1]
+    service.refuse = [(400, {"error_code": 400, "message": "flush.size is wrong"})]
+    run = _register_sh(env_file, port, KAFKEEP_REST_TOKEN="abc")
+    assert "answered with 400" in (said := run.communicate(timeout=PATIENCE_S)[1])
+    assert "flush.size is wrong" in said
+    assert run.returncode == 1
+    assert service.seen[0]["Authorization"] == "Bearer abc"
+    service.refuse = [(409, {"message": "rebalance"})]
+    run = _register_sh(env_file, port, REGISTER_TIMEOUT="0", KAFKEEP_REST_USER="u")
+    assert "no service took s3-sink-data" in run.communicate(timeout=PATIENCE_S)[1]
+    assert service.seen[1]["Authorization"] == "Basic dTo="
+    env_file.write_text(ENV.replace("KAFKA_TOPIC", "TOPIC"))
+    run = _register_sh(env_file, port)
+    assert "KAFKA_TOPIC is not set in" in run.communicate(timeout=PATIENCE_S)[1]
+    assert service.connectors == {}
 
 
 def test_user_prints_a_line_that_the_service_takes(tmp_path: Path) -> None:
