@@ -138,7 +138,7 @@ def test_dead_letters_have_the_reason_behind_the_words_of_connect() -> None:
 
 
 def test_schemaless_values_are_cut_at_records_at_fault_only() -> None:
-    pieces = convert(b"1", None, b"{", b"", b'{\n"a":2}', None, schemas_enable=False)
+    pieces = convert(b"1", None, b"{", b"}", b'{\n"a":2}', None, schemas_enable=False)
     assert [(p.start, p.stop) for p in pieces] == [(0, 2), (2, 3), (3, 4), (4, 6)]
     assert column_of(pieces[0]) == Column(None, pa.array([b"1", None], pa.binary()))
     assert error_of(pieces[1]) == (
@@ -146,6 +146,23 @@ def test_schemaless_values_are_cut_at_records_at_fault_only() -> None:
         " it ends too early, at byte 1"
     )
     assert column_of(pieces[3]).array.to_pylist() == [b'{"a":2}', None]
+
+
+@pytest.mark.parametrize("blank", [b"", b" ", b" \r\n\t "])
+def test_a_value_of_no_bytes_is_null_without_schemas(blank: bytes) -> None:
+    """As Connect 4.1 has it: white space alone too."""
+    (piece,) = convert(b"1", None, blank, b"{}", schemas_enable=False)
+    assert column_of(piece).array.to_pylist() == [b"1", None, None, b"{}"]
+    (piece,) = convert(blank, schemas_enable=False)
+    assert column_of(piece).array.to_pylist() == [None]
+
+
+@pytest.mark.parametrize("blank", [b"", b" \n"])
+def test_a_value_of_no_bytes_is_no_envelope_with_schemas(blank: bytes) -> None:
+    good = envelope(STRING, "x")
+    first, second, third = convert(good, blank, good)
+    assert 'requires "schema" and "payload" fields' in error_of(second)
+    assert column_of(first) == column_of(third)
 
 
 def test_nothing_gives_no_piece() -> None:

@@ -37,6 +37,7 @@ NO_ENVELOPE = (
     " schemas.enable=false in your converter configuration."
 )
 _MAX_SCHEMAS = 1000
+_SPACE = b" \t\r\n"
 
 Faults = dict[int, RecordError]
 
@@ -45,7 +46,8 @@ class JsonConverter:
     """Connect's JsonConverter. Schemaless values keep their bytes (see ``check_texts``).
 
     With ``schemas_enable`` each value is ``{"schema": …, "payload": …}``, both ways; where the
-    schema is ``null`` the payload is schemaless.
+    schema is ``null`` the payload is schemaless. Without it, a value of no bytes, or of white space
+    alone, is null, as in Connect.
     """
 
     def __init__(
@@ -60,13 +62,18 @@ class JsonConverter:
     def convert(self, values: pa.BinaryArray) -> Iterator[Piece]:
         """Give one piece for each stretch of one schema, and one for each record at fault."""
         checked = check_texts(values)
+        blank = [
+            row for row in checked.bad.tolist() if not checked.texts[row].as_py().strip(_SPACE)
+        ]
         faults = {
-            row: RecordError(f"{NOT_JSON}: {checked.why(row)}") for row in checked.bad.tolist()
+            row: RecordError(f"{NOT_JSON}: {checked.why(row)}")
+            for row in np.setdiff1d(checked.bad, blank).tolist()
         }
         if self.schemas_enable:
+            faults.update({row: RecordError(NO_ENVELOPE) for row in blank})
             yield from self._open_envelopes(checked, faults)
         else:
-            yield from _cut(0, Column(None, checked.texts), faults)
+            yield from _cut(0, Column(None, _without(checked.texts, blank)), faults)
 
     def restore(self, column: Column) -> pa.BinaryArray:
         """Return JSON texts that ``convert`` would give the column for. Null stays null."""
@@ -139,6 +146,17 @@ def _split_envelopes(checked: CheckedTexts, faults: Faults) -> tuple[FieldSpans,
     schemas.kinds[~whole] = FieldKind.MISSING
     payloads.kinds[~whole] = FieldKind.MISSING
     return schemas, payloads
+
+
+def _without(texts: pa.BinaryArray, rows: list[int]) -> pa.BinaryArray:
+    """Return the texts with null at ``rows``."""
+    if not rows:
+        return texts
+    flags = np.zeros(len(texts), np.bool_)
+    flags[rows] = True
+    bits = pa.py_buffer(np.packbits(flags, bitorder="little"))
+    blank = pa.Array.from_buffers(pa.bool_(), len(texts), [None, bits])
+    return pc.if_else(blank, pa.nulls(len(texts), texts.type), texts)
 
 
 def _cut(start: int, column: Column, faults: Mapping[int, RecordError]) -> Iterator[Piece]:

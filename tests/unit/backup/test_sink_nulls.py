@@ -22,6 +22,7 @@ from kafkeep.backup.rotate import Reason
 from kafkeep.backup.sink_write import SinkWriter
 from kafkeep.backup.upload import Uploads
 from kafkeep.config.sink import SinkOptions
+from kafkeep.errors import RecordError
 from kafkeep.kafka.batch import scan_batches
 from kafkeep.kafka.build import Record, build_batch
 from kafkeep.kafka.records import decode
@@ -65,6 +66,44 @@ def test_tombstones_in_a_folder_of_their_own_do_not_close_files(
         "hour=01/t+0+0000000004.json": b"4\n6\n",
         "hour=02/t+0+0000000007.json": b"7\n",
     }
+
+
+EMPTY = [Record(0, 1, b"k", b'"a"'), Record(1, 1, b"k", b""), Record(2, 1, b"k", b'"b"')]
+TIGHT_KEYS = {"store.kafka.keys": "true", "keys.format.class": "json"}
+
+
+def test_a_value_of_zero_bytes_is_decided_by_behavior_on_null_values() -> None:
+    """The real sink takes it for null; here the task failed with "there is no document"."""
+    with pytest.raises(RecordError, match="offset 1: a record of t has no value") as caught:
+        write_sink(EMPTY, JSON)
+    assert "behavior.on.null.values" in (caught.value.hint or "")
+    ignored = write_sink(EMPTY, {**JSON, "behavior.on.null.values": "ignore"})
+    assert [ignored.store.get(e.key) for e in ignored.entries] == [b'"a"\n"b"\n']
+    written = write_sink(EMPTY, {**JSON, "behavior.on.null.values": "write"})
+    assert [written.store.get(e.key) for e in written.entries] == [b'"a"\nnull\n"b"\n']
+    apart = write_sink(EMPTY, {**JSON, **TIGHT_KEYS, **FOLDER})
+    folders = {e.key: apart.store.get(e.key) for e in apart.entries if "/gone/" in e.key}
+    assert folders == {"topics/t/gone/t+0+0000000001.keys.json": b'"k"\n'}
+
+
+def test_a_key_of_zero_bytes_is_a_null_key_of_the_json_converter() -> None:
+    keys = [Record(0, 1, b'{"id":1}', b"1"), Record(1, 1, b"", b"2")]
+    json_keys = {"key.converter": JSON["value.converter"], "key.converter.schemas.enable": "false"}
+    stored = write_sink(keys, {**JSON, **json_keys, **TIGHT_KEYS})
+    (found,) = [stored.store.get(e.key) for e in stored.entries if e.view == "keys"]
+    assert found == b'{"id":1}\nnull\n'
+
+
+def test_the_predicate_for_tombstones_sees_a_value_of_zero_bytes() -> None:
+    drop = {
+        "transforms": "drop",
+        "transforms.drop.type": "org.apache.kafka.connect.transforms.Filter",
+        "transforms.drop.predicate": "gone",
+        "predicates": "gone",
+        "predicates.gone.type": "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
+    }
+    stored = write_sink(EMPTY, {**JSON, **drop})
+    assert [stored.store.get(e.key) for e in stored.entries] == [b'"a"\n"b"\n']
 
 
 DEAD_LETTERS = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
