@@ -36,6 +36,7 @@ rules = st.builds(
     bytes=st.none() | st.integers(1, 30),
     interval_ms=st.none() | st.integers(1, 20),
     on_path_change=st.booleans(),
+    max_files=st.none() | st.integers(1, 3),
 )
 
 
@@ -52,6 +53,10 @@ def plain(rows: list[Row], rules: RotateRules) -> list[tuple[int, Reason]]:
         changed = window and ASIDE not in (window[-1].path, row.path)
         if changed and rules.on_path_change and window[-1].path != row.path:
             cuts.append((i, Reason.PATH))
+            window = []
+        opened = {r.path for r in window}
+        if rules.max_files and row.path not in opened and len(opened) == rules.max_files:
+            cuts.append((i, Reason.FILES))
             window = []
         window.append(row)
         if rules.size and len(window) >= rules.size:

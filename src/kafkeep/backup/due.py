@@ -102,7 +102,10 @@ class SinkTiming:
 
         The time of the first record is among them: it is read once.
         """
-        return self.options.rotate.rotate_interval_ms is not None or self.options.has_schemas
+        rotate = self.options.rotate
+        limited = rotate.rotate_interval_ms is not None
+        limited = limited or rotate.partitioner_max_open_files is not None
+        return limited or self.options.has_schemas
 
 
 def next_tick(after_ms: int, interval_ms: int, timezone: str) -> int:

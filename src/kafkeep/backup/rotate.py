@@ -27,6 +27,7 @@ class Reason(StrEnum):
     BYTES = "flush.bytes reached"
     INTERVAL = "rotate.interval.ms passed by the records' time"
     PATH = "the directory changed"
+    FILES = "partitioner.max.open.files are open"
     SCHEMA = "the schema changed"
     SCHEDULE = "rotate.schedule.interval.ms is due"
     IDLE = "rotate.interval.ms passed and no record came"
@@ -44,6 +45,8 @@ class RotateRules:
     bytes: int | None = None
     interval_ms: int | None = None
     on_path_change: bool = False
+    max_files: int | None = None
+    """So many directories have a file open; a record for another one closes the window."""
 
 
 @dataclass(slots=True)
@@ -56,6 +59,8 @@ class Window:
     """Time of its first record that has one."""
     path: Any = None
     """Directory of its last record; None when the next one may have any."""
+    open_paths: frozenset[Any] = frozenset()
+    """Directories that have a file; only known where their number is limited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class Cut:
     reason: Reason
 
 
-_REASONS = (Reason.COUNT, Reason.BYTES, Reason.INTERVAL, Reason.PATH)
+_REASONS = (Reason.COUNT, Reason.BYTES, Reason.INTERVAL, Reason.PATH, Reason.FILES)
 _COUNT, _BYTES, _INTERVAL, _PATH, _NONE = 0, 1, 2, 3, -1
 _ELSEWHERE, _ANYWHERE = -1, -2
 
@@ -79,13 +84,14 @@ def _next_cut(  # noqa: PLR0917
     codes: NDArray[np.int32],
     times: Int64s,
     sizes: Int64s,
+    is_open: NDArray[np.bool_],
 ) -> tuple[int, int]:
     """Add rows from ``begin`` on until the window closes; return where, and by which rule.
 
-    ``state`` is count, bytes, base time, last code; ``rules`` is size, bytes, interval, by path,
-    the code that closes nothing.
+    ``state`` is count, bytes, base time, last code, open files; ``rules`` is size, bytes, interval,
+    by path, the code that closes nothing, most open files. ``is_open`` has one flag for each code.
     """
-    count, weight, base, last = state[0], state[1], state[2], state[3]
+    count, weight, base, last, files = state[0], state[1], state[2], state[3], state[4]
     reason = -1
     i = begin
     while i < len(codes):
@@ -98,6 +104,12 @@ def _next_cut(  # noqa: PLR0917
         if count > 0 and rules[3] == 1 and changed:
             reason = 3
             break
+        if not is_open[codes[i]]:
+            if files >= rules[5]:
+                reason = 4
+                break
+            is_open[codes[i]] = True
+            files += 1
         count += 1
         weight += sizes[i]
         last = _ANYWHERE if aside else codes[i]
@@ -110,7 +122,7 @@ def _next_cut(  # noqa: PLR0917
         if weight >= rules[1]:
             reason = 1
             break
-    state[0], state[1], state[2], state[3] = count, weight, base, last
+    state[0], state[1], state[2], state[3], state[4] = count, weight, base, last, files
     return i, reason
 
 
@@ -137,11 +149,14 @@ def find_cut(
     if window.path is not None:
         last = paths.index(window.path) if window.path in paths else _ELSEWHERE
     base = NO_TIME if window.base_time is None else window.base_time
-    state = np.array([window.count, window.bytes, base, last], dtype=np.int64)
+    before = window.open_paths
+    is_open = np.array([rules.max_files is None or path in before for path in paths], np.bool_)
+    state = np.array([window.count, window.bytes, base, last, len(before)], dtype=np.int64)
     wanted = [
         NEVER if limit is None else limit for limit in (rules.size, rules.bytes, rules.interval_ms)
     ]
     wanted += [int(rules.on_path_change), _NONE if aside is None else aside]
+    wanted += [NEVER if rules.max_files is None else rules.max_files]
     row, reason = _next_cut(
         state,
         np.array(wanted, dtype=np.int64),
@@ -149,7 +164,10 @@ def find_cut(
         codes,
         times,
         sizes,
+        is_open,
     )
+    if rules.max_files is not None and state[4] > len(before):
+        window.open_paths = before | {paths[code] for code in np.flatnonzero(is_open).tolist()}
     window.count, window.bytes = int(state[0]), int(state[1])
     window.base_time = None if state[2] == NO_TIME else int(state[2])
     if state[3] != _ELSEWHERE:

@@ -51,6 +51,7 @@ def rules_of(sink: SinkOptions) -> RotateRules:
         bytes=rotate.flush_bytes,
         interval_ms=rotate.rotate_interval_ms,
         on_path_change=by_path and sink.partition.is_time_based,
+        max_files=rotate.partitioner_max_open_files,
     )
 
 

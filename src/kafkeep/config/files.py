@@ -28,6 +28,20 @@ def _or_off(what: str) -> Callable[[str], int | None]:
     return parse
 
 
+def _or_any(what: str) -> Callable[[str], int | None]:
+    """Make a parser for a positive number; -1 is no limit."""
+
+    def parse(text: str) -> int | None:
+        bare = text.strip()
+        if _NOT_POSITIVE.fullmatch(bare) and bare != "-1":
+            raise UsageError(
+                f"{what} is {bare}", hint="Write a number above 0, or -1 for no limit."
+            )
+        return None if bare == "-1" else positive(what)(bare)
+
+    return parse
+
+
 def _delimiter(text: str) -> str:
     if not text or not text.isascii() or not _is_key(f"a{text}b"):
         raise UsageError(f"{text!r} cannot stand in an object name")
@@ -97,6 +111,14 @@ class RotateOptions:
         "With a time-based partitioner and rotate.interval.ms: close the files whenever the "
         "directory changes.",
         default=True,
+    )
+    partitioner_max_open_files: int | None = option(
+        "partitioner.max.open.files",
+        "Close the files of a partition when so many directories have one and a record goes to "
+        "another. -1: any number; memory is bounded whatever their number.",
+        default=None,
+        parse=_or_any("partitioner.max.open.files"),
+        metavar="COUNT",
     )
     schema_compatibility: str = option(
         "schema.compatibility",

@@ -185,7 +185,12 @@ class SinkOptions:
     def can_split(self) -> bool:
         """Whether a partition may be cut anywhere: no rule counts from the last cut on."""
         rotate = self.rotate
-        return rotate.flush_size is None and rotate.rotate_interval_ms is None
+        limits = (
+            rotate.flush_size,
+            rotate.rotate_interval_ms,
+            rotate.partitioner_max_open_files,
+        )
+        return limits == (None, None, None)
 
 
 _PARTS: Mapping[str, Callable[[Mapping[str, str]], Any]] = {

@@ -147,14 +147,6 @@ _KEYS = (
         any_number,
     ),
     StandingKey(
-        "partitioner.max.open.files",
-        "int",
-        "-1",
-        "Open files are not limited in number (-1): memory is bounded whatever their number, so "
-        "none has to be closed early.",
-        only("-1"),
-    ),
-    StandingKey(
         "errors.retry.timeout",
         "long",
         "0",

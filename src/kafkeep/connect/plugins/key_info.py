@@ -28,6 +28,7 @@ _DEFAULTS: Mapping[str, str | None] = {
     "keys.format.class": FORMATS[FormatKind.AVRO],
     "headers.format.class": FORMATS[FormatKind.AVRO],
     "partitioner.class": PARTITIONERS + "DefaultPartitioner",
+    "partitioner.max.open.files": "-1",
     "rotate.interval.ms": "-1",
     "rotate.schedule.interval.ms": "-1",
     "timestamp.extractor": None,
