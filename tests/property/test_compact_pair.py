@@ -61,9 +61,12 @@ class Door:
         self.store.put_new(key, body, metadata)
 
     def get(self, key: str) -> bytes:
+        return self.store.get(key)
+
+    def get_range(self, key: str, start: int, end: int) -> bytes:
         if ".pairs/" in key:  # a log's commits may be read by several threads
             self._pass()
-        return self.store.get(key)
+        return self.store.get_range(key, start, end)
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         self._pass()

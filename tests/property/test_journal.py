@@ -68,8 +68,8 @@ class FaultyStore:
                 continue
         self.in_flight.clear()
 
-    def get(self, key: str) -> bytes:
-        return self.inner.get(key)
+    def get_range(self, key: str, start: int, end: int) -> bytes:
+        return self.inner.get_range(key, start, end)
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         return self.inner.list(prefix, after=after)

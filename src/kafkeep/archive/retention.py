@@ -22,6 +22,7 @@ from kafkeep.archive.document import (
 )
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.keys import LAST_NUMBER, ROOT, check_log_name, check_topic_name
+from kafkeep.archive.numbered import iter_numbered
 from kafkeep.archive.seal import check_seal, read_sound, seal
 from kafkeep.archive.store import ObjectStore
 from kafkeep.archive.view import ArchiveView
@@ -77,7 +78,7 @@ class Retention:
 
 def load_retention(store: ObjectStore, log: str) -> Retention:
     """Return what rules there are and were; one small listing when there is none."""
-    found = next(iter(store.list(_prefix(log))), None)
+    found = next(iter_numbered(store, _prefix(log), digits=20), None)
     return Retention() if found is None else _decode(read_sound(store, found.key), found.key)
 
 

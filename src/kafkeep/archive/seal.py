@@ -56,21 +56,37 @@ def check_seal(
 
 
 def read_sound(
-    store: ObjectStore, key: str, is_sound: Callable[[bytes], bool] = is_sealed
+    store: ObjectStore,
+    key: str,
+    is_sound: Callable[[bytes], bool] = is_sealed,
+    *,
+    max_bytes: int | None = None,
 ) -> bytes:
     """Return a document's bytes, asked for again when they are not sound.
 
     What is not sound is returned once it came twice the same: it lies so in the store, and its
-    reader has to judge it. DamagedError when no two answers agree; KeyMissingError as ``get``.
+    reader has to judge it. DamagedError when no two answers agree, or when the document has more
+    than ``max_bytes``, of which no more is read; KeyMissingError as ``get``.
     """
-    body = store.get(key)
+    body = _read(store, key, max_bytes)
     for _ in range(READS - 1):
         if is_sound(body):
             return body
-        before, body = body, store.get(key)
+        before, body = body, _read(store, key, max_bytes)
         if body == before:
             return body
         logger.warning("%s came with other bytes than a moment ago: it is read again", key)
     if is_sound(body):
         return body
     raise DamagedError(f"{key} came with other bytes each of {READS} times", hint=HINT)
+
+
+def _read(store: ObjectStore, key: str, max_bytes: int | None) -> bytes:
+    if max_bytes is None:
+        return store.get(key)
+    body = store.get_range(key, 0, max_bytes + 1)
+    if len(body) > max_bytes:
+        raise DamagedError(
+            f"{key} is damaged: it is larger than the {max_bytes} bytes it may have", hint=HINT
+        )
+    return body

@@ -14,18 +14,17 @@ from typing import Any
 import orjson
 import urllib3
 
-from kafkeep.archive.document import as_dict, as_str, dump_document, reading
+from kafkeep.archive.document import as_dict, as_str, reading
 from kafkeep.archive.store import ObjectStore
 from kafkeep.connect.model import Connector, ConnectorStatus, Json, RestError, Target
 from kafkeep.connect.operations import Operations
 from kafkeep.connect.state.codec import (
-    STATE_VERSION,
     connector_from_json,
     connector_to_json,
-    parse_state_document,
     status_from_json,
     status_to_json,
 )
+from kafkeep.connect.state.document import load_state_document, seal_state
 from kafkeep.errors import KeyExistsError
 
 PATH = "/internal/forward"
@@ -36,16 +35,16 @@ NO_LEADER = (
     "just started; try again in some seconds"
 )
 _TOKEN = "secret/workers.json"
+_TOKEN_HINT = "Stop all workers of this state, delete it and start them: they make a new one."
 _TIMEOUT = urllib3.Timeout(connect=3.0, read=100.0)
 
 
 def shared_token(store: ObjectStore) -> str:
     """Return the secret all workers of a state share; the first one makes it."""
-    made = {"version": STATE_VERSION, "token": secrets.token_urlsafe(32)}
-    if next(store.list(_TOKEN), None) is None:
+    if all(row.key != _TOKEN for row in store.list(_TOKEN)):
         with suppress(KeyExistsError):
-            store.put_new(_TOKEN, dump_document(made))
-    document = parse_state_document(store.get(_TOKEN), _TOKEN)
+            store.put_new(_TOKEN, seal_state({"token": secrets.token_urlsafe(32)}))
+    document = load_state_document(store, _TOKEN, ("token",), hint=_TOKEN_HINT)
     with reading(_TOKEN):
         return as_str(document["token"])
 

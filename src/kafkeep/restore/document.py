@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from kafkeep.archive.numbered import iter_numbered
 from kafkeep.archive.seal import FIELD, check_seal, read_sound, seal
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.storage import StorageOptions
@@ -22,7 +23,7 @@ from kafkeep.errors import (
     KeyExistsError,
     PreflightError,
 )
-from kafkeep.restore.revisions import check_version
+from kafkeep.restore.revisions import MAX_BYTES, check_version
 from kafkeep.store.open import open_store
 
 VERSION = 2
@@ -126,10 +127,16 @@ def save_document(store: ObjectStore, document: RestoreDocument) -> None:
 
 def load_document(store: ObjectStore, id: str) -> RestoreDocument | None:
     """Return the newest revision, or None when this restore was never begun."""
-    newest = None
-    for info in store.list(f"{FOLDER}/{id}/"):
-        newest = info.key
-    return None if newest is None else _parse(read_sound(store, newest), newest)
+    newest = newest_document(store, id)
+    if newest is None:
+        return None
+    return _parse(read_sound(store, newest, max_bytes=MAX_BYTES), newest)
+
+
+def newest_document(store: ObjectStore, id: str) -> str | None:
+    """Return the key of the newest revision, or None when there is none."""
+    keys = [info.key for info in iter_numbered(store, f"{FOLDER}/{id}/", digits=6)]
+    return max(keys, default=None)
 
 
 def _parse(body: bytes, key: str) -> RestoreDocument:

@@ -12,11 +12,12 @@ from typing import Any
 
 import orjson
 
+from kafkeep.archive.numbered import iter_numbered, number_of
 from kafkeep.archive.seal import check_seal, read_sound, seal
 from kafkeep.archive.store import ObjectStore
 from kafkeep.errors import DamagedError, KeyExistsError, PreflightError
 from kafkeep.restore.document import FOLDER
-from kafkeep.restore.revisions import check_version
+from kafkeep.restore.revisions import MAX_BYTES, check_version
 
 VERSION = 1
 _UNSEALED = ("version", "at_ms", "rolled_back", "pending", "before")
@@ -95,8 +96,9 @@ def save_change(store: ObjectStore, id: str, change: GroupChange) -> None:
 
 def load_history(store: ObjectStore, id: str) -> GroupHistory:
     """Return every change, in order."""
-    keys = [info.key for info in store.list(f"{FOLDER}/{id}.groups/")]
-    return GroupHistory([_parse(key, read_sound(store, key)) for key in sorted(keys)])
+    folder = f"{FOLDER}/{id}.groups/"
+    keys = sorted(info.key for info in iter_numbered(store, folder, digits=6))
+    return GroupHistory([_parse(key, read_sound(store, key, max_bytes=MAX_BYTES)) for key in keys])
 
 
 def _parse(key: str, body: bytes) -> GroupChange:
@@ -108,8 +110,9 @@ def _parse(key: str, body: bytes) -> GroupChange:
             group: {(topic, partition): offset for topic, partition, offset in rows}
             for group, rows in document["before"].items()
         }
-        number = int(key.rpartition("/")[2].removesuffix(".json"))
         pending = document.get("pending", False)
-        return GroupChange(number, document["at_ms"], before, document["rolled_back"], pending)
+        return GroupChange(
+            number_of(key), document["at_ms"], before, document["rolled_back"], pending
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedError(f"{key} is not a change of groups: {error}") from error

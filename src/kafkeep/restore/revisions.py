@@ -5,9 +5,13 @@ Each is created once, and the newest one counts: a worker that lost its place fi
 
 from __future__ import annotations
 
+from kafkeep.archive.numbered import iter_numbered
 from kafkeep.archive.seal import read_sound
 from kafkeep.archive.store import ObjectStore
 from kafkeep.errors import FencedError, KeyExistsError, NewerFormatError
+
+MAX_BYTES = 256 << 20
+"""No document of a restore is larger; of a larger one no more than this is read."""
 
 
 def check_version(key: str, version: int, known: int) -> None:
@@ -21,9 +25,9 @@ def check_version(key: str, version: int, known: int) -> None:
 def load_newest(store: ObjectStore, folder: str) -> tuple[bytes, str] | None:
     """Return the newest revision and its key, or None when there is none."""
     newest = None
-    for info in store.list(folder):
+    for info in iter_numbered(store, folder):
         newest = info.key
-    return None if newest is None else (read_sound(store, newest), newest)
+    return None if newest is None else (read_sound(store, newest, max_bytes=MAX_BYTES), newest)
 
 
 def save_revision(store: ObjectStore, folder: str, revision: int, body: bytes) -> None:
@@ -32,16 +36,16 @@ def save_revision(store: ObjectStore, folder: str, revision: int, body: bytes) -
     try:
         store.put_new(key, body)
     except KeyExistsError as error:
-        if read_sound(store, key) != body:
+        if read_sound(store, key, max_bytes=MAX_BYTES) != body:
             raise _fenced() from error
     # An old number is free again once it was swept: then there is a newer one.
-    if next(iter(store.list(folder, after=key)), None) is not None:
+    if next(iter_numbered(store, folder, after=key), None) is not None:
         raise _fenced()
 
 
 def sweep_revisions(store: ObjectStore, folder: str, revision: int, *, before_ms: int) -> None:
     """Delete those before ``revision`` that are older than ``before_ms``."""
-    for info in list(store.list(folder)):
+    for info in list(iter_numbered(store, folder)):
         if info.key < revision_key(folder, revision) and info.modified_ms < before_ms:
             store.delete(info.key)
 

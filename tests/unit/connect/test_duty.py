@@ -33,9 +33,9 @@ class Store(MemoryStore):
         self.answers.set()
         self._patience_s = patience_s
 
-    def get(self, key: str) -> bytes:
+    def get_range(self, key: str, start: int, end: int) -> bytes:
         self._wait()
-        return super().get(key)
+        return super().get_range(key, start, end)
 
     def put_new(self, key: str, body: bytes, *args: object, **more: object) -> None:
         self._wait()

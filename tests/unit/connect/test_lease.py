@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkeep.connect.model import ConnectorStatus, RunState, TaskStatus
-from kafkeep.connect.state.lease import Lease, parse_beat
+from kafkeep.connect.state.lease import Lease, load_beat
 from kafkeep.errors import NewerFormatError, TransientError
 from kafkeep.store.memory import MemoryStore
 
@@ -152,5 +152,7 @@ def test_of_two_that_take_it_at_once_one_leads() -> None:
 
 
 def test_a_beat_of_a_newer_kafkeep_is_refused_by_name() -> None:
+    store = MemoryStore()
+    store.put_new("lease/000000000000.json", b'{"version": 2}')
     with pytest.raises(NewerFormatError, match=r"lease/0+\.json: .*version 2"):
-        parse_beat(b'{"version": 2}', "lease/000000000000.json")
+        load_beat(store, 0)

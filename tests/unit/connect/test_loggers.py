@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import uuid
 
@@ -10,7 +9,9 @@ import pytest
 
 from kafkeep.connect.loggers import Loggers
 from kafkeep.connect.model import RestError
-from kafkeep.connect.state.lease import Beat, parse_beat
+from kafkeep.connect.state.document import seal_state
+from kafkeep.connect.state.lease import Beat, load_beat
+from kafkeep.store.memory import MemoryStore
 
 
 def test_levels_for_all_workers_are_followed_in_order_and_kept_for_the_next_leader() -> None:
@@ -22,7 +23,9 @@ def test_levels_for_all_workers_are_followed_in_order_and_kept_for_the_next_lead
     leader.set_everywhere(below, "trace")
     beat = Beat(number=7, epoch=1, worker_id="w", url="u", at_ms=1, levels=leader.everywhere())
     assert [one.logger for one in beat.levels] == [above, below]
-    told = parse_beat(json.dumps(beat.to_json()).encode(), "k").levels
+    store = MemoryStore()
+    store.put_new("lease/000000000007.json", seal_state(beat.to_json()))
+    told = load_beat(store, 7).levels
     logging.getLogger(above).setLevel(logging.CRITICAL)
     logging.getLogger(below).setLevel(logging.CRITICAL)
     follower.follow(told)

@@ -7,15 +7,20 @@ from typing import Any
 
 import orjson
 
+from kafkeep.archive.document import MAX_DOCUMENT_BYTES
 from kafkeep.archive.entry import OffsetRange
+from kafkeep.archive.numbered import iter_numbered
+from kafkeep.archive.seal import FIELD, is_sealed, read_sound
 from kafkeep.archive.store import ObjectStore
 from kafkeep.care.against.ids import ids_of
 from kafkeep.care.against.plan import TargetTopic
 from kafkeep.care.against.restored import NOTHING_WRITTEN, Written
-from kafkeep.errors import PreflightError
+from kafkeep.errors import DamagedError, PreflightError
 from kafkeep.kafka.admin import Admin, OffsetSpec
 
 RESTORES = "_kafkeep/restores/"
+OBJECTS = "-objects"
+"""Folders of lists of objects, which are no documents of restores."""
 
 
 def look_at_topics(
@@ -81,12 +86,16 @@ def _written(
 def _iter_documents(store: ObjectStore) -> Iterator[dict[str, Any]]:
     """Yield the newest revision of each document that can be read."""
     for folder in store.folders(RESTORES):
-        newest = max((info.key for info in store.list(f"{RESTORES}{folder}/")), default=None)
-        if newest is None or not newest.endswith(".json"):
+        if folder.endswith(OBJECTS):
+            continue
+        rows = iter_numbered(store, f"{RESTORES}{folder}/", digits=6)
+        newest = max((info.key for info in rows), default=None)
+        if newest is None:
             continue
         try:
-            document = orjson.loads(store.get(newest))
-        except ValueError:
+            body = read_sound(store, newest, max_bytes=MAX_DOCUMENT_BYTES)
+            document = orjson.loads(body)
+        except (ValueError, DamagedError):
             continue
-        if isinstance(document, dict):
+        if isinstance(document, dict) and (is_sealed(body) or FIELD not in document):
             yield document

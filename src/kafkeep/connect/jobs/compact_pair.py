@@ -19,12 +19,14 @@ from kafkeep.archive.document import (
     reading,
 )
 from kafkeep.archive.keys import LAST_NUMBER, ROOT
+from kafkeep.archive.numbered import iter_numbered
 from kafkeep.archive.seal import check_seal, read_sound, seal
 from kafkeep.archive.store import ObjectStore
 from kafkeep.connect.jobs.compact_roles import Member, Pair, Phase
 from kafkeep.errors import KeyExistsError, UnknownOutcomeError
 
 FOLDER = f"{ROOT}.pairs/"
+MAX_BYTES = 1 << 20
 
 
 def pair_id(topics: Sequence[str], topics_regex: str | None) -> str:
@@ -42,8 +44,10 @@ class PairDocument:
 
     def load(self) -> Pair:
         """Return its newest revision."""
-        found = next(iter(self._store.list(self._prefix)), None)
-        return Pair() if found is None else _decode(read_sound(self._store, found.key), found.key)
+        found = next(iter_numbered(self._store, self._prefix, digits=20), None)
+        if found is None:
+            return Pair()
+        return _decode(read_sound(self._store, found.key, max_bytes=MAX_BYTES), found.key)
 
     def put(self, pair: Pair) -> bool:
         """Create a revision; False when another came first, or nobody can tell.

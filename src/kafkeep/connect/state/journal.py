@@ -10,6 +10,10 @@ Nothing is ever replaced. Changes that the snapshot before the newest one covers
 is that snapshot's predecessor. A create that comes so late that its number is free again (it was
 taken, covered and deleted) is told by a snapshot that covers the number: its writer looks for one
 after each create, readers begin from the newest one, and such a document counts for nothing.
+
+Every document has a checksum. A damaged one stops its reader (DamagedError), unless the others hold
+all that it says: a snapshot covers a change, and an older snapshot with the changes after it makes
+up for the newest one.
 """
 
 from __future__ import annotations
@@ -18,21 +22,26 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from kafkeep.archive.document import dump_document, reading
+from kafkeep.archive.document import reading
+from kafkeep.archive.numbered import iter_numbered, number_of
+from kafkeep.archive.seal import read_sound
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.storage import ArchiveAddress, StorageOptions
 from kafkeep.connect.model import RestError
-from kafkeep.connect.state.codec import STATE_VERSION, parse_state_document
+from kafkeep.connect.state.document import HINT, MAX_BYTES, load_state_document, seal_state
 from kafkeep.connect.state.state import Change, State, apply
 from kafkeep.errors import (
+    DamagedError,
     KafkeepError,
     KeyExistsError,
     KeyMissingError,
+    NewerFormatError,
     PreflightError,
     TransientError,
     UnknownOutcomeError,
@@ -48,6 +57,8 @@ SEND_ATTEMPTS = 6
 APPLY_ATTEMPTS = 16
 _FIRST_PAUSE_S = 0.05
 _CHANGES, _SNAPSHOTS = "journal/", "snapshots/"
+_UNSEALED_CHANGE = ("number", "id", "kind", "name", "config", "target", "topics")
+_UNSEALED_SNAPSHOT = ("number", "recent", "connectors")
 logger = logging.getLogger(__name__)
 
 Decide = Callable[[State], Change | None]
@@ -106,17 +117,45 @@ class Journal:
         return self._state
 
     def refresh(self) -> State:
-        """Read what others have changed meanwhile and return the newest state."""
+        """Read what others have changed meanwhile and return the newest state.
+
+        DamagedError, and the state stays as it was, when a document that is needed is damaged.
+        """
         with self._lock:
             while True:
-                state = self._read_on(self._state)
-                newer = self._newest_snapshot(after=self._state.number)
-                if newer is None:
-                    self._state = state
-                    return state
-                # What was read may have been a late create under a number long gone.
-                with suppress(KeyMissingError):
-                    self._state = self._load_snapshot(newer)
+                state, damage = self._read_on(self._state)
+                newer = self._snapshots(after=self._state.number)
+                if newer:
+                    # What was read may have been a late create under a number long gone.
+                    loaded, error = self._load_newest(newer)
+                    if loaded is not None or error is None:
+                        self._state = loaded or self._state
+                        continue
+                    # Changes are deleted once two snapshots cover them: here all are there.
+                    is_made_up_for = len(newer) == 1 and state.number >= newer[0]
+                    damage = damage if is_made_up_for else error
+                if damage:
+                    raise damage
+                self._state = state
+                return state
+
+    def _load_newest(self, numbers: Sequence[int]) -> tuple[State | None, DamagedError | None]:
+        """Return the newest of these snapshots that is intact, or else the damage.
+
+        Neither when one is gone: then another worker has written a newer one.
+        """
+        damage = None
+        for number in reversed(numbers):
+            try:
+                return self._load_snapshot(number), None
+            except KeyMissingError:
+                return None, None
+            except NewerFormatError:
+                raise
+            except DamagedError as error:
+                logger.warning("the state of the service: %s", error.message)
+                damage = damage or error
+        return None, damage
 
     def commit(self, decide: Decide) -> State:
         """Make the change that ``decide`` chooses, once the store holds it for certain.
@@ -142,11 +181,12 @@ class Journal:
 
     def _append(self, number: int, change: Change) -> bool:
         """Create change ``number``; False when another holds it."""
-        body = dump_document({"version": STATE_VERSION, "number": number, **change.to_json()})
+        body = seal_state({"number": number, **change.to_json()})
+        if len(body) > MAX_BYTES:
+            raise RestError(413, f"The configuration has more than {MAX_BYTES} bytes")
         if not self._create(_change_key(number), body):
             return False
-        cover = self._newest_snapshot(after=number - 1)
-        if cover is None:
+        if not self._snapshots(after=number - 1):
             self._state = apply(self._state, change)
             return True
         return change.id in self.refresh().recent
@@ -163,7 +203,7 @@ class Journal:
                 failpoint("journal.after")
             except KeyExistsError:
                 try:
-                    return self._store.get(key) == body
+                    return read_sound(self._store, key, max_bytes=MAX_BYTES) == body
                 except KeyMissingError:
                     return False  # taken, covered by a snapshot and deleted: another's
                 except TransientError as error:
@@ -177,26 +217,35 @@ class Journal:
             hint="Look at the connector, and send the request again if it is not as wanted.",
         ) from failure
 
-    def _read_on(self, state: State) -> State:
+    def _read_on(self, state: State) -> tuple[State, DamagedError | None]:
+        """Apply the changes after ``state``, up to the last one or to one that is damaged."""
         while True:
-            key = _change_key(state.number + 1)
             try:
-                body = self._store.get(key)
+                state = apply(state, self._load_change(state.number + 1))
             except KeyMissingError:
-                return state
-            document = parse_state_document(body, key)
-            with reading(key):
-                change = Change.from_json(document)
-            state = apply(state, change)
+                return state, None
+            except NewerFormatError:
+                raise
+            except DamagedError as error:
+                return state, error
 
-    def _newest_snapshot(self, *, after: int) -> int | None:
+    def _load_change(self, number: int) -> Change:
+        key = _change_key(number)
+        document = load_state_document(self._store, key, _UNSEALED_CHANGE)
+        _check_number(document, number, key)
+        with reading(key):
+            return Change.from_json(document)
+
+    def _snapshots(self, *, after: int = -1) -> list[int]:
+        """Return the numbers of the snapshots past a change, in order."""
         begin = _snapshot_key(after) if after >= 0 else ""
-        keys = [row.key for row in self._store.list(_SNAPSHOTS, after=begin)]
-        return max((_number(key) for key in keys), default=None)
+        rows = iter_numbered(self._store, _SNAPSHOTS, after=begin)
+        return sorted(number_of(row.key) for row in rows)
 
     def _load_snapshot(self, number: int) -> State:
         key = _snapshot_key(number)
-        document = parse_state_document(self._store.get(key), key)
+        document = load_state_document(self._store, key, _UNSEALED_SNAPSHOT)
+        _check_number(document, number, key)
         with reading(key):
             return State.from_json(document)
 
@@ -209,18 +258,21 @@ class Journal:
         if (state.number + 1) % self._every:
             return
         try:
+            body = seal_state(state.to_json())
+            if len(body) > MAX_BYTES:
+                raise KafkeepError(f"its snapshot would have more than {MAX_BYTES} bytes")
             with suppress(KeyExistsError):  # another's, with the same state
-                self._store.put_new(_snapshot_key(state.number), dump_document(state.to_json()))
+                self._store.put_new(_snapshot_key(state.number), body)
             self._delete_covered()
         except KafkeepError as error:
             logger.warning("the journal of the service could not be shortened: %s", error.message)
 
     def _delete_covered(self) -> None:
         """Delete what the last snapshot but one covers: nobody reads that far back."""
-        snapshots = sorted(_number(row.key) for row in self._store.list(_SNAPSHOTS))
+        snapshots = self._snapshots()
         for covered in snapshots[:-1][-1:]:
-            for row in list(self._store.list(_CHANGES)):
-                if _number(row.key) <= covered:
+            for row in list(iter_numbered(self._store, _CHANGES)):
+                if number_of(row.key) <= covered:
                     self._store.delete(row.key)
             for older in snapshots[:-2]:
                 self._store.delete(_snapshot_key(older))
@@ -234,5 +286,9 @@ def _snapshot_key(number: int) -> str:
     return f"{_SNAPSHOTS}{number:012d}.json"
 
 
-def _number(key: str) -> int:
-    return int(key.rpartition("/")[2].removesuffix(".json"))
+def _check_number(document: Mapping[str, Any], number: int, key: str) -> None:
+    if document.get("number") != number:
+        raise DamagedError(
+            f"{key} is damaged: it is the document of number {document.get('number')!r:.20}",
+            hint=HINT,
+        )

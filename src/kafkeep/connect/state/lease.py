@@ -6,6 +6,9 @@ own clock creates the next one itself, under the next epoch; the old leader's cr
 fails, and it knows. A leader whose beats do not get through stops at the same time by its own
 clock, counted from before it sent the last one that did. So clocks need not agree.
 
+A damaged beat tells nothing but its number. Its writer may be alive, so it is waited for as for any
+other; if no later beat comes, the next number is taken.
+
 What two workers that both believe they lead could do to data is not for the lease to prevent: the
 archive's own epochs do.
 """
@@ -17,33 +20,38 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from kafkeep.archive.document import (
-    as_int,
-    as_list,
-    as_str,
-    dump_document,
-    reading,
-)
+from kafkeep.archive.document import as_int, as_list, as_str, reading
+from kafkeep.archive.numbered import iter_numbered, number_of
 from kafkeep.archive.store import ObjectStore
 from kafkeep.clock import now_ms
 from kafkeep.connect.model import ConnectorStatus, LoggerLevel
 from kafkeep.connect.state.codec import (
-    STATE_VERSION,
     level_from_json,
     level_to_json,
-    parse_state_document,
     status_from_json,
     status_to_json,
 )
-from kafkeep.errors import KafkeepError, KeyExistsError, KeyMissingError, TransientError
+from kafkeep.connect.state.document import MAX_BYTES, load_state_document, seal_state
+from kafkeep.errors import (
+    DamagedError,
+    KafkeepError,
+    KeyExistsError,
+    KeyMissingError,
+    NewerFormatError,
+    TransientError,
+)
 
 DEFAULT_TIMEOUT_S = 10.0
 BEATS_PER_TIMEOUT = 4
 _KEPT_BEATS = 3
 _FOLDER = "lease/"
+_UNSEALED = (
+    *("number", "epoch", "worker_id", "url", "at_ms"),
+    *("released", "statuses", "levels"),
+)
 logger = logging.getLogger(__name__)
 
 
@@ -61,9 +69,8 @@ class Beat:
     levels: tuple[LoggerLevel, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document of this beat."""
+        """Return the fields of this beat's document."""
         return {
-            "version": STATE_VERSION,
             "number": self.number,
             "epoch": self.epoch,
             "worker_id": self.worker_id,
@@ -75,12 +82,15 @@ class Beat:
         }
 
 
-def parse_beat(body: bytes, key: str) -> Beat:
-    """Read a beat; DamagedError or NewerFormatError naming ``key``."""
-    document = parse_state_document(body, key)
+def load_beat(store: ObjectStore, number: int) -> Beat:
+    """Read a beat; DamagedError, NewerFormatError or KeyMissingError naming its key."""
+    key = _key(number)
+    document = load_state_document(store, key, _UNSEALED)
     with reading(key):
+        if as_int(document["number"]) != number:
+            raise ValueError(f"it is the document of number {document['number']}")
         return Beat(
-            number=as_int(document["number"]),
+            number=number,
             epoch=as_int(document["epoch"]),
             worker_id=as_str(document["worker_id"]),
             url=as_str(document["url"]),
@@ -114,7 +124,11 @@ class Lease:
         self._mine: Beat | None = None
         self._held_until = 0.0
         self._seen: Beat | None = None
+        self._newest = -1
+        """The number of the newest beat there is; one that is damaged is not ``_seen``."""
         self._seen_at = 0.0
+        """When that number was first met."""
+        self._damaged = -1
 
     @property
     def interval_s(self) -> float:
@@ -179,12 +193,15 @@ class Lease:
 
     def _watch(self) -> None:
         begun = self._clock()
-        newest = self._see()
-        waited = self._clock() - self._seen_at
-        if newest is not None and not newest.released and waited < self._timeout_s:
+        self._see()
+        newest = self._seen if self._seen and self._seen.number == self._newest else None
+        is_free = self._newest < 0 or (newest is not None and newest.released)
+        if not is_free and self._clock() - self._seen_at < self._timeout_s:
             return
-        number, epoch = (newest.number, newest.epoch) if newest else (-1, 0)
-        beat = self._next(number, epoch + 1)
+        # The first beat has number 0 and epoch 1, and each raises the epoch by at most one: so
+        # the epoch of a damaged one is not above its number plus one.
+        epoch = newest.epoch if newest is not None else self._newest + 1
+        beat = self._next(self._newest, epoch + 1)
         try:
             self._put(beat)
         except KeyExistsError:
@@ -197,17 +214,30 @@ class Lease:
                 if number <= beat.number - _KEPT_BEATS:
                     self._delete(number)
 
-    def _see(self) -> Beat | None:
+    def _see(self) -> None:
+        """Look for the newest beat; one that is damaged is read again each time."""
         newest = max(self._numbers(), default=-1)
-        if newest >= 0 and (self._seen is None or self._seen.number != newest):
-            found = self._load(newest)
-            if found is not None:
-                self._seen, self._seen_at = found, self._clock()
-        return self._seen
+        if newest < 0 or (newest == self._newest and newest != self._damaged):
+            return
+        is_new = newest != self._newest
+        try:
+            self._seen = load_beat(self._store, newest)
+            self._damaged = -1
+        except KeyMissingError:
+            return
+        except NewerFormatError:
+            raise
+        except DamagedError as error:
+            if is_new:
+                logger.warning("the lease: %s; waiting for a later heartbeat", error.message)
+            self._damaged = newest
+        self._newest = newest
+        if is_new:
+            self._seen_at = self._clock()
 
     def _hold(self, beat: Beat, begun: float) -> None:
         self._mine = self._seen = beat
-        self._seen_at = begun
+        self._newest, self._seen_at = beat.number, begun
         self._held_until = begun + self._timeout_s
 
     def _next(self, number: int, epoch: int, *, released: bool = False) -> Beat:
@@ -223,15 +253,22 @@ class Lease:
         )
 
     def _numbers(self) -> list[int]:
-        return [int(row.key[len(_FOLDER) :].split(".")[0]) for row in self._store.list(_FOLDER)]
+        return [number_of(row.key) for row in iter_numbered(self._store, _FOLDER)]
 
     def _put(self, beat: Beat) -> None:
-        self._store.put_new(_key(beat.number), dump_document(beat.to_json()))
+        body = seal_state(beat.to_json())
+        if len(body) > MAX_BYTES:
+            logger.warning("the states of all connectors are too large for a heartbeat")
+            body = seal_state(replace(beat, statuses=()).to_json())
+        self._store.put_new(_key(beat.number), body)
 
     def _load(self, number: int) -> Beat | None:
+        """Read a beat; None for one that is gone, or damaged, which is nobody's."""
         try:
-            return parse_beat(self._store.get(_key(number)), _key(number))
-        except KeyMissingError:
+            return load_beat(self._store, number)
+        except NewerFormatError:
+            raise
+        except (KeyMissingError, DamagedError):
             return None
 
     def _delete(self, number: int) -> None:

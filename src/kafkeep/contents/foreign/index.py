@@ -14,6 +14,8 @@ import orjson
 import zstandard
 
 from kafkeep.archive.names import ROOT
+from kafkeep.archive.numbered import iter_numbered, number_of
+from kafkeep.archive.seal import check_seal, is_sealed, read_sound, seal
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.formats import Compression, FormatKind
 from kafkeep.contents.foreign.names import ForeignName
@@ -22,6 +24,10 @@ from kafkeep.errors import DamagedError, KeyExistsError
 
 VERSION = 1
 FOLDER = f"{ROOT}restores"
+_SUFFIX = ".json.zst"
+_UNSEALED = ("version", "number", "objects", "odd", "odd_count", "partitions")
+_SMALL_BYTES, _MOST_TIMES = 16 << 20, 200
+"""An index unpacks to that size, or to so many times its own: names and digests pack no better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +44,13 @@ class Index:
 
 def index_key(id: str, number: int) -> str:
     """Return where an index lies."""
-    return f"{FOLDER}/{id}-objects/{number:06d}.json.zst"
+    return f"{FOLDER}/{id}-objects/{number:06d}{_SUFFIX}"
 
 
 def next_number(store: ObjectStore, id: str) -> int:
     """Return the number after the last index of a restore."""
-    keys = [info.key for info in store.list(f"{FOLDER}/{id}-objects/")]
-    return 1 + max((int(key.rpartition("/")[2].partition(".")[0]) for key in keys), default=-1)
+    rows = iter_numbered(store, f"{FOLDER}/{id}-objects/", digits=6, suffix=_SUFFIX)
+    return 1 + max((number_of(row.key) for row in rows), default=-1)
 
 
 def save_index(store: ObjectStore, id: str, index: Index) -> None:
@@ -57,7 +63,7 @@ def save_index(store: ObjectStore, id: str, index: Index) -> None:
         "odd_count": index.odd_count,
         "partitions": index.partitions,
     }
-    body = zstandard.compress(orjson.dumps(document))
+    body = zstandard.compress(seal(document))
     key = index_key(id, index.number)
     try:
         store.put_new(key, body)
@@ -70,9 +76,11 @@ def load_index(store: ObjectStore, id: str, number: int) -> Index:
     """Read an index; DamagedError when it is none."""
     key = index_key(id, number)
     try:
-        document: dict[str, Any] = orjson.loads(zstandard.decompress(store.get(key)))
+        plain = _unpack(read_sound(store, key, _is_packed))
+        document: dict[str, Any] = orjson.loads(plain)
         if document["version"] != VERSION:
             raise ValueError(f"its version is {document['version']}")
+        check_seal(plain, document, key, _UNSEALED)
         return Index(
             document["number"],
             tuple(_scanned(row) for row in document["objects"]),
@@ -82,6 +90,20 @@ def load_index(store: ObjectStore, id: str, number: int) -> Index:
         )
     except (KeyError, TypeError, ValueError, zstandard.ZstdError) as error:
         raise DamagedError(f"{key} does not name the objects of a restore: {error}") from error
+
+
+def _unpack(body: bytes) -> bytes:
+    size = zstandard.frame_content_size(body)
+    if not 0 <= size <= max(_SMALL_BYTES, _MOST_TIMES * len(body)):
+        raise ValueError(f"its unpacked size {size} is out of bounds")
+    return zstandard.ZstdDecompressor().decompress(body, max_output_size=size)
+
+
+def _is_packed(body: bytes) -> bool:
+    try:
+        return is_sealed(_unpack(body))
+    except (ValueError, zstandard.ZstdError):
+        return False
 
 
 def _row(one: Scanned) -> list[Any]:
