@@ -361,7 +361,8 @@ def test_spredfasts_text_is_lines_in_folders_of_days() -> None:
     closed = {"compressed_file_size": "1000000", "flush.interval.ms": "60000"}
     rotate = SinkOptions.parse(read({**SPREDFAST, "format": "text", **closed}).shape).rotate
     assert (rotate.flush_bytes, rotate.rotate_interval_ms) == (1_000_000, 60_000)
-    assert "must be text" in wrong({**SPREDFAST, "compressed_file_size": "1"})["format"]
+    errors = wrong({**SPREDFAST, "compressed_file_size": "1"})
+    assert "is for format=text" in errors["compressed_file_size"]
 
 
 def test_spredfasts_segments_are_closed_when_told() -> None:

@@ -148,8 +148,7 @@ def _translate(texts: Mapping[str, str], _name: str) -> Meaning:
             called=CALLED,
             prefix=place.s3_prefix,
         )
-    if options.compressed_file_size is not None or options.flush_interval_ms is not None:
-        raise ConfigErrors({"format": "must be text for compressed_file_size, flush.interval.ms"})
+    _check_segments(options)
     note = "format=binary: kafkeep's segments are written, which Spredfast cannot read"
     return Meaning(
         texts=found,
@@ -159,6 +158,20 @@ def _translate(texts: Mapping[str, str], _name: str) -> Meaning:
         prefix=place.s3_prefix,
         notes=(note,) if options.format == "binary" else (),
     )
+
+
+def _check_segments(options: SpredfastSinkOptions) -> None:
+    asked = {
+        "compressed_file_size": (options.compressed_file_size, "segment.bytes"),
+        "flush.interval.ms": (options.flush_interval_ms, "segment.age"),
+    }
+    wrong = {
+        key: f"is for format=text; without it segments are written, which {ours} closes"
+        for key, (value, ours) in asked.items()
+        if value is not None
+    }
+    if wrong:
+        raise ConfigErrors(wrong)
 
 
 def _check_text(options: SpredfastSinkOptions, texts: Mapping[str, str]) -> None:

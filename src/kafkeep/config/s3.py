@@ -54,9 +54,10 @@ def _url(scheme: str) -> Callable[[str], str | None]:
         url = bare if "://" in bare else f"{scheme}://{bare}"
         try:
             parts = urlsplit(url)
-        except ValueError:  # half of a bracket
-            parts = urlsplit("")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+            is_address = parts.port != 0
+        except ValueError:  # half of a bracket, or a port that is no number
+            is_address = False
+        if not is_address or parts.scheme not in ("http", "https") or not parts.hostname:
             raise UsageError("not an http:// or https:// address")
         return url.rstrip("/")
 

@@ -25,6 +25,9 @@ class Definitions:
     defaults: Mapping[str, str] = field(default_factory=dict)
     guard: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda _config: {}
     """Returns what a resolved configuration may not ask for, by key."""
+    machine: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda _config: {}
+    """Returns what a resolved configuration needs and this machine lacks, by key. May read files
+    and connect to a proxy, so it is asked only for what the guard allows."""
 
     def checked(
         self, name: str, config: Mapping[str, str], stored: Mapping[str, str] | None
@@ -42,7 +45,7 @@ class Definitions:
             raise invalid_config(
                 [f"Invalid value for configuration {k}: {why}" for k, why in error.by_key.items()]
             ) from error
-        errors = _errors_of(self._validate(whole[CLASS], resolved))
+        errors = _errors_of(self._validate(whole[CLASS], resolved, self.machine(resolved)))
         if errors:
             raise invalid_config([hide(one, [whole, resolved]) for one in errors])
         return whole
@@ -63,6 +66,7 @@ class Definitions:
                 problems |= error.by_key
         problems = {**self.guard(resolved), **problems}
         whole = {CLASS: found.class_name, **resolved}
+        problems = problems or dict(self.machine(whole))
         return _shown(self._validate(found.class_name, whole, problems), given, resolved)
 
     def describe(self, config: Mapping[str, str]) -> Describe:

@@ -23,6 +23,7 @@ from kafkeep.connect.loggers import Loggers
 from kafkeep.connect.metrics.jobs import measured
 from kafkeep.connect.metrics.totals import Totals
 from kafkeep.connect.model import ConnectorStatus
+from kafkeep.connect.plugins.machine import machine_problems
 from kafkeep.connect.rest.app import make_app
 from kafkeep.connect.safety.guard import check_connector
 from kafkeep.connect.safety.logs import HideSecrets
@@ -114,6 +115,7 @@ class _Parts:
             providers=worker.providers,
             defaults=worker.defaults,
             guard=lambda config: check_connector(config, worker),
+            machine=lambda config: machine_problems(config, worker),
         )
         surroundings = _surroundings_of(worker, storage, spark, definitions)
         secrets, totals, loggers = HideSecrets(), Totals(), Loggers(now_ms)

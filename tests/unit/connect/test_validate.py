@@ -224,3 +224,24 @@ def test_retention_is_refused_where_a_router_gives_objects_other_folders() -> No
     }
     [sentence] = config_errors(body | router)["s3.retention.days"]
     assert "RegexRouter gives objects folders of other topics" in sentence
+
+
+@pytest.mark.parametrize("format", [{}, {"format": "binary"}])
+def test_spredfasts_keys_of_text_are_blamed_themselves_for_binary(format: dict[str, str]) -> None:
+    config = {
+        "connector.class": "com.spredfast.kafka.connect.s3.sink.S3SinkConnector",
+        "name": "x",
+        "topics": "a",
+        "s3.bucket": "some-bucket",
+        "flush.interval.ms": "1000",
+        **format,
+    }
+    errors = config_errors(config)
+    assert list(errors) == ["flush.interval.ms"]
+    assert "is for format=text" in errors["flush.interval.ms"][0].lower()
+    assert "segment.age" in errors["flush.interval.ms"][0]
+    assert list(config_errors({**config, "compressed_file_size": "9"})) == [
+        "compressed_file_size",
+        "flush.interval.ms",
+    ]
+    assert config_errors({**config, "format": "text"}) == {}
