@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import boto3
@@ -28,6 +30,9 @@ from kafkeep.dev import (
     status,
     stop,
 )
+from kafkeep.dev.ports import Ports
+from kafkeep.dev.process import launch
+from kafkeep.dev.state import load_state, save_state
 from kafkeep.errors import EnvironmentFault
 from patience import PATIENCE_S
 
@@ -120,6 +125,7 @@ def test_status_prints_one_json_document(services: DevStatus) -> None:
     }  # fmt: skip
     assert set(document["s3"]) == {
         "kind", "endpoint", "access_key", "secret_key", "region", "bucket", "pid", "alive", "log",
+        "state",
     }  # fmt: skip
     assert document["brokers"][0]["alive"] is True
 
@@ -129,6 +135,46 @@ def test_up_of_a_running_environment_prints_where_it_is(services: DevStatus) -> 
     assert result.exit_code == 0, result.stderr
     assert services.bootstrap_servers in result.stdout
     assert f"export AWS_ENDPOINT_URL={services.s3.endpoint}" in result.stdout
+
+
+def test_up_that_times_out_says_what_is_starting_and_stops_nothing(folder: Path) -> None:
+    """It used to stop everything after 90 seconds, and to show it as down."""
+    run = CliRunner()
+    late = run.invoke(app, ["up", "--folder", str(folder), "--timeout", "1ms"])
+    assert isinstance(late.exception, EnvironmentFault)
+    assert "within 0.001 s" in late.exception.message
+    assert "broker-1 is starting" in late.exception.message
+    assert "dev down" in (late.exception.hint or "")
+    seen = run.invoke(app, ["status", "--folder", str(folder)])
+    assert (seen.exit_code, "down" in seen.stdout) == (1, False)
+    assert re.search(r"kafka 1 .* starting", seen.stdout)
+    starting = status(folder)
+    assert starting.brokers[0].alive
+    assert not starting.is_up
+
+    _pretend_registry(folder)
+    up = run.invoke(app, ["up", "--folder", str(folder)])  # waits for what has been started
+    assert up.exit_code == 0, up.exception
+    now = status(folder)
+    assert [one.pid for one in now.brokers] == [one.pid for one in starting.brokers]
+    assert now.states == {"s3": "up", "registry": "starting", "broker-1": "up"}
+    stopped = stop(folder)
+    assert stopped is not None
+    assert set(stopped.states.values()) == {"down"}
+    assert set(status(folder).states) == {"s3", "broker-1"}
+
+
+def _pretend_registry(folder: Path) -> None:
+    """Put a registry into the environment that runs and never answers."""
+    state = load_state(folder)
+    assert state is not None
+    mark = folder / "registry"
+    argv = [sys.executable, "-c", "import time; time.sleep(900)", str(mark)]
+    server = launch("registry", argv, log=folder / "registry.log", mark=mark, cwd=folder)
+    state.servers["registry"] = server
+    with Ports() as ports:
+        state.ports["registry"] = ports.take()
+    save_state(folder, replace(state, registry=True))
 
 
 def test_official_tools_run(services: DevStatus, topic_name: str) -> None:

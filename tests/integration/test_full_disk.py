@@ -138,7 +138,7 @@ def small_s3(disk: Disk, tmp_path: Path, s3_env: DevStatus, monkeypatch: pytest.
         port = state.ports["s3"]
         server = launch_s3(folder, state)
         try:
-            wait_ready(server, lambda: s3_answers(port) and bucket_ready(port), timeout_s=60)
+            wait_ready(server, lambda: s3_answers(port) and bucket_ready(port))
             monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
             yield f"s3://{BUCKET}/small"
         finally:

@@ -57,13 +57,23 @@ def up_command(
     registry_port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Port of the registry. [default: free]")
     ] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="Stop waiting after this time, as 5m; the servers go on starting. [default: wait"
+            " as long as they run]",
+        ),
+    ] = None,
     output: OutputOption = _Output.TABLE,
 ) -> None:
     """Start what is not running; returns when everything is ready. Ports and data are kept.
 
+    When a server ends while it starts, all that this command started is stopped again.
     The first time, Kafka is downloaded (55 MB), and with --registry Apicurio Registry (140 MB).
     """
-    from kafkeep.dev import DevOptions, start  # noqa: PLC0415 (keeps --help quick)
+    from kafkeep.config.units import parse_duration  # noqa: PLC0415 (keeps --help quick)
+    from kafkeep.dev import DevOptions, start  # noqa: PLC0415
 
     options = DevOptions(
         folder=folder,
@@ -75,13 +85,18 @@ def up_command(
         s3_port=s3_port,
         registry_port=registry_port,
     )
+    timeout_s = None if timeout is None else parse_duration(timeout) / 1000
     talk = Console(stderr=True)
     if talk.is_terminal:
         with talk.status("starting") as shown:
-            up = start(options, progress=shown.update)
+            up = start(options, progress=shown.update, timeout_s=timeout_s)
     else:
-        up = start(options, progress=lambda line: print(line, file=sys.stderr, flush=True))
+        up = start(options, progress=_tell, timeout_s=timeout_s)
     _show(up, output)
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 @app.command("down")
@@ -101,13 +116,14 @@ def down_command(
 def status_command(folder: FolderOption = _FOLDER, output: OutputOption = _Output.TABLE) -> None:
     """Print where everything is.
 
-    Exits 0 when all of it runs, 1 when something does not, 2 where there is no environment.
+    Exits 0 when all of it is up, 1 when something is starting or down, 2 where there is no
+    environment.
     """
     from kafkeep.dev import status  # noqa: PLC0415 (keeps --help quick)
 
     now = status(folder)
     _show(now, output)
-    raise typer.Exit(0 if now.alive else 1)
+    raise typer.Exit(0 if now.is_up else 1)
 
 
 def _show(status: DevStatus, output: _Output) -> None:
@@ -116,13 +132,14 @@ def _show(status: DevStatus, output: _Output) -> None:
         return
     table = Table("what", "where", "pid", "state", box=None, pad_edge=False)
     for broker in status.brokers:
-        table.add_row(f"kafka {broker.node_id}", broker.address, *_life(broker.pid, broker.alive))
-    s3 = status.s3
-    table.add_row(f"s3 ({s3.kind})", s3.endpoint, *_life(s3.pid, s3.alive))
-    if status.registry:
         table.add_row(
-            "registry", status.registry.url, *_life(status.registry.pid, status.registry.alive)
+            f"kafka {broker.node_id}", broker.address, str(broker.pid or "-"), broker.state
         )
+    s3 = status.s3
+    table.add_row(f"s3 ({s3.kind})", s3.endpoint, str(s3.pid or "-"), s3.state)
+    if status.registry:
+        registry = status.registry
+        table.add_row("registry", registry.url, str(registry.pid or "-"), registry.state)
     console = Console(width=None if sys.stdout.isatty() else 200)
     console.print(table)
     console.print(f"\nbucket     s3://{s3.bucket}", highlight=False)
@@ -136,7 +153,3 @@ def _show(status: DevStatus, output: _Output) -> None:
             soft_wrap=True,
         )
     console.print(f"logs       {status.folder}/*.log", highlight=False, soft_wrap=True)
-
-
-def _life(pid: int | None, alive: bool) -> tuple[str, str]:
-    return (str(pid or "-"), "up" if alive else "down")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,13 +36,13 @@ from kafkeep.dev.state import (
     DevStatus,
     RegistryStatus,
     S3Status,
+    ServerState,
     State,
     load_state,
     save_state,
 )
-from kafkeep.errors import UsageError
+from kafkeep.errors import EnvironmentFault, UsageError
 
-READY_S = 90.0
 _BROKER_PATIENCE_S = 30.0
 _OTHER_PATIENCE_S = 1.5  # SeaweedFS never ends by itself, and loses nothing when killed
 
@@ -55,11 +56,17 @@ class Service:
     ready: Callable[[], bool]
 
 
-def start(options: DevOptions, *, progress: Progress = lambda _: None) -> DevStatus:
-    """Bring everything up that is not up; every server is ready when this returns.
+def start(
+    options: DevOptions,
+    *,
+    progress: Progress = lambda _: None,
+    timeout_s: float | None = None,
+) -> DevStatus:
+    """Bring everything up that is not up; every server asked for is ready when this returns.
 
-    Data and ports of an earlier start in the same folder are kept. When a server does not come
-    up, those started by this call are stopped again.
+    Waits as long as their processes live. When ``timeout_s`` seconds are over first it raises
+    EnvironmentFault, and the servers go on starting. Data and ports of an earlier start in the
+    same folder are kept. When a server ends, those started by this call are stopped again.
     """
     folder = options.folder.absolute()
     require_java()
@@ -68,13 +75,26 @@ def start(options: DevOptions, *, progress: Progress = lambda _: None) -> DevSta
     if options.registry:
         registry_home(progress)
     _make_folder(folder)
-    with locked(folder / "lock"), Ports() as ports:
-        state = plan_state(options, load_state(folder), ports)
-        save_state(folder, state)
-        if state.secure:
-            make_secrets(folder)
-        _bring_up(folder, state, progress)
+    with Ports() as ports:
+        started: list[Server] = []
+        try:
+            with locked(folder / "lock"):
+                state = plan_state(options, load_state(folder), ports)
+                save_state(folder, state)
+                if state.secure:
+                    make_secrets(folder)
+                awaited = _launch_missing(folder, state, options, started, progress)
+            _wait_for(folder, state, awaited, progress, timeout_s)
+        except _StillStartingError:
+            raise
+        except BaseException:
+            _undo(folder, started)
+            raise
     return status(folder)
+
+
+class _StillStartingError(EnvironmentFault):
+    """Servers are alive and not ready, and nobody waits any longer."""
 
 
 def _make_folder(folder: Path) -> None:
@@ -102,9 +122,10 @@ def stop(folder: Path, *, purge: bool = False) -> DevStatus | None:
         stop_servers(list(state.servers.values()))
         if state.s3 == "seaweedfs":
             remove_sockets(state.ports)
-        state = dataclasses.replace(state, servers={})
-        save_state(folder, state)
-    seen = status(folder)
+        stopped = dataclasses.replace(state, servers={}, ready=[])
+        # A registry comes back when it is asked for again; its data and its port are kept.
+        save_state(folder, dataclasses.replace(stopped, registry=False))
+    seen = _describe(folder, stopped)
     if purge:
         _remove(folder, state)
     return seen
@@ -131,6 +152,10 @@ def status(folder: Path) -> DevStatus:
             f"there is no development environment in {folder}",
             hint="Start one with kafkeep dev up, or name its folder with --folder.",
         )
+    return _describe(folder, state)
+
+
+def _describe(folder: Path, state: State) -> DevStatus:
     brokers = tuple(_broker_status(folder, state, node) for node in range(1, state.brokers + 1))
     secure = secure_status(folder, state.ports, state.brokers) if state.secure else ()
     return DevStatus(
@@ -159,25 +184,78 @@ def stop_servers(servers: list[Server], *, ran: bool = True) -> None:
         keep_class_archive(server.mark, whole=ran and ended)
 
 
-def _bring_up(folder: Path, state: State, progress: Progress) -> None:
-    """Start what does not run, all at once, then wait for each; undo it all on a failure."""
-    missing = [one for one in _services(folder, state) if one.name not in state.servers]
-    started: list[Server] = []
-    try:
-        for service in missing:
+def _launch_missing(
+    folder: Path, state: State, options: DevOptions, started: list[Server], progress: Progress
+) -> list[Service]:
+    """Start what does not run, all at once; return what has not been ready yet.
+
+    A registry that runs and was not asked for is neither started nor waited for.
+    """
+    asked = [s for s in _services(folder, state) if s.name != "registry" or options.registry]
+    for service in asked:
+        if service.name not in state.servers:
             progress(f"starting {service.name}")
             started.append(service.launch())
             state.servers[service.name] = started[-1]
             save_state(folder, state)
-        for service, server in zip(missing, started, strict=True):
-            wait_ready(server, service.ready, timeout_s=READY_S)
-            progress(f"{service.name} is ready")
-    except BaseException:
+    return [service for service in asked if service.name not in state.ready]
+
+
+def _wait_for(
+    folder: Path,
+    state: State,
+    services: list[Service],
+    progress: Progress,
+    timeout_s: float | None,
+) -> None:
+    """Wait for one after the other; the folder is not locked, so that others can stop them."""
+    began = time.monotonic()
+    for service in services:
+        server = state.servers[service.name]
+        left_s = None if timeout_s is None else timeout_s - (time.monotonic() - began)
+        told = _tell_waiting(server, progress)
+        if not wait_ready(server, service.ready, timeout_s=left_s, on_wait=told):
+            raise _still_starting(status(folder), service.name, timeout_s)
+        mark_ready(folder, server)
+        progress(f"{service.name} is ready")
+
+
+def _tell_waiting(server: Server, progress: Progress) -> Callable[[float], None]:
+    return lambda waited_s: progress(
+        f"{server.name} is still starting after {waited_s:.0f} s; its log is {server.log}"
+    )
+
+
+def _still_starting(now: DevStatus, name: str, timeout_s: float | None) -> EnvironmentFault:
+    states = ", ".join(f"{server} is {state}" for server, state in now.states.items())
+    return _StillStartingError(
+        f"{name} was not ready within {timeout_s:g} s: {states}",
+        hint="The servers go on starting. Wait for them with kafkeep dev up, look at them with"
+        f" kafkeep dev status, or stop them with kafkeep dev down; their logs are in {now.folder}.",
+    )
+
+
+def mark_ready(folder: Path, server: Server) -> None:
+    """Remember that a server has been ready, unless it was replaced meanwhile."""
+    with locked(folder / "lock"):
+        state = load_state(folder)
+        if state is not None and state.servers.get(server.name) == server:
+            state.ready[:] = sorted({*state.ready, server.name})
+            save_state(folder, state)
+
+
+def _undo(folder: Path, started: list[Server]) -> None:
+    """Stop the servers that this process started, and forget them."""
+    if not started:
+        return
+    with locked(folder / "lock"):
         stop_servers(started, ran=False)
-        for server in started:
-            state.servers.pop(server.name, None)
-        save_state(folder, state)
-        raise
+        state = load_state(folder)
+        if state is not None:
+            for server in started:
+                if state.servers.get(server.name) == server:
+                    del state.servers[server.name]
+            save_state(folder, state)
 
 
 def _services(folder: Path, state: State) -> list[Service]:
@@ -214,12 +292,12 @@ def broker_service(folder: Path, state: State, node: int) -> Service:
 def _broker_status(folder: Path, state: State, node: int) -> BrokerStatus:
     name = f"broker-{node}"
     address = f"{HOST}:{state.ports[name]}"
-    pid, alive = _process(state, name)
-    return BrokerStatus(node, address, pid, alive, str(folder / f"{name}.log"))
+    pid, now = _process(folder, state, name)
+    return BrokerStatus(node, address, pid, _is_alive(now), str(folder / f"{name}.log"), now)
 
 
 def _s3_status(folder: Path, state: State) -> S3Status:
-    pid, alive = _process(state, "s3")
+    pid, now = _process(folder, state, "s3")
     return S3Status(
         kind=state.s3,
         endpoint=f"http://{HOST}:{state.ports['s3']}",
@@ -228,17 +306,29 @@ def _s3_status(folder: Path, state: State) -> S3Status:
         region=REGION,
         bucket=BUCKET,
         pid=pid,
-        alive=alive,
+        alive=_is_alive(now),
         log=str(folder / "s3.log"),
+        state=now,
     )
 
 
 def _registry_status(folder: Path, state: State) -> RegistryStatus:
-    pid, alive = _process(state, "registry")
+    pid, now = _process(folder, state, "registry")
     url = registry_url(state.ports["registry"])
-    return RegistryStatus(url, pid, alive, str(folder / "registry.log"))
+    return RegistryStatus(url, pid, _is_alive(now), str(folder / "registry.log"), now)
 
 
-def _process(state: State, name: str) -> tuple[int | None, bool]:
+def _is_alive(state: ServerState) -> bool:
+    return state is not ServerState.DOWN
+
+
+def _process(folder: Path, state: State, name: str) -> tuple[int | None, ServerState]:
+    """Return a server's pid and what state it is in; one never seen ready is asked."""
     server = state.servers.get(name)
-    return (server.pid, server.alive) if server else (None, False)
+    if server is None:
+        return None, ServerState.DOWN
+    if not server.alive:
+        return server.pid, ServerState.DOWN
+    [service] = [one for one in _services(folder, state) if one.name == name]
+    is_ready = name in state.ready or service.ready()
+    return server.pid, ServerState.UP if is_ready else ServerState.STARTING

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from kafkeep.dev.cache import locked
-from kafkeep.dev.environment import READY_S, broker_service, stop_servers
+from kafkeep.dev.environment import broker_service, mark_ready, stop_servers
 from kafkeep.dev.process import Server, wait_ready
 from kafkeep.dev.state import State, load_state, save_state
 from kafkeep.errors import UsageError
@@ -46,10 +46,12 @@ def start_broker(folder: Path, node_id: int) -> None:
             return
         server = broker_service(folder, state, node_id).launch()
         state.servers[name] = server
+        state.ready[:] = [one for one in state.ready if one != name]
         save_state(folder, state)
     living = sum(one.alive for key, one in state.servers.items() if key.startswith("broker-"))
     expected = dataclasses.replace(state, brokers=living)
-    wait_ready(server, broker_service(folder, expected, node_id).ready, timeout_s=READY_S)
+    wait_ready(server, broker_service(folder, expected, node_id).ready)
+    mark_ready(folder, server)
 
 
 def _server(folder: Path, node_id: int) -> Server:

@@ -13,13 +13,19 @@ from kafkeep.errors import UsageError
 def plan_state(options: DevOptions, stored: State | None, ports: Ports) -> State:
     """Join what is asked with what the folder holds, whose shape cannot be changed.
 
-    Servers that run keep their ports; dead ones are dropped, so that they are started anew.
+    Servers that run keep their ports; dead ones are dropped, so that they are started anew. A
+    registry belongs to it when it is asked for, or runs.
     """
     if stored is None:
         stored = State(options.brokers, options.s3, False, options.secure, new_cluster_id(), {})
     _check_shape(options, stored)
-    registry = options.registry or stored.registry
     running = {name: server for name, server in stored.servers.items() if server.alive}
+    registry = options.registry or "registry" in running
+    if options.registry_port is not None and not registry:
+        raise UsageError(
+            f"a port was given for the registry ({options.registry_port}), and no registry starts",
+            hint="Ask for one with --registry, or leave --registry-port out.",
+        )
     return State(
         brokers=options.brokers,
         s3=options.s3,
@@ -29,6 +35,7 @@ def plan_state(options: DevOptions, stored: State | None, ports: Ports) -> State
         ports=_plan_ports(options, stored, ports, registry=registry, running=set(running)),
         broker_properties={**stored.broker_properties, **options.broker_properties},
         servers=running,
+        ready=[name for name in stored.ready if name in running],
     )
 
 
@@ -68,6 +75,8 @@ def _plan_ports(
     if options.kafka_port is not None:
         asked |= {f"broker-{n + 1}": options.kafka_port + n for n in range(options.brokers)}
     servers = port_names(options, registry=registry)
+    if not registry and "registry" in stored.ports:
+        servers["registry"] = ["registry"]  # kept for a registry that comes back
     planned = {name: stored.ports[name] for server in running for name in servers[server]}
     for server in running:
         wanted = asked.get(server)

@@ -14,6 +14,8 @@ from pathlib import Path
 from kafkeep.errors import EnvironmentFault
 
 _TAIL_LINES = 12
+_PAUSE_S = 0.03
+_WAIT_CALL_S = 10.0
 # Children of this very process must be reaped here, or a dead one looks alive (a zombie).
 _children: dict[int, tuple[subprocess.Popen[bytes], str]] = {}
 """By pid: the child, and its mark."""
@@ -107,21 +109,33 @@ def launch(
     return Server(name, child.pid, str(log), str(mark))
 
 
-def wait_ready(server: Server, ready: Callable[[], bool], *, timeout_s: float) -> None:
-    """Return once ``ready`` says so; fail with the last log lines when the server does not come."""
-    ended = False
+def wait_ready(
+    server: Server,
+    ready: Callable[[], bool],
+    *,
+    timeout_s: float | None = None,
+    on_wait: Callable[[float], None] = lambda _: None,
+) -> bool:
+    """Return True once ``ready`` says so, as long as that takes while the server lives.
 
-    def settled() -> bool:
-        nonlocal ended
-        if ready():
-            return True
-        ended = not server.alive
-        return ended
-
-    if wait_until(settled, timeout_s=timeout_s) and not ended:
-        return
-    what = "ended while starting" if ended else f"was not ready within {timeout_s:.0f} s"
-    raise EnvironmentFault(f"{server.name} {what}", hint=last_lines(Path(server.log)))
+    False when ``timeout_s`` seconds are over first. A server that ends raises EnvironmentFault,
+    with the last lines of its log. ``on_wait`` is called now and then with the seconds waited.
+    """
+    began = time.monotonic()
+    next_call_s = _WAIT_CALL_S
+    while not ready():
+        waited_s = time.monotonic() - began
+        if not server.alive:
+            raise EnvironmentFault(
+                f"{server.name} ended while starting", hint=last_lines(Path(server.log))
+            )
+        if timeout_s is not None and waited_s >= timeout_s:
+            return False
+        if waited_s >= next_call_s:
+            on_wait(waited_s)
+            next_call_s += _WAIT_CALL_S
+        time.sleep(_PAUSE_S)
+    return True
 
 
 def wait_until(condition: Callable[[], bool], *, timeout_s: float) -> bool:
@@ -130,7 +144,7 @@ def wait_until(condition: Callable[[], bool], *, timeout_s: float) -> bool:
     while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.03)
+        time.sleep(_PAUSE_S)
     return True
 
 

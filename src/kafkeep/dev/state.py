@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,14 @@ class DevOptions:
             raise UsageError(f"no S3 server is called {self.s3}", hint="Use seaweedfs or minio.")
 
 
+class ServerState(StrEnum):
+    """What can be said of a server: its process runs and has been ready, runs, or is not there."""
+
+    UP = "up"
+    STARTING = "starting"
+    DOWN = "down"
+
+
 @dataclass(frozen=True)
 class BrokerStatus:
     """One broker: ``alive`` means its process is there (a paused one is)."""
@@ -47,6 +56,7 @@ class BrokerStatus:
     pid: int | None
     alive: bool
     log: str
+    state: ServerState
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,7 @@ class S3Status:
     pid: int | None
     alive: bool
     log: str
+    state: ServerState
 
     @property
     def environment(self) -> dict[str, str]:
@@ -82,6 +93,7 @@ class RegistryStatus:
     pid: int | None
     alive: bool
     log: str
+    state: ServerState
 
 
 @dataclass(frozen=True)
@@ -105,10 +117,22 @@ class DevStatus:
     secure: tuple[SecureStatus, ...]
 
     @property
+    def states(self) -> dict[str, ServerState]:
+        """The state of each server, by its name."""
+        found = {"s3": self.s3.state}
+        if self.registry is not None:
+            found["registry"] = self.registry.state
+        return found | {f"broker-{one.node_id}": one.state for one in self.brokers}
+
+    @property
     def alive(self) -> bool:
-        """Whether every server of the environment runs."""
-        registry_alive = self.registry is None or self.registry.alive
-        return registry_alive and self.s3.alive and all(one.alive for one in self.brokers)
+        """Whether the process of every server runs."""
+        return ServerState.DOWN not in self.states.values()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether every server runs and has been ready."""
+        return set(self.states.values()) == {ServerState.UP}
 
     def secured(self, name: str) -> SecureStatus:
         """Return the secured way in called ``name`` (scram, plain, mtls, tls, ...)."""
@@ -131,6 +155,8 @@ class State:
     ports: dict[str, int]
     broker_properties: dict[str, str] = field(default_factory=dict)
     servers: dict[str, Server] = field(default_factory=dict)
+    ready: list[str] = field(default_factory=list)
+    """The servers that have been ready since they were started."""
 
 
 def load_state(folder: Path) -> State | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkeep.dev import start
+from kafkeep.dev import start, status, stop
 from kafkeep.dev.broker import broker_properties
 from kafkeep.dev.plan import plan_state
 from kafkeep.dev.ports import Ports
@@ -68,7 +68,28 @@ def test_registry_can_be_added_later(tmp_path: Path) -> None:
     later = plan(DevOptions(folder=tmp_path, registry=True), stored)
     assert later.registry
     assert set(later.ports) - set(stored.ports) == {"registry"}
-    assert plan(DevOptions(folder=tmp_path), later).registry
+
+
+def test_a_started_registry_is_not_remembered_for_ever(tmp_path: Path) -> None:
+    asked, plain = DevOptions(folder=tmp_path, registry=True), DevOptions(folder=tmp_path)
+    first = plan(asked, None)
+    running = replace(first, servers={"registry": replace(_RUNNING, name="registry")})
+    assert plan(plain, running).registry
+    ended = replace(first, servers={"registry": replace(_DEAD, name="registry")})
+    without = plan(plain, ended)
+    assert not without.registry
+    assert plan(asked, without).ports["registry"] == first.ports["registry"]
+
+    save_state(tmp_path, first)
+    stopped = stop(tmp_path)
+    assert stopped is not None
+    assert stopped.registry is not None
+    assert status(tmp_path).registry is None
+
+
+def test_a_port_for_a_registry_that_does_not_start_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no registry starts"):
+        plan(DevOptions(folder=tmp_path, registry_port=19393), None)
 
 
 def test_asked_ports_are_used(tmp_path: Path) -> None:
