@@ -11,13 +11,16 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from kafkeep.connect.rest.protocol import BoundedProtocol
 from patience import PATIENCE_S
 
 
 @contextmanager
 def serving(app: ASGIApp) -> Iterator[str]:
     """Yield the base URL."""
-    config = uvicorn.Config(app, port=0, log_level="error", lifespan="off", ws="none")
+    config = uvicorn.Config(
+        app, http=BoundedProtocol, port=0, log_level="error", lifespan="off", ws="none"
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

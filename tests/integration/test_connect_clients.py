@@ -1,15 +1,18 @@
 """Connect clients that are not ours, and the examples of Kafka's own document, on a live service.
 
 Clients from PyPI: kafka-connect-py (a library and the command ``kc``), kafka-connect-api, and
-kafka-connect-healthcheck, which other programs ask whether all connectors are well.
+kafka-connect-healthcheck, which other programs ask whether all connectors are well. And Java's own
+HTTP client, which Strimzi's operator uses.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +27,8 @@ from requests import HTTPError
 
 from cluster import Cluster, until
 from connect_jobs import group_offsets
-from curl_service import PATIENCE, CurlService, Shelf, curl_service
+from curl_service import PATIENCE, Answer, CurlService, Shelf, curl_service
+from kafkeep.config.java import require_java
 from kafkeep.dev import DevStatus
 
 pytestmark = pytest.mark.integration
@@ -206,6 +210,53 @@ def test_kafka_connect_healthcheck(desk: Desk) -> None:
     desk.service.curl("-X", "DELETE", "/connectors/bad").expect(204)
     assert check.get_health_result()["healthy"]
     desk.service.curl("-X", "DELETE", "/connectors/good").expect(204)
+
+
+def test_javas_http_client_which_offers_an_upgrade_with_every_body(desk: Desk) -> None:
+    config = {**desk.config(desk.topic()), "name": "java", "note": "x" * 200_000}
+    stopped = {"name": "java", "config": config, "initial_state": "STOPPED"}
+    changed = {**config, "flush.size": "2", "note": "y"}
+    calls = [
+        ("POST", "/connectors", stopped),
+        ("POST", "/connectors", stopped),
+        ("GET", "/connectors/java/config", None),
+        ("PUT", "/connectors/java/config", changed),
+        ("PATCH", "/connectors/java/config", {"flush.size": "3"}),
+        ("PUT", f"/connector-plugins/{SINK}/config/validate", config),
+        ("PUT", "/admin/loggers/kafkeep.none", {"level": "WARN"}),
+        ("PUT", "/connectors/java/pause", None),
+        ("GET", "/connectors/java/status", None),
+        ("DELETE", "/connectors/java", None),
+        ("GET", "/connectors", None),
+    ]
+    answers = java_calls(desk.url, calls)
+    expected = [201, 409, 200, 200, 200, 200, 200, 202, 200, 204, 200]
+    assert [one.status for one in answers] == expected, [one.text[:200] for one in answers]
+    assert json.loads(answers[0].text)["config"]["note"] == config["note"]
+    assert json.loads(answers[2].text)["note"] == config["note"]
+    assert json.loads(answers[3].text)["config"]["flush.size"] == "2"
+    assert json.loads(answers[4].text)["config"]["flush.size"] == "3"
+    assert json.loads(answers[5].text)["error_count"] == 0
+    assert json.loads(answers[10].text) == []
+
+
+def java_calls(url: str, calls: list[tuple[str, str, Any]]) -> list[Answer]:
+    """Make calls with Java's client, one after the other on connections it keeps."""
+    program = Path(__file__).parents[1] / "JavaHttpClient.java"
+    lines = [
+        f"{method} {path} {'' if body is None else json.dumps(body)}\n"
+        for method, path, body in calls
+    ]
+    done = subprocess.run(
+        [require_java(), str(program), url],
+        input="".join(lines),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    parts = [line.partition(" ") for line in done.stdout.splitlines()]
+    return [Answer(int(status), text) for status, _, text in parts]
 
 
 def test_kafkas_documented_transforms(desk: Desk) -> None:

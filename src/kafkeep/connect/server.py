@@ -114,6 +114,7 @@ def _config(app: Any, tls: SSLContext | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=BoundedProtocol,
+        ws="none",
         log_config=None,
         access_log=False,
         lifespan="off",

@@ -135,7 +135,7 @@ def test_a_wrong_method_is_told_with_those_that_are_right(api: httpx.Client) -> 
     assert answer.json() == {"error_code": 405, "message": "HTTP 405 Method Not Allowed"}
     assert answer.headers["allow"] == "GET, HEAD, POST"
     assert api.request("PROPFIND", "/connectors").status_code == 405
-    assert api.request("BREW", "/connectors").status_code == 400  # no method of HTTP
+    assert api.request("BREW", "/connectors").status_code == 405
 
 
 def test_head_answers_as_get_without_a_body(api: httpx.Client) -> None:

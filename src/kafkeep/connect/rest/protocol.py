@@ -1,10 +1,22 @@
-"""HTTP as uvicorn parses it in C, with an end to headers, trailers and waiting, which it lacks."""
+"""HTTP/1.1 as h11 parses it, strictly, with limits on headers and on waiting.
+
+An offer to upgrade (``Upgrade: h2c``, as Java's HttpClient sends it, or ``websocket``) is ignored,
+as RFC 9110 allows: the request is answered over HTTP/1.1, and its body is read. httptools skips
+that body and takes its bytes for the next request, so uvicorn's faster protocol cannot be used.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import re
+from typing import Any
+from urllib.parse import urlsplit
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import h11
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 HEADERS_BYTES = 64 << 10
 """As much may come before headers are complete; bodies have a limit of their own."""
@@ -13,60 +25,145 @@ HEADERS_SECONDS = 30.0
 BODY_SECONDS = 120.0
 """The body is complete so long after its headers."""
 
+_NOT_STRICT = re.compile(rb"(?<!\r)\n|\n[ \t]")
+"""A line that ends without CR, or goes on in the next one (obs-fold)."""
+_CODING = b"transfer-encoding"
 
-class BoundedProtocol(HttpToolsProtocol):
-    """Answers 400 to headers without end, whoever sends them: they would be kept in memory.
+
+class StrictConnection(h11.Connection):
+    """h11 without the leniency that lets two servers disagree on where a request ends.
+
+    Requests come out without an Upgrade header, and with a path as their target.
+    """
+
+    request_count = 0
+    problem = ""
+    """What was wrong with the request that was refused."""
+    _in_chunks = False
+    _last_byte = b""
+    """The last one that was taken: its event and the next one may share a line's end."""
+
+    def next_event(self) -> Any:
+        """Return the next event; h11.RemoteProtocolError when the request is refused."""
+        if self.their_state is h11.SEND_BODY and not self._in_chunks:
+            return super().next_event()
+        before, _ = self.trailing_data
+        try:
+            event = super().next_event()
+            self._check_lines(event, before[: len(before) - len(self.trailing_data[0])])
+            if isinstance(event, h11.Request):
+                self.request_count += 1
+                self._in_chunks = any(name == _CODING for name, _ in event.headers)
+                return _checked(event)
+        except h11.RemoteProtocolError as error:
+            self.problem = str(error)
+            raise
+        return event
+
+    def _check_lines(self, event: Any, consumed: bytes) -> None:
+        """Check headers and trailers as they were sent: h11 has put their lines right."""
+        lines, start = self._last_byte + consumed, len(self._last_byte)
+        self._last_byte = lines[-1:]
+        is_lines = isinstance(event, h11.Request | h11.EndOfMessage)
+        if is_lines and _NOT_STRICT.search(lines, start):
+            raise h11.RemoteProtocolError("a line of the headers does not end with CR LF")
+
+
+def _checked(request: h11.Request) -> h11.Request:
+    """Return the request as the service is to see it; h11 has checked Host and Content-Length."""
+    headers = dict(request.headers)
+    if _CODING in headers:
+        if b"content-length" in headers:
+            raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding are given")
+        if request.http_version < b"1.1":
+            raise h11.RemoteProtocolError("Transfer-Encoding needs HTTP/1.1")
+    is_url = request.target.lower().startswith((b"http://", b"https://"))
+    if b"upgrade" not in headers and not is_url:
+        return request
+    target = _path_of(request.target, headers.get(b"host", b"")) if is_url else request.target
+    return h11.Request(
+        method=request.method,
+        headers=[(name, value) for name, value in request.headers if name != b"upgrade"],
+        target=target,
+        http_version=request.http_version,
+    )
+
+
+def _path_of(url: bytes, host: bytes) -> bytes:
+    """Return path and query of a target that is a whole URL, as clients of proxies send it."""
+    parts = urlsplit(url)
+    if parts.netloc.lower() != host.lower():
+        raise h11.RemoteProtocolError("the request's URL and its Host header differ")
+    return (parts.path or b"/") + (b"?" + parts.query if parts.query else b"")
+
+
+class BoundedProtocol(H11Protocol):
+    """Answers 400 to what is not HTTP and to headers without end: they would be kept in memory.
 
     A connection whose request does not become whole in time is closed: it would be kept for ever.
     """
 
-    _unfinished_bytes = 0
-    _patience: asyncio.TimerHandle | None = None
+    conn: StrictConnection
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.conn = StrictConnection(h11.SERVER, HEADERS_BYTES)
+        self._timer: asyncio.TimerHandle | None = None
+        self._awaited: tuple[int, float | None] = (0, None)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request."""
         super().connection_made(transport)
-        self._wait(HEADERS_SECONDS)
+        self._await(HEADERS_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing more."""
-        self._wait(None)
+        self._await(None)
         super().connection_lost(exc)
 
-    def data_received(self, data: bytes) -> None:
-        """Take bytes, and count those that complete nothing."""
-        if self._patience is None:
-            self._wait(HEADERS_SECONDS)
-        self._unfinished_bytes += len(data)
-        super().data_received(data)
-        if self._unfinished_bytes > HEADERS_BYTES and not self.transport.is_closing():
-            self.send_400_response("The headers are too large.")
+    def handle_events(self) -> None:
+        """Take what has come, then wait for the rest of the request, if there is one."""
+        super().handle_events()
+        state = self.conn.their_state
+        if state is h11.SEND_BODY:
+            self._await(BODY_SECONDS)
+        else:
+            has_begun = state is h11.IDLE and bool(self.conn.trailing_data[0])
+            self._await(HEADERS_SECONDS if has_begun else None)
 
-    def on_headers_complete(self) -> None:
-        """Begin the body."""
-        self._unfinished_bytes = 0
-        self._wait(BODY_SECONDS)
-        super().on_headers_complete()
+    def send_400_response(self, msg: str) -> None:
+        """Answer as every error is answered, say what is wrong, and close the connection."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            message = f"{msg.rstrip('.')}: {self.conn.problem}" if self.conn.problem else msg
+            body = json.dumps({"error_code": 400, "message": message}).encode()
+            headers = [
+                ("Content-Type", "application/json"),
+                ("Content-Length", str(len(body))),
+                ("Connection", "close"),
+            ]
+            answer = h11.Response(status_code=400, headers=headers, reason="Bad Request")
+            for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
-    def on_body(self, body: bytes) -> None:
-        """Hand on a part of the body."""
-        self._unfinished_bytes = 0
-        super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        """Wait for the next request."""
-        self._unfinished_bytes = 0
-        self._wait(None)
-        super().on_message_complete()
-
-    def _wait(self, seconds: float | None) -> None:
-        """Close the connection after so long, unless called again before."""
-        if self._patience is not None:
-            self._patience.cancel()
-        self._patience = None if seconds is None else self.loop.call_later(seconds, self._give_up)
+    def _await(self, seconds: float | None) -> None:
+        """Close the connection unless this part of this request is whole after ``seconds``."""
+        awaited = (self.conn.request_count, seconds)
+        if awaited == self._awaited:
+            return
+        self._awaited = awaited
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self.loop.call_later(seconds, self._give_up)
 
     def _give_up(self) -> None:
-        if self.flow.read_paused:
-            self._wait(BODY_SECONDS)  # it is us who do not take what was sent
+        if self.flow.read_paused:  # it is us who do not take what was sent
+            self._timer = self.loop.call_later(BODY_SECONDS, self._give_up)
         else:
             self.transport.close()
