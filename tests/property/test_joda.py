@@ -29,6 +29,9 @@ TIMES = st.integers(-2208988800000, 4102444800000)
 WIDE = st.one_of(TIMES, st.integers(-7 * 10**18, 7 * 10**18))
 
 
+open_zone = cache(Zone)
+
+
 @cache
 def load() -> dict[str, list[list[str]]]:
     found: dict[str, list[list[str]]] = {}
@@ -49,6 +52,17 @@ def test_times_are_written_as_joda_writes_them() -> None:
         if written != text:
             wrong.append((zones[int(zone)].name, patterns[int(pattern)], time, text, written))
     assert len(vectors["F"]) > 3000
+    assert not wrong
+
+
+def test_names_are_written_in_the_language_joda_writes_them_in() -> None:
+    """All letters, in every language of Java 17; every zone's names."""
+    wrong = []
+    for locale, zone, pattern, time, text in load()["N"]:
+        written = PathFormat(pattern, open_zone(zone), locale).write(int(time))
+        if written != text:
+            wrong.append((locale, zone, pattern, time, text, written))
+    assert len(load()["N"]) > 4000
     assert not wrong
 
 

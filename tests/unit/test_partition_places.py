@@ -29,8 +29,8 @@ def place(rows: Rows, *, at_ms: int = TEN, **given: str) -> Placed:
     return open_partitioner(options).place(rows, at_ms=at_ms)
 
 
-def paths(rows: Rows, **given: str) -> list[str]:
-    placed = place(rows, **given)
+def paths(rows: Rows, *, at_ms: int = TEN, **given: str) -> list[str]:
+    placed = place(rows, at_ms=at_ms, **given)
     return [placed.paths[code] for code in placed.codes]
 
 
@@ -38,9 +38,9 @@ def by_field(rows: Rows, names: str, **given: str) -> list[str]:
     return paths(rows, partitioner_class="field", partition_field_name=names, **given)
 
 
-def by_time(rows: Rows, **given: str) -> list[str]:
+def by_time(rows: Rows, *, at_ms: int = TEN, **given: str) -> list[str]:
     more = {"partition_duration_ms": "3600000", "path_format": HOURLY, **given}
-    return paths(rows, partitioner_class="time", **more)
+    return paths(rows, at_ms=at_ms, partitioner_class="time", **more)
 
 
 def one_field(schema: Schema) -> Schema:
@@ -134,6 +134,31 @@ def test_a_typed_record_without_the_field_is_named() -> None:
     with pytest.raises(RecordError, match=r"'f' does not exist: .* gives string,") as refused:
         by_field(make_rows(text), "f")
     assert refused.value.hint == "Choose a converter that reads fields, such as JsonConverter."
+
+
+ALL_LETTERS = "xxxx/'W'ww/e/EEE/EEEE/D/hh/K/kk/a/Z/ZZ/z/MMM/MMMM/G"
+
+
+@pytest.mark.parametrize(
+    ("locale", "wanted"),
+    [
+        ("de", ["2024/W49/2/Di./Dienstag/338/10/10/10/AM/+0100/+01:00/MEZ/Dez./Dezember/n. Chr.",
+                "2024/W27/3/Mi./Mittwoch/185/11/11/11/AM/+0200/+02:00/MESZ/Juli/Juli/n. Chr."]),
+        ("fr", ["2024/W49/2/mar./mardi/338/10/10/10/AM/+0100/+01:00/CET/déc./décembre/ap. J.-C.",
+                "2024/W27/3/mer./mercredi/185/11/11/11/AM/+0200/+02:00/CEST/juil./juillet/"
+                "ap. J.-C."]),
+        ("en-US", ["2024/W49/2/Tue/Tue/338/10/10/10/AM/+0100/+01:00/CET/Dec/Dec/CE",
+                   "2024/W27/3/Wed/Wed/185/11/11/11/AM/+0200/+02:00/CEST/Jul/Jul/CE"]),
+    ],
+)  # fmt: skip
+def test_all_letters_of_a_path_and_the_locale_de_are_taken(locale: str, wanted: list[str]) -> None:
+    """As Joda 2.12.7 writes them on Java 17; names other than English were refused."""
+    found = [
+        by_time(make_rows([b"1"]), at_ms=time, path_format=ALL_LETTERS, timezone="Europe/Berlin",
+                locale=locale)[0]
+        for time in (1733219880000, 1720000000000)
+    ]  # fmt: skip
+    assert found == wanted
 
 
 def test_tombstones_have_null_fields_and_kafkas_time() -> None:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from kafkeep.config.choose import did_you_mean, names, one_of
 from kafkeep.config.group import ConfigErrors
 from kafkeep.config.option import option
-from kafkeep.config.path_format import iter_tokens, parse_path_format
+from kafkeep.config.path_format import parse_path_format
 from kafkeep.errors import UsageError
 
 DAY_MS = 86_400_000
@@ -153,8 +153,8 @@ class PartitionOptions:
     )
     locale: str = option(
         "locale",
-        "Language of month and day names in paths: English; another one only where the path has"
-        " no names.",
+        "Language of the names of days, months, eras and time zones in paths, such as en, de or ja;"
+        " Java's short English names (Jan, CE) where it has none, as for en-US and C.",
         default="en",
         parse=_parse_locale,
     )
@@ -215,17 +215,6 @@ class PartitionOptions:
             wrong["partition.duration.ms"] = "must be a number of milliseconds above zero"
         if not self.pattern:
             wrong["path.format"] = "must not be empty, for paths are made of times"
-        tokens = list(iter_tokens(self.pattern))
-        if any(token.is_text for token in tokens) and not _is_english(self.locale):
-            wrong["locale"] = (
-                f"names of months, days, eras and halves of the day are known in English only, not"
-                f" in {self.locale!r}; use numbers (MM, dd, e, HH) or locale en"
-            )
-        if any(token.letter == "z" for token in tokens) and parse_offset(self.timezone) is None:
-            wrong["path.format"] = (
-                f"names of time zones (z) are not known for {self.timezone}; Z writes the offset,"
-                " ZZZ the zone's id"
-            )
         return wrong
 
     @property
@@ -254,7 +243,3 @@ class PartitionOptions:
         """The duration in effect."""
         fixed = {"daily": DAY_MS, "hourly": HOUR_MS}
         return fixed.get(self.partitioner_class, self.partition_duration_ms)
-
-
-def _is_english(locale: str) -> bool:
-    return bool(re.match(r"(en([-_.]|\Z)|C([.]|\Z)|POSIX\Z)", locale, re.IGNORECASE))

@@ -26,7 +26,7 @@ def _open_inner(options: PartitionOptions, *, raw: bool) -> Partitioner:
     extractor = Extractor(options.extractor, options.timestamp_field)
     fields = FieldPaths(options.partition_field_name, raw) if options.is_field else None
     if options.is_time_based:
-        path_format = PathFormat(options.pattern, Zone(options.timezone))
+        path_format = PathFormat(options.pattern, Zone(options.timezone), options.locale)
         return TimePartitioner(TimePaths(path_format, options.duration_ms), extractor, fields)
     if fields is not None:
         return FieldPartitioner(fields, extractor)

@@ -17,6 +17,14 @@ _BUCKET_MS = 6 * 3_600_000
 _NEVER = np.iinfo(np.int64).max
 _FIRST_MS = days_of(2, 1, 1) * DAY_MS
 _LAST_MS = days_of(9000, 1, 1) * DAY_MS
+_WINTER_MS = {
+    "Africa/Casablanca": 0,
+    "Africa/El_Aaiun": 0,
+    "Africa/Windhoek": 3_600_000,
+    "Eire": 0,
+    "Europe/Dublin": 0,
+}
+"""Standard time where the tz database may call winter, or Ramadan, the exception; Joda does not."""
 
 
 class Zone:
@@ -53,6 +61,15 @@ class Zone:
             return offsets
         return np.where(times < turn[places], before[places], after[places])
 
+    def is_standard(self, time_ms: int) -> bool:
+        """Tell whether it is standard time at a moment, not summer time."""
+        if self._zone is None:
+            return True
+        if self.name in _WINTER_MS:
+            return self.offset_ms(time_ms) == _WINTER_MS[self.name]
+        summer = self._local(time_ms).dst()
+        return summer is None or summer <= timedelta(0)
+
     def to_utc(self, local_ms: int) -> int:
         """Return the moment of a local time as Joda's ``convertLocalToUTC`` does, not strictly.
 
@@ -86,10 +103,13 @@ class Zone:
         return high
 
     def _look_up(self, time_ms: int) -> int:
+        offset = self._local(time_ms).utcoffset()
+        assert offset is not None
+        return offset // timedelta(milliseconds=1)
+
+    def _local(self, time_ms: int) -> datetime:
         if time_ms > _LAST_MS:
             cycle_ms = CYCLE_DAYS * DAY_MS
             time_ms = _LAST_MS - cycle_ms + (time_ms - _LAST_MS) % cycle_ms
         moment = _EPOCH + timedelta(milliseconds=max(time_ms, _FIRST_MS))
-        offset = moment.astimezone(self._zone).utcoffset()
-        assert offset is not None
-        return offset // timedelta(milliseconds=1)
+        return moment.astimezone(self._zone)

@@ -1,6 +1,9 @@
 import java.io.PrintStream;
+import java.util.Arrays;
 import java.util.Locale;
 import java.util.Random;
+import java.util.Set;
+import java.util.TreeSet;
 import org.joda.time.DateTimeZone;
 import org.joda.time.format.DateTimeFormat;
 import org.joda.time.format.DateTimeFormatter;
@@ -14,7 +17,8 @@ import org.joda.time.format.ISODateTimeFormat;
  *
  * <p>Lines, tab between fields: "Z zone" and "P pattern" number zones and patterns from 0;
  * "F zone pattern time text" is a time printed; "L zone local time" a local time made a moment;
- * "R text time" an ISO-8601 text read in UTC, time "-" when it is refused.
+ * "R text time" an ISO-8601 text read in UTC, time "-" when it is refused; "N locale zone pattern
+ * time text" a time printed in a language, which is made a Locale as Confluent's sink does it.
  */
 class MakeVectors {
   static final String[] ZONES = {
@@ -32,6 +36,12 @@ class MakeVectors {
     "'dt='yyyyMMdd/'h='HHmm", "HH/Z",
   };
   static final String[] FIXED_PATTERNS = {"z/zzzz/ZZZ/Z/ZZ"};
+  static final String[] LOCALES = {
+    "en", "en-US", "C", "xx", "", "de", "DE", "de_DE.UTF-8", "fr", "es", "ja", "zh", "ar", "iw", "in",
+    "no", "pt_BR", "sr", "am", "he",
+  };
+  static final String NAMES = "G/a/E/EE/EEE/EEEE/MMM/MMMM";
+  static final String MIXED = "xxxx-'W'ww-e/EEE D/hh K kk a/Z ZZ ZZZ z/zzzz";
   static final String[] TEXTS = {
     "2024", "2024-12", "2024-12-03", "2024-12-03T", "2024-12-03T10", "2024-12-03T10:11",
     "2024-12-03T10:11:12", "2024-12-03T10:11:12.5", "2024-12-03T10:11:12,123456789",
@@ -105,7 +115,41 @@ class MakeVectors {
       }
       out.println("R\t" + text + "\t" + time);
     }
+    printNames(out, random);
     out.flush();
+  }
+
+  /** Every language once, the listed ones in every month and zone, and what every zone is called. */
+  static void printNames(PrintStream out, Random random) {
+    Set<String> languages = new TreeSet<>(Arrays.asList(LOCALES));
+    for (Locale locale : Locale.getAvailableLocales()) {
+      languages.add(locale.getLanguage());
+    }
+    for (String language : languages) {
+      printName(out, language, "UTC", NAMES, -62200000000000L + random.nextInt(1 << 30));
+      for (int i = 0; i < 12; i++) {
+        printName(out, language, "UTC", NAMES, 1700000000000L + i * 2635200000L);
+      }
+      printName(out, language, ZONES[random.nextInt(22)], "z/zzzz", pick(random, DateTimeZone.UTC, 0));
+    }
+    for (String language : LOCALES) {
+      for (String zone : ZONES) {
+        printName(out, language, zone, MIXED, pick(random, DateTimeZone.forID(zone), 0));
+      }
+    }
+    for (String zone : DateTimeZone.getAvailableIDs()) {
+      printName(out, "en", zone, "z/ZZZ", 1705000000000L);
+      printName(out, "de", zone, "z/zzzz", 1720000000000L);
+    }
+  }
+
+  static void printName(PrintStream out, String locale, String zone, String pattern, long time) {
+    DateTimeFormatter format =
+        DateTimeFormat.forPattern(pattern)
+            .withZone(DateTimeZone.forID(zone))
+            .withLocale(new Locale(locale));
+    String text = format.print(time);
+    out.println("N\t" + locale + "\t" + zone + "\t" + pattern + "\t" + time + "\t" + text);
   }
 
   /** A time of 1900 to 2100: any, one close to a change of the offset, or one far outside. */
