@@ -53,10 +53,10 @@ class Definitions:
     def validate(self, plugin: str, config: Mapping[str, str | None]) -> Json:
         """Say what is right and wrong, key by key; secrets and resolved references do not show.
 
+        The class that ``config`` names is validated; ``plugin`` may be the short name of several.
         A mask, as a form sends it back, is no error: it stands for a value that is kept.
         """
         given = {key: text for key, text in config.items() if text is not None}
-        found = _find(plugin)
         problems: dict[str, str] = {}
         resolved = dict(given)
         for key, text in given.items():
@@ -65,9 +65,10 @@ class Definitions:
             except ConfigErrors as error:
                 problems |= error.by_key
         problems = {**self.guard(resolved), **problems}
-        whole = {CLASS: found.class_name, **resolved}
+        named = resolved.get(CLASS, "").strip() or _find(plugin).class_name
+        whole = {**resolved, CLASS: named}
         problems = problems or dict(self.machine(whole))
-        return _shown(self._validate(found.class_name, whole, problems), given, resolved)
+        return _shown(self._validate(plugin, whole, problems), given, resolved)
 
     def describe(self, config: Mapping[str, str]) -> Describe:
         """Return kind and version; never fails, for what is stored may be of a newer kafkeep."""

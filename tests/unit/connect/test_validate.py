@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from kafkeep.config.families import CLASSES, short_names
 from kafkeep.connect.definitions import Definitions
 from kafkeep.connect.model import RestError
 from kafkeep.connect.plugins.validate import config_errors, validate
 from kafkeep.connect.safety.guard import check_connector
 from kafkeep.connect.worker.options import WorkerOptions
+from kafkeep.connect.worker.providers import Providers
 
 GOLDEN = json.loads(
     (Path(__file__).parents[2] / "golden" / "rest" / "validate.json").read_text(encoding="utf-8")
@@ -107,6 +109,43 @@ def test_the_class_must_be_there_and_be_the_one_in_the_path() -> None:
             validate(plugin, body)
         assert caught.value.status == 400
         assert caught.value.message.startswith(said)
+
+
+@pytest.mark.parametrize("named", CLASSES)
+def test_another_makers_class_of_the_paths_short_name_is_validated(named: str) -> None:
+    """The class in the body decides; it has to end with what the path says."""
+    here = Definitions(providers=Providers())
+    for plugin in (*short_names(named), named):
+        answer = here.validate(plugin, {"connector.class": named, "name": "x"})
+        assert answer["name"] == named
+        assert answer == validate(named, {"connector.class": named, "name": "x"})
+
+
+@pytest.mark.parametrize(
+    ("plugin", "named"),
+    [
+        (CONFLUENT, "io.aiven.kafka.connect.s3.S3SinkConnector"),
+        ("io.aiven.kafka.connect.s3.S3SinkConnector", CONFLUENT),
+        ("S3SourceConnector", CONFLUENT),
+        ("NoSuch", CONFLUENT),
+        ("Connector", "kafkeep.Backup"),
+    ],
+)
+def test_a_class_that_does_not_end_with_the_paths_name_is_refused(plugin: str, named: str) -> None:
+    with pytest.raises(RestError) as caught:
+        Definitions(providers=Providers()).validate(plugin, {"connector.class": named})
+    assert caught.value.status == 400
+    assert caught.value.message == (
+        f"Included connector type {named} does not match request type {plugin}"
+    )
+
+
+def test_without_a_class_in_the_body_the_path_names_it() -> None:
+    here = Definitions(providers=Providers())
+    for body in ({"name": "x"}, {"name": "x", "connector.class": None}):
+        assert here.validate("S3SinkConnector", body)["name"] == CONFLUENT
+    with pytest.raises(RestError, match="Failed to find any class"):
+        here.validate("NoSuch", {"name": "x"})
 
 
 def test_unknown_keys_are_no_errors() -> None:

@@ -96,7 +96,8 @@ def _same(asked: str, named: str) -> bool:
 
 
 def _bare(name: str) -> str:
-    return name.strip().removesuffix("Connector")
+    """Return a name without ``Connector`` at its end, unless that is all of it, as Connect does."""
+    return name.strip().removesuffix("Connector") or name.strip()
 
 
 def _sentence(key: str, why: str, given: Mapping[str, str]) -> str:
