@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kafkeep.connect.model import RestError
 from kafkeep.connect.rest.answers import HttpError, error_answer
 from kafkeep.connect.rest.caller import Authenticator, Caller
-from kafkeep.connect.rest.security import RestSecurity
+from kafkeep.connect.rest.security import OWN_SITE, RestSecurity
 
 log = logging.getLogger(__name__)
 
@@ -68,11 +68,15 @@ class Gate:
             raise RestError(
                 403, f"This service is not called {host!r}; kafkeep.rest.hosts can say it is"
             )
-        origin = headers.get("origin")
-        if origin is not None and not self._security.allows_origin(origin, host):
-            raise RestError(403, f"Pages of {origin!r} may not call this service")
-        elsewhere = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
-        if origin is None and elsewhere and method not in _SAFE_METHODS:
+        origin, fetch_site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+        if origin is not None and not self._security.allows_origin(origin, host, fetch_site):
+            raise RestError(
+                403,
+                f"Pages of {origin!r} may not call this service at {host!r}; kafkeep.rest.hosts "
+                "can name their host, unless that is a loopback name: then their own server has "
+                "to pass the calls on",
+            )
+        if origin is None and fetch_site not in OWN_SITE and method not in _SAFE_METHODS:
             raise RestError(403, "Pages of other sites may not call this service")
 
     async def _caller(self, header: str | None, client: tuple[str, int] | None) -> Caller:

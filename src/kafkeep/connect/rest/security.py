@@ -16,6 +16,8 @@ from kafkeep.errors import UsageError
 
 DEFAULT_BODY_LIMIT_BYTES = 1 << 20
 ANY_HOST = "*"
+OWN_SITE = ("none", "same-origin")
+"""What a browser's Sec-Fetch-Site says when no other page is behind a call."""
 _LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost"})
 
 
@@ -108,10 +110,12 @@ class RestSecurity:
             or name in self._names
         )
 
-    def allows_origin(self, origin: str, host: str) -> bool:
+    def allows_origin(self, origin: str, host: str, fetch_site: str = "none") -> bool:
         """Tell whether a page of ``origin`` may call: one of this service, or of an allowed host.
 
-        Another port of this machine is another application, so loopback alone is not enough.
+        A page of this machine (a loopback name) may call as well, through a proxy that serves both
+        and changes the Host: then the browser's Sec-Fetch-Site, if it sends one, says same-origin.
+        Without a proxy the browser calls another port, which is another application, and says so.
         """
         netloc = urlsplit(origin).netloc.lower()
         if not netloc:
@@ -119,7 +123,9 @@ class RestSecurity:
         if netloc == host.strip().lower():
             return True
         name = _without_port(netloc)
-        return name in self._names and not is_loopback(name)
+        if is_loopback(name):
+            return fetch_site in OWN_SITE
+        return name in self._names
 
 
 def require_safe_bind(host: str, security: RestSecurity) -> None:

@@ -150,8 +150,9 @@ class RestOptions:
     )
     kafkeep_rest_hosts: tuple[str, ...] = option(
         "kafkeep.rest.hosts",
-        "More names this service is called by; the advertised one, those of listeners and "
-        "addresses always are. A request for another Host is refused (DNS rebinding); * takes all.",
+        "More names this service is called by, and whose pages may call it; the advertised one, "
+        "those of listeners, loopback names and addresses are known as Host anyway. A request for "
+        "another Host is refused (DNS rebinding); * takes every Host, but no further page.",
         default=(),
         parse=comma_list,
     )
