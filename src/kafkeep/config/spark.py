@@ -41,8 +41,6 @@ class SparkOptions:
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     remote: str | None = None
     preload: tuple[str, ...] = ()
-    niceness: int = 0
-    """How far a local JVM and its Python workers stand back for other processes: nice(1)."""
 
     @classmethod
     def load(

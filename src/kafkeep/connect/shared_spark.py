@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafkeep.config.spark import SparkOptions, usable_cores
@@ -15,8 +14,6 @@ from kafkeep.spark.early import with_sinks
 if TYPE_CHECKING:
     from kafkeep.spark.door import SparkDoor
 
-NICENESS = 10
-"""Calls to the REST API go before the work of connectors, where both want the same cores."""
 DYING_S = 5.0
 """How long to see whether a JVM is dying, when its connection broke."""
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
@@ -30,7 +27,7 @@ class SharedSpark:
     """
 
     def __init__(self, options: SparkOptions) -> None:
-        self._options = replace(with_sinks(options), niceness=NICENESS)
+        self._options = with_sinks(options)
         self._lock = threading.Lock()
         self._door: SparkDoor | None = None
         self._is_closed = False

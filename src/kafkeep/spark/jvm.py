@@ -147,8 +147,6 @@ def launch_jvm(options: SparkOptions, *, train: Path | None = None) -> Jvm:
     command += [f"-Xmx{options.conf.get('spark.driver.memory', '1g')}"]
     command += [f"-Dlog4j2.configurationFile={LOG4J}", f"-Djava.io.tmpdir={folder}"]
     command += ["org.apache.spark.api.python.PythonGatewayServer"]
-    if options.niceness and (nice := shutil.which("nice")):
-        command = [nice, "-n", str(options.niceness), *command]  # it becomes the JVM
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,

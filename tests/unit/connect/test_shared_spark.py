@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from kafkeep.config.spark import SparkOptions
-from kafkeep.connect.shared_spark import NICENESS, SharedSpark
+from kafkeep.connect.shared_spark import SharedSpark
 from kafkeep.errors import TransientError
+from kafkeep.spark.jvm import launch_jvm
 
 
 class Door:
@@ -17,8 +18,11 @@ class Door:
 
     made = 0
 
+    options: SparkOptions
+
     def __init__(self, options: SparkOptions) -> None:
         Door.made += 1
+        Door.options = options
         self.is_dead = False
 
     def __enter__(self) -> Door:
@@ -65,6 +69,22 @@ def test_a_session_whose_jvm_died_is_started_anew(spark: SharedSpark) -> None:
     assert Door.made == 2
 
 
-def test_the_page_tells_how_nice_spark_is() -> None:
-    page = Path(__file__).parents[3] / "docs" / "serve.md"
-    assert f"niceness of {NICENESS}," in page.read_text(encoding="utf-8")
+def test_spark_of_a_service_is_not_niced(
+    spark: SharedSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At niceness 10 it starved on a busy machine, while connectors were shown as running."""
+    commands: list[list[str]] = []
+
+    class Stopped(Exception):
+        pass
+
+    def popen(command: list[str], **_: object) -> None:
+        commands.append(command)
+        raise Stopped
+
+    monkeypatch.setattr("kafkeep.spark.jvm.subprocess.Popen", popen)
+    run(spark, "a")
+    with pytest.raises(Stopped):
+        launch_jvm(Door.options)
+    assert Path(commands[0][0]).name == "java"
+    assert "nice" not in commands[0]
