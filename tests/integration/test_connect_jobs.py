@@ -495,3 +495,29 @@ def test_a_source_killed_at_every_place_doubles_and_loses_nothing(
     assert trace.read_text().split() == list(PLACES)
     assert run_source("killed", config, worker.surroundings, "", trace) == 0
     assert read_values(cluster, target, 12) == [value(n) for n in range(12)]
+
+
+def test_offsets_that_kafka_deleted_are_warned_of_and_shown_after_a_restart_too(
+    worker: Worker, cluster: Cluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    produce_json(cluster, topic, *range(3))
+    config = worker.json_sink(topic)
+    with worker.running("gap", config) as job:
+        until(lambda: job.progress.records == 3, "three records are archived")
+        assert job.progress.lost.count == 0
+    produce_json(cluster, topic, *range(3, 10))
+    cluster.delete_records(topic, before=7)
+    with worker.running("gap", config) as job:
+        until(lambda: job.progress.records == 3, "what is left is archived")
+        until(lambda: job.progress.lost.count == 1, "the gap is known")
+    line = (
+        f"connector gap: gap in {topic}-0: offsets 3 to 6 inclusive (4 in all): deleted from Kafka"
+    )
+    assert [r.levelname for r in caplog.records if line in r.getMessage()] == ["WARNING"]
+    with worker.running("gap", config) as job:
+        until(lambda: job.progress.measured_ms is not None, "it has looked")
+        lost = job.progress.lost
+    assert (lost.count, lost.offsets) == (1, 4)
+    assert [(one.topic, one.partition, one.start, one.end) for one in lost.newest] == [
+        (topic, 0, 3, 7)
+    ]

@@ -178,6 +178,10 @@ class Checkpointer:
         self._waiting = list(tail)
         self._every = every
 
+    def parts(self, state: State) -> tuple[Checkpoint, tuple[Commit, ...]]:
+        """Return the tables as of the last checkpoint, and the commits since, up to ``state``."""
+        return Checkpoint(state, self._tables), tuple(self._waiting)
+
     def add(self, commit: Commit) -> None:
         """Take note of a commit that the log now holds."""
         self._waiting.append(commit)

@@ -22,6 +22,7 @@ from kafkeep.archive.names import log_name
 from kafkeep.archive.seal import read_sound
 from kafkeep.archive.state import State, apply, check_changes, stamped
 from kafkeep.archive.store import ObjectStore
+from kafkeep.archive.view import ArchiveView
 from kafkeep.errors import (
     DamagedError,
     FencedError,
@@ -91,6 +92,10 @@ class CommitLog:
     def state(self) -> State:
         """What the log says after this writer's last commit."""
         return self._state
+
+    def view(self) -> ArchiveView:
+        """Return what readers see after this writer's last commit; nothing is read for it."""
+        return ArchiveView(self._store, Head(self._state, *self._checkpointer.parts(self._state)))
 
     def append(self, changes: Changes) -> Commit:
         """Commit ``changes`` as one step and return it, once the store holds it for certain.

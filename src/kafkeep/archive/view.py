@@ -98,6 +98,12 @@ class ArchiveView:
         kept = [g for g in found if self.state.counts(g.partition_id, g.generation, g.range.end)]
         return tuple(sorted(kept, key=lambda gap: (gap.partition_id, gap.range)))
 
+    @property
+    def gap_count(self) -> int:
+        """How many gaps were ever recorded, the retired ones too; reads nothing."""
+        recent = sum(len(step.changes.gaps) for step in self._head.tail)
+        return recent + sum(table.gaps for table in self._head.base.tables)
+
     def entries(self, topic: str | None = None, incarnation: int | None = None) -> list[Entry]:
         """Return the entries, of one topic or one incarnation of it if asked.
 

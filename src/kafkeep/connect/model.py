@@ -55,6 +55,43 @@ class TaskStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LostOffsets:
+    """Offsets ``[start, end)`` of a partition that are not in the archive, and why."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    reason: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetGaps:
+    """The gaps that a connector's log has: all are counted, the newest are listed first."""
+
+    count: int = 0
+    offsets: int = 0
+    newest: tuple[LostOffsets, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """How far a connector is behind, when it last got on, and what it never got.
+
+    ``no_progress_since_ms`` is set while work is due and nothing is committed.
+    """
+
+    measured_ms: int | None = None
+    """When lag and gaps were read; None: not yet."""
+    records: int = 0
+    seconds: float = 0.0
+    last_progress_ms: int | None = None
+    no_progress_since_ms: int | None = None
+    gaps: OffsetGaps = field(default_factory=OffsetGaps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorStatus:
     """A connector and its tasks as they are now."""
 
@@ -65,6 +102,8 @@ class ConnectorStatus:
     worker_id: str
     tasks: tuple[TaskStatus, ...] = ()
     trace: str | None = None
+    backlog: Backlog | None = None
+    """None while it has no job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +138,12 @@ class Progress:
     """Archived (or read back) up to here."""
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     """Of a sink: where Kafka ended when it was last looked at."""
+    measured_ms: int | None = None
+    """When lag and gaps were last read."""
+    due_since_ms: int | None = None
+    """Since when there is something to do, of which nothing is committed yet."""
+    lost: OffsetGaps = field(default_factory=OffsetGaps)
+    """All gaps of the log, those of earlier runs too."""
     lag_records: dict[tuple[str, int], int] = field(default_factory=dict)
     lag_since_ms: dict[tuple[str, int], int] = field(default_factory=dict)
     """Since when records of a partition wait; none for one that is archived to its end."""

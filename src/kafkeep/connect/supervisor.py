@@ -14,8 +14,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
 
+from kafkeep.clock import now_ms
+from kafkeep.connect.backlog import backlog_of
 from kafkeep.connect.job import ConnectorJob, MakeJob, Surroundings
 from kafkeep.connect.model import (
+    Backlog,
     Connector,
     ConnectorStatus,
     ConnectorType,
@@ -65,6 +68,7 @@ class Run:
     stop: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     phase: Phase = Phase.STARTING
+    running_since_ms: int | None = None
     job: ConnectorJob | None = None
     trace: str | None = None
 
@@ -104,6 +108,7 @@ class Supervisor:
         secrets: HideSecrets,
         worker_id: str,
         on_change: Callable[[], None] = lambda: None,
+        now_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._make_job = make_job
         self._surroundings = surroundings
@@ -111,6 +116,7 @@ class Supervisor:
         self._describe = describe
         self._secrets = secrets
         self._worker_id = worker_id
+        self._now_ms = now_ms
         self.on_change = on_change
         self._lock = threading.Lock()
         self._runs: dict[str, Run] = {}
@@ -197,7 +203,13 @@ class Supervisor:
             TaskStatus(id=number, state=state, worker_id=self._worker_id, trace=trace)
             for number in range(count)
         )
-        return replace(status, state=own, tasks=tuple(tasks))
+        return replace(status, state=own, tasks=tuple(tasks), backlog=self._backlog(status, run))
+
+    def _backlog(self, status: ConnectorStatus, run: Run) -> Backlog | None:
+        if run.job is None:
+            return None
+        since_ms = run.running_since_ms if run.phase is Phase.RUNNING else None
+        return backlog_of(run.job.progress, status.type, self._now_ms(), since_ms)
 
     def _start(self, connector: Connector) -> None:
         replaced = self._runs.get(connector.name)
@@ -253,6 +265,7 @@ class Supervisor:
         if run.connector.target is Target.PAUSED:
             run.phase = Phase.PAUSED
             return
+        run.running_since_ms = self._now_ms()
         run.phase = Phase.RUNNING
         self.on_change()
         try:

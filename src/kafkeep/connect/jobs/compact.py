@@ -167,7 +167,7 @@ class CompactJob:
         if self._work is None:
             sink = SinkJob(self.options, self._places, self._surroundings, group=self._group)
             self.progress.positions, self.progress.lag_records = {}, {}
-            self.progress.ends = {}
+            self.progress.ends, self.progress.due_since_ms = {}, None
             sink.progress = self.progress
             self._work = self._begin_work(sink)
 

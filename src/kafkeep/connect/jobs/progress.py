@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from kafkeep.archive.commit import Commit
 from kafkeep.backup.look import Look
+from kafkeep.backup.plan import CyclePlan
 from kafkeep.connect.model import Progress
 
 TopicPartition = tuple[str, int]
@@ -21,10 +22,18 @@ class SinkProgress:
         self.progress = progress
         progress.ends = {}  # those of an earlier run are none that this one has seen
 
-    def saw(self, look: Look, positions: Mapping[TopicPartition, int]) -> None:
-        """Note how far Kafka is ahead of ``positions``."""
-        self.progress.ends = dict(look.stables)
+    def saw(
+        self, look: Look, positions: Mapping[TopicPartition, int], plan: CyclePlan | None = None
+    ) -> None:
+        """Note how far Kafka is ahead of ``positions``, and whether ``plan`` reads any of it."""
+        progress = self.progress
+        progress.ends = dict(look.stables)
         self._measure(positions, look.at_ms, frozenset())
+        if plan is not None and plan.stretches:
+            progress.due_since_ms = progress.due_since_ms or look.at_ms
+        else:
+            progress.due_since_ms = None
+        progress.measured_ms = look.at_ms
 
     def committed(self, commit: Commit, positions: Mapping[TopicPartition, int]) -> None:
         """Count one commit of the log, which now stands at ``positions``."""
@@ -34,6 +43,7 @@ class SinkProgress:
         else:
             progress.commits += 1
             progress.last_commit_ms = commit.at_ms
+            progress.due_since_ms = None
             moved = frozenset((p.topic, p.partition) for p in changes.positions)
         progress.bytes += sum(entry.raw_bytes for entry in changes.entries)
         progress.objects += len(changes.entries)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from kafkeep.archive.commit import Commit
+from kafkeep.archive.commit import Commit, Gap
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.store import ObjectStore
 from kafkeep.backup.job import BackupJob
@@ -24,12 +24,14 @@ from kafkeep.config.connector import ConnectorConfig
 from kafkeep.config.kafka import KafkaOptions
 from kafkeep.config.places import Places
 from kafkeep.config.sink import SinkOptions
+from kafkeep.connect.backlog import gaps_of
 from kafkeep.connect.job import Surroundings, shown_tasks
 from kafkeep.connect.jobs.groups import ConnectorGroup, group_of, positions_now
 from kafkeep.connect.jobs.progress import SinkProgress
 from kafkeep.connect.jobs.retention import ConnectorRetention
 from kafkeep.connect.jobs.wait import run_patiently, sleep_until
 from kafkeep.connect.model import ConnectorType, Progress
+from kafkeep.errors import KafkeepError
 from kafkeep.kafka.admin import Admin
 from kafkeep.kafka.wire import Wire
 from kafkeep.store.open import open_store
@@ -40,6 +42,8 @@ DETAILS_MS = 30_000
 CYCLE_MS = 10_000
 """A connector that is to stop has about so long to wait for its tasks."""
 GROUP_TIMEOUT_MS = 5_000
+GAP_LINES = 100
+"""So many gaps of one commit get a line each."""
 
 
 def kafka_of(worker: KafkaOptions, overrides: Mapping[str, str]) -> KafkaOptions:
@@ -125,7 +129,12 @@ class SinkJob:
 
     def log_commit(self, commit: Commit) -> None:
         """Say what a commit holds: people look for it in the log of a worker."""
-        entries = commit.changes.entries
+        entries, gaps = commit.changes.entries, commit.changes.gaps
+        for gap in gaps[:GAP_LINES]:
+            logger.warning("connector %s: gap in %s", self.options.called, format_gap(gap))
+        if len(gaps) > GAP_LINES:
+            more = len(gaps) - GAP_LINES
+            logger.warning("connector %s: %d more gaps", self.options.called, more)
         if entries:
             logger.info(
                 "connector %s: committed %d records in %d objects to %s",
@@ -173,6 +182,7 @@ class _Run:
         quick = Admin(admin.wire, timeout_ms=GROUP_TIMEOUT_MS)
         self._group = ConnectorGroup(quick, sink.group)
         self._there: frozenset[str] = frozenset()
+        self._log_read: CommitLog | None = None
         self._preview = _preview(sink.options, admin, store)
         self.job = sink.backup(admin, store, stop, on_look=self._saw, on_commit=self._committed)
 
@@ -182,7 +192,9 @@ class _Run:
             self._sink.retention.meet(self._there)
         self._sink.limit_tasks(sum(len(topic.partitions) for topic in look.topics.values()))
         positions = positions_now(self.job.log.state)
-        self._progress.saw(look, positions)
+        if self._log_read is not self.job.log:
+            self._read_gaps()
+        self._progress.saw(look, positions, plan)
         self._tell(positions)
         if self._preview is not None:
             self._preview.glance(look, plan, self.job.log.state.positions, self.job.writer.tails)
@@ -193,9 +205,29 @@ class _Run:
         self._progress.committed(commit, positions)
         self._tell(positions)
         self._sink.log_commit(commit)
+        if commit.changes.gaps:
+            self._read_gaps()
+
+    def _read_gaps(self) -> None:
+        """Take the gaps from the log, which has those of earlier runs too."""
+        self._log_read = self.job.log
+        try:
+            self._sink.progress.lost = gaps_of(self.job.log.view().gaps)
+        except KafkeepError as error:
+            called = self._sink.options.called
+            logger.warning("connector %s: its gaps are not known: %s", called, error.message)
 
     def _tell(self, positions: Mapping[tuple[str, int], int]) -> None:
         self._group.tell({key: at for key, at in positions.items() if key[0] in self._there})
+
+
+def format_gap(gap: Gap) -> str:
+    """Return topic, partition, the first and the last offset of a gap, and its reason."""
+    pid, lost = gap.partition_id, gap.range
+    return (
+        f"{pid.topic}-{pid.partition}: offsets {lost.start} to {lost.end - 1} inclusive "
+        f"({len(lost)} in all): {gap.reason}"
+    )
 
 
 def _preview(options: BackupOptions, admin: Admin, store: ObjectStore) -> Preview | None:

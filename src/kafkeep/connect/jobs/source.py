@@ -18,6 +18,7 @@ from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.places import Places
 from kafkeep.config.source import SourceConfig, with_converters
 from kafkeep.config.storage import ArchiveAddress, StorageOptions
+from kafkeep.connect.backlog import gaps_of
 from kafkeep.connect.job import Surroundings, shown_tasks
 from kafkeep.connect.jobs.sink import kafka_of
 from kafkeep.connect.jobs.wait import run_patiently, sleep_until
@@ -65,6 +66,7 @@ class SourceJob:
         self.task_count = shown_tasks(config.tasks_max)
         self.progress = Progress()
         self._gaps: set[tuple[str, int, int]] = set()
+        self._gaps_read = -1
         self._told: set[str] = set()
 
     def run(self, stop: threading.Event) -> None:
@@ -118,7 +120,9 @@ class SourceJob:
         if isinstance(follower, Follower) and follower.is_one_shot:
             poll_ms = None
         while not stop.is_set():
+            self.progress.due_since_ms = now_ms()
             done = follower.step()
+            self.progress.due_since_ms = None
             if isinstance(follower, Follower):
                 self._measure(follower)
             else:
@@ -175,6 +179,10 @@ class SourceJob:
         before = progress.lag_since_ms
         progress.lag_since_ms = {key: before.get(key, now) for key, at in lag.items() if at}
         progress.lag_records = lag or dict.fromkeys(progress.positions, 0)
+        if view.gap_count != self._gaps_read:
+            progress.lost = gaps_of(g for g in view.gaps if g.partition_id.topic in targets)
+            self._gaps_read = view.gap_count
+        progress.measured_ms = now
         self.task_count = shown_tasks(self._config.tasks_max, len(progress.positions) or None)
 
     def _measure_foreign(self, follower: ForeignFollower) -> None:
@@ -189,6 +197,7 @@ class SourceJob:
         before = progress.lag_since_ms
         progress.lag_since_ms = {k: before.get(k, now) for k in progress.positions if waits}
         progress.lag_records = dict.fromkeys(progress.positions, int(waits))
+        progress.measured_ms = now
         self.task_count = shown_tasks(self._config.tasks_max, len(progress.positions) or None)
 
 

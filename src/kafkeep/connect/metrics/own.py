@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from kafkeep.connect.backlog import partition_lags
 from kafkeep.connect.metrics.page import Declared, Page
 from kafkeep.connect.metrics.totals import Reading
-from kafkeep.connect.model import Progress
+from kafkeep.connect.model import ConnectorStatus, Progress
 from kafkeep.store.timing import RequestTimes
 
 _CONNECTOR = ("connector",)
@@ -27,6 +28,12 @@ LAG_SECONDS = Declared(
     "gauge",
     "For how long the oldest of those has waited; 0 when nothing waits.",
     _PARTITION,
+)
+NO_PROGRESS = Declared(
+    "kafkeep_no_progress_seconds",
+    "gauge",
+    "For how long work has been due and nothing was committed; 0 up to a minute.",
+    _CONNECTOR,
 )
 RECORDS = Declared("kafkeep_records_total", "counter", "Records committed.", _CONNECTOR)
 BYTES = Declared(
@@ -95,6 +102,7 @@ OWN = (
     LEADER,
     LAG_RECORDS,
     LAG_SECONDS,
+    NO_PROGRESS,
     RECORDS,
     BYTES,
     OBJECTS,
@@ -129,13 +137,16 @@ def put_counts(page: Page, name: str, reading: Reading) -> None:
 
 def put_lag(page: Page, name: str, progress: Progress, now_ms: int) -> None:
     """Add how far behind one connector is, partition by partition."""
-    # The job's thread goes on writing: a copy is one step for it, a loop is not.
-    waiting, since = progress.lag_records.copy(), progress.lag_since_ms.copy()
-    for topic, partition in sorted(waiting):
-        labels = (name, topic, str(partition))
-        began_ms = since.get((topic, partition), now_ms)
-        page.put(LAG_RECORDS, waiting[topic, partition], *labels)
-        page.put(LAG_SECONDS, max(0, now_ms - began_ms) / 1000, *labels)
+    for lag in partition_lags(progress, now_ms):
+        labels = (name, lag.topic, str(lag.partition))
+        page.put(LAG_RECORDS, lag.records, *labels)
+        page.put(LAG_SECONDS, lag.seconds, *labels)
+
+
+def put_no_progress(page: Page, status: ConnectorStatus, now_ms: int) -> None:
+    """Add for how long one connector has had work and committed nothing."""
+    since = status.backlog.no_progress_since_ms if status.backlog is not None else None
+    page.put(NO_PROGRESS, 0 if since is None else max(0, now_ms - since) / 1000, status.name)
 
 
 def put_requests(page: Page, times: RequestTimes) -> None:

@@ -62,6 +62,7 @@ def render(
         connect.put_connector(page, status, facts.classes.get(name, ""))
         connect.put_tasks(page, status, reading, now)
         own.put_counts(page, name, reading)
+        own.put_no_progress(page, status, facts.now_ms)
         if now is not None:
             own.put_lag(page, name, now, facts.now_ms)
         if name in facts.verified_ms:

@@ -43,6 +43,46 @@ _STATE = {
     "version": _TEXT,
     "trace": {"type": "string", "description": "Why it failed; only then."},
 }
+_TIME: Schema = {"type": "string", "format": "date-time"}
+_GAP = _object(
+    {
+        "topic": _TEXT,
+        "partition": _NUMBER,
+        "first_offset": _NUMBER,
+        "last_offset": {"type": "integer", "description": "The last that is lost: inclusive."},
+        "reason": _TEXT,
+        "found_at": _TIME,
+    }
+)
+_BACKLOG = _object(
+    {
+        "lag_records": {
+            "type": "integer",
+            "description": "Offsets in Kafka that are not archived, or not yet brought back.",
+        },
+        "lag_seconds": {
+            "type": "number",
+            "description": "For how long the oldest of them has waited.",
+        },
+        "measured_at": {**_TIME, "description": "When lag and gaps were read."},
+        "last_progress": {**_TIME, "description": "The last commit of this process."},
+        "no_progress_since": {
+            **_TIME,
+            "description": "Work is due since then, and nothing was committed; only if so.",
+        },
+        "gaps": _object(
+            {
+                "count": _NUMBER,
+                "offsets": _NUMBER,
+                "newest": {**_list(_GAP), "description": "At most ten, the newest first."},
+            }
+        ),
+    },
+    optional=(
+        *("lag_records", "lag_seconds", "measured_at"),
+        *("last_progress", "no_progress_since", "gaps"),
+    ),
+)
 _KEY = _object(
     {
         "name": _TEXT,
@@ -116,8 +156,11 @@ SCHEMAS: dict[str, Schema] = {
             "connector": _object(_STATE, optional=("trace",)),
             "tasks": _list(ref("TaskStatus")),
             "type": _TYPE,
-        }
+            "kafkeep": ref("Backlog"),
+        },
+        optional=("kafkeep",),
     ),
+    "Backlog": {**_BACKLOG, "description": "kafkeep's addition; what is not known yet is absent."},
     "Connectors": {
         "anyOf": [
             ref("Names"),

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, get_args
 
 from kafkeep.archive.document import as_dict, as_int, as_list, as_str, parse_document
 from kafkeep.connect.model import (
+    Backlog,
     Connector,
     ConnectorStatus,
     ConnectorType,
     LoggerLevel,
+    LostOffsets,
+    OffsetGaps,
     RunState,
     Target,
     TaskStatus,
@@ -66,6 +70,7 @@ def status_to_json(status: ConnectorStatus) -> dict[str, Any]:
             {"id": t.id, "state": t.state.value, "worker_id": t.worker_id, "trace": t.trace}
             for t in status.tasks
         ],
+        "backlog": None if status.backlog is None else asdict(status.backlog),
     }
 
 
@@ -79,6 +84,35 @@ def status_from_json(document: Mapping[str, Any]) -> ConnectorStatus:
         worker_id=as_str(document["worker_id"]),
         trace=_text_or_none(document["trace"]),
         tasks=tuple(_task(as_dict(task)) for task in as_list(document["tasks"])),
+        backlog=_backlog(document.get("backlog")),  # a worker of an older kafkeep sends none
+    )
+
+
+def _backlog(document: Any) -> Backlog | None:
+    if document is None:
+        return None
+    gaps = as_dict(document["gaps"])
+    newest = tuple(_lost(as_dict(row)) for row in as_list(gaps["newest"]))
+    return Backlog(
+        measured_ms=_int_or_none(document["measured_ms"]),
+        records=as_int(document["records"]),
+        seconds=float(document["seconds"]),
+        last_progress_ms=_int_or_none(document["last_progress_ms"]),
+        no_progress_since_ms=_int_or_none(document["no_progress_since_ms"]),
+        gaps=OffsetGaps(
+            count=as_int(gaps["count"]), offsets=as_int(gaps["offsets"]), newest=newest
+        ),
+    )
+
+
+def _lost(document: Mapping[str, Any]) -> LostOffsets:
+    return LostOffsets(
+        topic=as_str(document["topic"]),
+        partition=as_int(document["partition"]),
+        start=as_int(document["start"]),
+        end=as_int(document["end"]),
+        reason=as_str(document["reason"]),
+        at_ms=as_int(document["at_ms"]),
     )
 
 
@@ -99,6 +133,10 @@ def _type(value: Any) -> ConnectorType:
 
 def _text_or_none(value: Any) -> str | None:
     return None if value is None else as_str(value)
+
+
+def _int_or_none(value: Any) -> int | None:
+    return None if value is None else as_int(value)
 
 
 def level_to_json(level: LoggerLevel) -> dict[str, Any]:
