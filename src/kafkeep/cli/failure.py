@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkeep.errors import InterruptedRunError, KafkeepError
+from kafkeep.redact import redact
 from kafkeep.store.disk import disk_fault
 
 
@@ -18,7 +19,7 @@ def error_of(error: BaseException) -> KafkeepError:
         return fault
     return KafkeepError(
         f"something unexpected happened: {type(error).__name__}: {error}",
-        hint="Run it again with kafkeep --debug … and report what it shows.",
+        hint="Run it again with kafkeep --debug … and report what it shows; it has no secrets.",
     )
 
 
@@ -28,6 +29,6 @@ def error_document(error: KafkeepError) -> dict[str, Any]:
         "message_type": "exit_error",
         "code": error.exit_code,
         "error": type(error).__name__,
-        "message": error.message,
+        "message": redact(error.message),
         "hint": error.hint,
     }

@@ -37,6 +37,7 @@ from kafkeep.cli import (
 from kafkeep.cli.failure import error_document, error_of
 from kafkeep.cli.output import say, stand_in_for_closed
 from kafkeep.errors import InterruptedRunError, KafkeepError, UsageError
+from kafkeep.redact import install, redact
 
 app = typer.Typer(
     name="kafkeep",
@@ -77,7 +78,9 @@ def _root(
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
     ),
-    debug: bool = typer.Option(False, "--debug", help="Show tracebacks and more of the log."),
+    debug: bool = typer.Option(
+        False, "--debug", help="Show tracebacks and more of the log, without credentials."
+    ),
 ) -> None:
     """Set up what every command shares."""
     os.environ["KAFKEEP_DEBUG"] = "1" if debug else ""
@@ -85,9 +88,14 @@ def _root(
 
 
 def _set_up_logging(debug: bool) -> None:
-    """Show our own warnings; what libraries say of troubles we handle is for ``--debug``."""
+    """Show our own warnings; ``--debug`` shows all of our own log, and warnings of libraries.
+
+    Libraries' own debug output stays off: it holds requests with their credentials.
+    """
+    install()
     if debug:
-        logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+        logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+        logging.getLogger("kafkeep").setLevel(logging.DEBUG)
         return
     logging.getLogger().addHandler(logging.NullHandler())
     ours = logging.getLogger("kafkeep")
@@ -154,11 +162,11 @@ def _is_broken(pipe: int | None) -> bool:
 
 def _fail(error: KafkeepError, wants_json: bool) -> int:
     if os.environ.get("KAFKEEP_DEBUG"):
-        traceback.print_exc()
+        say(redact(traceback.format_exc()).rstrip())
     if wants_json:
         say(json.dumps(error_document(error)))
     else:
-        say(f"error: {error.message}")
+        say(f"error: {redact(error.message)}")
         if error.hint:
             say(f"hint: {error.hint}")
     return error.exit_code

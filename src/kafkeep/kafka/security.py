@@ -11,6 +11,7 @@ from kafkeep.kafka.jaas import LOGIN_MODULES, LoginModule, parse_jaas
 from kafkeep.kafka.keystores import tls_context
 from kafkeep.kafka.oauth import TokenProvider
 from kafkeep.kafka.properties import check_properties
+from kafkeep.redact import remember
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -85,6 +86,7 @@ def _login(
     _only(module, ("username", "password"))
     if "username" not in module.options or "password" not in module.options:
         raise UsageError(f"{module.short_name} needs username and password in sasl.jaas.config")
+    remember(module.options["password"])
     return {
         "sasl_plain_username": module.options["username"],
         "sasl_plain_password": module.options["password"],

@@ -15,6 +15,7 @@ import urllib3
 from kafkeep.archive.schemas import RegisteredSchema
 from kafkeep.config.converter_settings import RegistrySettings
 from kafkeep.errors import AccessDeniedError, RecordError, TransientError, UsageError
+from kafkeep.redact import remember
 
 _CONTENT = "application/vnd.schemaregistry.v1+json"
 _ATTEMPTS = 4
@@ -49,6 +50,7 @@ class Registry:
                 user = (parts.username, parts.password or "")
             self._urls.append(parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
         if user is not None:
+            remember(user[1])
             self._headers |= urllib3.make_headers(basic_auth=":".join(user))
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"

@@ -12,9 +12,11 @@ import botocore.handlers
 import botocore.loaders
 import botocore.session
 from botocore.config import Config
+from botocore.credentials import Credentials
 from botocore.utils import determine_content_length
 
 from kafkeep.config.storage import ANSWER_S, StorageOptions
+from kafkeep.redact import remember
 
 ASK_FROM_BYTES = 1 << 20
 """Smaller bodies are sent unasked: a question costs more than what it may save."""
@@ -64,6 +66,7 @@ def _connect(options: StorageOptions) -> Any:
         profile_name=None if options.access_key else options.profile,
         region_name=options.region,
     )
+    _remember_secrets(options, core)
     region = session.region_name or ("us-east-1" if options.endpoint else None)
     verify = options.ca_file if options.verify_tls and options.ca_file else options.verify_tls
     client = session.client(
@@ -77,6 +80,17 @@ def _connect(options: StorageOptions) -> Any:
     if options.expect_continue:
         client.meta.events.register("before-call.s3", _ask_before_large)
     return client
+
+
+def _remember_secrets(options: StorageOptions, core: Any) -> None:
+    """Let logs and tracebacks of this process show none of the credentials in use."""
+    remember(
+        options.secret_key, options.session_token, options.customer_key, options.proxy_password
+    )
+    if options.secret_key is None:
+        found = core.get_credentials()
+        if type(found) is Credentials:  # others fetch new ones when they are looked at
+            remember(found.secret_key, found.token)
 
 
 def _ask_before_large(model: Any, params: dict[str, Any], **_rest: Any) -> None:
