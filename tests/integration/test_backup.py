@@ -84,6 +84,18 @@ def test_a_pattern_takes_matching_topics_and_leaves_internal_ones(
     assert set(named.json["topics"]) == {"__consumer_offsets"}
 
 
+def test_a_topics_regex_that_backtracks_on_a_topic_of_45_letters_is_answered(
+    cluster: Cluster, archive: Archive
+) -> None:
+    letters = "a" * 45
+    cluster.create(letters)
+    try:
+        refused = archive.backup("--topics-regex", "(a+)+$" * 6).expect(2)
+        assert "no topic in Kafka matches" in refused.stderr
+    finally:
+        cluster.delete(letters)
+
+
 def test_following_picks_up_new_topics_and_partitions_and_ends_on_sigterm(
     cluster: Cluster, archive: Archive, topic_name: str, tmp_path: Path
 ) -> None:

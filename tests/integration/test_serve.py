@@ -111,6 +111,29 @@ def test_a_connector_that_fails_leaves_the_one_beside_it_running_and_can_be_mend
     service.call("DELETE", "/connectors/bad", expect=204)
 
 
+def test_a_topics_regex_that_backtracks_on_a_topic_of_45_letters_freezes_nothing(
+    world: World, service: Service
+) -> None:
+    letters, beside = "a" * 45, world.topic("beside")
+    world.cluster.create(letters)
+    try:
+        config = world.config(beside, **{"topics.regex": "(a+)+$" * 6 + f"|{beside.name}"})
+        del config["topics"]
+        service.call("POST", "/connectors", {"name": "letters", "config": config}, expect=201)
+        beside.send(1)
+        beside.expect_all()  # so the pattern has met every topic
+        assert service.call("GET", "/connectors/letters/topics")["letters"]["topics"] == [
+            beside.name
+        ]
+        service.call("POST", "/connectors/letters/restart?includeTasks=true", expect=202)
+        until(lambda: service.states("letters")[0] == "RUNNING", "it runs again")
+        beside.send(1)
+        beside.expect_all()
+        service.call("DELETE", "/connectors/letters", expect=204)
+    finally:
+        world.cluster.delete(letters)
+
+
 def test_a_jvm_that_is_killed_is_replaced_and_connectors_go_on(
     world: World, service: Service
 ) -> None:

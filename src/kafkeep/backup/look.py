@@ -235,8 +235,6 @@ def _choose_topics(admin: Admin, options: BackupOptions) -> dict[str, TopicDescr
     if options.topics:
         return admin.topics(list(options.topics))
     pattern = compile_java_regex(options.topics_regex or "")
-    return {
-        name: topic
-        for name, topic in admin.topics(None).items()
-        if not topic.internal and not name.startswith("__") and pattern.fullmatch(name)
-    }
+    topics = admin.topics(None)
+    ordinary = (n for n, topic in topics.items() if not topic.internal and not n.startswith("__"))
+    return {name: topics[name] for name in pattern.select(ordinary)}

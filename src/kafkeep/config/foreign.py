@@ -6,7 +6,6 @@ records are made of their rows is ``ChangeOptions``, as for records of a log.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +16,7 @@ from kafkeep.config.choose import did_you_mean
 from kafkeep.config.files import NamingOptions, RotateOptions
 from kafkeep.config.formats import FormatKind, FormatOptions
 from kafkeep.config.group import ConfigErrors, parse_group
-from kafkeep.config.java_regex import compile_java_regex
+from kafkeep.config.java_regex import JavaPattern, compile_java_regex
 from kafkeep.config.sink import NullOptions
 from kafkeep.errors import UsageError
 
@@ -98,7 +97,7 @@ class ForeignOptions(ChangeOptions):
         return parse_group(FormatOptions, {"format.class": "json", **self.texts})
 
     @cached_property
-    def generic(self) -> tuple[tuple[str, re.Pattern[str]], ...] | None:
+    def generic(self) -> tuple[tuple[str, JavaPattern], ...] | None:
         """Topics and which keys are theirs, where objects have any name; else None."""
         if not _is_generic(self.texts):
             return None
@@ -119,7 +118,7 @@ def _is_generic(texts: Mapping[str, str]) -> bool:
     return texts.get(MODE, "").strip().upper() == GENERIC
 
 
-def parse_topic_regexes(text: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
+def parse_topic_regexes(text: str) -> tuple[tuple[str, JavaPattern], ...]:
     """Read ``topic:regex,topic:regex``; a topic may be named for several."""
     found = []
     for one in filter(None, (part.strip() for part in text.split(","))):

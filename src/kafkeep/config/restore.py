@@ -254,7 +254,7 @@ class RestoreOptions(SchemaOptions):
             return any(source == topic for source, _ in self.topics)
         if self.topics_regex is None:
             return True
-        return compile_java_regex(self.topics_regex).fullmatch(topic) is not None
+        return compile_java_regex(self.topics_regex).matches(topic)
 
     @property
     def cuts_times(self) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkeep.config.java_regex import compile_java_regex
+from kafkeep.config.java_regex import JavaPattern, compile_java_regex
 from kafkeep.config.transforms import PredicateSpec
 from kafkeep.data.arrow_parts import view_offsets
 from kafkeep.data.rows import Rows
@@ -22,11 +21,11 @@ from kafkeep.transforms.transform import Predicate
 class TopicNameMatches:
     """Records of a topic whose whole name matches; a router before it may have changed it."""
 
-    pattern: re.Pattern[str]
+    pattern: JavaPattern
 
     def test(self, rows: Rows) -> NDArray[np.bool_]:
         """Tell for each record whether it is chosen."""
-        return np.full(len(rows), self.pattern.fullmatch(rows.topic) is not None)
+        return np.full(len(rows), self.pattern.matches(rows.topic))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kafkeep.archive.names import check_topic_name
-from kafkeep.config.java_regex import Replacement, compile_java_regex, parse_replacement
+from kafkeep.config.java_regex import (
+    JavaPattern,
+    Replacement,
+    compile_java_regex,
+    parse_replacement,
+)
 from kafkeep.config.transform_options import RegexRouterOptions, TimestampRouterOptions
 from kafkeep.data.rows import Rows
 from kafkeep.errors import RecordError
@@ -29,7 +33,7 @@ def _route(rows: Rows, topic: str) -> Rows:
 class RegexRouter:
     """A topic whose whole name matches gets the replacement for the first match in it."""
 
-    regex: re.Pattern[str]
+    regex: JavaPattern
     replacement: Replacement
 
     @classmethod
@@ -40,13 +44,10 @@ class RegexRouter:
 
     def apply(self, rows: Rows) -> Iterator[Rows]:
         """Yield the rows under their new topic."""
-        found = self.regex.search(rows.topic) if self.regex.fullmatch(rows.topic) else None
-        if found is None:
+        if not self.regex.matches(rows.topic):
             yield rows
             return
-        start, stop = found.span()
-        topic = rows.topic[:start] + self.replacement.expand(found) + rows.topic[stop:]
-        yield _route(rows, topic)
+        yield _route(rows, self.replacement.replace_first(self.regex, rows.topic))
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,6 +251,33 @@ def test_a_leader_that_stops_hands_over_at_once_and_connectors_are_kept() -> Non
     second.end()
 
 
+def test_a_stored_pattern_that_is_no_longer_accepted_fails_its_connector_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = f"memory:{uuid.uuid4().hex}"
+    pattern = {key: text for key, text in CONFIG.items() if key != "topics"}
+    old = {**pattern, "topics.regex": "(?!internal).*"}
+    first = start(state)
+    until(lambda: first.call("GET", "/health")[1].get("is_leader"))
+    refused = first.call("POST", "/connectors", {"name": "old", "config": old})
+    assert refused[0] == 400 and "has a look-ahead (?!…)" in refused[1]["message"]
+    with monkeypatch.context() as older:
+        older.setattr("kafkeep.config.connector_keys.java_regex", str)
+        for name, config in (("old", old), ("other", CONFIG)):
+            body = {"name": name, "config": config, "initial_state": "PAUSED"}
+            assert first.call("POST", "/connectors", body)[0] == 201
+    first.end()
+    second = start(state)
+    until(lambda: states(second, "old")[0] == "FAILED")
+    until(lambda: states(second, "other") == ("PAUSED", ["PAUSED"] * 2))
+    trace = second.call("GET", "/connectors/old/status")[1]["connector"]["trace"]
+    assert "topics.regex" in trace and "has a look-ahead (?!…)" in trace
+    mended = {**old, "topics.regex": "orders.*"}
+    assert second.call("PUT", "/connectors/old/config", mended)[0] == 200
+    until(lambda: states(second, "old") == ("PAUSED", ["PAUSED"] * 2))
+    second.end()
+
+
 def test_a_port_that_is_taken_is_told_in_a_sentence(pair: tuple[Worker, Worker]) -> None:
     port = int(pair[0].ready.url.rpartition(":")[2])
     with pytest.raises(EnvironmentFault, match=f"cannot listen on 127.0.0.1:{port}: "):

@@ -78,6 +78,11 @@ def test_topics_are_chosen_by_expressions_of_java_as_in_a_backup(
     assert options.wants("c") and not options.wants("+")
 
 
-def test_an_intersection_of_classes_is_refused_and_not_taken_for_something_else() -> None:
-    with pytest.raises(UsageError, match="which only Java has"):
-        parse_group(RestoreOptions, {"topics.regex": "[a-z&&[^c]]"})
+def test_an_intersection_of_classes_is_not_taken_for_something_else() -> None:
+    options = parse_group(RestoreOptions, {"topics.regex": "[a-z&&[^c]]"})
+    assert options.wants("b") and not options.wants("c") and not options.wants("&")
+
+
+def test_a_look_ahead_is_refused_by_name() -> None:
+    with pytest.raises(UsageError, match="has a look-ahead"):
+        parse_group(RestoreOptions, {"topics.regex": "(?!c).*"})

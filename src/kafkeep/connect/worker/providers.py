@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kafkeep.config.group import ConfigErrors
-from kafkeep.config.java_regex import compile_java_regex
+from kafkeep.config.java_regex import JavaPattern, compile_java_regex
 from kafkeep.config.path import check_path
 from kafkeep.config.properties import parse_properties
 from kafkeep.connect.safety.secrets import REFERENCE, FromProvider
@@ -176,7 +176,7 @@ class EnvProvider:
     """Kafka's EnvVarConfigProvider: variables whose whole name the pattern matches."""
 
     key: str
-    pattern: re.Pattern[str] | None
+    pattern: JavaPattern | None
     environ: Mapping[str, str] = field(repr=False)
 
     def get(self, path: str, key: str) -> str:
@@ -185,7 +185,7 @@ class EnvProvider:
             raise UsageError(f"a variable has no path, and {path!r} stands before {key}")
         if self.pattern is None:
             raise UsageError(f"{key} may not be read: the worker's file needs {self.key}=…")
-        if self.pattern.fullmatch(key) is None:
+        if not self.pattern.matches(key):
             raise UsageError(f"{key} may not be read: {self.key} does not match it")
         if key not in self.environ:
             raise UsageError(f"there is no variable {key} where the service runs")
@@ -224,7 +224,7 @@ def _paths(key: str, text: str) -> tuple[Path, ...]:
     return paths
 
 
-def _pattern(key: str, text: str) -> re.Pattern[str] | None:
+def _pattern(key: str, text: str) -> JavaPattern | None:
     try:
         return compile_java_regex(text) if text else None
     except UsageError as error:

@@ -37,7 +37,7 @@ class GenericNames:
             return None
         if not key.startswith(self.prefix):
             return f"is not under {self.prefix}"
-        topic = next((name for name, pattern in self._topics if pattern.fullmatch(key)), None)
+        topic = next((name for name, pattern in self._topics if pattern.matches(key)), None)
         if topic is None:
             return "fits no expression of topic.regex.list"
         told = format_of_extension(key, bytes_extension=self._extension)

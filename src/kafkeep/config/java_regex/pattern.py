@@ -1,0 +1,109 @@
+"""A pattern as Java writes it, compiled for RE2: any pattern takes time linear in the text."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import re2
+
+from kafkeep.config.java_regex.reader import shown
+from kafkeep.config.java_regex.translate import translate
+from kafkeep.errors import UsageError
+
+_MAX_BYTES = 8 << 20
+"""Memory of one compiled pattern; a larger one is refused."""
+_MAX_SECONDS = 10.0
+"""CPU time for one list of names; ordinary patterns take 5 µs for each."""
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class JavaPattern:
+    """A compiled pattern. Safe to share between threads; travels to Spark tasks as its text."""
+
+    text: str
+    group_count: int
+    group_names: dict[str, int]
+    uncertain_groups: frozenset[int]
+    """Groups whose content may differ from Java's: repeated, and able to match nothing."""
+    _engine: re2._Regexp
+
+    def matches(self, text: str) -> bool:
+        """Tell whether the whole of ``text`` matches, as Java's ``matches()`` does."""
+        return self._engine.fullmatch(_encodable(text)) is not None
+
+    def select(self, names: Iterable[str]) -> list[str]:
+        """Return the names that match whole; UsageError when that takes too much CPU time."""
+        chosen = []
+        start = time.thread_time()
+        for number, name in enumerate(names, start=1):
+            if self.matches(name):
+                chosen.append(name)
+            if time.thread_time() - start > _MAX_SECONDS:
+                raise UsageError(
+                    f"{shown(self.text)} takes too long: {number} names in {_MAX_SECONDS:.0f} s "
+                    "of CPU time",
+                    hint="Use a shorter pattern, or one with fewer repetitions.",
+                )
+        return chosen
+
+    def search(self, text: str) -> list[tuple[int, int]] | None:
+        """Return the start and stop of the first match and of each group, or None.
+
+        A group that took no part is empty, at 0.
+        """
+        found = self._engine.search(_encodable(text))
+        if found is None:
+            return None
+        spans = [found.span(group) for group in range(self._engine.groups + 1)]
+        return [(max(start, 0), max(stop, 0)) for start, stop in spans]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return compile_java_regex, (self.text,)
+
+
+def _encodable(text: str) -> str:
+    """Put U+FFFD in the place of bytes that are no text, as Java does."""
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+
+
+@lru_cache(maxsize=32)
+def compile_java_regex(text: str) -> JavaPattern:
+    """Compile a pattern written for Java; UsageError says why it cannot be."""
+    translation = translate(text)
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MAX_BYTES
+    try:
+        engine = re2.compile(translation.pattern, options)
+    except re2.error as error:
+        raise UsageError(f"{shown(text)} is not accepted: {_reason(error)}") from error
+    finally:
+        re2.purge()  # its cache would keep 128 patterns of 8 MiB, whoever sent them
+    return JavaPattern(
+        text,
+        translation.group_count,
+        translation.group_names,
+        frozenset(translation.uncertain_groups),
+        engine,
+    )
+
+
+def java_regex(text: str) -> str:
+    """Check a pattern written for Java."""
+    compile_java_regex(text)
+    return text
+
+
+def _reason(error: Exception) -> str:
+    told = error.args[0] if error.args else ""
+    message = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
+    if "too large" in message:
+        return f"it needs more than {_MAX_BYTES >> 20} MiB of memory when compiled"
+    if "repetition" in message:
+        return "its repetitions, multiplied with those around them, exceed 1000"
+    return message
