@@ -10,6 +10,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from kafkeep.connect.definitions import Definitions, masked
 from kafkeep.connect.duty import Duty
@@ -130,7 +131,8 @@ class Herder(LeaderOperations):
             return status
         leader = self._duty.lease.leader()
         told = leader.statuses if leader is not None else ()
-        return next((one for one in told if one.name == connector.name), status)
+        found = next((one for one in told if one.name == connector.name), status)
+        return _caught_up(found, connector)
 
     def task_configs(self, name: str) -> list[Mapping[str, str]]:
         """Return the configuration of each task, masked; all tasks have the same."""
@@ -251,6 +253,17 @@ class Herder(LeaderOperations):
         """
         lease = self._duty.lease
         return self._duty.leads() or (lease.leader() is not None and not lease.holds())
+
+
+def _caught_up(status: ConnectorStatus, connector: Connector) -> ConnectorStatus:
+    """Return a status that the leader told before it changed the connector, as it will be.
+
+    One that is made anew and paused never ran, whatever one of its name did before.
+    """
+    if status.generation in (None, connector.generation) or connector.target is not Target.PAUSED:
+        return status
+    tasks = tuple(replace(task, state=RunState.PAUSED, trace=None) for task in status.tasks)
+    return replace(status, state=RunState.PAUSED, trace=None, tasks=tasks)
 
 
 def _has_failed(status: ConnectorStatus) -> bool:

@@ -26,6 +26,23 @@ def shown_tasks(tasks_max: int | None, partitions: int | None = None) -> int:
     return max(1, min(tasks_max or 1, TASKS_UNSEEN if partitions is None else partitions))
 
 
+def expected_tasks(new: Mapping[str, str], old: Mapping[str, str], shown: int) -> int:
+    """Return how many tasks a changed connector will show, where the old one shows ``shown``.
+
+    ``tasks.max`` decides, unless there were fewer partitions than that already.
+    """
+    wanted, had = _wanted_tasks(new), _wanted_tasks(old)
+    if wanted is None or had is None or wanted == had:
+        return shown
+    return min(wanted, shown) if shown < had else wanted
+
+
+def _wanted_tasks(config: Mapping[str, str]) -> int | None:
+    """Return what ``tasks.max`` asks for; None for a reference, which is resolved elsewhere."""
+    text = config.get("tasks.max", "1").strip()
+    return shown_tasks(int(text)) if text.isascii() and text.isdigit() else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What every job of a worker shares."""

@@ -104,6 +104,8 @@ class ConnectorStatus:
     trace: str | None = None
     backlog: Backlog | None = None
     """None while it has no job."""
+    generation: int | None = None
+    """Of the connector it was taken of; None from a worker of an older kafkeep."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from functools import partial
 
 from kafkeep.clock import now_ms
 from kafkeep.connect.backlog import backlog_of
-from kafkeep.connect.job import ConnectorJob, MakeJob, Surroundings
+from kafkeep.connect.job import ConnectorJob, MakeJob, Surroundings, expected_tasks
 from kafkeep.connect.model import (
     Backlog,
     Connector,
@@ -65,11 +65,15 @@ class Run:
 
     connector: Connector
     before: Run | None = None
+    replaces: bool = False
+    """Whether ``before`` is of the same connector, not of a deleted one of its name."""
     stop: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     phase: Phase = Phase.STARTING
     running_since_ms: int | None = None
     job: ConnectorJob | None = None
+    expected_tasks: int | None = None
+    """How many tasks to show while ``job`` is that of the run before it."""
     trace: str | None = None
 
     def fits(self, connector: Connector) -> bool:
@@ -81,10 +85,16 @@ class Run:
         """Return the state of one that has not failed; until work has ended it is not paused."""
         phase, before = self.phase, self.before
         if self.connector.target is not Target.PAUSED:
-            return _SHOWN[phase]
-        if phase is Phase.STARTING and before is not None:
-            return _SHOWN.get(before.phase, RunState.PAUSED)
-        return RunState.PAUSED
+            return _SHOWN.get(phase, RunState.RUNNING)  # it may fail in this very moment
+        if phase is not Phase.STARTING or not self.replaces or before is None:
+            return RunState.PAUSED
+        return RunState.PAUSED if before.phase in FAILED else before.shown()
+
+    def task_count(self) -> int:
+        """Return how many tasks to show."""
+        if self.expected_tasks is not None:
+            return self.expected_tasks
+        return self.job.task_count if self.job else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +194,7 @@ class Supervisor:
             version=told.version,
             state=RunState.UNASSIGNED,
             worker_id=self._worker_id,
+            generation=connector.generation,
         )
         if connector.target is Target.STOPPED:
             return replace(status, state=RunState.STOPPED)
@@ -198,10 +209,9 @@ class Supervisor:
         else:
             trace = None
             state = own = run.shown()
-        count = run.job.task_count if run.job else 0
         tasks = (
             TaskStatus(id=number, state=state, worker_id=self._worker_id, trace=trace)
-            for number in range(count)
+            for number in range(run.task_count())
         )
         return replace(status, state=own, tasks=tuple(tasks), backlog=self._backlog(status, run))
 
@@ -218,7 +228,12 @@ class Supervisor:
             self._end(connector.name)
         run = Run(connector, None if before is None or before.ended.is_set() else before)
         if replaced is not None:
-            run.job = replaced.job  # so that its tasks stay in sight until it has its own
+            run.replaces = True
+            if replaced.job is not None:  # so that tasks stay in sight until it has its own
+                run.expected_tasks = expected_tasks(
+                    connector.config, replaced.connector.config, replaced.task_count()
+                )
+                run.job = replaced.job
         self._runs[connector.name] = run
         name = f"connector-{connector.name}"
         threading.Thread(target=self._run, args=(run,), name=name, daemon=True).start()
@@ -261,7 +276,7 @@ class Supervisor:
             return
         if job is None:
             return
-        run.job = job
+        run.job, run.expected_tasks = job, None
         if run.connector.target is Target.PAUSED:
             run.phase = Phase.PAUSED
             return

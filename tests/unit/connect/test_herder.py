@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,11 +12,22 @@ from kafkeep.connect.definitions import Definitions
 from kafkeep.connect.herder import Herder
 from kafkeep.connect.loggers import Loggers
 from kafkeep.connect.metrics.totals import Totals
+from kafkeep.connect.model import Connector, ConnectorStatus, RunState, Target, TaskStatus
 from kafkeep.connect.state.lease import Beat
 from kafkeep.connect.state.state import State
 from kafkeep.connect.worker.keys import TrackingOptions
 from kafkeep.connect.worker.providers import Providers
 from kafkeep.errors import TransientError
+
+TOLD = ConnectorStatus(
+    name="one",
+    type="sink",
+    version="1",
+    state=RunState.RUNNING,
+    worker_id="other:1",
+    tasks=(TaskStatus(id=0, state=RunState.RUNNING, worker_id="other:1"),),
+    generation=3,
+)
 
 
 class Journal:
@@ -40,9 +52,14 @@ def journal() -> Journal:
 
 @pytest.fixture
 def follower(journal: Journal) -> Herder:
-    beat = Beat(number=1, epoch=1, worker_id="other:1", url="http://other:1", at_ms=1)
+    beat = Beat(
+        number=1, epoch=1, worker_id="other:1", url="http://other:1", at_ms=1, statuses=(TOLD,)
+    )
     lease = SimpleNamespace(look=lambda: None, leader=lambda: beat, holds=lambda: False)
-    duty: Any = SimpleNamespace(leads=lambda: False, journal=journal, lease=lease)
+    supervisor = SimpleNamespace(status=lambda _: replace(TOLD, state=RunState.UNASSIGNED))
+    duty: Any = SimpleNamespace(
+        leads=lambda: False, journal=journal, lease=lease, supervisor=supervisor
+    )
     unused: Any = None
     return Herder(
         duty=duty,
@@ -94,3 +111,15 @@ def test_a_state_that_could_not_be_read_is_read_again_by_the_next_call(
 def test_a_probe_does_not_wait_for_the_store(follower: Herder, journal: Journal) -> None:
     assert follower.is_ready()
     assert journal.reads == 0
+
+
+def test_one_made_anew_and_paused_is_not_shown_as_the_leader_last_told_of_the_deleted_one(
+    follower: Herder, journal: Journal
+) -> None:
+    paused = Connector(name="one", config={}, target=Target.PAUSED, generation=3)
+    journal.state = State(connectors={"one": paused})
+    assert follower.status("one").state is RunState.RUNNING  # until its work has ended
+    journal.state = State(connectors={"one": replace(paused, generation=5)})
+    follower.answered()
+    found = follower.status("one")
+    assert [found.state, *(task.state for task in found.tasks)] == [RunState.PAUSED] * 2

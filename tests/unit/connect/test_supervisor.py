@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from kafkeep.config.kafka import KafkaOptions
-from kafkeep.connect.job import ConnectorJob, Surroundings
+from kafkeep.connect.job import ConnectorJob, Surroundings, expected_tasks
 from kafkeep.connect.jobs.wait import sleep_until
 from kafkeep.connect.model import Connector, ConnectorType, Progress, RunState, Target
 from kafkeep.connect.safety.logs import HideSecrets
@@ -276,3 +276,44 @@ def test_a_connector_made_anew_has_nothing_of_the_one_deleted_before_it(
     Job.may_end.set()
     until(lambda: "one" in supervisor.progress())
     assert supervisor.progress()["one"].topics == set()
+
+
+def test_a_deleted_and_recreated_connector_with_initial_state_paused_never_shows_running(
+    supervisor: Supervisor,
+) -> None:
+    """A real worker says PAUSED at once, while the old one's work has not ended yet."""
+    Job.may_end.clear()
+    supervisor.reconcile([connector("one")])
+    until(lambda: Job.running.get("one") == 1)
+    supervisor.reconcile([])
+    anew = connector("one", Target.PAUSED, generation=2)
+    supervisor.reconcile([anew])
+    assert states(supervisor, anew) == (RunState.PAUSED, [])
+    changed = connector("one", Target.PAUSED, generation=3)
+    supervisor.reconcile([changed])
+    assert supervisor.status(changed).state is RunState.PAUSED
+    Job.may_end.set()
+    until(lambda: states(supervisor, changed) == (RunState.PAUSED, [RunState.PAUSED]))
+    assert Job.running["one"] == 0
+
+
+def test_a_changed_configuration_lists_the_tasks_it_will_have_while_the_old_run_ends(
+    supervisor: Supervisor,
+) -> None:
+    Job.may_end.clear()
+    first = connector("one", **{"tasks.max": "2"})
+    supervisor.reconcile([first])
+    until(lambda: Job.running.get("one") == 1)
+    for generation, (config, count) in enumerate(
+        [({"tasks.max": "3"}, 3), ({}, 1), ({"tasks.max": "5"}, 5), ({"tasks.max": "${env:X}"}, 5)]
+    ):
+        changed = connector("one", generation=generation + 2, **config)
+        supervisor.reconcile([changed])
+        assert len(supervisor.status(changed).tasks) == count
+    Job.may_end.set()
+
+
+def test_a_changed_configuration_lists_no_more_tasks_than_there_are_partitions() -> None:
+    assert expected_tasks({"tasks.max": "9"}, {"tasks.max": "8"}, 3) == 3
+    assert expected_tasks({"tasks.max": "2"}, {"tasks.max": "8"}, 3) == 2
+    assert expected_tasks({"tasks.max": "9"}, {"tasks.max": "3"}, 3) == 9

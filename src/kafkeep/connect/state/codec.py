@@ -71,6 +71,7 @@ def status_to_json(status: ConnectorStatus) -> dict[str, Any]:
             for t in status.tasks
         ],
         "backlog": None if status.backlog is None else asdict(status.backlog),
+        "generation": status.generation,
     }
 
 
@@ -84,7 +85,9 @@ def status_from_json(document: Mapping[str, Any]) -> ConnectorStatus:
         worker_id=as_str(document["worker_id"]),
         trace=_text_or_none(document["trace"]),
         tasks=tuple(_task(as_dict(task)) for task in as_list(document["tasks"])),
-        backlog=_backlog(document.get("backlog")),  # a worker of an older kafkeep sends none
+        # A worker of an older kafkeep sends neither.
+        backlog=_backlog(document.get("backlog")),
+        generation=_int_or_none(document.get("generation")),
     )
 
 
