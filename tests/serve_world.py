@@ -119,6 +119,22 @@ class World:
         self.running.append(service)
         return service
 
+    def damage_newest_heartbeat(self) -> None:
+        """Flip a bit of it, and put a stray file beside it."""
+        s3 = self.services.s3
+        client = boto3.client(
+            "s3",
+            endpoint_url=s3.endpoint,
+            region_name=s3.region,
+            aws_access_key_id=s3.access_key,
+            aws_secret_access_key=s3.secret_key,
+        )
+        rows = client.list_objects_v2(Bucket=s3.bucket, Prefix=f"{self.folder}-state/")["Contents"]
+        newest = max(row["Key"] for row in rows if "/lease/" in row["Key"])
+        body = client.get_object(Bucket=s3.bucket, Key=newest)["Body"].read()
+        client.put_object(Bucket=s3.bucket, Key=newest, Body=body[:-9] + b"!" + body[-8:])
+        client.put_object(Bucket=s3.bucket, Key=f"{newest}.bak", Body=b"stray")
+
     def topic(self, name: str) -> Topic:
         topic = f"{name}-{self.folder}"
         self.cluster.create(topic, PARTITIONS)

@@ -142,8 +142,8 @@ def test_a_jvm_that_is_killed_is_replaced_and_connectors_go_on(
     topic.send(2)
     topic.expect_all()
     first = service.jvm()
-    # The API goes before the work of connectors, where both want the same cores.
-    assert os.getpriority(os.PRIO_PROCESS, first) > os.getpriority(os.PRIO_PROCESS, 0)
+    # At a niceness of its own it starved on a busy machine.
+    assert os.getpriority(os.PRIO_PROCESS, first) == os.getpriority(os.PRIO_PROCESS, 0)
     topic.send(2)
     time.sleep(0.7)  # about when a look finds them
     os.kill(first, signal.SIGKILL)
@@ -182,9 +182,11 @@ def test_the_other_service_takes_over_when_the_leader_is_killed(world: World) ->
     follower.call("POST", "/connectors", body, expect=201)  # carried out by the leader
     follower.call("POST", "/connectors", body, expect=409)
     until(lambda: follower.states("two") == ("RUNNING", ["RUNNING"] * 2), "the follower tells it")
-    assert follower.call("GET", "/connectors/two/status") == leader.call(
-        "GET", "/connectors/two/status"
-    )
+    until(lambda: "kafkeep" in follower.call("GET", "/connectors/two/status"), "so is its lag")
+    seen = [one.call("GET", "/connectors/two/status") for one in (follower, leader)]
+    lags = [one.pop("kafkeep") for one in seen]
+    assert seen[0] == seen[1]
+    assert [(one["lag_records"], one["gaps"]["count"]) for one in lags] == [(0, 0)] * 2
     logger = "/admin/loggers/kafkeep.connect.duty"
     follower.call("PUT", f"{logger}?scope=cluster", {"level": "DEBUG"}, expect=204)
     assert leader.call("GET", logger)["level"] == "DEBUG"
@@ -199,6 +201,7 @@ def test_the_other_service_takes_over_when_the_leader_is_killed(world: World) ->
         topic.send(2)
         time.sleep(0.3)
     leader.kill()
+    world.damage_newest_heartbeat()
     topic.send(3)
     until(follower.leads, "the follower leads")
     topic.send(2)
