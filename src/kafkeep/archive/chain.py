@@ -11,7 +11,7 @@ from kafkeep.archive.codec import decode_commit
 from kafkeep.archive.commit import Commit
 from kafkeep.archive.document import digest_of, reading
 from kafkeep.archive.keys import LAST_NUMBER, log_key, log_prefix, parse_log_key
-from kafkeep.archive.seal import read_sound
+from kafkeep.archive.seal import HINT, read_sound
 from kafkeep.archive.state import State, apply
 from kafkeep.archive.store import ObjectStore
 from kafkeep.errors import DamagedError, KeyMissingError
@@ -61,8 +61,15 @@ def read_commit(store: ObjectStore, name: str, number: int) -> CommitBytes:
     except KeyMissingError as error:
         raise DamagedError(
             f"{key} is missing, though later commits are there",
-            hint=f"What was archived before it comes back by restore --commit {number - 1}.",
+            hint=_what_is_left(number),
         ) from error
+
+
+def _what_is_left(missing: int) -> str:
+    """Say what can be done about a log without one of its commits; before the first is nothing."""
+    if missing == 0:
+        return f"It is the log's first commit, so no earlier state can be restored. {HINT}"
+    return f"What was archived before it comes back by restore --commit {missing - 1}."
 
 
 def decode(name: str, stored: CommitBytes) -> Commit:

@@ -14,6 +14,7 @@ from kafkeep.store.directory import SpecialFileError, create_file, open_file
 
 NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, SpecialFileError)
 """What the system raises when a name is not that of a regular file."""
+NAME_A_FOLDER = "Name a folder that is there or can be made, or an address like s3://bucket/prefix."
 _TAGS = "#tags"
 """No name of metadata: it has none of these characters."""
 _LONGEST_SIDECAR = 1 << 20
@@ -48,6 +49,18 @@ def _translated(error: OSError, what: str) -> KafkeepError:
     # Not transient: after a failed fsync the system may have dropped the pages, and a second
     # one would report success for bytes that never reached the disk.
     return EnvironmentFault(text, hint="Check the disk and the system's log.")
+
+
+def no_folder(path: str, error: OSError) -> str:
+    """Say in one sentence why a folder cannot be made: what is in its way, or above it."""
+    there = Path(path)
+    while not os.path.lexists(there):
+        there = there.parent
+    if str(there) == path or not there.is_dir():
+        return f"cannot make folder {path}: {there} is not a folder"
+    if isinstance(error, FileNotFoundError):
+        return f"cannot make folder {path}: {there} takes no new folders"
+    return f"cannot make folder {path}: {error.strerror}"
 
 
 def make_folders(path: Path, stop: Path) -> None:

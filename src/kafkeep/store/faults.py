@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from urllib.parse import urlsplit
+
 from botocore.exceptions import (
+    BotoCoreError,
     ClientError,
+    ConnectTimeoutError,
     EndpointConnectionError,
     InvalidEndpointConfigurationError,
     NoCredentialsError,
@@ -43,13 +48,22 @@ _TRANSIENT = {
     "Throttling",
     "ThrottlingException",
     "TooManyRequests",
+    "RequestLimitExceeded",
+    "BandwidthLimitExceeded",
+    "ServiceUnavailable",
     "BadDigest",
     "XAmzContentChecksumMismatch",
     "IncompleteBody",
 }
+_FULL = re.compile(r"(?i)quota|storage_?(?:full|cap)|insufficientstorage|disk_?full|nospace")
+"""In codes of stores that have no room left, or none for this user: each maker has its own."""
+_THROTTLED = {"SlowDown", "TooManyRequests", "Throttling", "ThrottlingException"}
+_SLOWER = "The store asks for fewer requests: try again later, or with fewer tasks at once."
+_URL = re.compile(r"(https?)://[^\s\"']+")
 _GRANT = "Grant s3:GetObject, s3:PutObject and s3:ListBucket on the bucket and its objects."
 _ENCRYPTED = "Server Side Encryption"
 """What stores say when an object cannot be read without its customer's key (SSE-C)."""
+_COLD = "The object is in cold storage: restore it there first, for some days, then run it again."
 _NEEDS_KEY = f"Give the key it was encrypted with, in Base64, in {CUSTOMER_KEY_VARIABLE}."
 
 # Nothing was sent: botocore's class, ours, and what to do.
@@ -62,7 +76,7 @@ _UNSENT: tuple[tuple[tuple[type[Exception], ...], type[KafkeepError], str], ...]
     ((ProfileNotFound,), UsageError, "Check AWS_PROFILE and ~/.aws/config."),
     ((SSLError,), EnvironmentFault, "Name the maker's certificate in AWS_CA_BUNDLE."),
     (
-        (EndpointConnectionError,),
+        (EndpointConnectionError, ConnectTimeoutError),
         TransientError,
         "Check the endpoint's address and that the store is up.",
     ),
@@ -78,7 +92,9 @@ def translate(error: Exception, what: str, bucket: str, *, writes: bool) -> Kafk
     """Return our error for botocore's; ``writes``: an unanswered request may have taken effect."""
     if isinstance(error, ClientError):
         return _from_answer(error, what, bucket, writes)
-    said = f"{what}: {' '.join(str(error).split())[:300]}"
+    said = f"{what}: {_without_paths(' '.join(str(error).split()))[:300]}"
+    if isinstance(error, EndpointConnectionError | ConnectTimeoutError):
+        said = f"{what}: nothing answers at {_endpoint(error)}, where bucket {bucket} should be"
     if isinstance(error, SSLError) and "CERTIFICATE" not in str(error):
         return _unanswered(writes)(said)
     for kinds, ours, hint in _UNSENT:
@@ -92,19 +108,52 @@ def _from_answer(error: ClientError, what: str, bucket: str, writes: bool) -> Ka
     code = str(answer.get("Code", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     said = f"{what}: {code or status} {answer.get('Message', '')}".strip()
+    if _FULL.search(code) or status == 507:
+        return _full(what, bucket, code or str(status), status, writes)
     if code == "NoSuchBucket":
         hint = "Check the name, or make the bucket first."
         return NoSuchArchiveError(f"there is no bucket {bucket}", hint=hint)
+    if not writes and _ENCRYPTED in said:
+        return AccessDeniedError(said, hint=_NEEDS_KEY)
+    return _by_code(code, what, said) or _by_status(status, code, what, said, writes)
+
+
+def _by_code(code: str, what: str, said: str) -> KafkeepError | None:
+    """Return what a code means whatever the status: makers disagree about these."""
     if code in _DENIED:
         cause, hint = _DENIED[code]
         return AccessDeniedError(f"{what}: {cause} ({code})", hint=hint)
-    if not writes and _ENCRYPTED in said:
-        return AccessDeniedError(said, hint=_NEEDS_KEY)
+    if code in _TRANSIENT:
+        return TransientError(said, hint=_SLOWER if code in _THROTTLED else None)
+    return EnvironmentFault(said, hint=_COLD) if code == "InvalidObjectState" else None
+
+
+def _by_status(status: int, code: str, what: str, said: str, writes: bool) -> KafkeepError:
     if status in (401, 403):
         return AccessDeniedError(said, hint=_GRANT)
     if status == 412:
         return KeyExistsError(f"{what}: the key is taken")
     return _class_of(status, code, writes)(said)
+
+
+def _full(what: str, bucket: str, code: str, status: int, writes: bool) -> KafkeepError:
+    """Return what to tell of a store without room; a server's fault may pass, a quota does not."""
+    kind = _unanswered(writes) if status >= 500 else EnvironmentFault
+    hint = f"Make room in the store, or raise the quota of bucket {bucket}; then run it again."
+    return kind(f"{what}: the store is full, or a quota is used up ({code})", hint=hint)
+
+
+def _endpoint(error: BotoCoreError) -> str:
+    return _without_paths(str(error.kwargs.get("endpoint_url") or "the endpoint"))
+
+
+def _without_paths(text: str) -> str:
+    """Leave of each URL what a person knows it by: neither key, query nor login."""
+
+    def shortened(url: re.Match[str]) -> str:
+        return f"{url[1]}://{urlsplit(url[0]).netloc.rpartition('@')[2]}"
+
+    return _URL.sub(shortened, text)
 
 
 def _class_of(status: int, code: str, writes: bool) -> type[KafkeepError]:
@@ -113,7 +162,7 @@ def _class_of(status: int, code: str, writes: bool) -> type[KafkeepError]:
         return UnknownOutcomeError
     if status == 404:
         return KeyMissingError
-    if status in (409, 429, 503) or code in _TRANSIENT:
+    if status in (409, 429, 503):
         return TransientError
     if status == 501:
         return EnvironmentFault  # the store does not know this part of the language

@@ -27,7 +27,15 @@ from kafkeep.store.directory import (
     stat_file,
     why_special,
 )
-from kafkeep.store.disk import NOT_THERE, faults, load_sidecar, make_folders, save_sidecar
+from kafkeep.store.disk import (
+    NAME_A_FOLDER,
+    NOT_THERE,
+    faults,
+    load_sidecar,
+    make_folders,
+    no_folder,
+    save_sidecar,
+)
 from kafkeep.store.keys import check_key, check_metadata, check_tags
 from kafkeep.store.local_writer import NO_LINKS, WRITING, LocalWriter, sidecar_name
 
@@ -291,9 +299,7 @@ def _make_root(root: Path) -> None:
     try:
         make_folders(root, root.parent)
     except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:
-        raise EnvironmentFault(
-            f"cannot make folder {root}: {error.strerror}", hint="Check the address."
-        ) from error
+        raise EnvironmentFault(no_folder(str(root), error), hint=NAME_A_FOLDER) from error
 
 
 def _rows(folder: int) -> list[tuple[str, str]]:

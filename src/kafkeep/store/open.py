@@ -10,7 +10,7 @@ from pathlib import Path
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.storage import ArchiveAddress, StorageOptions
 from kafkeep.errors import AccessDeniedError, UsageError
-from kafkeep.store.disk import disk_fault
+from kafkeep.store.disk import NAME_A_FOLDER, disk_fault, no_folder
 from kafkeep.store.local import LocalStore
 from kafkeep.store.memory import MemoryStore
 from kafkeep.store.retry import RetryingStore, RetryPolicy
@@ -43,10 +43,13 @@ def _make_folder(path: str) -> None:
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except PermissionError as error:
-        raise AccessDeniedError(f"cannot make folder {path}: {error.strerror}") from error
+        raise AccessDeniedError(
+            f"cannot make folder {path}: {error.strerror}",
+            hint="Check who owns the folder above it, and how it is mounted.",
+        ) from error
     except OSError as error:
-        told = f"cannot make folder {path}: {error.strerror}"
-        raise disk_fault(error) or UsageError(told) from error
+        fault = disk_fault(error)
+        raise fault or UsageError(no_folder(path, error), hint=NAME_A_FOLDER) from error
 
 
 def _bare(where: ArchiveAddress, options: StorageOptions) -> ObjectStore:

@@ -25,6 +25,7 @@ from kafkeep.errors import (
     TransientError,
     UnknownOutcomeError,
 )
+from kafkeep.store.answers import check_page, field, read_body, read_range
 from kafkeep.store.client import client_of, load_models
 from kafkeep.store.digests import Digests
 from kafkeep.store.faults import translate
@@ -128,7 +129,8 @@ class S3Store:
         """Return an object's tags."""
         with self.faults(f"reading the tags of {key}"):
             answer = self.client.get_object_tagging(**self.where(key))
-        return {row["Key"]: row["Value"] for row in answer["TagSet"]}
+        rows = field(answer, "TagSet", f"reading the tags of {key}")
+        return {row["Key"]: row["Value"] for row in rows}
 
     def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
         """Give an object these tags instead of its own; a refusal is said or raised, as set."""
@@ -165,22 +167,22 @@ class S3Store:
         """Return the whole object, or raise KeyMissingError."""
         with self.faults(f"reading {key}"):
             answer = self.client.get_object(**self.read_from(key))
-            return _read(answer, key)
+            return read_body(answer, f"reading {key}")
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
         """Return bytes ``[start, end)``, fewer where the object ends before."""
         if end <= start:
             self.head(key)
             return b""
-        asked = f"bytes={start}-{end - 1}"
-        with self.faults(f"reading {key} from {start} to {end}"):
+        asked, what = f"bytes={start}-{end - 1}", f"reading {key} from {start} to {end}"
+        with self.faults(what):
             try:
                 answer = self.client.get_object(**self.read_from(key), Range=asked)
             except ClientError as error:
                 if error.response.get("Error", {}).get("Code") == "InvalidRange":
                     return b""
                 raise
-            return _read(answer, key)[: end - start]
+            return read_range(answer, start, end, what)
 
     def head(self, key: str) -> ObjectInfo:
         """Tell size, time and metadata, or raise KeyMissingError."""
@@ -196,27 +198,37 @@ class S3Store:
             # A HEAD has no body to say why: the bucket may be what is missing, or the keys wrong.
             self._ask_bucket()
             raise
-        everything = decode_metadata(found["Metadata"])
+        everything = decode_metadata(found.get("Metadata", {}))
         plain = {name: value for name, value in everything.items() if name != UPLOAD_MARK}
-        size, at_ms = found["ContentLength"], _ms(found["LastModified"])
-        return plain, ObjectInfo(key, size, at_ms, everything)
+        what = f"looking at {key}"
+        size, at = (field(found, name, what) for name in ("ContentLength", "LastModified"))
+        return plain, ObjectInfo(key, size, _ms(at), everything)
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         """Yield objects a page of 1000 at a time."""
-        asked: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
-        if after:
-            asked["StartAfter"] = self._prefix + after
-        while True:
-            with self.faults(f"listing {prefix}"):
-                page = self.client.list_objects_v2(**asked, MaxKeys=_PAGE)
+        begin = {"StartAfter": self._prefix + after} if after else {}
+        for page in self._pages(prefix, **begin):
             for row in page.get("Contents", []):
                 # Empty "folders" made by other tools are not objects of ours.
                 if not row["Key"].endswith("/"):
                     key = row["Key"].removeprefix(self._prefix)
                     yield ObjectInfo(key, row["Size"], _ms(row["LastModified"]))
-            if not page.get("IsTruncated"):
+
+    def _pages(self, prefix: str, **more: str) -> Iterator[Mapping[str, Any]]:
+        asked: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._prefix + prefix, **more}
+        while True:
+            page = self._page(f"listing {prefix}", {**asked, "MaxKeys": _PAGE})
+            yield page
+            if not page["IsTruncated"]:
                 return
             asked["ContinuationToken"] = page["NextContinuationToken"]
+
+    def _page(self, what: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        with self.faults(what):
+            page: Mapping[str, Any] = self.client.list_objects_v2(**asked)
+        # An access point answers under its bucket's name, and is never in the path.
+        check_page(page, asked, bucket=self._bucket if self._options.uses_path_style else None)
+        return page
 
     def strays(self, prefix: str) -> Iterator[Stray]:
         """Yield nothing: a bucket has only objects."""
@@ -224,15 +236,9 @@ class S3Store:
 
     def folders(self, prefix: str) -> Sequence[str]:
         """Return the common prefixes one level down."""
-        asked = {"Bucket": self._bucket, "Prefix": self._prefix + prefix, "Delimiter": "/"}
-        found: list[str] = []
-        while True:
-            with self.faults(f"listing {prefix}"):
-                page = self.client.list_objects_v2(**asked, MaxKeys=_PAGE)
-            found += [row["Prefix"].split("/")[-2] for row in page.get("CommonPrefixes", [])]
-            if not page.get("IsTruncated"):
-                return sorted(set(found))
-            asked["ContinuationToken"] = page["NextContinuationToken"]
+        pages = self._pages(prefix, Delimiter="/")
+        rows = (row for page in pages for row in page.get("CommonPrefixes", []))
+        return sorted({row["Prefix"].split("/")[-2] for row in rows})
 
     def delete(self, key: str) -> None:
         """Remove an object; no error when there is none."""
@@ -310,15 +316,8 @@ class S3Store:
 
     def _ask_bucket(self) -> Any:
         # A listing says why it is refused; a HEAD of the bucket has no body to say it in.
-        with self.faults(f"looking at bucket {self._bucket}"):
-            return self.client.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix, MaxKeys=1)
-
-
-def _read(answer: Any, key: str) -> bytes:
-    body: bytes = answer["Body"].read()
-    if len(body) != answer["ContentLength"]:
-        raise TransientError(f"reading {key}: {len(body)} of {answer['ContentLength']} bytes came")
-    return body
+        asked = {"Bucket": self._bucket, "Prefix": self._prefix, "MaxKeys": 1}
+        return self._page(f"looking at bucket {self._bucket}", asked)
 
 
 def _ms(when: datetime) -> int:

@@ -17,6 +17,7 @@ from kafkeep.errors import (
     TransientError,
 )
 from kafkeep.failpoint import failpoint
+from kafkeep.store.answers import field
 from kafkeep.store.digests import Digests
 from kafkeep.store.held import HeldBytes
 from kafkeep.store.keys import check_metadata, check_tags, encode_metadata
@@ -164,13 +165,15 @@ class PartsUpload:
         """Make the object visible under the condition that none is there; may be called again."""
         if self._buffer:
             self._put_part()
-        with self._store.faults(f"creating {self._key}", writes=True):
-            self._store.client.complete_multipart_upload(
+        what = f"creating {self._key}"
+        with self._store.faults(what, writes=True):
+            answer = self._store.client.complete_multipart_upload(
                 **self._where(),
                 **self._store.key_arguments(),
                 MultipartUpload={"Parts": self._done},
                 IfNoneMatch="*",
             )
+        field(answer, "ETag", what, writes=True)
 
     def abort(self) -> None:
         """End the upload at the store; what cannot be ended is invisible, and left to gc."""
@@ -186,7 +189,7 @@ class PartsUpload:
                 Metadata=encode_metadata(metadata),
                 ChecksumAlgorithm="CRC32",
             )
-        return str(answer["UploadId"])
+        return str(field(answer, "UploadId", f"beginning {self._key}"))
 
     def _put_part(self) -> None:
         body = bytes(self._buffer)
@@ -200,6 +203,7 @@ class PartsUpload:
                 answer: dict[str, Any] = self._store.client.upload_part(
                     PartNumber=number, Body=body, **arguments
                 )
+                field(answer, "ETag", f"sending part {number} of {self._key}")
                 return answer
 
         answer = self._retry.call(f"sending part {number} of {self._key}", attempt)
@@ -224,6 +228,7 @@ def list_uploads(store: S3Store) -> Iterator[Upload]:
                 page = store.client.list_multipart_uploads(**asked)
         except AccessDeniedError as error:
             raise AccessDeniedError(error.message, hint=_GRANT) from error
+        field(page, "IsTruncated", f"listing the unfinished uploads of bucket {bucket}")
         for row in page.get("Uploads", []):
             began_ms = int(row["Initiated"].timestamp() * 1000)
             yield Upload(row["UploadId"], row["Key"].removeprefix(prefix), began_ms)

@@ -160,6 +160,17 @@ def test_a_missing_commit_in_the_middle_is_damage_not_the_end(store, open_log, m
         open_log("w2")
 
 
+def test_without_its_first_commit_no_hint_says_restore_commit_minus_one(
+    store, open_log, make_entry
+) -> None:
+    fill(open_log(), make_entry, 3)
+    store.delete(log_key("backup", 0))
+    with pytest.raises(DamagedError, match=r"0000\.json is missing") as caught:
+        load_view(store, "backup")
+    assert "--commit" not in str(caught.value.hint)
+    assert "no earlier state can be restored" in str(caught.value.hint)
+
+
 def test_a_changed_commit_breaks_the_chain_at_the_next(store, open_log, make_entry) -> None:
     fill(open_log(), make_entry, 4)
     key = log_key("backup", 2)

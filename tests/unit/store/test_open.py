@@ -1,0 +1,41 @@
+"""Addresses that cannot be archives: one sentence says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkeep.errors import EnvironmentFault, NoSuchArchiveError, UsageError
+from kafkeep.store.local import LocalStore
+from kafkeep.store.open import open_store
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("/dev/full/x", "/dev/full is not a folder"),
+        ("/dev/full/x/y", "/dev/full is not a folder"),
+        ("/dev/full", "/dev/full is not a folder"),
+        ("/proc/x", "/proc takes no new folders"),
+        ("/proc/x/y", "/proc takes no new folders"),
+    ],
+)
+def test_dev_full_and_proc_as_archives_are_refused_in_one_clear_sentence(
+    address: str, why: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_store(address, create=True)
+    assert caught.value.message == f"cannot make folder {address}: {why}"
+    assert "Name a folder" in (caught.value.hint or "")
+    with pytest.raises(EnvironmentFault) as failed:
+        LocalStore(address).put_new("a/b", b"x")
+    assert failed.value.message == f"cannot make folder {address}: {why}"
+    with pytest.raises(NoSuchArchiveError, match=f"there is no folder {address}"):
+        list(LocalStore(address).list(""))
+
+
+def test_an_archive_that_is_a_link_to_nothing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "gone").symlink_to(tmp_path / "nothing")
+    with pytest.raises(UsageError, match="gone is not a folder"):
+        open_store(str(tmp_path / "gone"), create=True)
