@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kafkeep.archive.chain import CommitBytes, follow, iter_numbers
-from kafkeep.archive.checkpoint import Checkpoint, decode_root, load_checkpoint, rows_of
+from kafkeep.archive.checkpoint import Checkpoint, Fit, load_root, rows_of
 from kafkeep.archive.commit import Commit
 from kafkeep.archive.document import digest_of
 from kafkeep.archive.keys import (
@@ -16,6 +16,7 @@ from kafkeep.archive.keys import (
     parse_checkpoint_key,
     schemas_key,
 )
+from kafkeep.archive.lost import format_lost, lost_offsets
 from kafkeep.archive.schemas import load_schemas
 from kafkeep.archive.seal import read_sound
 from kafkeep.archive.state import State
@@ -32,6 +33,8 @@ class Finding:
     problem: str
     fatal: bool
     """False for what only repeats the log and is rebuilt from it: checkpoints and tables."""
+    shows_loss: bool = False
+    """True for an intact checkpoint of commits that are no longer in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +73,17 @@ def check_log(store: ObjectStore, name: str) -> list[Finding]:
     Reads every commit and every table of the newest checkpoint.
     """
     findings: list[Finding] = []
-    checkpoints = _load_checkpoints(store, name, findings)
+    checkpoints, removed = _load_checkpoints(store, name, findings)
     commits: list[Commit] = []
+    state = State(name=name)
     for checked in iter_commits(store, name):
         if checked.finding is not None:
             findings.append(checked.finding)
         if checked.commit is not None and checked.state is not None:
             commits.append(checked.commit)
+            state = checked.state
             findings.extend(_check_state(checkpoints, checked.state))
+    findings.extend(_removed(state, checkpoint) for checkpoint in removed)
     findings.extend(_check_schemas(store, name, commits))
     if checkpoints:
         newest = checkpoints[max(checkpoints)]
@@ -125,36 +131,35 @@ def _check_next(store: ObjectStore, state: State) -> CheckedCommit:
 
 def _load_checkpoints(
     store: ObjectStore, name: str, findings: list[Finding]
-) -> dict[int, Checkpoint]:
+) -> tuple[dict[int, Checkpoint], list[Checkpoint]]:
+    """Return the usable ones, and those whose commits are not in the log."""
     found: dict[int, Checkpoint] = {}
+    removed: list[Checkpoint] = []
     for listed in store.list(checkpoint_prefix(name)):
         number = parse_checkpoint_key(listed.key)
         if number is None:
             findings.append(Finding(listed.key, "not a checkpoint", False))
             continue
         try:
-            found[number] = load_checkpoint(store, name, number)
+            checkpoint, fit = load_root(store, name, number)
         except DamagedError as error:
-            findings.append(
-                _check_end(store, name, number) or Finding(listed.key, error.message, False)
-            )
-    return found
+            findings.append(Finding(listed.key, _without(listed.key, error.message), False))
+            continue
+        if fit is Fit.USABLE:
+            found[number] = checkpoint
+        elif fit is Fit.REMOVED:
+            removed.append(checkpoint)
+        else:
+            text = f"stands for another commit {number} than the log's: commits were replaced"
+            findings.append(Finding(listed.key, text, False, shows_loss=True))
+    return found, removed
 
 
-def _check_end(store: ObjectStore, name: str, number: int) -> Finding | None:
-    """Tell that a commit is gone for which there is a sound checkpoint: it was written after it.
-
-    Of a log that was cut off at its end nothing else tells.
-    """
-    key = checkpoint_key(name, number)
-    try:
-        decode_root(store.get(key), key, log=name, commit=number)
-        store.head(log_key(name, number))
-    except DamagedError:
-        return None
-    except KeyMissingError:
-        return Finding(key, f"stands for commit {number}, which was removed from the log", True)
-    return None
+def _removed(state: State, checkpoint: Checkpoint) -> Finding:
+    gone = checkpoint.state
+    lost = format_lost(lost_offsets(state.positions, gone.positions))
+    text = f"stands for commit {gone.commit}, which was removed from the log; {lost}"
+    return Finding(checkpoint_key(gone.name, gone.commit), text, True)
 
 
 def _check_state(checkpoints: dict[int, Checkpoint], state: State) -> Iterator[Finding]:

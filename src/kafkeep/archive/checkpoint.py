@@ -1,13 +1,15 @@
 """Checkpoints: a root with the state at one commit, and the list of entry tables up to it.
 
 A writer opens the newest root and the commits after it, whatever the log's length. Roots and
-tables only repeat the log: one that is lost, damaged or does not fit the chain is passed over.
+tables only repeat the log: one that is lost, damaged or does not fit the chain is passed over. But
+an intact root past the end of the log proves that commits were removed (see lost.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from kafkeep.archive.chain import decode, iter_bytes
@@ -50,6 +52,7 @@ from kafkeep.archive.keys import (
     parse_checkpoint_key,
 )
 from kafkeep.archive.schemas import check_digest
+from kafkeep.archive.seal import read_sound
 from kafkeep.archive.state import State
 from kafkeep.archive.store import ObjectStore
 from kafkeep.archive.tables import (
@@ -115,34 +118,61 @@ def decode_root(body: bytes, key: str, *, log: str, commit: int) -> Checkpoint:
         return Checkpoint(_state_from_json(document), tables)
 
 
-def load_checkpoint(store: ObjectStore, name: str, commit: int) -> Checkpoint:
-    """Return the checkpoint at a commit; DamagedError when it is unusable or fits not the log."""
-    key = checkpoint_key(name, commit)
-    checkpoint = decode_root(store.get(key), key, log=name, commit=commit)
+class Fit(Enum):
+    """How an intact checkpoint fits the log that lies beside it."""
+
+    USABLE = "usable"
+    REMOVED = "removed"
+    """The log does not have its commit: it had it when the checkpoint was written."""
+    REPLACED = "replaced"
+    """The log has another commit of that number."""
+
+
+def load_root(store: ObjectStore, name: str, commit: int) -> tuple[Checkpoint, Fit]:
+    """Return an intact checkpoint, and how it fits the log; DamagedError when it is not intact."""
+    checkpoint = _read_root(store, name, commit)
     try:
-        body = store.get(log_key(name, commit))
-    except KeyMissingError as error:
-        raise DamagedError(f"{key} stands for a commit that is not in the log") from error
-    if digest_of(body) != checkpoint.state.digest:
-        raise DamagedError(f"{key} stands for another commit {commit} than the log's")
-    return checkpoint
+        body = read_sound(store, log_key(name, commit))
+    except KeyMissingError:
+        return checkpoint, Fit.REMOVED
+    same = digest_of(body) == checkpoint.state.digest
+    return checkpoint, Fit.USABLE if same else Fit.REPLACED
 
 
-def load_newest(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> Checkpoint:
-    """Return the newest usable checkpoint at or before ``commit``; the empty one if there is none.
+@dataclass(frozen=True, slots=True)
+class NewestCheckpoint:
+    """Where reading a log begins, and what proves that it once went further."""
+
+    usable: Checkpoint
+    removed: Checkpoint | None = None
+    """The newest intact one whose commit is not in the log."""
+
+
+def find_newest(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> NewestCheckpoint:
+    """Find the newest usable checkpoint at or before ``commit``; the empty one if there is none.
 
     Unusable ones are passed over: the commits say the same, at a price.
     """
+    removed = None
     listed = store.list(checkpoint_prefix(name), after=checkpoints_after(name, commit))
     for found in listed:
         number = parse_checkpoint_key(found.key)
         if number is None:
             continue
         try:
-            return load_checkpoint(store, name, number)
+            checkpoint, fit = load_root(store, name, number)
         except (DamagedError, KeyMissingError):
             continue
-    return Checkpoint(State(name=name))
+        if fit is Fit.USABLE:
+            return NewestCheckpoint(checkpoint, removed)
+        if fit is Fit.REMOVED and removed is None:
+            removed = checkpoint
+    return NewestCheckpoint(Checkpoint(State(name=name)), removed)
+
+
+def load_newest(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> Checkpoint:
+    """Return the newest usable checkpoint at or before ``commit``, or the empty one."""
+    return find_newest(store, name, commit).usable
 
 
 def load_rows(store: ObjectStore, name: str, table: TableInfo) -> Rows:
@@ -235,6 +265,15 @@ class Checkpointer:
         except KeyExistsError:
             # A rival stood at the same commit, or an answer was lost: either says the same.
             return
+
+
+def _read_root(store: ObjectStore, name: str, commit: int) -> Checkpoint:
+    key = checkpoint_key(name, commit)
+    try:
+        return decode_root(store.get(key), key, log=name, commit=commit)
+    except DamagedError:
+        # Read again: an answer may come damaged, and the root may be all that proves a loss.
+        return decode_root(store.get(key), key, log=name, commit=commit)
 
 
 def _state_from_json(document: Mapping[str, Any]) -> State:

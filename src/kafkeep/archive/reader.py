@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 from kafkeep.archive.chain import decode, read_commit
 from kafkeep.archive.check import CheckedCommit, Finding, check_log, iter_commits
-from kafkeep.archive.head import Head, load_head
+from kafkeep.archive.checkpoint import find_newest
+from kafkeep.archive.head import Head, load_head, load_remaining
 from kafkeep.archive.keys import LAST_NUMBER, ROOT, check_log_name, log_prefix
 from kafkeep.archive.store import ObjectStore
 from kafkeep.archive.view import ArchiveView
@@ -26,8 +27,11 @@ __all__ = [
 
 
 def list_logs(store: ObjectStore) -> list[str]:
-    """Return the names of the archive's logs, sorted; one small listing for each."""
-    return [name for name in store.folders(ROOT) if _has_commits(store, name)]
+    """Return the names of the archive's logs, sorted; one small listing for each.
+
+    Also of those whose commits were removed, if a checkpoint proves that there were any.
+    """
+    return [name for name in store.folders(ROOT) if _is_log(store, name)]
 
 
 def load_view(
@@ -35,9 +39,12 @@ def load_view(
 ) -> ArchiveView:
     """Load a log as it stands now, at a commit, or at a time (the last commit made by then).
 
-    NoSuchArchiveError when there is no such log or commit. Reads only.
+    NoSuchArchiveError when there is no such log or commit; DamagedError when what is asked for may
+    be in commits that were removed. Reads only.
     """
-    head = load_head(store, name, LAST_NUMBER if commit is None else commit)
+    head = load_remaining(store, name, LAST_NUMBER if commit is None else commit)
+    if at_ms is None or at_ms >= head.state.at_ms:
+        head.check_end()
     if head.state.commit < 0:
         raise NoSuchArchiveError(
             f"{store.describe()} has no log named {name!r}",
@@ -85,9 +92,12 @@ def _find_commit(store: ObjectStore, head: Head, at_ms: int) -> int:
     return low
 
 
-def _has_commits(store: ObjectStore, name: str) -> bool:
+def _is_log(store: ObjectStore, name: str) -> bool:
     try:
         check_log_name(name)
     except ValueError:
         return False
-    return next(iter(store.list(log_prefix(name))), None) is not None
+    if next(iter(store.list(log_prefix(name))), None) is not None:
+        return True
+    # A log whose commits were all removed is damaged, which is not the same as never begun.
+    return find_newest(store, name).removed is not None

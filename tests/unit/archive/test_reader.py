@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import pytest
 from tests.unit.archive.forge import forged
 
@@ -8,7 +10,8 @@ from kafkeep.archive.commit import Changes, Gap
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.keys import checkpoint_key, log_key
 from kafkeep.archive.reader import check_log, list_logs, load_view
-from kafkeep.errors import DamagedError, NoSuchArchiveError
+from kafkeep.archive.store import ObjectInfo
+from kafkeep.errors import DamagedError, KeyMissingError, NoSuchArchiveError
 from kafkeep.store.memory import MemoryStore
 
 
@@ -129,22 +132,126 @@ def test_a_damaged_table_is_rebuilt_from_the_commits(store, open_log, make_entry
 
 def test_a_checkpoint_of_another_chain_is_not_believed(store, open_log, make_entry) -> None:
     fill(open_log(checkpoint_every=4), make_entry, 10)
-    for number in range(7, 11):
-        store.delete(log_key("backup", number))
+    checkpoint = store.get(checkpoint_key("backup", 7))
+    cut(store, 6, 10)
+    store.delete(checkpoint_key("backup", 7))
     assert load_view(store, "backup").commit == 6
     open_log("w2").append(Changes(note="another commit 8"))
+    store.put_new(checkpoint_key("backup", 7), checkpoint)
     assert load_view(store, "backup").commit == 8
     assert len(load_view(store, "backup").entries()) == 6
-    assert [f.key for f in check_log(store, "backup")] == [checkpoint_key("backup", 7)]
+    (found,) = check_log(store, "backup")
+    assert (found.key, found.shows_loss) == (checkpoint_key("backup", 7), True)
+    assert found.problem == "stands for another commit 7 than the log's: commits were replaced"
+
+
+def cut(store: MemoryStore, end: int, last: int) -> None:
+    """Remove the commits after ``end`` up to ``last``."""
+    for number in range(end + 1, last + 1):
+        store.delete(log_key("backup", number))
+
+
+def test_no_reader_or_writer_opens_a_log_cut_below_its_own_checkpoint(
+    store, open_log, make_entry
+) -> None:
+    fill(open_log(checkpoint_every=64), make_entry, 101)
+    cut(store, 40, 101)
+    with pytest.raises(DamagedError) as caught:
+        load_view(store, "backup")
+    assert caught.value.message == (
+        "backup: commits from 41 on were removed from the log: an intact checkpoint shows that it "
+        "went up to commit 63 at least; 230 offsets are lost with them: 400 to 629 of orders-0"
+    )
+    assert "kafkeep restore --name backup --commit 40" in str(caught.value.hint)
+    left = load_view(store, "backup", commit=40)
+    assert (left.commit, len(left.entries())) == (40, 40)
+    assert load_view(store, "backup", at_ms=left.at_ms - 1).commit == 39
+    for asked in ({"at_ms": left.at_ms + 1}, {"commit": 41}, {"commit": 63}, {"commit": 100}):
+        with pytest.raises(DamagedError, match="commits from 41 on were removed"):
+            load_view(store, "backup", **asked)
+    with pytest.raises(DamagedError, match="commits from 41 on were removed"):
+        open_log("w2")
+    assert load_view(store, "backup", commit=40).commit == 40
+
+
+def test_a_log_of_which_every_commit_was_removed_is_damaged_and_not_absent(
+    store, open_log, make_entry
+) -> None:
+    fill(open_log(checkpoint_every=4), make_entry, 10)
+    cut(store, -1, 10)
+    assert list_logs(store) == ["backup"]
+    with pytest.raises(DamagedError, match="commits from 0 on were removed") as caught:
+        load_view(store, "backup")
+    assert "--commit" not in str(caught.value.hint)
+    with pytest.raises(DamagedError, match="commits from 0 on were removed"):
+        open_log("w2")
+
+
+def test_a_log_goes_on_once_its_commits_came_back_or_its_checkpoint_is_damaged(
+    store, open_log, make_entry
+) -> None:
+    fill(open_log(checkpoint_every=4), make_entry, 10)
+    bodies = {number: store.get(log_key("backup", number)) for number in range(5, 11)}
+    cut(store, 4, 10)
+    checkpoint = store.get(checkpoint_key("backup", 7))
+    replace_object(store, checkpoint_key("backup", 7), checkpoint[:-4] + b"flip")
+    assert load_view(store, "backup").commit == 4
+    replace_object(store, checkpoint_key("backup", 7), checkpoint)
+    for number, body in bodies.items():
+        store.put_new(log_key("backup", number), body)
+    assert load_view(store, "backup").commit == 10
+
+
+class GrowingStore(MemoryStore):
+    """A live writer commits, and writes checkpoints, whenever a listing has been answered."""
+
+    grow: Callable[[], None] | None = None
+
+    def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
+        found = list(super().list(prefix, after=after))
+        if self.grow is not None:
+            self.grow()
+        return iter(found)
+
+
+def test_a_checkpoint_that_a_live_writer_makes_meanwhile_is_no_loss(open_log, make_entry) -> None:
+    store = GrowingStore()
+    log = open_log(store=store, checkpoint_every=1)
+    fill(log, make_entry, 3)
+    store.grow = lambda: fill(log, make_entry, 1)
+    assert load_view(store, "backup").commit >= 3
+    with pytest.raises(NoSuchArchiveError, match="no commit 99"):
+        load_view(store, "backup", commit=99)
+
+
+class LaggingStore(MemoryStore):
+    """The newest commit is not found at first, as in a store that is consistent only in the end."""
+
+    hidden: set[str] = set()  # noqa: RUF012
+
+    def get(self, key: str) -> bytes:
+        if key in self.hidden:
+            self.hidden.remove(key)
+            raise KeyMissingError(key)
+        return super().get(key)
+
+
+def test_a_commit_that_is_found_when_asked_for_again_is_no_loss(open_log, make_entry) -> None:
+    store = LaggingStore()
+    fill(open_log(store=store, checkpoint_every=4), make_entry, 7)
+    store.hidden = {log_key("backup", 7)}
+    assert load_view(store, "backup").commit == 7
 
 
 def test_a_log_cut_off_before_its_last_checkpoint_is_damage(store, open_log, make_entry) -> None:
     fill(open_log(checkpoint_every=4), make_entry, 10)
-    for number in range(7, 11):
-        store.delete(log_key("backup", number))
+    cut(store, 6, 10)
     (found,) = check_log(store, "backup")
     assert (found.key, found.fatal) == (checkpoint_key("backup", 7), True)
-    assert found.problem == "stands for commit 7, which was removed from the log"
+    assert found.problem == (
+        "stands for commit 7, which was removed from the log; 10 offsets are lost with them: "
+        "60 to 69 of orders-0"
+    )
 
 
 def test_a_missing_commit_in_the_middle_is_damage_not_the_end(store, open_log, make_entry) -> None:
