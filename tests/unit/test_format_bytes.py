@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import random
 from typing import Any
 
 import pyarrow as pa
@@ -156,6 +157,18 @@ def test_an_object_known_to_be_one_record_is_not_split() -> None:
     form = BytesFormat(parse_group(FormatOptions, case.config))
     for key, data in case.objects.items():
         assert read(form, data, single=True) == [records_from("11", key)[0].value]
+
+
+@pytest.mark.parametrize("separator", ["|", "||", "ab", "aa", "|~|", "abcdefgh"])
+@pytest.mark.parametrize("piece_bytes", [1, 2, 3, 7, 4096])
+def test_records_come_apart_alike_however_much_is_read_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, separator: str, piece_bytes: int
+) -> None:
+    chance = random.Random(5)
+    letters = [ord(c) for c in separator] + [ord("x"), ord("a")]
+    data = bytes(chance.choice(letters) for _ in range(600)) + separator.encode() * 3 + b"end"
+    monkeypatch.setattr(separated, "PIECE_BYTES", piece_bytes)
+    assert read(BytesFormat(options(separator)), data) == data.split(separator.encode())
 
 
 def test_a_record_that_never_ends_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:

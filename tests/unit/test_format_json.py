@@ -8,6 +8,8 @@ import math
 import pickle
 import subprocess
 import sys
+import tracemalloc
+import zlib
 from itertools import pairwise
 from typing import Any
 
@@ -411,3 +413,27 @@ assert encoder.add(Column(OPTIONAL_STRING, array)) == b'"x"\\nnull\\n'
 assert "pandas" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_one_line_that_never_ends_in_a_gzip_object_takes_little_memory_and_is_refused() -> None:
+    packer = zlib.compressobj(1, wbits=31)
+    body = b"".join(packer.compress(b"x" * (1 << 20)) for _ in range(256)) + packer.flush()
+    assert len(body) < 2 << 20
+    packed = FormatOptions(format_class=FormatKind.JSON, s3_compression_type=Compression.GZIP)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DamagedError, match="this is not one record"):
+            list(JsonFormat(packed).read(io.BytesIO(body)))
+        assert tracemalloc.get_traced_memory()[1] < separated.MAX_RECORD_BYTES + (32 << 20)
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_record_that_could_not_be_read_back_is_not_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(separated, "MAX_RECORD_BYTES", 1000)
+    encoder = JsonFormat(JSON).encoder(None)
+    encoder.check(column(None, [b"1" * 1000, b"2" * 900]))
+    with pytest.raises(RecordError, match="a record of 1001 bytes"):
+        encoder.check(column(None, [b"1" * 900, b"1" * 1001]))

@@ -21,6 +21,14 @@ FORMAT_VERSION = 2
 """The newest there is. A document bears the lowest version that tells all of it, so that an older
 kafkeep reads what it can read rightly, and refuses the rest."""
 MAX_DOCUMENT_BYTES = 512 * 1024 * 1024
+"""No document unpacks to more than this."""
+MAX_PARSED_BYTES = 1024 * 1024 * 1024
+"""No packed document takes more memory than about this, unpacked and parsed."""
+SMALL_BYTES = 64 * 1024 * 1024
+MAX_EXPANSION = 4096
+"""A packed document may take ``SMALL_BYTES``, or so many times its packed size, if that is more."""
+_OBJECT_BYTES, _ARRAY_BYTES, _ITEM_BYTES = 232, 88, 64
+_PIECE_BYTES = 1024 * 1024
 _LEVEL = 3
 
 
@@ -56,13 +64,41 @@ def pack(document: Mapping[str, Any]) -> bytes:
 
 
 def unpack(body: bytes, key: str) -> dict[str, Any]:
-    """Return the document of a compressed body; refuses one that would unpack to a flood."""
+    """Return the document of a compressed body; refuses one that would fill the memory.
+
+    A few bytes can unpack to a flood, and a flood of brackets parses to twenty times its size.
+    """
     with reading(key):
         size = zstandard.frame_content_size(body)
         if not 0 <= size <= MAX_DOCUMENT_BYTES:
             raise ValueError(f"unpacked size {size} is out of bounds")
-        plain = zstandard.ZstdDecompressor().decompress(body, max_output_size=size)
+        plain = _unpack_bounded(body)
+        if len(plain) != size:
+            raise ValueError(f"{len(plain)} of {size} bytes unpack")
     return parse_document(plain, key)
+
+
+def _unpack_bounded(body: bytes) -> bytes:
+    limit = min(MAX_PARSED_BYTES, max(SMALL_BYTES, MAX_EXPANSION * len(body)))
+    needed = 0
+    pieces = []
+    with zstandard.ZstdDecompressor().stream_reader(body) as reader:
+        while piece := reader.read(_PIECE_BYTES):
+            needed += parsed_bytes(piece)
+            if needed > limit:
+                raise ValueError(f"{len(body)} bytes unpack and parse to more than {limit} bytes")
+            pieces.append(piece)
+    return b"".join(pieces)
+
+
+def parsed_bytes(plain: bytes) -> int:
+    """Estimate how much memory a JSON text takes, with all that it is parsed to."""
+    return (
+        len(plain)
+        + _OBJECT_BYTES * plain.count(b"{")
+        + _ARRAY_BYTES * plain.count(b"[")
+        + _ITEM_BYTES * plain.count(b",")
+    )
 
 
 @contextmanager

@@ -13,9 +13,11 @@ import zstandard
 from isal import isal_zlib
 
 from kafkeep.errors import DamagedError
+from kafkeep.formats.bytes import MAX_RECORD_BYTES
 
-LIMIT_BYTES = 1 << 30
-"""A block that unpacks to more than this is taken for an attack."""
+LIMIT_BYTES = MAX_RECORD_BYTES
+"""A block that unpacks to more than this is taken for an attack: writers end one after some KiB, or
+after its first record."""
 
 LOG_NAMES = {
     "null": "none",

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafkeep.config.formats import FormatOptions
 from kafkeep.data.column import OPTIONAL_BYTES, Column
@@ -25,8 +26,9 @@ from kafkeep.kernel import Bytes, Int64s, view_bytes
 
 PIECE_BYTES = 4 * 1024 * 1024
 """What is read at a time; a piece is larger only when one record is."""
-MAX_RECORD_BYTES = 1 << 30
-"""A record that never ends is damage, not a reason to fill the memory."""
+MAX_RECORD_BYTES = 192 << 20
+"""A record that never ends is damage, not a reason to fill the memory. A broker takes requests of
+up to 100 MiB unless it is told otherwise; that is 134 MiB as base64."""
 
 _RETURN = 13
 
@@ -53,13 +55,16 @@ def _empty(kind: pa.DataType) -> pa.Scalar:
     return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bytes(8)), pa.py_buffer(b"")])[0]
 
 
-def split(data: bytes, separator: bytes, *, trim: bool = False) -> tuple[pa.Array, int]:
+def split(
+    data: bytes, separator: bytes, *, trim: bool = False, first: int = 0
+) -> tuple[pa.Array, int]:
     """Return the records that end in ``data``, and how many of its bytes they took.
 
-    With ``trim`` a carriage return in front of a separator belongs to it.
+    With ``trim`` a carriage return in front of a separator belongs to it. No separator begins
+    before ``first``.
     """
     view = view_bytes(data)
-    ends = _places(view, data, separator)
+    ends = _places(view, data, separator, first)
     starts = np.zeros_like(ends)
     starts[1:] = ends[:-1] + len(separator)
     taken = int(ends[-1]) + len(separator) if len(ends) else 0
@@ -68,32 +73,45 @@ def split(data: bytes, separator: bytes, *, trim: bool = False) -> tuple[pa.Arra
     return gather(view, starts, ends), taken
 
 
-def _places(view: Bytes, data: bytes, separator: bytes) -> Int64s:
+def _places(view: Bytes, data: bytes, separator: bytes, first: int) -> Int64s:
     """Return where ``separator`` stands, from left to right, none over another."""
     if len(separator) == 1:
-        return np.flatnonzero(view == separator[0])
-    found = re.finditer(re.escape(separator), data)
+        return np.flatnonzero(view[first:] == separator[0]) + first
+    found = re.compile(re.escape(separator)).finditer(data, first)
     return np.fromiter((match.start() for match in found), dtype=np.int64)
 
 
-def _next_read(waiting: int) -> int:
-    # A record that takes many reads is looked through again at each: so they grow with it.
-    return PIECE_BYTES - waiting if waiting < PIECE_BYTES else waiting
-
-
 def iter_split(source: BinaryIO, separator: bytes, *, trim: bool = False) -> Iterator[pa.Array]:
-    """Read records up to the end of ``source``; the last one may lack its separator."""
-    rest = b""
-    while data := source.read(_next_read(len(rest))):
-        rest += data
-        records, taken = split(rest, separator, trim=trim)
-        if len(records):
+    """Read records up to the end of ``source``; the last one may lack its separator.
+
+    A record that takes many reads is held once, and looked through once.
+    """
+    parts: list[bytes] = []
+    held, edge = 0, b""
+    while data := source.read(PIECE_BYTES):
+        is_found = separator in data or separator in edge + data[: len(separator) - 1]
+        looked_through = max(0, held - len(separator) + 1)
+        edge = _last(edge + data, len(separator) - 1)
+        parts.append(data)
+        held += len(data)
+        if is_found:
+            whole = b"".join(parts)
+            parts.clear()
+            records, taken = split(whole, separator, trim=trim, first=looked_through)
+            parts, held = [whole[taken:]], len(whole) - taken
+            edge = _last(parts[0], len(separator) - 1)
+            del whole, data
             yield records
-            rest = rest[taken:]
-        if len(rest) > MAX_RECORD_BYTES:
-            raise DamagedError(f"no separator in {len(rest)} bytes: this is not one record")
-    if rest:  # not split again with a separator added: the two could match in another place
+        if held > MAX_RECORD_BYTES:
+            raise DamagedError(f"no separator in {held} bytes: this is not one record")
+    if held:  # not split again with a separator added: the two could match in another place
+        rest = b"".join(parts)
+        parts.clear()
         yield _one(rest.removesuffix(b"\r") if trim else rest)
+
+
+def _last(data: bytes, count: int) -> bytes:
+    return data[max(0, len(data) - count) :]
 
 
 def _one(record: bytes | bytearray) -> pa.Array:
@@ -122,9 +140,12 @@ class SeparatedEncoder:
         self._may_fail = may_fail
 
     def check(self, column: Column) -> None:
-        """See Encoder."""
-        if self._may_fail:
-            self._texts(column)
+        """See Encoder; what could not be read back is not written."""
+        if not self._may_fail and column.array.nbytes < MAX_RECORD_BYTES // 2:
+            return
+        longest = pc.max(pc.binary_length(self._texts(column))).as_py() or 0
+        if longest > MAX_RECORD_BYTES:
+            raise RecordError(f"a record of {longest} bytes: none over {MAX_RECORD_BYTES} is read")
 
     def add(self, column: Column) -> bytes:
         """See Encoder."""

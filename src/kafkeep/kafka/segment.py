@@ -40,8 +40,9 @@ FIRST_READ_BYTES = 1 << 20
 """The first time it is fewer: what waits for them is quick to have something to do."""
 READS = 3
 """So often bytes are asked for before they count as damaged."""
-MAX_FRAME_BYTES = 512 << 20
-"""A frame that claims more than this is damage (or an attack), not data."""
+MAX_FRAME_BYTES = 256 << 20
+"""A frame that claims more than this is damage (or an attack), not data: a frame is one MiB, or one
+batch, and no larger answer is taken from a broker."""
 
 GetRange = Callable[[int, int], bytes]
 
