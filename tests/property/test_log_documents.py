@@ -30,6 +30,7 @@ TOPIC_LETTERS = string.ascii_letters + string.digits + "._-"
 topics = st.text(TOPIC_LETTERS, min_size=1, max_size=249).filter(lambda t: t not in {".", ".."})
 offsets = st.integers(0, 2**63 - 1)
 times = st.integers(-(2**63), 2**63 - 1)
+dates = st.integers(0, 253_402_300_799_999)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 partition_ids = st.builds(PartitionId, topics, st.integers(1, 12), st.integers(0, 10**6))
 ranges = st.tuples(offsets, offsets).map(lambda pair: OffsetRange(*sorted(pair)))
@@ -39,15 +40,18 @@ small_json = st.dictionaries(texts, st.one_of(st.none(), st.booleans(), offsets,
 @st.composite
 def entries(draw: st.DrawFn) -> Entry:
     pid, offsets_ = draw(partition_ids), draw(ranges)
+    size = offsets_.end - offsets_.start
+    records = draw(st.integers(0, size))
+    whole = draw(st.none() | st.tuples(st.integers(offsets_.end, 2**63 - 1), st.just(size)))
     return Entry(
         key=data_key(pid, offsets_.start, ".log.zst"), partition_id=pid, topic_id=draw(texts),
-        range=offsets_, records=draw(offsets), min_timestamp=draw(times), max_timestamp=draw(times),
+        range=offsets_, records=records, min_timestamp=draw(times), max_timestamp=draw(times),
         size_bytes=draw(offsets), raw_bytes=draw(offsets), format="segment", codec="zstd",
         sha256=draw(texts),
         index=tuple(draw(st.lists(st.builds(IndexPoint, offsets, offsets, offsets, times, times),
                                   max_size=2))),
         aborted=tuple(draw(st.lists(ranges, max_size=2))), generation=draw(offsets),
-        whole_end=draw(offsets), whole_records=draw(offsets),
+        whole_end=whole[0] if whole else 0, whole_records=whole[1] if whole else 0,
     )  # fmt: skip
 
 
@@ -76,14 +80,14 @@ changes = st.builds(
 )  # fmt: skip
 commits = st.builds(
     Commit, log=st.just("backup"), number=offsets, previous=texts, epoch=offsets, writer=texts,
-    at_ms=times, changes=changes,
+    at_ms=dates, changes=changes,
 )  # fmt: skip
 steps = st.lists(st.builds(Retirement, offsets, offsets), min_size=1, max_size=2).map(tuple)
 retirements = st.dictionaries(partition_ids, steps, min_size=1, max_size=2)
 generations = st.dictionaries(st.tuples(topics, st.integers(1, 9)), offsets, max_size=2)
 states = st.builds(
     State, name=st.just("backup"), commit=offsets, digest=texts, epoch=offsets, writer=texts,
-    at_ms=times, positions=positions, spans=spans, groups=groups, intent=st.none() | intents,
+    at_ms=dates, positions=positions, spans=spans, groups=groups, intent=st.none() | intents,
     topics=st.lists(topic_infos, max_size=2).map(
         lambda infos: {(t.topic, t.incarnation): t for t in infos}
     ),

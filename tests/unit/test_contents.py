@@ -335,6 +335,21 @@ def test_verify_names_each_object_that_is_missing_or_changed(stored: Stored) -> 
     assert set(damages(report)) == {(Kind.MISSING, gone.key), (Kind.ALTERED, changed.key)}
 
 
+@pytest.mark.parametrize("format", ["json", "avro", "parquet", "bytes"])
+def test_verify_finds_forged_counts_of_a_sink_without_deep(format: str) -> None:
+    converter = "ByteArrayConverter" if format == "bytes" else "JsonConverter"
+    options = {"format.class": format, "value.converter": converter}
+    document = b'{"schema":{"type":"int64"},"payload":7}'
+    made = write_sink([Record(n, n, None, document) for n in range(4)], options)
+    in_log(made, "true")
+    assert verify(made.store, ["true"]).findings == ()
+    forged = replace(made.entries[0], range=OffsetRange(0, 2**61), records=2**61)
+    in_log(replace(made, entries=(forged,)), "forged")
+    report = verify(made.store, ["forged"])
+    assert damages(report) == [(Kind.MISCOUNTED, forged.key)]
+    assert "rows, the log says 2305843009213693952" in report.findings[0].message
+
+
 def test_verify_misses_a_part_that_the_log_lacks(stored: Stored) -> None:
     other = replace(stored, store=stored.store, entries=stored.entries[1:])
     in_log(other, "cut")

@@ -14,6 +14,8 @@ from typing import Any
 
 from kafkeep.archive.chain import decode, iter_bytes
 from kafkeep.archive.codec import (
+    as_offset,
+    as_time_ms,
     gap_to_json,
     generations_from_json,
     generations_to_json,
@@ -34,6 +36,7 @@ from kafkeep.archive.commit import Commit
 from kafkeep.archive.document import (
     FIRST_VERSION,
     FORMAT_VERSION,
+    MAX_DOCUMENT_BYTES,
     as_int,
     as_list,
     as_str,
@@ -157,7 +160,7 @@ def find_newest(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> New
     listed = store.list(checkpoint_prefix(name), after=checkpoints_after(name, commit))
     for found in listed:
         number = parse_checkpoint_key(found.key)
-        if number is None:
+        if number is None or found.size_bytes > MAX_DOCUMENT_BYTES:
             continue
         try:
             checkpoint, fit = load_root(store, name, number)
@@ -284,8 +287,8 @@ def _state_from_json(document: Mapping[str, Any]) -> State:
         digest=as_str(document["digest"]),
         epoch=as_int(document["epoch"]),
         writer=as_str(document["writer"]),
-        at_ms=as_int(document["at_ms"]),
-        positions=partition_map_from_json(document["positions"], as_int),
+        at_ms=as_time_ms(document["at_ms"]),
+        positions=partition_map_from_json(document["positions"], as_offset),
         topics={(topic.topic, topic.incarnation): topic for topic in topics},
         leader_epochs=partition_map_from_json(document.get("leader_epochs", {}), as_int),
         spans=spans_from_json(document["spans"]),

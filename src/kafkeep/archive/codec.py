@@ -24,7 +24,7 @@ from kafkeep.archive.document import (
     parse_document,
     reading,
 )
-from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.archive.entry import LAST_OFFSET, Entry, OffsetRange, PartitionId
 from kafkeep.archive.names import check_topic_name, parse_folder
 from kafkeep.archive.retire import Retirement, Retirements
 from kafkeep.archive.schemas import check_digest
@@ -32,6 +32,8 @@ from kafkeep.archive.seal import check_seal, seal
 from kafkeep.errors import DamagedError
 
 T = TypeVar("T")
+LAST_MS = 253_402_300_799_999
+"""The end of the year 9999: no calendar here goes further."""
 
 _UNSEALED = (
     *("version", "log", "number", "previous", "epoch", "writer", "at_ms", "entries", "positions"),
@@ -74,7 +76,7 @@ def decode_commit(body: bytes, key: str, *, log: str, number: int) -> Commit:
             previous=as_str(document["previous"]),
             epoch=as_int(document["epoch"]),
             writer=as_str(document["writer"]),
-            at_ms=as_int(document["at_ms"]),
+            at_ms=as_time_ms(document["at_ms"]),
             changes=changes_from_json(document),
         )
     if (commit.log, commit.number) != (log, number):
@@ -105,8 +107,8 @@ def changes_from_json(document: Mapping[str, Any]) -> Changes:
     """Rebuild the changes; KeyError, TypeError or ValueError when the document holds none."""
     return Changes(
         entries=tuple(map(Entry.from_json, as_list(document.get("entries", [])))),
-        positions=partition_map_from_json(document.get("positions", {}), as_int),
-        retired=partition_map_from_json(document.get("retired", {}), as_int),
+        positions=partition_map_from_json(document.get("positions", {}), as_offset),
+        retired=partition_map_from_json(document.get("retired", {}), as_offset),
         gaps=tuple(map(gap_from_json, as_list(document.get("gaps", [])))),
         topics=tuple(map(topic_from_json, as_list(document.get("topics", [])))),
         leader_epochs=partition_map_from_json(document.get("leader_epochs", {}), as_int),
@@ -117,6 +119,27 @@ def changes_from_json(document: Mapping[str, Any]) -> Changes:
         closes_intent=document.get("closes_intent", False) is True,
         note=as_str(document.get("note", "")),
     )
+
+
+def as_offset(value: Any) -> int:
+    """Return ``value`` if it can be an offset of Kafka; TypeError or ValueError else."""
+    if not 0 <= as_int(value) <= LAST_OFFSET:
+        raise ValueError(f"{value} is not an offset")
+    return as_int(value)
+
+
+def as_long(value: Any) -> int:
+    """Return ``value`` if it is a number as Kafka has them; TypeError or ValueError else."""
+    if not -LAST_OFFSET <= as_int(value) <= LAST_OFFSET:
+        raise ValueError(f"{value} does not fit into 64 bits")
+    return as_int(value)
+
+
+def as_time_ms(value: Any) -> int:
+    """Return ``value`` if it is a time that a calendar has; TypeError or ValueError else."""
+    if not 0 <= as_int(value) <= LAST_MS:
+        raise ValueError(f"{value} is not a time")
+    return as_int(value)
 
 
 def partition_map_to_json(values: Mapping[PartitionId, Any]) -> dict[str, dict[str, Any]]:
@@ -144,7 +167,7 @@ def spans_to_json(spans: Mapping[PartitionId, LogSpan]) -> dict[str, dict[str, A
 
 def spans_from_json(document: Any) -> dict[PartitionId, LogSpan]:
     """Rebuild the spans."""
-    return partition_map_from_json(document, lambda pair: LogSpan(*map(as_int, pair)))
+    return partition_map_from_json(document, lambda pair: LogSpan(*map(as_long, pair)))
 
 
 def groups_to_json(groups: Mapping[str, Mapping[PartitionId, int]]) -> dict[str, Any]:
@@ -155,7 +178,7 @@ def groups_to_json(groups: Mapping[str, Mapping[PartitionId, int]]) -> dict[str,
 def groups_from_json(document: Any) -> dict[str, dict[PartitionId, int]]:
     """Rebuild the groups' offsets."""
     return {
-        group: partition_map_from_json(offsets, as_int)
+        group: partition_map_from_json(offsets, as_long)
         for group, offsets in as_dict(document).items()
     }
 
@@ -252,7 +275,7 @@ def retired_from_json(document: Any) -> dict[PartitionId, Retirements]:
     """Rebuild what was retired."""
 
     def steps(pairs: Any) -> Retirements:
-        return tuple(Retirement(*map(as_int, as_list(pair))) for pair in as_list(pairs))
+        return tuple(Retirement(*map(as_offset, as_list(pair))) for pair in as_list(pairs))
 
     return partition_map_from_json(document, steps)
 
@@ -285,4 +308,4 @@ def _range_from_json(document: Mapping[str, Any]) -> tuple[PartitionId, OffsetRa
     partition_id = PartitionId.checked(
         as_str(document["topic"]), as_int(document["incarnation"]), as_int(document["partition"])
     )
-    return partition_id, OffsetRange(as_int(document["start"]), as_int(document["end"]))
+    return partition_id, OffsetRange(as_offset(document["start"]), as_offset(document["end"]))

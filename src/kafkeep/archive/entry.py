@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 from kafkeep.archive.names import check_key, check_topic_name
 from kafkeep.archive.runs import NO_RUNS, Runs
 
+LAST_OFFSET = 2**63 - 1
+"""Kafka's offsets, times and sizes are signed 64-bit numbers: no stored number is larger."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
@@ -182,6 +185,9 @@ class Entry:
             raise TypeError(f"texts were expected, not {texts!r:.200}")
         incarnation, partition, start, end, records, low, high, size_bytes, raw_bytes = numbers
         key, topic, topic_id, format_, codec, sha256 = texts
+        extras = _extras(document)
+        _check_numbers(numbers)
+        _check_whole(extras, start, end, records)
         return cls(
             key=check_key(key),
             partition_id=PartitionId.checked(topic, incarnation, partition),
@@ -198,7 +204,7 @@ class Entry:
             index=_index_from_json(document.get("index", ())),
             aborted=tuple(OffsetRange(*pair) for pair in document.get("aborted", ())),
             runs=Runs.from_json(document["runs"]) if "runs" in document else NO_RUNS,
-            **_extras(document),
+            **extras,
         )
 
 
@@ -221,9 +227,32 @@ def _extras(document: Mapping[str, Any]) -> dict[str, Any]:
     return extras
 
 
+def _check_numbers(numbers: list[int]) -> None:
+    """Refuse numbers that no object can have, whoever wrote them."""
+    _, _, start, end, records, *times, size_bytes, raw_bytes = numbers
+    if max(numbers) > LAST_OFFSET or min(times) < -LAST_OFFSET - 1:
+        raise ValueError(f"a number does not fit into 64 bits: {numbers!r:.200}")
+    if min(size_bytes, raw_bytes) < 0 or not 0 <= records <= end - start:
+        raise ValueError(f"{records} records in {end - start} offsets and {size_bytes} bytes")
+
+
+def _check_whole(extras: Mapping[str, Any], start: int, end: int, records: int) -> None:
+    """Refuse an object that is cut and yet holds less than what of it counts."""
+    whole_end, whole = extras.get("whole_end", 0), extras.get("whole_records", 0)
+    if whole_end and not (
+        end <= whole_end <= LAST_OFFSET and records <= whole <= whole_end - start
+    ):
+        raise ValueError(f"{whole} records up to {whole_end}, of which {records} count up to {end}")
+    if extras.get("parts", 1) < 1 or extras.get("generation", 0) < 0:
+        raise ValueError(f"parts or a generation that nothing can have: {extras!r:.200}")
+
+
 def _index_from_json(points: Any) -> tuple[IndexPoint, ...]:
-    if not set(map(type, chain.from_iterable(points))) <= {int}:
+    numbers = list(chain.from_iterable(points))
+    if not set(map(type, numbers)) <= {int}:
         raise TypeError("an index has something else than whole numbers")
+    if numbers and not -LAST_OFFSET - 1 <= min(numbers) <= max(numbers) <= LAST_OFFSET:
+        raise ValueError("an index has numbers that nothing can have")
     return tuple(map(IndexPoint._make, points))
 
 

@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.store import ObjectStore
 from kafkeep.care.finding import Finding, Kind, damage
-from kafkeep.care.rows import iter_row_findings
+from kafkeep.care.rows import iter_count_findings, iter_row_findings
 from kafkeep.contents.frames import Frame, FrameFacts, check_frame, plan_frames
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions
 from kafkeep.contents.windows import SEGMENT
@@ -62,8 +62,8 @@ def check_object(
 
     ``size_bytes`` is its size as a listing told it; None asks the store. Frames that are sound
     are told from those that are not, so the lost offsets are no more than must be. Objects of
-    other formats have their SHA-256 alone; with ``deep`` every row is read. Where something is
-    wrong it is read again, and that counts: an answer may come damaged.
+    other formats have their SHA-256, and their rows are counted; with ``deep`` every row is
+    decoded. Where something is wrong it is read again, and that counts: an answer may come damaged.
     """
     check = partial(_check, store, log, entry, size_bytes, deep=deep, options=options)
     first = check()
@@ -79,7 +79,7 @@ def _check(
     deep: bool,
     options: ReadOptions,
 ) -> CheckedObject:
-    reads_rows = deep and entry.format != SEGMENT
+    reads_rows = entry.format != SEGMENT
     with tempfile.SpooledTemporaryFile(SPOOL_BYTES) if reads_rows else nullcontext() as spool:
         try:
             size = store.head(entry.key).size_bytes if size_bytes is None else size_bytes
@@ -90,7 +90,10 @@ def _check(
         findings = list(_iter_findings(log, entry, size, reading))
         if reading.spool is not None and not findings:
             reading.spool.seek(0)
-            findings.extend(iter_row_findings(reading.spool, log, entry, options))
+            if deep:
+                findings.extend(iter_row_findings(reading.spool, log, entry, options))
+            else:
+                findings.extend(iter_count_findings(reading.spool, log, entry))
     return CheckedObject(reading.read_bytes, tuple(findings))
 
 

@@ -11,10 +11,29 @@ import pyarrow as pa
 
 from kafkeep.archive.entry import Entry
 from kafkeep.care.finding import Finding, Kind, Severity, damage
-from kafkeep.contents.options import ReadOptions
+from kafkeep.contents.options import NO_OPTIONS, ReadOptions
 from kafkeep.contents.windows import ENVELOPE, Offsets
 from kafkeep.data.arrow_parts import view_numbers
 from kafkeep.errors import DamagedError, PreflightError
+
+
+def iter_count_findings(source: BinaryIO, log: str, entry: Entry) -> Iterator[Finding]:
+    """Yield damage when an object has another number of rows than the log says.
+
+    Rows are counted, not decoded: a count that was forged is found without ``--deep``.
+    """
+    from kafkeep.formats.count import most_rows  # noqa: PLC0415 - as below
+
+    try:
+        found, is_exact = most_rows(source, NO_OPTIONS.format(entry))
+    except DamagedError as error:
+        text = f"unchanged since it was written, but not sound: {error.message}"
+        yield damage(Kind.UNDECODABLE, log, entry, text, entry.range)
+        return
+    if found < entry.records or (is_exact and found != entry.records):
+        most = "" if is_exact else "at most "
+        text = f"{most}{found} rows, the log says {entry.records}"
+        yield damage(Kind.MISCOUNTED, log, entry, text, entry.range)
 
 
 def iter_row_findings(

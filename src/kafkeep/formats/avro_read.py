@@ -61,6 +61,25 @@ class _Source:
         return self.take(size)
 
 
+def count_rows(source: BinaryIO) -> int:
+    """Return how many rows the blocks of a file say they have; nothing is unpacked."""
+    reader = _Source(source)
+    if reader.take(len(MAGIC)) != MAGIC:
+        raise DamagedError("this is not an Avro file")
+    _read_meta(reader)
+    sync = reader.take(_SYNC_BYTES)
+    rows = 0
+    while first := reader.at_end():
+        count = reader.long(first)
+        reader.sized(LIMIT_BYTES)
+        if reader.take(_SYNC_BYTES) != sync:
+            raise DamagedError("an Avro block does not end with the marker of its file")
+        if count < 0:
+            raise DamagedError(f"an Avro block says it has {count} rows")
+        rows += count
+    return rows
+
+
 def iter_columns(source: BinaryIO, *, enhanced: bool = True) -> Iterator[Column]:
     """Yield the rows of a file in pieces of about 1 MiB, or of one block when that is larger."""
     reader = _Source(source)

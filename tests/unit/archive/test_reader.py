@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import dataclasses
+import tracemalloc
 from collections.abc import Callable, Iterator
 
 import pytest
+import zstandard
 from tests.unit.archive.forge import forged
 
-from kafkeep.archive.checkpoint import load_newest
+from kafkeep.archive.checkpoint import Checkpoint, decode_root, encode_root, load_newest
 from kafkeep.archive.commit import Changes, Gap
+from kafkeep.archive.document import digest_of, pack
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.keys import checkpoint_key, log_key
 from kafkeep.archive.reader import check_log, list_logs, load_view
 from kafkeep.archive.store import ObjectInfo
+from kafkeep.archive.tables import load_table
 from kafkeep.errors import DamagedError, KeyMissingError, NoSuchArchiveError
 from kafkeep.store.memory import MemoryStore
 
@@ -301,13 +306,74 @@ def test_a_changed_commit_breaks_the_chain_at_the_next(store, open_log, make_ent
         (b'"number":1', b'"number":2'),
         (b'"log":"backup"', b'"log":"other"'),
         (b'"epoch":', b"epoch:"),
+        (b'"orders":{"0":10}', b'"orders":{"0":18446744073709551615}'),
+        (b'"orders":{"0":10}', b'"orders":{"0":9223372036854775808}'),
+        (b'"orders":{"0":10}', b'"orders":{"0":-1}'),
+        (b'"records":9', b'"records":10'),
+        (b'"records":9', b'"records":-1'),
+        (b'"size_bytes":100', b'"size_bytes":-100'),
+        (b'"raw_bytes":300', b'"raw_bytes":9223372036854775808'),
+        (b'"max_timestamp":17', b'"max_timestamp":9917'),
+        (b"[[1,0,0,-1,5]]", b"[[1,0,9223372036854775808,-1,5]]"),
+        (b'"at_ms":17000000', b'"at_ms":9917000000'),
     ],
 )
 def test_a_commit_is_read_with_suspicion(store, open_log, make_entry, old, new) -> None:
-    fill(open_log(), make_entry, 1)
+    log = open_log()
+    fill(log, make_entry, 1)
     key = log_key("backup", 1)
     assert old in store.get(key)
     replace_object(store, key, forged(store.get(key), old, new))
     with pytest.raises(DamagedError, match=r"00001\.json"):
         load_view(store, "backup")
     assert [f.fatal for f in check_log(store, "backup")] == [True]
+
+
+def test_a_position_of_2_to_the_64_minus_1_is_refused_by_every_reader_and_by_verify(
+    store, open_log, make_entry
+) -> None:
+    fill(open_log(), make_entry, 3)
+    key = log_key("backup", 3)
+    old, new = b'"orders":{"0":30}', b'"orders":{"0":18446744073709551615}'
+    replace_object(store, key, forged(store.get(key), old, new))
+    with pytest.raises(DamagedError, match="18446744073709551615 is not an offset"):
+        load_view(store, "backup")
+    assert [(f.key, f.fatal) for f in check_log(store, "backup")] == [(key, True)]
+
+
+def test_a_forged_table_with_impossible_counts_is_refused(store, open_log, make_entry) -> None:
+    fill(open_log(checkpoint_every=4), make_entry, 7)
+    base = load_newest(store, "backup")
+    rows = load_table(store, "backup", base.tables[0])
+    entries = [{**row, "records": 2**61} for row in rows.entries]
+    body = pack({"version": 1, "log": "backup", "first": 0, "last": base.tables[0].last,
+                 "entries": entries, "gaps": []})  # fmt: skip
+    replace_object(store, base.tables[0].key, body)
+    table = dataclasses.replace(base.tables[0], sha256=digest_of(body))
+    root = Checkpoint(base.state, (table, *base.tables[1:]))
+    replace_object(store, checkpoint_key("backup", 7), encode_root(root))
+    with pytest.raises(DamagedError, match="2305843009213693952 records in 9 offsets"):
+        load_view(store, "backup").entries()
+
+
+@pytest.mark.parametrize("fill_with", [b"[]", b"{}", b'{"a":[]}', b"0", b'"x"'])
+def test_a_checkpoint_of_a_few_kilobytes_does_not_fill_the_memory(fill_with: bytes) -> None:
+    plain = b'{"version":1,"tables":[' + b",".join([fill_with] * 3_000_000) + b"]}"
+    body = zstandard.ZstdCompressor(level=3).compress(plain)
+    assert len(body) < 4000
+    del plain
+    tracemalloc.start()
+    try:
+        with pytest.raises(DamagedError, match="unpack and parse to more than 67108864 bytes"):
+            decode_root(body, "checkpoint", log="backup", commit=7)
+        assert tracemalloc.get_traced_memory()[1] < 70 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_checkpoint_as_large_as_they_come_is_still_read(store, open_log) -> None:
+    log = open_log()
+    positions = {PartitionId("orders", 1, n): 5 for n in range(20_000)}
+    log.append(Changes(positions=positions, groups={f"g{n}": positions for n in range(20)}))
+    assert log.checkpoint()
+    assert load_newest(store, "backup").state == log.state

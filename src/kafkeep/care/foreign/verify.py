@@ -31,11 +31,14 @@ def verify_foreign(
     workers: int = DEFAULT_WORKERS,
     on_progress: OnProgress | None = None,
 ) -> VerifyReport:
-    """Read and unpack every object and count its rows; with ``deep``, parse JSON lines too."""
+    """Read every object and every row in it: what is no record of its format is damage.
+
+    There are no digests, so only reading tells; ``deep`` has nothing to add and is reported alone.
+    """
     listing = list_objects(store, options)
     objects = [one for topic in sort_by_topic(listing, topics) for one in topic.objects]
     scanned = []
-    for one in scan(store, objects, options, deep=deep, threads=workers):
+    for one in scan(store, objects, options, checks_rows=True, threads=workers):
         scanned.append(one)
         if on_progress is not None:
             on_progress(len(scanned), len(objects))

@@ -46,19 +46,19 @@ def scan(
     objects: Iterable[Listed],
     options: ForeignOptions,
     *,
-    deep: bool = False,
+    checks_rows: bool = False,
     threads: int = THREADS,
 ) -> Iterator[Scanned]:
     """Read objects and count their rows; in the order given.
 
-    JSON lines are parsed only with ``deep``: to count them it is not needed.
+    JSON lines are parsed only when rows are to be checked: to count them it is not needed.
     """
     with ThreadPoolExecutor(threads, thread_name_prefix="scan") as pool:
-        yield from pool.map(partial(scan_one, store, options, deep=deep), objects)
+        yield from pool.map(partial(scan_one, store, options, checks_rows=checks_rows), objects)
 
 
 def scan_one(
-    store: ObjectStore, options: ForeignOptions, listed: Listed, *, deep: bool = False
+    store: ObjectStore, options: ForeignOptions, listed: Listed, *, checks_rows: bool = False
 ) -> Scanned:
     """Read one object whole."""
     name, size = listed.name, listed.size_bytes
@@ -72,7 +72,9 @@ def scan_one(
             if spool.tell() != size:
                 raise DamagedError(f"{spool.tell()} of {size} bytes came")
             spool.seek(0)
-            return Scanned(name, size, _count(spool, name, options, deep), digest.hexdigest())
+            return Scanned(
+                name, size, _count(spool, name, options, checks_rows), digest.hexdigest()
+            )
     except (DamagedError, RecordError, KeyMissingError) as error:
         return Scanned(name, size, 0, "", error.message)
 
@@ -89,7 +91,7 @@ def read_options(name: ForeignName, options: ForeignOptions) -> FormatOptions:
     )
 
 
-def _count(source: BinaryIO, name: ForeignName, options: ForeignOptions, deep: bool) -> int:
+def _count(source: BinaryIO, name: ForeignName, options: ForeignOptions, checks_rows: bool) -> int:
     form = open_format(name.format, read_options(name, options))
     if isinstance(form, BytesFormat):
         columns = form.read(source, single=options.rotate.flush_size == 1)
@@ -97,7 +99,7 @@ def _count(source: BinaryIO, name: ForeignName, options: ForeignOptions, deep: b
         columns = form.read(source)
     found = 0
     for column in columns:
-        if deep and name.format is FormatKind.JSON:
+        if checks_rows and name.format is FormatKind.JSON:
             check_documents(column, found)
         found += len(column)
     return found
