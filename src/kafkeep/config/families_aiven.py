@@ -25,7 +25,7 @@ _ENDS = {"gzip": ".gz", "snappy": ".snappy", "zstd": ".zst", "none": ""}
 _UNITS = {"yyyy": "YYYY", "YYYY": "YYYY", "MM": "MM", "dd": "dd", "HH": "HH"}
 _DAY_MS, _HOUR_MS = 86_400_000, 3_600_000
 _TIME = re.compile(r"\{\{\s*(?:timestamp\s*:\s*unit\s*=\s*(\w+)|(utc_date))\s*\}\}")
-_OTHER = re.compile(r"\{\{\s*(key|header|local_date)\b[^}]*\}\}")
+_OTHER = re.compile(r"\{\{\s*(key|header|local_date)\b[^{}]*\}\}")
 
 
 def _choice(what: str, *choices: str) -> Callable[[str], str]:

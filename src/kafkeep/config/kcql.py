@@ -11,11 +11,12 @@ from kafkeep.errors import UsageError
 
 _WORD = r"(?:`[^`]+`|[^\s`;,()]+)"
 _HEAD = re.compile(
-    rf"insert\s+into\s+({_WORD})\s+select\s+(.+?)\s+from\s+({_WORD})(?:\s+(.*))?", re.I | re.S
+    rf"insert\s+into\s+({_WORD})\s+select\s+(\S+(?:\s+\S+)*?)\s+from\s+({_WORD})(?:\s+(.*))?",
+    re.I | re.S,
 )
 _CLAUSES = re.compile(
     r"\b(PARTITIONBY|STOREAS|PROPERTIES|NOPARTITION|WITHPARTITIONER|WITH_FLUSH_COUNT|"
-    r"WITH_FLUSH_SIZE|WITH_FLUSH_INTERVAL|LIMIT|WHERE)\b(?=(?:[^'`]*['`][^'`]*['`])*[^'`]*\Z)",
+    r"WITH_FLUSH_SIZE|WITH_FLUSH_INTERVAL|LIMIT|WHERE)\b|['`]",
     re.I,
 )
 _PROPERTY = re.compile(r"\s*'([^']+)'\s*=\s*('[^']*'|[^',)\s]+)\s*(?:,|\Z)")
@@ -58,7 +59,7 @@ def parse_kcql(text: str) -> Statement:
 def _clauses(rest: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     properties: dict[str, str] = {}
-    marks = list(_CLAUSES.finditer(rest))
+    marks = _marks(rest)
     if (rest[: marks[0].start()] if marks else rest).strip():
         raise UsageError(f"{rest.split(maxsplit=1)[0]} is not known in KCQL here")
     ends = [*(mark.start() for mark in marks[1:]), len(rest)]
@@ -76,6 +77,18 @@ def _clauses(rest: str) -> dict[str, Any]:
         else:
             raise UsageError(f"{word} is not known here")
     return {**found, "properties": properties}
+
+
+def _marks(rest: str) -> list[re.Match[str]]:
+    """Return the words that begin clauses: those with an even number of quotes behind them."""
+    marks: list[re.Match[str]] = []
+    is_quoted = False
+    for found in reversed(list(_CLAUSES.finditer(rest))):
+        if found[1] is None:
+            is_quoted = not is_quoted
+        elif not is_quoted:
+            marks.append(found)
+    return marks[::-1]
 
 
 def _properties(body: str) -> dict[str, str]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from kafkeep.errors import UsageError
 
+_MAX_LENGTH = 1000
+"""Names of objects have at most 1,024 bytes."""
 _LETTERS = "GCYxweEyDMdaKhHkmsSzZ"
 
 
@@ -62,6 +64,10 @@ def _read_text(pattern: str, at: int) -> tuple[str, int]:
 
 def parse_path_format(text: str) -> str:
     """Check a pattern of paths; a delimiter at its end goes, as in Confluent's sink."""
+    if len(text) > _MAX_LENGTH:
+        raise UsageError(
+            f"a pattern of paths has at most {_MAX_LENGTH} characters, not {len(text)}"
+        )
     pattern = text.removesuffix("/")
     if not pattern.strip():
         return ""

@@ -12,7 +12,7 @@ import numpy as np
 
 _DAY_MS = 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?")
+_NUMBER = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)([eE][+-]?\d{1,9})?")
 _DATE = re.compile(r"(\d+)-(\d+)-(\d+)")
 _CLOCK = re.compile(r"(\d+):(\d+):(\d+)\.(\d+)Z")
 _STAMP = re.compile(r"(\d+)-(\d+)-(\d+)T(\d+):(\d+):(\d+)\.(\d+)Z")

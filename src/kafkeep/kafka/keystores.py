@@ -13,7 +13,7 @@ import shutil
 import ssl
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
@@ -23,7 +23,7 @@ from kafkeep.config.java import find_java_tool
 from kafkeep.config.path import check_path
 from kafkeep.errors import EnvironmentFault, UsageError
 
-_PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_PEM_LINE = re.compile(r"-----(BEGIN|END) ([A-Z0-9 ]+)-----")
 _JKS_MAGIC = bytes.fromhex("feedfeed")
 _TYPES = frozenset({"PEM", "JKS", "PKCS12"})
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -212,12 +212,26 @@ def _read(location: str, key: str) -> bytes:
 def _normal_pem(text: str) -> str:
     """Return the PEM blocks with their lines put back: properties often have them in one."""
     blocks = []
-    for label, found in _PEM_BLOCK.findall(text):
+    for label, found in _iter_pem_blocks(text):
         body = found
         if ":" not in found:  # headers of the old encrypted form stay as they are
             body = "\n" + "\n".join(re.findall(".{1,64}", "".join(found.split()))) + "\n"
         blocks.append(f"-----BEGIN {label}-----{body}-----END {label}-----\n")
     return "".join(blocks)
+
+
+def _iter_pem_blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each block's label and what stands between its lines, in one pass."""
+    lines = list(_PEM_LINE.finditer(text))
+    last_ends = {line[2]: line.start() for line in lines if line[1] == "END"}
+    begin: re.Match[str] | None = None
+    for line in lines:
+        if begin is None:
+            is_closed = line[1] == "BEGIN" and last_ends.get(line[2], -1) > line.start()
+            begin = line if is_closed else None
+        elif line[1] == "END" and line[2] == begin[2]:
+            yield begin[2], text[begin.end() : line.start()]
+            begin = None
 
 
 def _secret(password: str | None) -> bytes | None:

@@ -28,6 +28,8 @@ _ZONE = re.compile(
     r"|([0-9]{2})(?:([0-9]{2})([0-9]{1,3})?)?)?"
 )
 _MAX = 2**63 - 1
+_LONGEST = 100
+"""No time is longer; one field of a record may have a million characters."""
 _UNITS_MS = (3_600_000, 60_000, 1000)
 
 
@@ -39,7 +41,7 @@ def parse_text_ms(text: str) -> int | None:
     """
     if _DIGITS.fullmatch(text) and -_MAX - 1 <= int(text) <= _MAX:
         return int(text)
-    match = _ISO.fullmatch(text)
+    match = _ISO.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         return None
     days = _read_date(match) if match["year"] else 0

@@ -11,6 +11,9 @@ from starlette.requests import Request
 from kafkeep.connect.model import RestError
 from kafkeep.connect.rest.answers import plain_error
 
+_MAX_KEYS = 1000
+_MAX_KEY_LENGTH = 1000
+"""Every key is compared with patterns, in every answer and log line."""
 _DRAIN_BYTES = 64 << 20
 """How much of a body that is too long is read and thrown away, so that the client hears why."""
 
@@ -102,8 +105,12 @@ def as_config(value: Any) -> dict[str, str | None]:
     """Return a configuration as Connect reads one: numbers and truth values become texts."""
     if not isinstance(value, dict):
         raise RestError(400, "A connector's configuration must be a JSON object of texts")
+    if len(value) > _MAX_KEYS:
+        raise RestError(400, f"A connector's configuration has at most {_MAX_KEYS} keys")
     config: dict[str, str | None] = {}
     for key, item in value.items():
+        if len(key) > _MAX_KEY_LENGTH:
+            raise RestError(400, f"A key has at most {_MAX_KEY_LENGTH} characters")
         if isinstance(item, bool):
             config[key] = "true" if item else "false"
         elif item is None or isinstance(item, str):

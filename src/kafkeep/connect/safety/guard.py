@@ -29,7 +29,6 @@ _CODE = ("plugin.library.paths", "interceptor.classes", "metric.reporters")
 """Properties that name code to run, besides those of _RIGHTS that cannot be honoured."""
 _RIGHTS = ("security.", "sasl.", "ssl.")
 _URL_KEY = re.compile(r"(.*[._])?(urls?|uri|endpoint|schema\.registry)", re.IGNORECASE)
-_FILE_KEY = re.compile(r".*ssl\..*\.location|(.*\.)?schema\.registry\.config", re.IGNORECASE)
 _ARCHIVE_KEY = re.compile(r"(.*\.)?archive")
 _UNTOLD = (
     "what its reference stands for is refused; kafkeep.outbound.hosts and kafkeep.allowed.folders "
@@ -64,11 +63,18 @@ def _problem(key: str, text: str, worker: WorkerOptions) -> str | None:
         return _jaas_problem(text)
     checks: tuple[tuple[bool, Callable[[], str | None]], ...] = (
         (bool(override) and key.endswith("bootstrap.servers"), lambda: _servers(text, worker)),
-        (_FILE_KEY.fullmatch(key) is not None, lambda: _file_problem(text, worker)),
+        (_names_a_file(key), lambda: _file_problem(text, worker)),
         (_URL_KEY.fullmatch(key) is not None, lambda: _url_problems(text, guard)),
         (_is_archive(key, text), lambda: _archive_problem(text, guard)),
     )
     return next((check() for applies, check in checks if applies), None)
+
+
+def _names_a_file(key: str) -> bool:
+    name = key.lower()
+    if name.endswith(".location") and "ssl." in name.removesuffix(".location"):
+        return True
+    return f".{name}".endswith(".schema.registry.config")
 
 
 def _policy_problem(name: str, guard: GuardOptions) -> str | None:

@@ -12,16 +12,15 @@ from urllib.parse import quote, unquote
 
 from kafkeep.config.connector_keys import is_secret as is_declared_secret
 from kafkeep.config.group import ConfigErrors
+from kafkeep.connect.safety.references import is_reference, iter_references, without_references
 
 MASK = "******"
-REFERENCE = re.compile(r"\$\{([^}:]*):(?:([^}]*?):)?([^}]*)\}")
-"""Kafka's syntax, ``${provider:path:key}`` or ``${provider:key}``."""
-
+_LONG = 1000
 _PATTERNS = re.compile(
     r"(.*(password|secret|token|key|passphrase|basic\.auth\.user\.info|sasl\.jaas\.config"
     r"|jaas\.configuration|connection\.uri)"
     r"|.*credentials.*|.*aws\.(access|secret|session)\..*)",
-    re.IGNORECASE,
+    re.IGNORECASE | re.DOTALL,
 )
 _HARMLESS = re.compile(
     r".*\.(class|source|mechanism|location|type|protocols?|algorithm|endpoint\.url)", re.IGNORECASE
@@ -121,10 +120,15 @@ class Hidden:
     def __init__(self, configs: Iterable[Mapping[str, str]]) -> None:
         words = {word for config in configs for word in _secret_words(config)}
         longest_first = sorted(words, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(_as_pattern, longest_first))) if words else None
+        self._long = [word for word in longest_first if len(word) > _LONG]
+        """Searched one by one: to compile a pattern of a megabyte takes seconds."""
+        short = longest_first[len(self._long) :]
+        self._pattern = re.compile("|".join(map(_as_pattern, short))) if short else None
 
     def out_of(self, text: str) -> str:
         """Return ``text`` with a mask in place of each secret."""
+        for word in self._long:
+            text = text.replace(word, MASK)
         return text if self._pattern is None else self._pattern.sub(MASK, text)
 
 
@@ -138,14 +142,15 @@ def _moved(key: str, new: Mapping[str, str], stored: Mapping[str, str]) -> str |
 
 def _is_reference(text: str) -> bool:
     """Tell whether everything that is secret in a value stands in a reference."""
-    if REFERENCE.search(text) is None:
+    first = next(iter_references(text), None)
+    if first is None:
         return False
     if passwords := _JAAS_SECRET.findall(text):
-        return all(REFERENCE.fullmatch(word.strip('"')) for word in passwords)
+        return all(is_reference(word.strip('"')) for word in passwords)
     if password := _password_in_address(text):
-        return REFERENCE.fullmatch(password) is not None
-    secret = text if REFERENCE.match(text) else text.partition(":")[2]
-    return re.sub(r"[\s,:;]", "", REFERENCE.sub("", secret)) == ""
+        return is_reference(password)
+    secret = text if first.start == 0 else text.partition(":")[2]
+    return re.sub(r"[\s,:;]", "", without_references(secret)) == ""
 
 
 def _password_in_address(text: str) -> str | None:
@@ -162,7 +167,7 @@ def _secret_words(config: Mapping[str, str]) -> Iterator[str]:
         if not text or not is_secret(key, text):
             continue
         for word in _parts(text):
-            if word and word != MASK and REFERENCE.fullmatch(word) is None:
+            if word and word != MASK and not is_reference(word):
                 yield from {word, quote(word, safe=""), json.dumps(word)[1:-1], repr(word)[1:-1]}
 
 

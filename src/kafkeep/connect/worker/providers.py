@@ -20,7 +20,8 @@ from kafkeep.config.group import ConfigErrors
 from kafkeep.config.java_regex import JavaPattern, compile_java_regex
 from kafkeep.config.path import check_path
 from kafkeep.config.properties import parse_properties
-from kafkeep.connect.safety.secrets import REFERENCE, FromProvider
+from kafkeep.connect.safety.references import Reference, iter_references
+from kafkeep.connect.safety.secrets import FromProvider
 from kafkeep.errors import UsageError
 
 PREFIX = "config.providers"
@@ -82,27 +83,29 @@ class Providers:
 
     def _filled(self, text: str) -> str:
         words: list[str] = []
-
-        def take(reference: re.Match[str]) -> str:
-            value = self._value(reference)
-            if value != reference[0]:
+        parts: list[str] = []
+        end = 0
+        for reference in iter_references(text):
+            written = text[reference.start : reference.stop]
+            value = self._value(reference, written)
+            if value != written:
                 words.append(value)
-            return value
-
-        filled = REFERENCE.sub(take, text)
+            parts += [text[end : reference.start], value]
+            end = reference.stop
+        filled = "".join([*parts, text[end:]])
         return FromProvider(filled, words) if words else filled
 
-    def _value(self, reference: re.Match[str]) -> str:
-        name, path, key = reference[1], reference[2] or "", reference[3]
+    def _value(self, reference: Reference, written: str) -> str:
+        name = reference.provider
         if _NAME.fullmatch(name) is None:
-            return reference[0]
+            return written
         provider = self.by_name.get(name)
         if provider is not None:
-            return provider.get(path, key)
+            return provider.get(reference.path, reference.key)
         kind = _SHORT.get(name, "…")
         lines = f"{PREFIX}={','.join([*self.by_name, name])}, {PREFIX}.{name}.class={PACKAGE}{kind}"
         raise UsageError(
-            f"{reference[0]} needs a config provider {name}, and the worker has none: its file "
+            f"{written} needs a config provider {name}, and the worker has none: its file "
             f"needs the lines {lines} and what that may read"
         )
 
