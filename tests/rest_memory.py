@@ -17,7 +17,6 @@ from kafkeep.connect.model import (
 )
 
 SINK = "io.confluent.connect.s3.S3SinkConnector"
-SECRETS = ("aws.access.key.id", "aws.secret.access.key")
 _ALTERED = (
     "The Connect framework-managed offsets for this connector have been {} successfully. However, "
     "if this connector manages offsets externally, they will need to be manually {} in the system "
@@ -47,7 +46,7 @@ class MemoryService:
         return list(self._connectors)
 
     def connector(self, name: str) -> Connector:
-        return self._masked(self._need(name))
+        return self._need(name)
 
     def type_of(self, name: str) -> ConnectorType:
         self._need(name)
@@ -66,7 +65,7 @@ class MemoryService:
         )
 
     def task_configs(self, name: str) -> list[Mapping[str, str]]:
-        connector = self._masked(self._need(name))
+        connector = self._need(name)
         if connector.target is Target.STOPPED:
             return []
         config = {**connector.config, "task.class": "io.confluent.connect.s3.S3SinkTask"}
@@ -221,10 +220,6 @@ class MemoryService:
                 f"'/connectors/{name}/stop' endpoint",
             )
 
-    def _masked(self, connector: Connector) -> Connector:
-        config = {k: "******" if k in SECRETS else v for k, v in connector.config.items()}
-        return Connector(name=connector.name, config=config, target=connector.target)
-
     def _keep(self, connector: Connector) -> Connector:
         """Keep a connector; one that runs has read its partitions to the end at once."""
         name = connector.name
@@ -234,7 +229,7 @@ class MemoryService:
             topics = connector.config.get("topics", "").split(",")
             for number, topic in enumerate(topics):
                 offsets.update({(topic, p): 3 for p in range(2 - min(number, 1))})
-        return self._masked(connector)
+        return connector
 
     @staticmethod
     def _check(config: Mapping[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +23,14 @@ from kafkeep.cli.places import (
 
 if TYPE_CHECKING:
     from kafkeep.connect.serve import Ready
+
+
+class MaskSecrets(StrEnum):
+    """When secrets of connectors are masked."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
 
 
 def serve_command(
@@ -59,6 +68,14 @@ def serve_command(
         bool,
         typer.Option("--insecure", help="Listen beyond this machine without any sign-on."),
     ] = False,
+    mask_secrets: Annotated[
+        MaskSecrets | None,
+        typer.Option(
+            "--mask-secrets",
+            help="Whether ****** is shown in place of connectors' secrets: always, never (admins "
+            "see them), or never only where callers have to sign on. [default: auto]",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -91,6 +108,7 @@ def serve_command(
         "rest.port": None if port is None else str(port),
         "group.id": group_id,
         "kafkeep.rest.insecure": "true" if insecure else None,
+        "kafkeep.rest.mask.secrets": mask_secrets,
     }
     given = {key: text for key, text in flags.items() if text is not None}
     worker = WorkerOptions.load(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkeep.config.group import ConfigErrors
-from kafkeep.connect.model import Connector, ConnectorType, Json, RestError
+from kafkeep.connect.model import ConnectorType, Json, RestError
 from kafkeep.connect.plugins.classes import Plugin, find_plugin
 from kafkeep.connect.plugins.validate import CLASS, HIDDEN, validate
 from kafkeep.connect.rest.body import invalid_config
@@ -97,16 +97,6 @@ class Definitions:
         self, plugin: str, config: Mapping[str, str], problems: Mapping[str, str] | None = None
     ) -> Json:
         return validate(plugin, config, self.defaults, problems)
-
-
-def masked(connector: Connector) -> Connector:
-    """Return a connector as it may be shown."""
-    return Connector(
-        name=connector.name,
-        config=mask(connector.config),
-        target=connector.target,
-        generation=connector.generation,
-    )
 
 
 def _find(name: str) -> Plugin:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from kafkeep.connect.definitions import Definitions, masked
+from kafkeep.connect.definitions import Definitions
 from kafkeep.connect.duty import Duty
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.leader import LeaderOperations
@@ -114,8 +114,8 @@ class Herder(LeaderOperations):
         return sorted(self._connectors())
 
     def connector(self, name: str) -> Connector:
-        """Return a connector with its configuration masked."""
-        return masked(self._found(name))
+        """Return a connector as it was defined."""
+        return self._found(name)
 
     def type_of(self, name: str) -> ConnectorType:
         """Tell whether it is a sink or a source."""
@@ -135,9 +135,9 @@ class Herder(LeaderOperations):
         return _caught_up(found, connector)
 
     def task_configs(self, name: str) -> list[Mapping[str, str]]:
-        """Return the configuration of each task, masked; all tasks have the same."""
+        """Return the configuration of each task; all tasks have the same."""
         connector = self._found(name)
-        config = masked(connector).config
+        config = connector.config
         task_class = config.get(CLASS, "").removesuffix("Connector") + "Task"
         count = len(self._status(connector).tasks)
         return [{**config, "task.class": task_class} for _ in range(count)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from kafkeep.connect.definitions import Definitions, masked
+from kafkeep.connect.definitions import Definitions
 from kafkeep.connect.duty import Duty
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.loggers import Loggers
@@ -20,6 +20,7 @@ from kafkeep.connect.model import (
     Target,
     TaskStatus,
 )
+from kafkeep.connect.safety.secrets import mask
 from kafkeep.connect.state.state import Change, State
 
 STOP_SECONDS = 60.0
@@ -77,23 +78,22 @@ class LocalOperations:
                 raise _exists(name)
             return Change(kind="define", name=name, config=whole, target=initial)
 
-        return masked(self._duty.commit(decide).connectors[name])
+        return self._duty.commit(decide).connectors[name]
 
     def put_config(self, name: str, config: Mapping[str, str]) -> tuple[Connector, bool]:
         """Define or change it; what is the same after its masks are filled changes nothing."""
         stored = self._duty.journal.state.connectors.get(name)
-        connector = self._define(name, config, stored)
-        return masked(connector), stored is None
+        return self._define(name, config, stored), stored is None
 
     def patch_config(self, name: str, changes: Mapping[str, str | None]) -> Connector:
         """Change some keys; None removes one.
 
-        The others stand as they are shown, masks and all: a secret goes to no new address unseen.
+        The others stand as if they were sent back masked: a secret goes to no new address unseen.
         """
         stored = self._found(name, _not_found(name))
-        merged = {**masked(stored).config, **changes}
+        merged = {**mask(stored.config), **changes}
         config = {key: text for key, text in merged.items() if text is not None}
-        return masked(self._define(name, config, stored))
+        return self._define(name, config, stored)
 
     def _define(self, name: str, config: Mapping[str, str], stored: Connector | None) -> Connector:
         """Change ``stored`` to ``config``; 409 when another changed it meanwhile."""

@@ -18,8 +18,9 @@ from kafkeep.connect.model import (
 class Service(Protocol):
     """Every operation of Connect's REST API; errors are RestError with the status to answer.
 
-    Methods block and may be called from any thread. Configurations come back masked, names of
-    config providers unresolved. Messages and codes are those of ``connect-golden``.
+    Methods block and may be called from any thread. Configurations come back as they were sent,
+    secrets and references to config providers alike: who answers a caller masks them. Messages and
+    codes are those of ``connect-golden``.
     """
 
     def root(self) -> Json:
@@ -29,7 +30,7 @@ class Service(Protocol):
         """Return the names of all connectors."""
 
     def connector(self, name: str) -> Connector:
-        """Return a connector with its configuration masked; 404 when there is none."""
+        """Return a connector as it was defined; 404 when there is none."""
 
     def type_of(self, name: str) -> ConnectorType:
         """Tell whether it is a sink or a source."""
@@ -38,7 +39,7 @@ class Service(Protocol):
         """Return what it is doing; 404 when there is none."""
 
     def task_configs(self, name: str) -> list[Mapping[str, str]]:
-        """Return the configuration of each task, masked; none of a stopped connector."""
+        """Return the configuration of each task; none of a stopped connector."""
 
     def task_status(self, name: str, task: int) -> TaskStatus:
         """Return one task's status; 404 when there is none."""

@@ -64,6 +64,17 @@ def test_each_listener_has_to_be_safe_by_itself(folder: Path, tmp_path: Path) ->
     assert load({**both, "kafkeep.rest.users.file": str(users)}).security.has_auth
 
 
+def test_secrets_are_shown_where_every_listener_demands_a_certificate(folder: Path) -> None:
+    proved = {"listeners": "https://:8443", **keys(folder)}
+    assert load(proved).security.shows_secrets
+    assert not load({**proved, "kafkeep.rest.mask.secrets": "always"}).security.shows_secrets
+    inside = {**proved, "listeners": "http://127.0.0.1:8083,https://:8443"}
+    assert not load(inside).security.shows_secrets
+    requested = keys(folder, **{"ssl.client.auth": "requested"})
+    here = {"listeners": "https://127.0.0.1:8443", **requested}
+    assert not load(here).security.shows_secrets
+
+
 def test_a_worker_answers_over_http_and_https_and_workers_call_each_other_as_advertised(
     folder: Path,
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -18,7 +19,7 @@ from kafkeep.connect.rest.security import (
     token_digest,
 )
 from kafkeep.errors import UsageError
-from rest_memory import MemoryService
+from rest_memory import SINK, MemoryService
 from rest_server import raw_request, serving
 
 QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
@@ -258,3 +259,34 @@ def test_roles_are_named_in_any_case() -> None:
 def test_secrets_are_not_in_a_security_that_is_printed() -> None:
     assert "argon2" not in repr(SECURITY)
     assert token_digest("t0ken") not in repr(SECURITY)
+
+
+SECRET_CONFIG = {
+    "connector.class": SINK,
+    "flush.size": "1",
+    "aws.access.key.id": "AKIA",
+    "aws.secret.access.key": "not-to-show",
+    "s3.proxy.password": "${file:/run/secrets/proxy:password}",
+}
+
+
+@pytest.mark.parametrize("shows_secrets", [True, False])
+@pytest.mark.parametrize("auth", [True, False])
+def test_secrets_are_shown_to_those_who_may_write_them_if_at_all(
+    shows_secrets: bool, auth: bool
+) -> None:
+    security = replace(SECURITY if auth else RestSecurity(), shows_secrets=shows_secrets)
+    masked = {**SECRET_CONFIG, "name": "n", "aws.secret.access.key": "******"}
+    sent = {**SECRET_CONFIG, "name": "n"}
+    with serving(make_app(MemoryService(), security)) as url, httpx.Client(base_url=url) as api:
+        made = api.put("/connectors/n/config", json=SECRET_CONFIG, auth=ANN)
+        assert made.json()["config"] == (sent if shows_secrets else masked)
+        for caller in ({"auth": ANN}, {"auth": ROB}, {"headers": BEARER}):
+            is_admin = not auth or caller == {"auth": ANN}
+            expected = sent if shows_secrets and is_admin else masked
+            assert api.get("/connectors/n/config", **caller).json() == expected
+            assert api.get("/connectors/n", **caller).json()["config"] == expected
+            expanded = api.get("/connectors?expand=info", **caller).json()
+            assert expanded["n"]["info"]["config"] == expected
+            (task,) = api.get("/connectors/n/tasks", **caller).json()
+            assert {key: task["config"][key] for key in expected} == expected

@@ -22,10 +22,9 @@ JAAS = (
     'username="alice" password="{}";'
 )
 SECRETS = {
-    "aws.access.key.id": "AKIAIOSFODNN7EXAMPLE",
     "aws.secret.access.key": "wJalr/XUtnFEMI+K7MDENG",
     "aws.session.token": "session-1",
-    "aws_access_key_id": "AKIAIOSFODNN7EXAMPLE",
+    "connect.s3.aws.secret.key": "wJalr/XUtnFEMI+K7MDENG",
     "aws_secret_access_key": "wJalr/XUtnFEMI+K7MDENG",
     "s3.sse.customer.key": "MDEyMzQ1Njc4OWFiY2RlZg==",
     "s3.proxy.password": "proxy-pass",
@@ -56,6 +55,9 @@ PLAIN = {
     "value.converter.schema.registry.url": "http://registry:8081",
     "store.url": "http://s3:9000",
     "topics": "a,b",
+    "aws.access.key.id": "AKIAIOSFODNN7EXAMPLE",
+    "aws_access_key_id": "AKIAIOSFODNN7EXAMPLE",
+    "connect.s3.aws.access.key": "AKIAIOSFODNN7EXAMPLE",
 }
 
 

@@ -102,7 +102,7 @@ def test_a_follower_sends_changes_to_the_leader_and_sees_them_at_once(
     assert status == 201
     assert made == {
         "name": name,
-        "config": {**CONFIG, "name": name, "aws.secret.access.key": "******", **_masked_id()},
+        "config": {**CONFIG, "name": name, "aws.secret.access.key": "******"},
         "tasks": [],
         "type": "sink",
     }
@@ -298,5 +298,70 @@ def count_changes(worker: Worker) -> int:
     return sum(1 for _ in store.list("journal/"))
 
 
-def _masked_id() -> dict[str, str]:
-    return {"aws.access.key.id": "******"}
+TOKENS = {role: f"{role}-0123456789abcdef" for role in ("read", "operate", "admin")}
+
+
+@pytest.fixture(scope="module")
+def protected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Worker, Worker]]:
+    """Yield a leader and a follower that ask who is calling, and mask as they do by default."""
+    file = tmp_path_factory.mktemp("tokens") / "tokens"
+    file.write_text("".join(f"{role}:{token}\n" for role, token in TOKENS.items()))
+    state, flags = f"memory:{uuid.uuid4().hex}", {"kafkeep.rest.tokens.file": str(file)}
+    first = start(state, **flags)
+    first.http.headers["Authorization"] = f"Bearer {TOKENS['admin']}"
+    until(lambda: first.call("GET", "/health")[1].get("is_leader"))
+    second = start(state, **flags)
+    second.http.headers["Authorization"] = f"Bearer {TOKENS['admin']}"
+    until(lambda: second.call("GET", "/health")[0] == 200)
+    yield first, second
+    second.end()
+    first.end()
+
+
+def test_a_client_that_compares_reads_back_what_it_wrote_when_the_api_is_protected(
+    protected: tuple[Worker, Worker],
+) -> None:
+    """Terraform's client waits until what it reads is what it wrote, and fails if it never is."""
+    leader, follower = protected
+    wanted = {**CONFIG, "name": "tf"}
+    for worker, status in ((follower, 201), (follower, 200), (leader, 200)):
+        answered, told = worker.call("PUT", "/connectors/tf/config", wanted)
+        assert (answered, told["config"]) == (status, wanted)
+        assert worker.call("PUT", "/connectors/tf/pause")[0] == 202
+    changes = count_changes(leader)
+    for worker in protected:
+        assert worker.call("GET", "/connectors/tf/config") == (200, wanted)
+        assert worker.call("GET", "/connectors/tf")[1]["config"] == wanted
+        assert worker.call("GET", "/connectors?expand=info")[1]["tf"]["info"]["config"] == wanted
+        masked = {**wanted, "aws.secret.access.key": "******"}
+        for sent in (wanted, masked):  # also what a client of before sends back is no change
+            assert worker.call("PUT", "/connectors/tf/config", sent)[1]["config"] == wanted
+    assert count_changes(leader) == changes
+    assert leader.call("DELETE", "/connectors/tf")[0] == 204
+
+
+def test_who_may_not_write_secrets_does_not_see_them(
+    protected: tuple[Worker, Worker], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "kafkeep")
+    assert protected[1].call("POST", "/connectors", paused("closed"))[0] == 201
+    task = "/connectors/closed/tasks/0/status"
+    until(lambda: all(worker.call("GET", task)[0] == 200 for worker in protected))
+    paths = ("", "/config", "/tasks", "/status", "/topics", "/tasks/0/status")
+    paths = tuple(f"/connectors/closed{path}" for path in paths)
+    paths += ("/connectors?expand=info&expand=status", "/metrics", "/openapi.json", "/health")
+    for worker in protected:
+        for role in ("read", "operate"):
+            headers = {"Authorization": f"Bearer {TOKENS[role]}"}
+            answers = {path: worker.http.get(path, headers=headers) for path in paths}
+            assert {one.status_code for one in answers.values()} == {200}
+            assert not [path for path, one in answers.items() if "not-to-show" in one.text]
+            assert "AKIA" in answers["/connectors/closed/config"].text  # a name, not a secret
+        assert "not-to-show" in worker.http.get("/connectors/closed/tasks").text
+        for path in ("/metrics", "/openapi.json", "/connectors/closed/status"):
+            assert "not-to-show" not in worker.http.get(path).text
+        bad = {**CONFIG, "connector.class": ""}
+        refused = worker.http.put("/connectors/closed/config", json=bad)
+        assert (refused.status_code, "not-to-show" in refused.text) == (400, False)
+    assert protected[0].call("DELETE", "/connectors/closed")[0] == 204
+    assert "not-to-show" not in caplog.text

@@ -240,6 +240,38 @@ def test_bad_tokens_files_are_refused(tmp_path: Path, text: str) -> None:
     assert list(wrong({"kafkeep.rest.tokens.file": str(tokens)})) == ["kafkeep.rest.tokens.file"]
 
 
+@pytest.mark.parametrize(
+    ("mode", "has_tokens", "shows"),
+    [
+        (None, True, True),
+        (None, False, False),
+        ("auto", True, True),
+        ("always", True, False),
+        ("always", False, False),
+        (" Never ", True, True),
+        ("never", False, True),
+    ],
+)
+def test_secrets_are_masked_by_default_unless_callers_say_who_they_are(
+    tmp_path: Path, mode: str | None, has_tokens: bool, shows: bool
+) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("admin:0123456789abcdef")
+    flags = {"kafkeep.rest.tokens.file": str(tokens)} if has_tokens else {}
+    flags |= {"kafkeep.rest.mask.secrets": mode} if mode else {}
+    worker = load(flags)
+    assert worker.security.shows_secrets is shows
+    assert worker.security.shows_secrets_to(Role.ADMIN) is shows
+    for role in (Role.OPERATE, Role.READ, None):
+        assert not worker.security.shows_secrets_to(role)
+    warned = [note for note in worker.notes if "kafkeep.rest.mask.secrets=never" in note]
+    assert bool(warned) == (shows and not has_tokens)
+
+
+def test_a_masking_that_there_is_not_is_refused() -> None:
+    assert list(wrong({"kafkeep.rest.mask.secrets": "sometimes"})) == ["kafkeep.rest.mask.secrets"]
+
+
 def test_a_users_file_that_is_not_there_is_told() -> None:
     assert (
         "cannot read" in wrong({"kafkeep.rest.users.file": "/nowhere"})["kafkeep.rest.users.file"]

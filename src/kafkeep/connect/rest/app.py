@@ -121,7 +121,9 @@ class _Dispatch:
             self._check_role(endpoint, request.state.caller)
             body = await read_body(request, self._security.body_limit_bytes)
             query = {name: request.query_params.getlist(name) for name in request.query_params}
-            call = Call(path=values, query=query, body=body, role=request.state.caller.role)
+            role = request.state.caller.role
+            sees_secrets = self._security.shows_secrets_to(role)
+            call = Call(path=values, query=query, body=body, role=role, sees_secrets=sees_secrets)
             if endpoint.quick and self._service.answers_from_memory():
                 return endpoint.run(self._service, call)
             limiter = self._probes if endpoint.role is None else self._calls

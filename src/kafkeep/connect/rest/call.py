@@ -11,6 +11,7 @@ from starlette.responses import Response
 from kafkeep.connect.model import RestError
 from kafkeep.connect.rest.answers import plain_error
 from kafkeep.connect.rest.security import Role
+from kafkeep.connect.safety.secrets import mask
 from kafkeep.connect.service import Service
 
 
@@ -23,6 +24,12 @@ class Call:
     body: bytes = field(default=b"", repr=False)
     role: Role | None = None
     """The caller's; None for one who did not say who they are."""
+    sees_secrets: bool = False
+    """Whether the caller sees configurations as they were sent."""
+
+    def shown(self, config: Mapping[str, str]) -> dict[str, str]:
+        """Return what this caller may see of a configuration; references are no secrets."""
+        return dict(config) if self.sees_secrets else mask(config)
 
     @property
     def name(self) -> str:

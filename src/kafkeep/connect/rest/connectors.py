@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -36,25 +37,30 @@ def list_connectors(service: Service, call: Call) -> Response:
     found: Json = {}
     for name in service.names():
         try:
-            found[name] = _expanded(service, name, wanted)
+            found[name] = _expanded(service, call, name, wanted)
         except RestError as error:
             if error.status != 404:  # deleted while we looked
                 raise
     return json_answer(found)
 
 
-def _expanded(service: Service, name: str, wanted: Any) -> Json:
+def _expanded(service: Service, call: Call, name: str, wanted: Any) -> Json:
     parts: Json = {}
     if "status" in wanted:
         parts["status"] = status_json(service.status(name))
     if "info" in wanted:
-        parts["info"] = _info(service, service.connector(name))
+        parts["info"] = _info(service, call, service.connector(name))
     return parts
 
 
-def _info(service: Service, connector: Connector) -> Json:
-    name = connector.name
-    return connector_json(connector, service.type_of(name), len(service.task_configs(name)))
+def _info(service: Service, call: Call, connector: Connector) -> Json:
+    task_count = len(service.task_configs(connector.name))
+    return connector_json(_shown(call, connector), service.type_of(connector.name), task_count)
+
+
+def _shown(call: Call, connector: Connector) -> Connector:
+    """Return a connector as the caller may see it."""
+    return replace(connector, config=call.shown(connector.config))
 
 
 def create(service: Service, call: Call) -> Response:
@@ -67,7 +73,7 @@ def create(service: Service, call: Call) -> Response:
     target = _initial_state(request.get("initial_state"))
     if not name:
         raise _no_name(config)
-    return _created(service, service.create(name, without_nulls(config), target))
+    return _created(service, call, service.create(name, without_nulls(config), target))
 
 
 def _wanted_name(name: Any) -> str:
@@ -111,27 +117,29 @@ def _initial_state(value: Any) -> Target:
         raise RestError(400, f"initial_state must be one of {known}, not {value!r}") from None
 
 
-def _created(service: Service, connector: Connector) -> Response:
+def _created(service: Service, call: Call, connector: Connector) -> Response:
     place = f"/connectors/{quote(connector.name, safe='')}"
-    body = connector_json(connector, service.type_of(connector.name), 0)
+    body = connector_json(_shown(call, connector), service.type_of(connector.name), 0)
     return json_answer(body, 201, {"Location": place})
 
 
 def get(service: Service, call: Call) -> Response:
     """Answer with the configuration and the tasks."""
-    return json_answer(_info(service, service.connector(call.name)))
+    return json_answer(_info(service, call, service.connector(call.name)))
 
 
 def get_config(service: Service, call: Call) -> Response:
     """Answer with the configuration alone."""
-    return json_answer(dict(service.connector(call.name).config))
+    return json_answer(call.shown(service.connector(call.name).config))
 
 
 def put_config(service: Service, call: Call) -> Response:
     """Answer 201 for a new connector, 200 for a changed one."""
     config = without_nulls(_with_name(call.name, parse_config(call.body)))
     connector, is_new = service.put_config(call.name, config)
-    return _created(service, connector) if is_new else json_answer(_info(service, connector))
+    if is_new:
+        return _created(service, call, connector)
+    return json_answer(_info(service, call, connector))
 
 
 def patch_config(service: Service, call: Call) -> Response:
@@ -140,7 +148,7 @@ def patch_config(service: Service, call: Call) -> Response:
     _check_same_name(call.name, changes)
     if "name" in changes and changes["name"] is None:
         raise RestError(400, "A connector's name cannot be taken away")
-    return json_answer(_info(service, service.patch_config(call.name, changes)))
+    return json_answer(_info(service, call, service.patch_config(call.name, changes)))
 
 
 def delete(service: Service, call: Call) -> Response:
@@ -176,7 +184,8 @@ def restart(service: Service, call: Call) -> Response:
 
 def tasks(service: Service, call: Call) -> Response:
     """List each task with its configuration."""
-    return json_answer(tasks_json(call.name, service.task_configs(call.name)))
+    configs = [call.shown(config) for config in service.task_configs(call.name)]
+    return json_answer(tasks_json(call.name, configs))
 
 
 def task_status(service: Service, call: Call) -> Response:

@@ -63,7 +63,7 @@ _LOOK = (
     *(
         _get(_ONE + path, run, shape, text, quick=True)
         for path, run, shape, text in (
-            ("", c.get, "Connector", "A connector, its configuration (masked), its tasks."),
+            ("", c.get, "Connector", "A connector, its configuration, its tasks."),
             ("/config", c.get_config, "Config", "Its configuration alone."),
             ("/status", c.status, "Status", "Its state, and the state of each task."),
             ("/tasks", c.tasks, "Tasks", "Its tasks and their configurations."),

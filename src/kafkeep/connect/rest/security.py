@@ -69,6 +69,8 @@ class RestSecurity:
     """Bind anywhere without asking who calls."""
     proves_callers: bool = False
     """TLS lets nobody through without a trusted certificate (ssl.client.auth=required)."""
+    shows_secrets: bool = False
+    """Callers who may change connectors see their configurations as they were sent."""
 
     def __post_init__(self) -> None:
         for name, (stored, _) in self.basic_users.items():
@@ -90,6 +92,10 @@ class RestSecurity:
     def has_auth(self) -> bool:
         """Tell whether callers must say who they are."""
         return bool(self.basic_users or self.bearer_tokens)
+
+    def shows_secrets_to(self, role: Role | None) -> bool:
+        """Tell whether a caller sees secrets: one who may write them, and no other."""
+        return self.shows_secrets and role is Role.ADMIN
 
     @property
     def _names(self) -> set[str]:

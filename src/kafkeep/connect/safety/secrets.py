@@ -26,6 +26,8 @@ _HARMLESS = re.compile(
     r".*\.(class|source|mechanism|location|type|protocols?|algorithm|endpoint\.url)", re.IGNORECASE
 )
 """What keys end in whose neighbours are secret, but which say only how or where."""
+_KEY_IDS = re.compile(r"(.*[._])?access[._]key[._]id|connect\.s3\.aws\.access\.key", re.IGNORECASE)
+"""The name of an access key, by any maker's key: it is of no use without its secret."""
 _JAAS_SECRET = re.compile(r"(?i)(?:password|secret|token)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|[^\s;]+)")
 _ADDRESSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("s3.proxy.",), ("s3.proxy.url",)),
@@ -74,7 +76,7 @@ def is_secret(key: str, text: str = "") -> bool:
     """Tell whether a value must not be shown; an address may have a password in it."""
     if _password_in_address(text) or (isinstance(text, FromProvider) and text.words):
         return True
-    if _HARMLESS.fullmatch(key):
+    if _HARMLESS.fullmatch(key) or _KEY_IDS.fullmatch(key):
         return False
     return _PATTERNS.fullmatch(key) is not None or is_declared_secret(key, text)
 

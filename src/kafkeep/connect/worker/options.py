@@ -258,6 +258,7 @@ class _Reader:
                 insecure=rest.kafkeep_rest_insecure,
                 proves_callers=tls is not None and tls.proves_callers,
             )
+            security = replace(security, shows_secrets=self._shows_secrets(rest, security))
             key = "listeners" if rest.listeners else "rest.host.name"
             for one in rest.listening:
                 proved = security.proves_callers and one.is_https
@@ -266,6 +267,17 @@ class _Reader:
             self._wrong[key] = " ".join(filter(None, [error.message + ".", error.hint]))
             return None
         return security
+
+    def _shows_secrets(self, rest: RestOptions, security: RestSecurity) -> bool:
+        mode = rest.kafkeep_rest_mask_secrets
+        proved = security.proves_callers and all(one.is_https for one in rest.listening)
+        knows_callers = security.has_auth or proved
+        if mode == "never" and not knows_callers:
+            self._notes.append(
+                "kafkeep.rest.mask.secrets=never shows connectors' secrets to everyone who reaches "
+                "the REST API: nobody has to say who they are"
+            )
+        return mode == "never" or (mode == "auto" and knows_callers)
 
 
 def _is_honoured(key: str) -> bool:

@@ -163,6 +163,15 @@ class RestOptions:
         parse=positive("kafkeep.rest.body.limit.bytes"),
         metavar="BYTES",
     )
+    kafkeep_rest_mask_secrets: str = option(
+        "kafkeep.rest.mask.secrets",
+        "Whether configurations are shown with ****** in place of secrets. never: callers who may "
+        "change connectors (admin) see them as they were sent, as in Connect, others do not. "
+        "always: nobody does. auto: as never where every caller has to say who they are (users, "
+        "tokens or certificates), else as always.",
+        default="auto",
+        parse=lambda text: one_of("masking", "auto", "always", "never")(text.strip().lower()),
+    )
     kafkeep_rest_insecure: bool = option(
         "kafkeep.rest.insecure",
         "Listen beyond this machine although nobody has to say who they are.",
