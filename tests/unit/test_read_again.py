@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +13,15 @@ from tests.unit.care.archive_builder import build_archive, partition
 
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.reader import load_view
+from kafkeep.care.foreign.verify import verify_foreign
+from kafkeep.care.objects import check_object
+from kafkeep.care.verify import verify
+from kafkeep.config.foreign import ForeignOptions
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.ahead import read_in_order
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions
 from kafkeep.contents.records import iter_records
-from kafkeep.errors import DamagedError
+from kafkeep.errors import DamagedError, TransientError
 from kafkeep.kafka.build import Record
 from kafkeep.restore.plan import plan_restore
 from kafkeep.restore.read import iter_ready
@@ -122,3 +128,74 @@ def test_a_restore_leaves_out_nothing_that_came_damaged_on_the_way() -> None:
     plan = plan_restore(load_view(store, "backup"), RestoreOptions(), id="r")
     store.times = 2
     assert leave_out_damage(store, plan).damaged == frozenset()
+
+
+class HalfFlipped(MemoryStore):
+    """Changes every second answer on average: at any place, or always at the same."""
+
+    def __init__(self, sound: MemoryStore, *, share: float = 0.5, same_place: bool = False) -> None:
+        super().__init__()
+        self._objects = sound._objects
+        self._chance = random.Random(18)
+        self._share = share
+        self._same_place = same_place
+
+    def get(self, key: str) -> bytes:
+        return self._changed(super().get(key))
+
+    def get_range(self, key: str, start: int, end: int) -> bytes:
+        return self._changed(super().get_range(key, start, end))
+
+    def _changed(self, body: bytes) -> bytes:
+        if not body or self._chance.random() >= self._share:
+            return body
+        at = len(body) // 2 if self._same_place else self._chance.randrange(len(body))
+        return body[:at] + bytes([body[at] ^ self._chance.randrange(1, 256)]) + body[at + 1 :]
+
+
+def archived() -> tuple[MemoryStore, list[Entry]]:
+    sound = MemoryStore()
+    built = build_archive(sound, {"t": [partition(0, *range(40, 1200, 40))]})
+    return sound, list(built.entries)
+
+
+@pytest.mark.parametrize("same_place", [False, True])
+def test_when_half_of_all_gets_are_flipped_nothing_is_called_damaged(same_place: bool) -> None:
+    sound, entries = archived()
+    store = HalfFlipped(sound, same_place=same_place)
+    assert [found.kind for found in verify(store, ["backup"]).findings] == []
+    view = load_view(store, "backup")
+    assert view.entries() == load_view(sound, "backup").entries()
+    ready = list(iter_ready(store, entries))
+    assert [one.body for one in ready] == [one.body for one in iter_ready(sound, entries)]
+    plan = plan_restore(view, RestoreOptions(), id="r")
+    assert leave_out_damage(store, plan).damaged == frozenset()
+
+
+@pytest.mark.parametrize("form", ["segment", "json"])
+def test_bytes_that_come_otherwise_each_time_are_not_called_damaged(form: str) -> None:
+    if form == "segment":
+        sound, entries = archived()
+        options = NO_OPTIONS
+    else:
+        made = [Record(n, 1000 + n, b"k", b'{"n":%d}' % n) for n in range(40)]
+        stored = write_sink(made, {"format.class": "json"})
+        sound, entries, options = stored.store, list(stored.entries), stored.options
+    store = HalfFlipped(sound, share=1)
+    for read in (
+        lambda: list(iter_records(store, entries, options=options)),
+        lambda: check_object(store, "backup", entries[0], None, deep=False),
+    ):
+        with pytest.raises(TransientError, match="its bytes change on the way") as caught:
+            read()
+        assert "Nothing shows that the archive itself is damaged" in (caught.value.hint or "")
+
+
+def test_objects_without_a_log_that_come_damaged_are_read_again() -> None:
+    sound = MemoryStore()
+    lines = b"".join(b'{"n":%d}\n' % n for n in range(40))
+    for start in range(0, 400, 40):
+        sound.put_new(f"topics/t/partition=0/t+0+{start:010}.json.gz", gzip.compress(lines))
+    report = verify_foreign(HalfFlipped(sound), ForeignOptions())
+    assert report.intact
+    assert report.records == 400

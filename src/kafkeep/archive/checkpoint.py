@@ -54,6 +54,7 @@ from kafkeep.archive.keys import (
     log_key,
     parse_checkpoint_key,
 )
+from kafkeep.archive.readings import Readings
 from kafkeep.archive.schemas import check_digest
 from kafkeep.archive.seal import read_sound
 from kafkeep.archive.state import State
@@ -272,11 +273,15 @@ class Checkpointer:
 
 def _read_root(store: ObjectStore, name: str, commit: int) -> Checkpoint:
     key = checkpoint_key(name, commit)
-    try:
-        return decode_root(store.get(key), key, log=name, commit=commit)
-    except DamagedError:
-        # Read again: an answer may come damaged, and the root may be all that proves a loss.
-        return decode_root(store.get(key), key, log=name, commit=commit)
+    readings = Readings(key)
+    while True:
+        body = store.get(key)
+        try:
+            return decode_root(body, key, log=name, commit=commit)
+        except DamagedError:
+            # Read again: an answer may come damaged, and the root may be all that proves a loss.
+            if readings.lies_so(body):
+                raise
 
 
 def _state_from_json(document: Mapping[str, Any]) -> State:

@@ -11,12 +11,13 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from kafkeep.archive.document import digest_of, dump_document
+from kafkeep.archive.readings import Readings
 from kafkeep.archive.store import ObjectStore
 from kafkeep.errors import DamagedError
 
 FIELD = "checksum"
-READS = 4
-"""So often a document is asked for until it is sound, or comes twice the same."""
+_UNSEALED_READS = 2
+"""A document without a checksum counts when it came so often the same."""
 HINT = "Bring the object back from a copy of the bucket, or an older version of it in the store."
 _HEAD, _TAIL = f'{{"{FIELD}":"'.encode(), b'",'
 _DIGEST = slice(len(_HEAD), len(_HEAD) + 64)
@@ -64,21 +65,23 @@ def read_sound(
 ) -> bytes:
     """Return a document's bytes, asked for again when they are not sound.
 
-    What is not sound is returned once it came twice the same: it lies so in the store, and its
-    reader has to judge it. DamagedError when no two answers agree, or when the document has more
-    than ``max_bytes``, of which no more is read; KeyMissingError as ``get``.
+    What is not sound is returned once it came the same often enough: it lies so in the store, and
+    its reader has to judge it. TransientError when its bytes keep changing on the way. DamagedError
+    when the document has more than ``max_bytes``, of which no more is read; KeyMissingError as
+    ``get``.
     """
-    body = _read(store, key, max_bytes)
-    for _ in range(READS - 1):
-        if is_sound(body):
+    readings = Readings(key)
+    while True:
+        body = _read(store, key, max_bytes)
+        if is_sound(body) or readings.lies_so(body, _UNSEALED_READS if _is_plain(body) else None):
             return body
-        before, body = body, _read(store, key, max_bytes)
-        if body == before:
-            return body
-        logger.warning("%s came with other bytes than a moment ago: it is read again", key)
-    if is_sound(body):
-        return body
-    raise DamagedError(f"{key} came with other bytes each of {READS} times", hint=HINT)
+        if readings.differ:
+            logger.warning("%s came with other bytes than a moment ago: it is read again", key)
+
+
+def _is_plain(body: bytes) -> bool:
+    """Whether it looks like a document of a kafkeep that did not seal it."""
+    return body.startswith(b'{"') and not body.startswith(_HEAD)
 
 
 def _read(store: ObjectStore, key: str, max_bytes: int | None) -> bytes:

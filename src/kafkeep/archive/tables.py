@@ -22,6 +22,7 @@ from kafkeep.archive.document import (
     unpack,
 )
 from kafkeep.archive.keys import parse_folder, table_key
+from kafkeep.archive.seal import read_sound
 from kafkeep.archive.store import ObjectStore
 from kafkeep.errors import DamagedError, KeyExistsError, KeyMissingError, TransientError
 
@@ -104,7 +105,7 @@ def write_table(
 def load_table(store: ObjectStore, name: str, table: TableInfo) -> Rows:
     """Return the rows of a table; DamagedError when it is gone or not what the root says."""
     try:
-        body = store.get(table.key)
+        body = read_sound(store, table.key, lambda body: digest_of(body) == table.sha256)
     except KeyMissingError as error:
         raise DamagedError(f"{table.key} is missing") from error
     if digest_of(body) != table.sha256:

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import BinaryIO, cast
 
 from kafkeep.archive.entry import Entry
+from kafkeep.archive.readings import WHOLE_READS, Readings
 from kafkeep.contents.ahead import Ranges
 from kafkeep.errors import DamagedError, KeyMissingError, RecordError
-from kafkeep.kafka.segment import READS
 
 logger = logging.getLogger(__name__)
 PIECE_BYTES = 8 << 20
@@ -27,35 +27,37 @@ def open_object(
 ) -> Iterator[BinaryIO]:
     """Give the object's bytes as a file that can be read from any place.
 
-    Up to ``memory_bytes`` stay in memory, larger ones lie on disk meanwhile. It is read again, and
-    then a DamagedError, unless size and SHA-256 are those of the log: formats like JSON have no
-    checksum of their own.
+    Up to ``memory_bytes`` stay in memory, larger ones lie on disk meanwhile. It is read again
+    unless size and SHA-256 are those of the log: formats like JSON have no checksum of their own.
+    Then it is a DamagedError, or a TransientError where each reading differs.
     """
     with _spool(entry.size_bytes, memory_bytes) as spool:
-        for _ in range(READS):
-            problem = _fill(spool, store, entry)
-            if problem is None:
-                break
+        readings = Readings(entry.key, WHOLE_READS)
+        while (found := _fill(spool, store, entry)) is not None:
+            problem, reading = found
+            if readings.lies_so(reading):
+                raise DamagedError(f"{entry.key}: {problem}; {lost_with(entry)}", hint=HINT)
             logger.warning("%s came damaged: %s", entry.key, problem)
-        else:
-            raise DamagedError(f"{entry.key}: {problem}; {lost_with(entry)}", hint=HINT)
         spool.seek(0)
         yield spool
 
 
-def _fill(spool: BinaryIO, store: Ranges, entry: Entry) -> str | None:
-    """Write the object's bytes into ``spool``; return what is wrong with them, if anything."""
+def _fill(spool: BinaryIO, store: Ranges, entry: Entry) -> tuple[str, bytes] | None:
+    """Write the object's bytes into ``spool``; None when they are the log's.
+
+    Else what is wrong with them, and what tells this reading from another.
+    """
     spool.seek(0)
     digest = hashlib.sha256()
     for start in range(0, entry.size_bytes, PIECE_BYTES):
         end = min(start + PIECE_BYTES, entry.size_bytes)
         data = _get(store, entry, start, end)
-        if len(data) != end - start:
-            return f"asked for bytes {start}..{end}, {len(data)} came"
         digest.update(data)
+        if len(data) != end - start:
+            return f"asked for bytes {start}..{end}, {len(data)} came", digest.digest()
         spool.write(data)
     same = digest.hexdigest() == entry.sha256
-    return None if same else "its SHA-256 is not that of the log"
+    return None if same else ("its SHA-256 is not that of the log", digest.digest())
 
 
 def lost_with(entry: Entry) -> str:

@@ -21,6 +21,7 @@ import numpy as np
 import zstandard
 
 from kafkeep.archive.entry import IndexPoint, OffsetRange
+from kafkeep.archive.readings import Readings
 from kafkeep.errors import DamagedError
 from kafkeep.kafka.batch import (
     NO_RECORD,
@@ -38,8 +39,6 @@ READ_BYTES = 4 << 20
 """Stored bytes asked for at once when several neighbouring frames are wanted."""
 FIRST_READ_BYTES = 1 << 20
 """The first time it is fewer: what waits for them is quick to have something to do."""
-READS = 3
-"""So often bytes are asked for before they count as damaged."""
 MAX_FRAME_BYTES = 256 << 20
 """A frame that claims more than this is damage (or an attack), not data: a frame is one MiB, or one
 batch, and no larger answer is taken from a broker."""
@@ -214,13 +213,15 @@ def _sound_batches(
     get_range: GetRange, data: bytes | memoryview, start: int, end: int, name: str
 ) -> Batches:
     """Return the batches of the frame that lies from ``start`` to ``end``; ``data`` came first."""
-    for _ in range(READS - 1):
+    readings = Readings(f"{name} from byte {start} on")
+    while True:
         try:
             return _checked_batches(data, start, end)
         except DamagedError as error:
+            if readings.lies_so(data):
+                raise
             logger.warning("%s is read again from byte %d on: %s", name, start, error.message)
         data = get_range(start, end)
-    return _checked_batches(data, start, end)
 
 
 def _checked_batches(data: bytes | memoryview, start: int, end: int) -> Batches:

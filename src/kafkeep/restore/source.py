@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.reader import ArchiveView, load_views
+from kafkeep.archive.seal import read_sound
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.restore import RestoreOptions
 from kafkeep.contents.choice import choose_logs, choose_view
@@ -87,7 +89,8 @@ def _find_damaged(store: ObjectStore, plan: RestorePlan) -> dict[str, tuple[Entr
 
 def _sound_parts(store: ObjectStore, entry: Entry) -> tuple[Entry, ...]:
     try:
-        return sound_parts(store.get(entry.key), entry)
+        data = read_sound(store, entry.key, lambda body: sha256(body).hexdigest() == entry.sha256)
+        return sound_parts(data, entry)
     except KeyMissingError:
         return ()
 
