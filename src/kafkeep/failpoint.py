@@ -79,6 +79,9 @@ PLACES: Mapping[str, str] = {
     "follow.opened": "a round is written down: it is this one that is restored",
     "follow.written": "a round is restored, and not noted: its document says that it is done",
     "follow.finished": "a round is noted: the next begins behind it",
+    # Retention
+    "retention.recorded": "the log's folder has a rule, the bucket may not: the next start sets it",
+    "retention.removed": "the bucket has no rule, the log's folder says it has: the next ends it",
     # The service
     "journal.before": "a change of a connector is about to be made: it is not there",
     "journal.after": "the change is there, its caller may not know: it is not made twice",

@@ -21,6 +21,7 @@ from kafkeep.dev import DevStatus
 from kafkeep.errors import NoSuchArchiveError
 from kafkeep.spark.door import OpenSpark, SparkDoor
 from kafkeep.store.open import open_store
+from runs import kafkeep
 from sink_runs import Bucket
 
 pytestmark = pytest.mark.integration
@@ -143,8 +144,8 @@ def test_roles_change_and_there_is_a_whole_snapshot_at_every_moment(
             until(lambda: snapshot(bucket, "one") == {}, "the old snapshot is deleted")
             newest = {**newer, "k0": 100}
             produce(cluster, topic, {"k0": 100})
-            until(lambda: snapshot(bucket, "one") == newest, "and back, in a folder of its own")
-            until(lambda: folders(bucket) == {f"{topic}~2/one/0"}, "the second one is deleted")
+            until(lambda: snapshot(bucket, "one") == newest, "and back, in the same folder")
+            until(lambda: folders(bucket) == {f"{topic}/one/0"}, "the second one is deleted")
         assert len(looks) > 5
     target = f"{topic_name}-back"
     cluster.create(target)
@@ -155,6 +156,54 @@ def test_roles_change_and_there_is_a_whole_snapshot_at_every_moment(
     )
     with worker.running("back", {**source, "key.converter": BYTES, "value.converter": BYTES}):
         until(lambda: restored(cluster, target) == newest, "the snapshot is restored")
+
+
+def check_whole(bucket: Bucket) -> None:
+    """Both logs are intact, every object read."""
+    kafkeep("verify", "--archive", f"s3://{bucket.name}", "--deep").expect(0)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("module_s3")
+def test_a_pair_whose_objects_lie_in_numbered_folders_goes_on_in_the_documented_ones(
+    worker: Worker, cluster: Cluster, bucket: Bucket, topic_name: str
+) -> None:
+    topic = cluster.create(topic_name, config={"cleanup.policy": "compact"})
+    values = {f"k{n}": n for n in range(4)}
+    produce(cluster, topic, values)
+
+    def new(status: str) -> dict[str, str]:
+        quick = {"compacted.log.backup.length.hours": str(1 / 3600)}
+        return {**config(worker, topic, status), **quick}
+
+    def old(instance: str, status: str) -> dict[str, str]:
+        """Return a configuration whose names are those of kafkeep 0.1: ``topic~2/one/0/…``."""
+        name = "{{partition}}/{{topic}}-{{partition}}-{{start_offset}}{{extension}}"
+        return {**new(status), "object.name.template": f"{{{{topic}}}}/{instance}/{name}"}
+
+    with (
+        worker.running("one", old("one", "ACTIVATE")),
+        worker.running("two", old("two", "PASSIVATE")),
+    ):
+        until(lambda: f"{topic}~2/one/0" in folders(bucket), "the first one begins anew")
+        until(lambda: snapshot(bucket, "one") == values, "and is whole")
+    check_whole(bucket)
+    with (
+        worker.running("one", new("ACTIVATE")),
+        worker.running("two", new("PASSIVATE")),
+    ):
+        until(
+            lambda: not any("~" in folder for folder in folders(bucket)),
+            "the snapshot in a numbered folder is retired and deleted",
+        )
+        produce(cluster, topic, {"k0": 7})
+        newer = {**values, "k0": 7}
+        until(
+            lambda: newer in (snapshot(bucket, "one"), snapshot(bucket, "two")),
+            "the pair goes on",
+        )
+        assert folders(bucket) <= {f"{topic}/one/0", f"{topic}/two/0"}
+    check_whole(bucket)
 
 
 def restored(cluster: Cluster, topic: str) -> dict[str, int]:

@@ -18,15 +18,20 @@ from confluent_kafka import TopicPartition
 from cluster import Cluster, until
 from confluent_registry import ConfluentRegistry, serving
 from connect_jobs import CONFLUENT, group_offsets, produce_json
+from kafkeep.archive.retention import load_retention
 from kafkeep.config.kafka import KafkaOptions
+from kafkeep.config.storage import StorageOptions
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.jobs.make import make_job
 from kafkeep.connect.state.journal import Journal
 from kafkeep.dev import DevStatus
+from kafkeep.store.lifecycle import Lifecycle
 from kafkeep.store.local import LocalStore
+from kafkeep.store.open import open_store
 from kills import Trial
 from oracle import dump
 from run_source import _run_tasks, run_source
+from sink_runs import Bucket
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 MIB = 1 << 20
@@ -236,3 +241,40 @@ def test_schemas_are_kept_and_brought_back_though_whoever_does_it_dies(
         assert (found == ids) is (way == "ids")
         restored = [record.value for record in dump(cluster.bootstrap, into)[0]]
         assert restored == [id.to_bytes(5, "big") + b"\x02x" for id in found]
+
+
+# --- a rule of the bucket
+
+RETENTION = """
+import sys
+from kafkeep.care.retention import apply_retention
+from kafkeep.config.storage import StorageOptions
+days = None if sys.argv[2] == "off" else int(sys.argv[2])
+apply_retention(sys.argv[1], StorageOptions.from_env(), "log", ["orders"], days, now_ms=1)
+"""
+
+
+@pytest.mark.usefixtures("module_s3")
+def test_a_rule_whose_setting_or_removal_dies_half_way_is_finished_by_the_next(
+    services: DevStatus,
+) -> None:
+    bucket = Bucket(services)
+    address = f"s3://{bucket.name}"
+
+    def rules() -> tuple[int | None, int | None]:
+        """Return the rule as the log's folder has it, and as the bucket has it."""
+        known = load_retention(open_store(address), "log").days("orders")
+        ours = Lifecycle(address, StorageOptions.from_env()).ours().get("kafkeep:log:orders")
+        return known, ours.days if ours else None
+
+    def apply(days: str) -> None:
+        subprocess.run([sys.executable, "-c", RETENTION, address, days], check=True)
+
+    die(RETENTION, address, "5", failpoint="retention.recorded:exit@1")
+    assert rules() == (5, None), "nothing is deleted that is not explained"
+    apply("5")
+    assert rules() == (5, 5)
+    die(RETENTION, address, "off", failpoint="retention.removed:exit@1")
+    assert rules() == (5, None)
+    apply("off")
+    assert rules() == (None, None)

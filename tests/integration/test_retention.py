@@ -31,6 +31,8 @@ from sink_runs import Bucket
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("module_s3", "spark")]
 
+CH_TBD = "ch.tbd.kafka.backuprestore.backup.kafkaconnect.BackupSinkConnector"
+KEPT = {"retention.ms": "-1"}
 THEIRS = {
     "ID": "logs of the web server",
     "Status": "Enabled",
@@ -223,3 +225,36 @@ def test_topics_that_an_expression_finds_have_their_rules_also_those_that_come_l
     mine = f"kafkeep:finder:{topic_name}"
     with worker.running("finder", config):
         until(lambda: not any(name.startswith(mine) for name in rules(bucket)), "none is left")
+
+
+def test_ch_tbds_backup_has_a_rule_by_default_that_spares_what_kafka_or_the_bucket_keeps(
+    worker: Worker, cluster: Cluster, bucket: Bucket, topic_name: str
+) -> None:
+    settings = {"plain": {}, "long": {"retention.ms": str(100 * DAY_MS)}, "kept": KEPT}
+    names = {kind: cluster.create(f"{topic_name}-{kind}", 1, own) for kind, own in settings.items()}
+    held = cluster.create(f"{topic_name}-held")
+    bucket.client.put_object(Bucket=bucket.name, Key=f"{held}/by-others", Body=b"x")
+    topics = ",".join((*names.values(), held))
+    config = worker.config(CH_TBD, topics=topics, flush_size=3, tasks_max=1)
+    expected = {names["plain"]: 30, names["long"]: 101}
+
+    def days() -> dict[str, int]:
+        found = rules(bucket).values()
+        return {prefix.rstrip("/"): n for prefix, n, _ in found if prefix.endswith("/")}
+
+    with worker.running("keeper", config):
+        until(lambda: days() == expected, "the default is set")
+        produce_json(cluster, names["plain"], 1, 2, 3)
+        until(lambda: len(bucket.list_keys()) > 1, "an object is there")
+    with worker.running("keeper", config):
+        produce_json(cluster, names["plain"], 4, 5, 6)
+        until(lambda: len(bucket.list_keys()) > 2, "another one is there")
+        assert days() == expected
+    with worker.running("keeper", {**config, "s3.retention.days": "-1"}):
+        until(lambda: days() == {}, "it is switched off")
+    # What is kept for ever is not put under a default later on.
+    with worker.running("keeper", config):
+        until(lambda: days() == {names["long"]: 101}, "a topic without objects has it again")
+        produce_json(cluster, names["plain"], 7, 8, 9)
+        until(lambda: len(bucket.list_keys()) > 3, "a third one is there")
+        assert days() == {names["long"]: 101}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -222,11 +223,14 @@ def test_two_take_turns_at_a_compacted_topic_and_one_of_them_is_brought_back(
     first = f"{topic}/backup-activate/0/{topic}-0-0.avro"
     assert first in shelf.sizes(topic)
     assert snapshot("backup-passivate") == {}
+    layout = re.compile(rf"{topic}/backup-(activate|passivate)/0/{topic}-0-[0-9]+(~[0-9]+)?\.avro")
 
     values[b"k0"] = b"newer"
     world.cluster.produce(topic, [{"key": b"k0", "value": b"newer"}])
     until(lambda: snapshot("backup-passivate") == values, "roles change", seconds=PATIENCE)
     until(lambda: first not in shelf.sizes(topic), "the old one is deleted", seconds=PATIENCE)
+    until(lambda: snapshot("backup-activate") == values, "and change back", seconds=PATIENCE)
+    assert all(layout.fullmatch(key) for key in shelf.sizes(topic)), shelf.sizes(topic)
     for name in pair:
         world.service.wait_running(name)
         world.service.curl("-X", "PUT", f"/connectors/{name}/stop").expect(204)
@@ -262,11 +266,16 @@ def test_retention_is_a_rule_of_the_bucket_for_the_topics_folder(world: World) -
         return {rule["Filter"]["Prefix"]: rule["Expiration"]["Days"] for rule in told["Rules"]}
 
     config = world.config(BACKUP, topic, shelf, flush_size="3")
-    world.put("keeper", {**config, "s3.retention.days": "7"})
-    until(lambda: days().get(f"{topic}/") == 7, "the rule is set", seconds=PATIENCE)
-    world.put("keeper", {**config, "s3.retention.days": "30"}, expect=200)
-    until(lambda: days().get(f"{topic}/") == 30, "the rule is changed", seconds=PATIENCE)
-    world.put("keeper", config, expect=200)
-    until(lambda: days() == {}, "without the key there is no rule", seconds=PATIENCE)
+    path = f"/connector-plugins/{BACKUP}/config"
+    shown = {one["name"]: one["default_value"] for one in world.service.curl(path).expect()}
+    assert shown["s3.retention.days"] == "30"
+    world.put("keeper", config)
+    until(lambda: days().get(f"{topic}/") == 30, "there is a default", seconds=PATIENCE)
+    world.put("keeper", {**config, "s3.retention.days": "7"}, expect=200)
+    until(lambda: days().get(f"{topic}/") == 7, "the rule is changed", seconds=PATIENCE)
+    world.put("keeper", {**config, "s3.retention.policy.days": "9"}, expect=200)
+    until(lambda: days().get(f"{topic}/") == 9, "by its other name too", seconds=PATIENCE)
+    world.put("keeper", {**config, "s3.retention.days": "-1"}, expect=200)
+    until(lambda: days() == {}, "it can be switched off", seconds=PATIENCE)
     world.service.wait_running("keeper")
     world.delete("keeper")

@@ -127,13 +127,15 @@ def test_the_backup_sink_writes_whole_records_under_its_names() -> None:
     sink = SinkOptions.parse(config.shape)
     assert (config.format, sink.has_envelope, config.archive) == ("avro", True, "s3://some-bucket")
     assert name_of(config) == "test-topic/0/test-topic-0-7.avro"
-    assert name_of(config, incarnation=2) == "test-topic~2/0/test-topic-0-7.avro"
+    assert name_of(config, incarnation=2) == "test-topic/0/test-topic-0-7~2.avro"
     assert name_of(config, extra=1) == "test-topic/0/test-topic-0-07.avro"
 
 
 def test_one_of_the_pair_has_a_folder_of_its_name_and_its_keys_are_read() -> None:
     config = read(COMPACT, name="backup-activate")
     assert name_of(config) == "test-topic/backup-activate/0/test-topic-0-7.avro"
+    after_swaps = name_of(config, incarnation=3)
+    assert after_swaps == "test-topic/backup-activate/0/test-topic-0-7~3.avro"
     assert config.compact is not None
     other = read(COMPACT, name="by day")
     assert other.name.startswith("by-day-") and other.called == "by day"

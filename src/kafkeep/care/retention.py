@@ -13,6 +13,7 @@ from kafkeep.archive.keys import DATA_FOLDER
 from kafkeep.archive.retention import Retention, load_retention, record_retention
 from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import UsageError
+from kafkeep.failpoint import failpoint
 from kafkeep.store.lifecycle import Lifecycle, Rule, rule_id
 from kafkeep.store.open import open_store
 
@@ -52,6 +53,7 @@ def apply_retention(
     lifecycle.load()  # what cannot be had is refused before it is remembered
     # Remembered first: a rule nobody knows of would make damage of what it deletes.
     record_retention(open_store(archive, storage), log, topics, days, now_ms)
+    failpoint("retention.recorded")
     lifecycle.set([rule for topic in topics for rule in rules_of(log, topic, days, folder)])
 
 
@@ -72,6 +74,7 @@ def remove_retention(
         return
     ids = [rule.id for topic in ending for rule in rules_of(log, topic, 1, folder)]
     Lifecycle(archive, storage).remove(ids)
+    failpoint("retention.removed")
     record_retention(store, log, ending, None, now_ms)
 
 

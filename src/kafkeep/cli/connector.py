@@ -102,7 +102,7 @@ def _refuse_what_backup_cannot(config: ConnectorConfig, flags: Mapping[str, Any]
         raise UsageError(
             f"{config.connector_class} is one of a pair that take turns: kafkeep serve runs them"
         )
-    if config.retention_days is not None:
+    if config.retention_days is not None and not config.retention_by_default:
         raise UsageError(
             "s3.retention.days: backup sets no lifecycle rule",
             hint="kafkeep serve sets it when the connector is defined.",

@@ -46,6 +46,7 @@ __all__ = ["ConnectorConfig", "ConnectorDocument", "is_secret", "read_connector_
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_READ_APART = ("archive", "retention_days")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,8 @@ class ConnectorConfig:
     secrets: Mapping[str, str] = field(repr=False)
     kafka: Mapping[str, str] = field(repr=False)
     retention_days: int | None = None
+    retention_by_default: bool = False
+    """The class has this retention where nothing is said: a wish that may be left open."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Options of a backup that kafkeep.Backup sets, by field."""
     compact: CompactOptions | None = None
@@ -151,9 +154,6 @@ class _Reader:
         shape = self._shape(unknown)
         sink = self._sink(shape) if meaning is not None else None
         self._check_topics()
-        if common is not None and common.retention_days is not None:
-            why = why_not_by_topic(sink, is_pair=compact is not None)
-            self._wrong |= {"s3.retention.days": why} if why else {}
         if self._family.name == "confluent":
             self._check_confluent(sink)
         named = common.archive if common is not None else None
@@ -162,12 +162,14 @@ class _Reader:
         known = s3 if meaning is not None else None
         address = read_address(named, known, self._meaning.prefix, self._wrong)
         storage = read_storage(s3, self._environ, self._family.region, self._wrong)
+        retention = self._retention(common, sink, address, is_pair=compact is not None)
         if self._wrong or not (common and s3 and consumer and storage):
             raise ConfigErrors(self._meaning.in_their_words(self._wrong, self._given))
         shape = shape if sink is not None else {}
         secrets = {key: text for key, text in shape.items() if is_secret(key, text)}
         return ConnectorConfig(
-            **{key: value for key, value in vars(common).items() if key != "archive"},
+            **{key: value for key, value in vars(common).items() if key not in _READ_APART},
+            **retention,
             **vars(consumer),
             called=self._given.get("name", common.name).strip(),
             family=self._family.name,
@@ -181,6 +183,25 @@ class _Reader:
             unknown=tuple(unknown),
             notes=(*s3.notes(), *self._meaning.notes),
         )
+
+    def _retention(
+        self,
+        common: ConnectorOptions | None,
+        sink: SinkOptions | None,
+        address: str,
+        *,
+        is_pair: bool,
+    ) -> dict[str, Any]:
+        days = common.retention_days if common is not None else None
+        if days is None:
+            return {}
+        why = why_not_by_topic(sink, is_pair=is_pair)
+        by_default = not any(key.startswith("s3.retention.") for key in self._given)
+        if by_default and (why or not address.startswith("s3://")):
+            return {}
+        if why:
+            self._wrong["s3.retention.days"] = why
+        return {"retention_days": days, "retention_by_default": by_default}
 
     def _find_family(self) -> Family:
         name = self._given.get("connector.class", OURS).strip()

@@ -109,7 +109,8 @@ class ConnectorOptions:
     retention_days: int | None = option(
         "s3.retention.days",
         "Let the store delete objects of these topics after so many days, by a lifecycle rule; -1 "
-        "keeps them for ever.",
+        "keeps them for ever. ch.tbd's BackupSinkConnector: 30 unless set, and longer for a topic "
+        "that Kafka keeps longer.",
         default=None,
         parse=_days,
         metavar="DAYS",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafkeep.archive.names import connector_log
 from kafkeep.config.choose import one_of, positive
@@ -19,7 +19,10 @@ COMPACT = PACKAGE + "backup.kafkaconnect.compact.CompactBackupSinkConnector"
 RESTORE = PACKAGE + "restore.kafkaconnect.RestoreSourceConnector"
 HOUR_MS = 3_600_000
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
-_NAME = "{{partition}}/{{topic}}-{{partition}}-{{start_offset}}{{extension}}"
+_NAME = "{{partition}}/{{topic}}-{{partition}}-{{start_offset}}{{incarnation}}{{extension}}"
+RETENTION_DAYS = 30
+"""How long the bucket keeps objects of BackupSinkConnector where nothing is said, at least."""
+_DAYS, _OWN_DAYS = "s3.retention.policy.days", "s3.retention.days"
 
 
 def _hours(text: str) -> float:
@@ -96,15 +99,27 @@ def _whole_records(folder: str) -> Meaning:
     return Meaning(texts=given)
 
 
-def _backup(_texts: Mapping[str, str], _name: str) -> Meaning:
-    return _whole_records("")
+def _backup(texts: Mapping[str, str], _name: str) -> Meaning:
+    days = texts.get(_DAYS, str(RETENTION_DAYS))
+    whole = _whole_records("")
+    return replace(
+        whole,
+        texts={**whole.texts, _OWN_DAYS: days},
+        called={_OWN_DAYS: _DAYS} if _DAYS in texts else {},
+    )
 
 
 def _compact(_texts: Mapping[str, str], name: str) -> Meaning:
     return _whole_records(f"{connector_log(name) if name.strip() else 'backup'}/")
 
 
-SINK = Family(name="ch.tbd", kind="sink", classes=(BACKUP,), translate=_backup)
+SINK = Family(
+    name="ch.tbd",
+    kind="sink",
+    classes=(BACKUP,),
+    renamed={_DAYS: _OWN_DAYS},
+    translate=_backup,
+)
 PAIR = Family(
     name="ch.tbd",
     kind="sink",

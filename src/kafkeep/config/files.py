@@ -164,7 +164,8 @@ class NamingOptions:
         "Names under topics.dir as a template, in place of Confluent's: {{topic}}, {{partition}}, "
         "{{start_offset}} or {{last_offset}} (each but topic with :padding=true or a number of "
         "digits), {{first_timestamp}}, {{last_timestamp}}, {{path}} (the partitioner's directory; "
-        "{{path:0}} its first part), {{extension}}.",
+        "{{path:0}} its first part), {{extension}}, {{incarnation}} (~2 and so on of a topic that "
+        "was re-created or is archived anew; without it that stands behind the first {{topic}}).",
         default=None,
         parse=_name_template,
         metavar="TEMPLATE",

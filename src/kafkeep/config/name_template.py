@@ -15,7 +15,7 @@ from kafkeep.errors import UsageError
 OFFSETS = ("start_offset", "last_offset")
 _PADDED = {"partition": 10, "start_offset": 20, "last_offset": 20}
 """How many digits ``padding=true`` means."""
-_PLAIN = ("topic", "extension", "first_timestamp", "last_timestamp", "path")
+_PLAIN = ("topic", "extension", "first_timestamp", "last_timestamp", "path", "incarnation")
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*(?::\s*(\w+)\s*(?:=\s*(\w+)\s*)?)?\}\}")
 _MAX_PAD = 100
 
@@ -76,11 +76,12 @@ def has_variable(text: str, name: str) -> bool:
 def format_name(template: str, facts: NameFacts, *, extra: int = 0) -> str:
     """Return the name of an object; ``extra`` zeros before its offset tell it from a foreign one.
 
-    A topic that was re-created has ``~2`` behind the topic where that stands first. ValueError
-    when its directory has no part that the template names.
+    A topic that was re-created, or is archived anew, has ``~2`` where ``{{incarnation}}`` stands,
+    or else behind the topic where that stands first. ValueError when its directory has no part
+    that the template names.
     """
     texts: list[str] = []
-    seen_topic = False
+    seen_topic = has_variable(template, "incarnation")
     for part in parse_name_template(template):
         if isinstance(part, str):
             texts.append(part)
@@ -88,7 +89,7 @@ def format_name(template: str, facts: NameFacts, *, extra: int = 0) -> str:
         texts.append(_format(part, facts, extra))
         if part.name == "topic" and not seen_topic:
             seen_topic = True
-            texts.append(f"~{facts.incarnation}" if facts.incarnation > 1 else "")
+            texts.append(_number(facts))
     return "".join(texts)
 
 
@@ -125,9 +126,15 @@ def _format(part: Variable, facts: NameFacts, extra: int) -> str:
         if part.name in OFFSETS:
             return number.zfill(max(part.pad or 0, len(number)) + extra)
         return number.zfill(part.pad or 0)
+    if part.name == "incarnation":
+        return _number(facts)
     if part.name == "path" and part.pad is not None:
         return _part(facts.path, part.pad)
     return str(getattr(facts, part.name))
+
+
+def _number(facts: NameFacts) -> str:
+    return f"~{facts.incarnation}" if facts.incarnation > 1 else ""
 
 
 def _part(path: str, number: int) -> str:

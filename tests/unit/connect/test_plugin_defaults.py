@@ -71,7 +71,8 @@ def read(config: dict[str, str], plugin: Plugin) -> tuple[object, ...]:
     if found.format != "segment":
         sink = SinkOptions.parse({**found.shape, **found.secrets})
     backup = BackupOptions(topics=("a",), **found.extra)
-    return replace(found, shape={}, secrets={}, extra={}, notes=()), sink, backup
+    plain = replace(found, shape={}, secrets={}, extra={}, notes=(), retention_by_default=False)
+    return plain, sink, backup
 
 
 def shown_keys(plugin: Plugin) -> Iterator[dict[str, Any]]:

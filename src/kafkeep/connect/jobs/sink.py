@@ -189,7 +189,7 @@ class _Run:
     def _saw(self, look: Look, plan: CyclePlan) -> None:
         self._there = frozenset(look.topics)
         if self._sink.retention is not None:
-            self._sink.retention.meet(self._there)
+            self._sink.retention.meet({n: topic.configs for n, topic in look.topics.items()})
         self._sink.limit_tasks(sum(len(topic.partitions) for topic in look.topics.values()))
         positions = positions_now(self.job.log.state)
         if self._log_read is not self.job.log:
