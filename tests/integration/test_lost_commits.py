@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from cluster import Cluster
 from kafkeep.archive.checkpoint import Checkpointer
 from kafkeep.archive.head import load_head
 from kafkeep.archive.keys import log_key
+from kafkeep.care import lost_commits
 from kafkeep.store.local import LocalStore
 from oracle import assert_same, dump
 from runs import kafkeep
@@ -19,8 +22,19 @@ from runs import kafkeep
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 
 
-def test_restore_exits_13_on_a_log_cut_below_its_own_checkpoint_and_restores_what_is_left(
-    cluster: Cluster, topic_name: str, local_archive: Path
+@contextmanager
+def removed(store: LocalStore, first: int, last: int) -> Iterator[None]:
+    """Let the commits ``first..last`` be gone for a while."""
+    bodies = {key: store.get(key) for key in (log_key("backup", n) for n in range(first, last + 1))}
+    for key in bodies:
+        store.delete(key)
+    yield
+    for key, body in bodies.items():
+        store.put_new(key, body)
+
+
+def test_removed_commits_are_told_by_verify_and_below_a_checkpoint_by_every_command(
+    cluster: Cluster, topic_name: str, local_archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.create(topic_name)
     where = ("--archive", local_archive, "--output", "json")
@@ -34,8 +48,21 @@ def test_restore_exits_13_on_a_log_cut_below_its_own_checkpoint_and_restores_wha
 
     store = LocalStore(local_archive)
     head = load_head(store, "backup")
+    last = head.state.commit
+    monkeypatch.setattr(lost_commits, "WAIT_S", 1.0)  # nothing runs beside it
+    for begin in (last, last - 2):  # the newest commit; and all of the second backup
+        with removed(store, begin, last):
+            verified = kafkeep("verify", *where).expect(3)
+        found = [f for f in verified.json["findings"] if f["kind"] == "lost-commits"]
+        assert len(found) == 1 and "30 to 41" in found[0]["message"]
+        assert not verified.json["intact"]
+    kafkeep("verify", *where).expect(0)
+    with removed(store, last, last):
+        verified = kafkeep("verify", *where).expect(3)
+    assert f"commit {last} was removed from the log since it was verified" in verified.stdout
+
     assert Checkpointer(store, head.base, head.tail, every=1).write(head.state)
-    for number in range(end + 1, head.state.commit + 1):
+    for number in range(end + 1, last + 1):
         store.delete(log_key("backup", number))
 
     said = f"commits from {end + 1} on were removed from the log"

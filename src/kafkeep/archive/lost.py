@@ -35,13 +35,17 @@ def lost_offsets(
 
 
 def format_lost(lost: Mapping[PartitionId, OffsetRange]) -> str:
-    """Name the offsets that went with the commits, in one clause."""
+    """Say which offsets went with commits, in one clause."""
     if not lost:
         return "no archived offset went with them"
-    named = [f"{r.start} to {r.end - 1} of {pid}" for pid, r in list(lost.items())[:MOST_NAMED]]
-    more = f" and of {len(lost) - MOST_NAMED} more partitions" if len(lost) > MOST_NAMED else ""
-    total = sum(map(len, lost.values()))
-    return f"{total:,} offsets are lost with them: {', '.join(named)}{more}"
+    return f"{sum(map(len, lost.values())):,} offsets are lost with them: {format_offsets(lost)}"
+
+
+def format_offsets(offsets: Mapping[PartitionId, OffsetRange]) -> str:
+    """Name the offsets of the first partitions, and count the other partitions."""
+    named = [f"{r.start} to {r.end - 1} of {pid}" for pid, r in list(offsets.items())[:MOST_NAMED]]
+    more = len(offsets) - MOST_NAMED
+    return ", ".join(named) + (f" and of {more} more partitions" if more > 0 else "")
 
 
 def _hint(state: State, removed: State) -> str:

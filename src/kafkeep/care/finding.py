@@ -10,7 +10,7 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 
 
 class Severity(StrEnum):
-    """How bad it is. Only damage makes an archive not intact."""
+    """How bad it is. Damage, and lost commits, make an archive not intact."""
 
     DAMAGE = "damage"
     WARNING = "warning"
@@ -34,6 +34,8 @@ class Kind(StrEnum):
     """Records, offsets, times or index are not what the log says."""
     BROKEN_CHAIN = "broken-chain"
     """A commit is missing, damaged, or does not continue the one before it."""
+    LOST_COMMITS = "lost-commits"
+    """The bucket shows that the log once went further, or was another: commits were removed."""
     BAD_SCHEMAS = "bad-schemas"
     """The document of schemas that a commit names is missing, or not what was written."""
     OVERLAP = "overlap"

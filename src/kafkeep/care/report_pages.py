@@ -23,6 +23,7 @@ _VERIFIED = {
     "intact": "Every object is what the log says.",
     "readable": "There is no log: every object can be read, and names and counts agree.",
     "damaged": "See the findings.",
+    "incomplete": "Commits were removed from the log: see the findings.",
 }
 
 

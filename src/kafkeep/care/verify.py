@@ -13,15 +13,18 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import is_schemas_key
 from kafkeep.archive.reader import ArchiveView, check_log, iter_commits, list_logs, load_view
 from kafkeep.archive.retention import Expiry
+from kafkeep.archive.state import State
 from kafkeep.archive.store import ObjectStore, Stray
 from kafkeep.care.coverage import iter_coverage_findings
 from kafkeep.care.finding import Finding, Kind, Severity
 from kafkeep.care.logs import check_topics
+from kafkeep.care.lost_commits import check_objects_beyond, check_verified
 from kafkeep.care.objects import CheckedObject, check_object
 from kafkeep.care.stored import find_left_overs, find_strays, list_data
+from kafkeep.care.verified import load_verified
 from kafkeep.contents.options import NO_OPTIONS, ReadOptions, load_read_options
 from kafkeep.contents.windows import SEGMENT
-from kafkeep.errors import DamagedError
+from kafkeep.errors import DamagedError, GapError
 
 DEFAULT_WORKERS = 4
 OnProgress = Callable[[int, int], None]
@@ -40,18 +43,33 @@ class VerifyReport:
     """Records that the logs count, lost ones included."""
     read_bytes: int
     findings: tuple[Finding, ...]
+    states: tuple[State, ...] = ()
+    """What the logs said when they were verified."""
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether anything is damaged."""
+        return any(finding.severity is Severity.DAMAGE for finding in self.findings)
 
     @property
     def intact(self) -> bool:
-        """Whether nothing is damaged."""
-        return all(finding.severity is not Severity.DAMAGE for finding in self.findings)
+        """Whether nothing is damaged, and nothing shows that commits were removed."""
+        lost = any(finding.kind is Kind.LOST_COMMITS for finding in self.findings)
+        return not self.is_damaged and not lost
 
     @property
     def verdict(self) -> str:
         """One word for people; without a log nobody can say that nothing is missing."""
         if not self.intact:
-            return "damaged"
+            return "damaged" if self.is_damaged else "incomplete"
         return "intact" if self.logs else "readable"
+
+    @property
+    def exit_code(self) -> int:
+        """13 for damage, 3 when only commits are missing."""
+        if self.is_damaged:
+            return DamagedError.exit_code
+        return 0 if self.intact else GapError.exit_code
 
     @property
     def lost_offsets(self) -> int:
@@ -94,6 +112,8 @@ def verify(
     read. Left-overs are looked for when all logs and topics are. ``now_ms`` is for what may have
     expired by now.
     """
+    # Before the logs are read: another verify may see more of them meanwhile, and write that down.
+    seen = {name: load_verified(store, name) for name in names}
     findings = [found for name in names for found in _check_chain(store, name)]
     views = [view for name in names if (view := _load(store, name, findings)) is not None]
     if not any(found.kind is Kind.BROKEN_CHAIN for found in findings):
@@ -112,9 +132,13 @@ def verify(
         store, work, listed, options, deep=deep, workers=workers, progress=on_progress
     )
     findings.extend(_iter_explained(store, views, work, checked, now_ms))
+    broken = {found.log for found in findings if found.kind is Kind.BROKEN_CHAIN}
+    whole = [view for view in views if view.name not in broken]
+    for view in whole:
+        findings.extend(check_verified(store, view.state, seen[view.name]))
     if topics is None and len(views) == len(names) and set(names) == set(list_logs(store)):
         named = {entry.key for entry in (*(entry for _, entry in work), *retired)}
-        findings.extend(_iter_orphans(store, names, listed, named))
+        findings.extend(_iter_orphans(store, names, listed, named, broken))
         entries = [*(entry for _, entry in work), *retired]
         findings.extend(_stray(found) for found in find_strays(store, entries))
     return VerifyReport(
@@ -126,6 +150,7 @@ def verify(
         records=sum(entry.own_records for _, entry in work),
         read_bytes=sum(result.read_bytes for result in checked),
         findings=in_order(findings),
+        states=tuple(view.state for view in views),
     )
 
 
@@ -138,6 +163,7 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def _check_chain(store: ObjectStore, name: str) -> Iterator[Finding]:
     for found in check_log(store, name):
         kind = Kind.BROKEN_CHAIN if found.fatal else Kind.BAD_CHECKPOINT
+        kind = Kind.LOST_COMMITS if found.shows_loss else kind
         yield Finding(
             severity=Severity.DAMAGE if found.fatal else Severity.WARNING,
             kind=Kind.BAD_SCHEMAS if is_schemas_key(found.key) else kind,
@@ -249,19 +275,34 @@ def _iter_explained(
 
 
 def _iter_orphans(
-    store: ObjectStore, names: Sequence[str], listed: dict[str, int], named: set[str]
+    store: ObjectStore,
+    names: Sequence[str],
+    listed: dict[str, int],
+    named: set[str],
+    broken: Collection[str],
 ) -> Iterator[Finding]:
-    def reload() -> Iterator[ArchiveView]:
-        return (view for name in names if (view := _load(store, name, [])) is not None)
+    views: dict[str, ArchiveView] = {}
 
-    for key, size_bytes in find_left_overs(store, listed, named, reload).items():
-        yield Finding(
-            severity=Severity.INFO,
-            kind=Kind.ORPHAN,
-            log="",
-            key=key,
-            message=f"{size_bytes} bytes that no log names",
-        )
+    def reload() -> Iterator[ArchiveView]:
+        for name in names:
+            if (view := _load(store, name, [])) is not None:
+                views[name] = view
+                yield view
+
+    orphans = find_left_overs(store, listed, named, reload)
+    states = {name: view.state for name, view in views.items() if name not in broken}
+    beyond = check_objects_beyond(store, orphans, states)
+    yield from beyond.findings
+    if beyond.unasked:
+        text = f"{beyond.unasked} objects that no log names were not compared with the logs"
+        yield _orphan("", text)
+    for key, size_bytes in orphans.items():
+        if key not in beyond.keys:
+            yield _orphan(key, f"{size_bytes} bytes that no log names")
+
+
+def _orphan(key: str, message: str) -> Finding:
+    return Finding(severity=Severity.INFO, kind=Kind.ORPHAN, log="", key=key, message=message)
 
 
 def _stray(found: Stray) -> Finding:

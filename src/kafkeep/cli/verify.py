@@ -23,7 +23,7 @@ from kafkeep.cli.progress import task_progress
 from kafkeep.cli.reading import Reading, TopicsOption, reads_archive
 from kafkeep.config.against import AgainstOptions
 from kafkeep.config.units import format_size
-from kafkeep.errors import DamagedError, UsageError
+from kafkeep.errors import UsageError
 
 if TYPE_CHECKING:
     from kafkeep.archive.store import ObjectStore
@@ -73,8 +73,9 @@ def verify_command(
     topics of a cluster are read back and compared record by record instead. Where there is no log,
     every row of the objects of Confluent's sink is decoded and counted: there are no digests.
 
-    Exits 0 when intact, 3 when the cluster has more or less for a reason of its own, 10 when there
-    is no archive, 13 when something is damaged, missing or differs, 14 when it cannot be compared.
+    Exits 0 when intact, 3 when the bucket shows that commits were removed from a log, or when the
+    cluster has more or less for a reason of its own, 10 when there is no archive, 13 when something
+    is damaged, missing or differs, 14 when it cannot be compared.
     """
     if against is not None:
         _refuse_beside_against(deep, topic, workers, reading)
@@ -128,6 +129,7 @@ def _alone(  # noqa: PLR0917
     output: Output,
 ) -> None:
     from kafkeep.care.foreign.verify import verify_foreign  # noqa: PLC0415
+    from kafkeep.care.verified import trace_of  # noqa: PLC0415
     from kafkeep.care.verify import DEFAULT_WORKERS, verify  # noqa: PLC0415
     from kafkeep.clock import now_ms  # noqa: PLC0415
     from kafkeep.contents.choice import choose_logs  # noqa: PLC0415 - keeps --help fast
@@ -156,14 +158,15 @@ def _alone(  # noqa: PLR0917
 
             write_report(verify_page(found, began_ms=began_ms, seconds=seconds), file)
         if found.intact and not topics:
-            for one in names:
-                _leave_trace(store, one, {"kind": "archive", "deep": deep})
+            for state in found.states:
+                told = {"kind": "archive", "deep": deep, **trace_of(state)}
+                _leave_trace(store, state.name, told)
     finally:  # what was found is shown, whatever becomes of the report
         if output is Output.JSON:
             print_json(found.to_json())
         else:
             _show(found)
-    raise typer.Exit(0 if found.intact else DamagedError.exit_code)
+    raise typer.Exit(found.exit_code)
 
 
 def _against(  # noqa: PLR0917

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.care.archive_builder import Built
 from tests.unit.cli.invoke import Cli
 
+from kafkeep.archive.keys import log_key
 from kafkeep.store.memory import MemoryStore
 
 
@@ -22,6 +23,17 @@ def test_verify_exits_13_and_names_the_lost_offsets(
     assert "damage: orders-0:" in cli.err
     assert "lost offsets 0 to 99" in cli.err
     assert b"damaged" in cli.out
+
+
+def test_verify_exits_3_when_a_commit_that_it_saw_before_was_removed(
+    cli: Cli, address: str, store: MemoryStore, built: Built
+) -> None:
+    assert cli.run("verify", "--archive", address) == 0
+    store.delete(log_key("backup", built.log.state.commit))
+    for _ in range(2):  # it does not forget: only a clean verify leaves a trace
+        assert cli.run("verify", "--archive", address) == 3
+        assert "was removed from the log since it was verified" in cli.err
+        assert b"incomplete" in cli.out
 
 
 def test_verify_prints_one_document(
