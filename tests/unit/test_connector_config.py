@@ -240,7 +240,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         ({"s3.bucket.name": None}, "s3.bucket.name"),
         ({"s3.bucket.name": "n"}, "s3.bucket.name"),
         ({"topics": "a b"}, "topics"),
-        ({"topics": "", "topics.regex": "(?!b).*"}, "topics.regex"),
+        ({"topics": "", "topics.regex": "a(?!b).*"}, "topics.regex"),
         ({"name": "a/b"}, "name"),
         ({"connector.class": "io.example.Other"}, "connector.class"),
         (

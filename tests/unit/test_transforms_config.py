@@ -120,7 +120,7 @@ def test_everything_wrong_is_named_at_once() -> None:
         (step("HeaderFrom$Value", fields="a,b", headers="h", operation="copy"), "headers"),
         (step("HeaderFrom$Value", fields="a", headers="h", operation="drop"), "operation"),
         (step("RegexRouter", regex="(", replacement="x"), "regex"),
-        (step("RegexRouter", regex="(?=a)b", replacement="x"), "regex"),
+        (step("RegexRouter", regex="a(?=b)", replacement="x"), "regex"),
         (step("RegexRouter", regex="a", replacement="$1"), "replacement"),
         (step("TimestampRouter", timestamp__format="'open"), "timestamp.format"),
         (step("SetSchemaMetadata$Value"), "schema.name"),

@@ -98,8 +98,9 @@ def test_a_pattern_that_backtracks_takes_no_time_on_a_topic_of_45_letters(regex:
 @pytest.mark.parametrize(
     ("regex", "named"),
     [
-        ("(?=a).*", "a look-ahead (?=…)"),
-        ("(?!__).*", "a look-ahead (?!…)"),
+        ("x(?=a).*", "a look-ahead (?=…)"),
+        ("((?!__).)*", "a look-ahead (?!…)"),
+        ("(?!a).*|b", "a look-ahead in one of several alternatives"),
         ("(?<=a)b", "a look-behind (?<=…)"),
         ("(?<!a)b", "a look-behind (?<!…)"),
         ("(?>a+)b", "an atomic group (?>…)"),
@@ -179,3 +180,9 @@ def test_a_replacement_by_a_group_inside_of_a_repetition_is_refused() -> None:
     assert parse_replacement("$2", regex).replace_first(regex, "a.b.c") == "c"
     with pytest.raises(UsageError, match="group 1 lies in a repetition"):
         parse_replacement("$1", regex)
+
+
+@pytest.mark.parametrize("regex", ["(?!internal).*", "^(?!(internal|__)).*$", "(?=o)(?!int).*"])
+def test_a_look_ahead_at_the_start_leaves_names_out(regex: str) -> None:
+    names = ["orders", "internal.orders", "o"]
+    assert compile_java_regex(regex).select(names) == ["orders", "o"]

@@ -42,11 +42,16 @@ class JavaPattern:
     uncertain_groups: frozenset[int]
     """Groups whose content may differ from Java's: repeated, and able to match nothing."""
     _engine: re2._Regexp
+    _looks: tuple[tuple[bool, re2._Regexp], ...] = ()
+    """Look-aheads at the start, and whether they must match."""
     _answers: _Answers = field(default_factory=_Answers, compare=False, repr=False)
 
     def matches(self, text: str) -> bool:
         """Tell whether the whole of ``text`` matches, as Java's ``matches()`` does."""
-        return self._engine.fullmatch(_encodable(text).encode()) is not None
+        encoded = _encodable(text).encode()
+        if self._engine.fullmatch(encoded) is None:
+            return False
+        return all((look.match(encoded) is not None) == wanted for wanted, look in self._looks)
 
     def select(self, names: Iterable[str]) -> list[str]:
         """Return the names that match whole; UsageError when that takes too much CPU time.
@@ -96,6 +101,7 @@ def compile_java_regex(text: str) -> JavaPattern:
     options.max_mem = _MAX_BYTES
     try:
         engine = re2.compile(translation.pattern, options)
+        looks = tuple((wanted, re2.compile(look, options)) for wanted, look in translation.looks)
     except re2.error as error:
         raise UsageError(f"{shown(text)} is not accepted: {_reason(error)}") from error
     finally:
@@ -106,6 +112,7 @@ def compile_java_regex(text: str) -> JavaPattern:
         translation.group_names,
         frozenset(translation.uncertain_groups),
         engine,
+        looks,
     )
 
 

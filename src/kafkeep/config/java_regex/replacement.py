@@ -21,7 +21,7 @@ class Replacement:
     """Texts, and numbers of groups."""
 
     def replace_first(self, pattern: JavaPattern, text: str) -> str:
-        """Replace the first match in ``text``; a group that took no part is empty."""
+        """Replace the first match in a text that matches; a group that took no part is empty."""
         groups = pattern.search(text)
         if groups is None:
             return text
@@ -72,9 +72,9 @@ def _group(text: str, at: int, pattern: JavaPattern) -> tuple[int, int]:
 
 def _check_certain(group: int, pattern: JavaPattern) -> None:
     if group in pattern.uncertain_groups:
-        what = f"group {group}" if group else "the match"
+        what = f"group {group} lies in" if group else "it has"
         raise UsageError(
-            f"{shown(pattern.text)} cannot be replaced: {what} lies in a repetition, and Java may "
-            "end it elsewhere",
-            hint="Put the group around the repetition, not into it.",
+            f"{shown(pattern.text)} cannot be replaced: {what} a repetition or a look-ahead, where "
+            "Java may leave a group elsewhere",
+            hint="Put the group around the repetition, and use (?:…) in a look-ahead.",
         )

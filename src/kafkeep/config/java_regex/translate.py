@@ -27,6 +27,7 @@ _LOOK_AROUND = {
     "<!": "a look-behind (?<!…)",
     ">": "an atomic group (?>…)",
 }
+_START = r"(?:\A)"
 _LINE_BREAK = r"(?:\r\n|[\n-\r\x{85}\x{2028}\x{2029}])"
 
 
@@ -38,6 +39,8 @@ class Translation:
     group_count: int
     group_names: dict[str, int]
     uncertain_groups: set[int]
+    looks: list[tuple[bool, str]]
+    """Look-aheads at the start: whether they must match there, and their patterns for RE2."""
 
 
 @dataclass(slots=True)
@@ -51,6 +54,8 @@ class _Group:
     branch_is_empty: bool = True
     """Whether the alternative at hand can match nothing."""
     some_branch_is_empty: bool = False
+    look: tuple[bool, int] | None = None
+    """Of a look-ahead: whether it must match, and where it begins in the output."""
 
 
 @dataclass(slots=True)
@@ -76,6 +81,7 @@ class _Translator:
         self.count = 0
         self.names: dict[str, int] = {}
         self.uncertain: set[int] = set()
+        self.looks: list[tuple[bool, str]] = []
 
     def run(self) -> Translation:
         reader = self.reader
@@ -84,7 +90,8 @@ class _Translator:
         if len(self.open) > 1:
             reader.fail("a group is not closed")
         self._end_atom()
-        return Translation("".join(self.output), self.count, self.names, self.uncertain)
+        pattern = "".join(self.output)
+        return Translation(pattern, self.count, self.names, self.uncertain, self.looks)
 
     def _step(self, char: str) -> None:
         """Translate what begins with ``char``."""
@@ -94,6 +101,8 @@ class _Translator:
             case ")":
                 self._close_group()
             case "|":
+                if self.looks and len(self.open) == 1:
+                    self.reader.refuse("a look-ahead in one of several alternatives", LINEAR)
                 self._end_branch()
                 self.output.append("|")
             case "*" | "+" | "?" | "{":
@@ -103,7 +112,7 @@ class _Translator:
             case ".":
                 self._add_set(self._any_char())
             case "^":
-                self._add(r"(?:\A)", is_empty=True)
+                self._add(_START, is_empty=True)
             case "$":
                 self._add(r"(?:\z)", is_empty=True)
             case "\\":
@@ -155,7 +164,8 @@ class _Translator:
             return
         for sign, name in sorted(_LOOK_AROUND.items(), reverse=True):
             if reader.take_if(sign):
-                reader.refuse(name, LINEAR)
+                self._begin_look(sign, name)
+                return
         if reader.take_if("<"):
             named = reader.take_match(_GROUP_NAME) or reader.fail("a group has no proper name")
             if named[1] in self.names:
@@ -164,6 +174,12 @@ class _Translator:
             self.names[named[1]] = self.count
             return
         self._inline_flags()
+
+    def _begin_look(self, sign: str, name: str) -> None:
+        """Begin a look-ahead where a name starts; it becomes a pattern of its own."""
+        if sign not in ("=", "!") or len(self.open) > 1 or set(self.output) - {_START}:
+            self.reader.refuse(name, LINEAR)
+        self.open.append(_Group(None, self.reader.flags, look=(sign == "=", len(self.output))))
 
     def _begin_capture(self) -> None:
         self.count += 1
@@ -185,6 +201,12 @@ class _Translator:
         self._end_branch()
         group = self.open.pop()
         self.reader.flags = group.flags
+        if group.look is not None:
+            wanted, start = group.look
+            self.looks.append((wanted, "".join(self.output[start:])))
+            del self.output[start:]
+            self.uncertain |= {0} if group.captures else set()  # numbers would be others
+            return
         self.output.append(")")
         own = set() if group.number is None else {group.number}
         self.atom = _Atom(group.some_branch_is_empty, group.captures | own, group.number)
@@ -236,7 +258,7 @@ class _Translator:
         elif reader.take_if("R"):
             self._add(_LINE_BREAK)
         elif reader.take_if("A"):
-            self._add(r"(?:\A)", is_empty=True)
+            self._add(_START, is_empty=True)
         elif reader.take_if("z") or reader.take_if("Z"):
             self._add(r"(?:\z)", is_empty=True)
         elif reader.peek() in ("b", "B"):
