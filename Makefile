@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 TWO_AT_ONCE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 
-.PHONY: setup check test test-unit test-kill demo bench format clean
+.PHONY: setup build check test test-unit test-kill demo bench format clean
 
 setup: $(STAMP)  ## make .venv with the kafkeep command and the test tools
 
@@ -18,6 +18,9 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/python -m kafkeep.backup.warm
 	@touch $@
+
+build: $(STAMP)  ## the package to install elsewhere: dist/kafkeep-….whl
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 check: $(STAMP)  ## lint, types, layers
 	$(BIN)/ruff check .

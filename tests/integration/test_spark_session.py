@@ -105,6 +105,77 @@ except EnvironmentFault as error:
     assert len(done.stdout.splitlines()) == 1
 
 
+def test_a_master_that_drops_the_application_is_told_with_its_cause_and_a_log(
+    tmp_path: Path,
+) -> None:
+    """It said "An error occurred while calling None" and left no log, KAFKEEP_SPARK_LOG or not."""
+    log = tmp_path / "spark.log"
+    settings = [
+        "spark.master=local-cluster[1,1,512]",  # a master and a worker in the driver's JVM
+        "spark.executor.memory=512m",
+        "spark.executor.extraJavaOptions=-agentlib:there-is-none",
+        "spark.deploy.maxExecutorRetries=1",
+    ]
+    script = f"""
+from kafkeep.config.spark import SparkOptions
+from kafkeep.errors import KafkeepError
+from kafkeep.spark.door import SparkDoor
+with SparkDoor(SparkOptions.load({settings!r})) as door:
+    try:
+        door.session()
+    except KafkeepError as error:
+        print(error.exit_code, error.message)
+        print(error.hint)
+    assert not door.is_alive()  # a service starts another
+"""
+    variables = {"KAFKEEP_SPARK_LOG": str(log), "SPARK_WORKER_DIR": str(tmp_path / "worker")}
+    done = run(script, tmp_path, **variables)
+    told, hint = done.stdout.splitlines()
+    assert re.match("1 Spark (did not start with the master local-cluster|ended the appl)", told)
+    assert "Master removed our application: FAILED" in told
+    assert hint == f"Spark's log is {log}."
+    assert "Master removed our application" in log.read_text()
+    assert done.stderr == ""
+
+
+def test_a_job_whose_application_spark_ends_says_so_and_the_next_session_works(
+    tmp_path: Path,
+) -> None:
+    script = """
+import threading, time
+from kafkeep.config.spark import SparkOptions
+from kafkeep.spark.door import SparkDoor
+from kafkeep.spark.failure import ApplicationEndedError
+
+def wait(path):
+    open(path, "w").close()
+    time.sleep(600)
+    yield "never", {}
+
+def drop(session):
+    while not os.path.exists("runs"):
+        time.sleep(0.02)
+    session.sparkContext._jsc.sc().stop()
+
+import os
+options = SparkOptions.load(["spark.master=local[1,1]"])
+with SparkDoor(options) as door:
+    opened = door.session()
+    threading.Thread(target=drop, args=[opened.session]).start()
+    try:
+        opened.run_tasks([os.path.abspath("runs")], wait, label="a job")
+    except ApplicationEndedError as error:
+        print(error.message.partition(":")[0])
+    assert not door.is_alive()
+with SparkDoor(options) as door:
+    assert door.session().cores == 1
+    assert door.is_alive()
+print("fine")
+"""
+    done = run(script, tmp_path)
+    assert done.stdout == "Spark ended the application of a job\nfine\n", done.stderr
+
+
 def test_what_tasks_do_is_in_no_event_log(tmp_path: Path) -> None:
     """Bundles hold secrets of Kafka and the store, and a caller's session may log its jobs."""
     script = f"""

@@ -236,6 +236,19 @@ def test_recipes_for_clusters_run_commands_there_are() -> None:
     assert (DEPLOY / "spark_main.py").is_file()
 
 
+def test_recipes_for_clusters_install_the_wheel_that_is_built() -> None:
+    """They installed a package that is not published."""
+    text = (DEPLOY / "spark-submit.md").read_text()
+    lines = re.findall(r"(?m)^.*pip install .*$", text)
+    assert lines
+    for line in lines:
+        words = shlex.split(line)[shlex.split(line).index("install") + 1 :]
+        assert "kafkeep" not in words
+        assert any(word.endswith("kafkeep-*.whl") for word in words), line
+    assert re.search(r"(?m)^make build$", text)
+    assert re.search(r"(?m)^build:", (ROOT / "Makefile").read_text())
+
+
 def test_the_page_has_the_table_that_the_declarations_make() -> None:
     page = (ROOT / "docs" / "serve.md").read_text()
     hint = "make it anew: python -m kafkeep.connect.worker.table"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -42,16 +43,32 @@ class SparkOptions:
     remote: str | None = None
     preload: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.remote is not None:
+            check_remote(self.remote)
+        else:
+            check_master(self.master)
+
     @classmethod
     def load(
         cls, pairs: Iterable[str] = (), *, master: str | None = None, preload: tuple[str, ...] = ()
     ) -> SparkOptions:
-        """Read ``--spark-conf key=value`` pairs and the environment; UsageError for a bad pair."""
+        """Read ``--spark-conf key=value`` pairs and the environment; UsageError for a bad pair.
+
+        A master that is given wins over a SPARK_REMOTE of the environment.
+        """
         conf = parse_conf(pairs)
+        given, remote = conf.pop("spark.master", ""), conf.pop("spark.remote", "")
+        if given and remote:
+            raise UsageError(
+                "spark.master and spark.remote exclude each other",
+                hint="A Spark Connect server has its own master: give spark.remote alone.",
+            )
+        remote = remote or ("" if given else os.environ.get(REMOTE_VARIABLE, ""))
         return cls(
-            master=conf.pop("spark.master", "") or master or default_master(),
+            master=given or master or default_master(),
             app_name=conf.pop("spark.app.name", "kafkeep"),
-            remote=conf.pop("spark.remote", "") or os.environ.get(REMOTE_VARIABLE) or None,
+            remote=remote or None,
             conf=conf,
             preload=preload,
         )
@@ -60,6 +77,40 @@ class SparkOptions:
     def is_local(self) -> bool:
         """Whether tasks run on this machine, in processes that inherit our environment."""
         return self.remote is None and self.master.split("[")[0] == "local"
+
+
+def check_master(master: str) -> None:
+    """Refuse what Spark cannot take as a master, before a JVM is started to find that out."""
+    if not any(form.fullmatch(master) for form in _MASTERS):
+        raise UsageError(
+            f"spark.master={master} names no master that Spark knows",
+            hint="Write local, local[4], local-cluster[2,1,1024], spark://host:7077 (several as"
+            " spark://host1:7077,host2:7077), yarn, or k8s://https://host:6443.",
+        )
+
+
+def check_remote(remote: str) -> None:
+    """Refuse what is not the address of a Spark Connect server."""
+    if not _REMOTE.fullmatch(remote):
+        raise UsageError(
+            f"{remote.partition(';')[0]} is not the address of a Spark Connect server",
+            hint="Write spark.remote (or SPARK_REMOTE) as sc://host:15002, or leave it out.",
+        )
+
+
+_HOST_PORT = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}"
+_COUNT = r"\s*0*[1-9][0-9]{0,8}\s*"
+_MASTERS = tuple(
+    re.compile(form)
+    for form in (
+        rf"local(\[({_COUNT}|\*)(,{_COUNT})?\])?",
+        rf"local-cluster\[{_COUNT},{_COUNT},{_COUNT}\]",
+        rf"spark://{_HOST_PORT}(,{_HOST_PORT})*",
+        r"yarn",
+        r"k8s://(https?://)?[^\s/]+(/\S*)?",
+    )
+)
+_REMOTE = re.compile(r"sc://(\[[0-9A-Fa-f:.]+\]|[^\s:/;]+)(:[0-9]{1,5})?(/(;\S*)?)?")
 
 
 def parse_conf(pairs: Iterable[str]) -> dict[str, str]:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkeep.config.spark import SparkOptions, usable_cores
-from kafkeep.errors import KafkeepError, TransientError
+from kafkeep.errors import EnvironmentFault, KafkeepError, TransientError
 from kafkeep.spark.early import with_sinks
+from kafkeep.spark.failure import ApplicationEndedError
 
 if TYPE_CHECKING:
     from kafkeep.spark.door import SparkDoor
@@ -65,9 +66,10 @@ class SharedSpark:
         except Exception as error:
             # Its connections break before a JVM that was killed is gone.
             if self._forget_if_dead(door, DYING_S if _is_of_spark(error) else 0.0):
-                raise TransientError(
-                    f"{label}: Spark's JVM has died; a new one is started"
-                ) from error
+                why, hint = "Spark's JVM has died", None
+                if isinstance(error, EnvironmentFault | ApplicationEndedError):
+                    why, hint = error.message, error.hint
+                raise TransientError(f"{label}: {why}; a new one is started", hint=hint) from error
             raise
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
@@ -21,6 +22,7 @@ from kafkeep.spark.progress import OnProgress
 from kafkeep.spark.session import (
     abandon_session,
     active_session,
+    has_stopped,
     start_session,
     stop_session,
     task_slots,
@@ -88,17 +90,16 @@ class SparkDoor:
         return opened
 
     def is_alive(self, patience_s: float = 0.0) -> bool:
-        """Tell whether a JVM that this door started is still there; others are not ours to know.
+        """Tell whether what this door started is still there; others are not ours to know.
 
-        One that ends within ``patience_s`` is not.
+        A JVM that ends within ``patience_s`` is not, nor is a session that did not start or whose
+        application Spark has ended.
         """
-        if self._jvm is None:
-            return True
-        try:
-            self._jvm.process.wait(patience_s)
-        except subprocess.TimeoutExpired:
-            return True
-        return False
+        if self._jvm is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._jvm.process.wait(patience_s)
+                return False
+        return self._borrowed or not self._has_ended()
 
     def __exit__(
         self,
@@ -128,6 +129,14 @@ class SparkDoor:
         if not self._frozen:
             self._frozen = True
             gc.freeze()
+
+    def _has_ended(self) -> bool:
+        starting = self._starting
+        if starting is None or not starting.done():
+            return False
+        if starting.cancelled() or starting.exception() is not None:
+            return True
+        return has_stopped(starting.result().session)
 
     def _start(self) -> OpenSpark:
         session = start_session(self._options, jvm=self._jvm)

@@ -9,7 +9,24 @@ from kafkeep.errors import KafkeepError, TransientError
 _PYTHON_ERROR = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<text>.+)$")
 _LOST_WORKER = ("Python worker exited unexpectedly", "crashed", "EOFException", "Connection reset")
 
+_ENDED = ("SparkContext was shut down", "stopped SparkContext")
+
 AGAIN = "When the cause is gone, run the same again: it goes on where this one stopped."
+
+
+class ApplicationEndedError(TransientError):
+    """Spark ended the whole application: a new session may run the job."""
+
+
+def is_ended_application(error: BaseException) -> bool:
+    """Tell whether a job failed for Spark had ended the application, not for what a task did."""
+    return any(sign in str(error) for sign in _ENDED)
+
+
+def explain_end(error: BaseException, label: str, *, why: str, hint: str) -> KafkeepError:
+    """Return the error to raise for a job whose application Spark has ended."""
+    ended = ApplicationEndedError(f"Spark ended the application of {label}: {why}", hint=hint)
+    return _noted(ended, str(error))
 
 
 def explain_failure(error: BaseException, label: str) -> KafkeepError:

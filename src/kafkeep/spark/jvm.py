@@ -26,8 +26,8 @@ from kafkeep.config.java import require_java
 from kafkeep.config.spark import SparkOptions
 from kafkeep.errors import EnvironmentFault
 from kafkeep.spark.class_archive import ClassArchive
+from kafkeep.spark.log import KEEP_LOG_HINT, find_cause, named_log
 
-LOG_VARIABLE = "KAFKEEP_SPARK_LOG"
 PRELOAD_VARIABLE = "KAFKEEP_PRELOAD"
 LOG4J = Path(__file__).with_name("log4j2.properties")
 _START_SECONDS = 120.0
@@ -97,8 +97,8 @@ class Jvm:
         while not info.is_file():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise EnvironmentFault(
-                    f"Spark's JVM did not start: {last_line(self.log)}",
-                    hint=f"Set {LOG_VARIABLE} to a file name to keep everything that it says.",
+                    f"Spark's JVM did not start: {find_cause(self.log)}",
+                    hint=KEEP_LOG_HINT,
                 )
             time.sleep(0.01)
         data = info.read_bytes()
@@ -122,15 +122,6 @@ class Jvm:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def last_line(log: Path) -> str:
-    """Return the last line of a log that says something."""
-    try:
-        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    except OSError:
-        lines = []
-    return lines[-1].strip() if lines else "it said nothing"
-
-
 def launch_jvm(options: SparkOptions, *, train: Path | None = None) -> Jvm:
     """Start the gateway in the background and return at once.
 
@@ -139,8 +130,9 @@ def launch_jvm(options: SparkOptions, *, train: Path | None = None) -> Jvm:
     """
     java = require_java()
     home = spark_home()
+    named = named_log()
     folder = _make_folder()
-    log = Path(os.environ.get(LOG_VARIABLE) or folder / "spark.log")
+    log = named or folder / "spark.log"
     jars = sorted(str(jar) for jar in (home / "jars").glob("*.jar"))
     archive = ClassArchive.for_runtime(java, home, jars, _JVM_FLAGS)
     command = [java, "-cp", os.pathsep.join(jars), *_JVM_FLAGS, *archive.jvm_flags(train)]

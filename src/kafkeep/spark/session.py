@@ -5,11 +5,14 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import socket
 import sys
 import warnings
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
-from subprocess import DEVNULL
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
@@ -20,7 +23,8 @@ from pyspark.sql import SparkSession
 from kafkeep.config.java import require_java
 from kafkeep.config.spark import SparkOptions, usable_cores
 from kafkeep.errors import EnvironmentFault
-from kafkeep.spark.jvm import LOG4J, LOG_VARIABLE, Jvm, can_start_lean, last_line, launch_jvm
+from kafkeep.spark.jvm import LOG4J, Jvm, can_start_lean, launch_jvm
+from kafkeep.spark.log import KEEP_LOG_HINT, LOG_VARIABLE, SparkLog, find_cause, short_reason
 
 _SECRETS = "(?i)secret|password|token|access[.]?key|credential|jaas"
 
@@ -55,6 +59,9 @@ class _Owned:
 
     session: SparkSession | None = None
     jvm: Jvm | None = None
+    remote: str | None = None
+    log: SparkLog | None = None
+    """Of a JVM that spark-submit started; such a one ends with this process."""
 
 
 def start_session(options: SparkOptions | None = None, *, jvm: Jvm | None = None) -> SparkSession:
@@ -73,7 +80,8 @@ def start_session(options: SparkOptions | None = None, *, jvm: Jvm | None = None
     try:
         session = _start(options, jvm)
     except (PySparkException, Py4JError, OSError) as error:
-        raise _not_started(error) from error
+        _stop_half_started()
+        raise _not_started(error, options) from error
     _Owned.session = session
     atexit.register(stop_session, session)
     return session
@@ -90,12 +98,32 @@ def active_session() -> SparkSession | None:
     return None
 
 
+def has_stopped(session: SparkSession) -> bool:
+    """Whether Spark itself has ended the application: a master did, or lost all its executors."""
+    if not is_classic(session):
+        return False
+    context = session.sparkContext
+    with suppress(Exception):
+        return context._jsc is None or bool(context._jsc.sc().isStopped())
+    return False
+
+
+def why_stopped(session: SparkSession) -> tuple[str, str]:
+    """Return why Spark ended the application of a session, and a hint where more is said."""
+    if session is _Owned.session and _Owned.log is not None:
+        return find_cause(_Owned.log.path), _Owned.log.keep()
+    if session is _Owned.session and _Owned.jvm is not None:
+        return find_cause(_Owned.jvm.log), KEEP_LOG_HINT
+    return "its master ended it", "See the driver's log, and the page of the master."
+
+
 def stop_session(session: SparkSession) -> None:
     """Stop a session that ``start_session`` started; a caller's own is left alone."""
     if _Owned.session is None or session is not _Owned.session:
         return
     with suppress(Exception):  # it may have died already, and we are leaving
-        session.stop()
+        if is_classic(session) or _Owned.remote is None or answers(_Owned.remote):
+            session.stop()  # Spark Connect would ask a server that is gone for ten minutes
     jvm, _Owned.session, _Owned.jvm = _Owned.jvm, None, None
     if jvm is None:
         return
@@ -129,10 +157,7 @@ def task_slots(session: SparkSession) -> int:
 
 def _start(options: SparkOptions, jvm: Jvm | None) -> SparkSession:
     if options.remote is not None:
-        builder = SparkSession.builder.remote(options.remote)
-        for key, value in options.conf.items():
-            builder = builder.config(key, value)
-        return builder.getOrCreate()
+        return _start_remote(options.remote, options)
     if jvm is None and can_start_lean(options):
         jvm = launch_jvm(options)
     if jvm is None:
@@ -152,14 +177,69 @@ def _start(options: SparkOptions, jvm: Jvm | None) -> SparkSession:
     return SparkSession(context)
 
 
-def _not_started(error: Exception) -> EnvironmentFault:
-    """Say why: a JVM that ended has said it in its log."""
-    jvm = _Owned.jvm
+def _start_remote(remote: str, options: SparkOptions) -> SparkSession:
+    """Open a session on a Spark Connect server, which is asked for at once: Spark would not."""
+    import_module("pyspark.sql.connect.session")  # fails where its packages are not installed
+    if not answers(remote):
+        raise ConnectionError("nothing answers there")
+    builder = SparkSession.builder.remote(remote)
+    for key, value in options.conf.items():
+        builder = builder.config(key, value)
+    _Owned.remote = remote
+    return builder.getOrCreate()
+
+
+def answers(remote: str) -> bool:
+    """Tell whether something listens at the address of a Spark Connect server, or a proxy knows."""
+    parts = urlsplit(remote)
+    host, port = parts.hostname or "", parts.port or _CONNECT_PORT
+    has_proxy = any(os.environ.get(name) for name in ("grpc_proxy", "https_proxy", "http_proxy"))
+    if has_proxy and not proxy_bypass(host):
+        return True
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+_CONNECT_PORT = 15002
+_CONNECT_SECONDS = 20.0
+
+
+def _stop_half_started() -> None:
+    """Stop a context whose session did not start, or it would be taken for an active one."""
+    context = SparkContext._active_spark_context
+    if context is not None:
+        with suppress(Exception):  # its JVM may be gone
+            context.stop()
+        SparkContext._active_spark_context = None
+
+
+def _not_started(error: Exception, options: SparkOptions) -> EnvironmentFault:
+    """Say why: a JVM that ended, or that was left by its master, has said it in its log."""
+    if isinstance(error, ImportError) and options.remote is not None:
+        return EnvironmentFault(
+            f"Spark Connect needs packages that are not installed: {_first_line(error)}",
+            hint="Install them: pip install 'kafkeep[connect]'.",
+        )
+    jvm, log = _Owned.jvm, _Owned.log
+    if options.remote is not None:
+        where = options.remote.partition(";")[0]
+        return EnvironmentFault(
+            f"no session at the Spark Connect server {where}: {_first_line(error)}",
+            hint="Check the address, and that its Spark is of the same version as pyspark here.",
+        )
     if jvm is not None and jvm.has_ended():
         return EnvironmentFault(
-            f"Spark did not start: {last_line(jvm.log)}",
+            f"Spark did not start: {find_cause(jvm.log)}",
             hint="Check that spark.local.dir and TMPDIR can be written to and have room; "
             f"{LOG_VARIABLE} names a file that keeps what Spark says.",
+        )
+    if jvm is None and log is not None:
+        return EnvironmentFault(
+            f"Spark did not start with the master {options.master}: {find_cause(log.path)}",
+            hint=log.keep(),
         )
     return EnvironmentFault(f"Spark did not start: {_first_line(error)}")
 
@@ -176,7 +256,9 @@ def _start_by_submit(options: SparkOptions) -> SparkSession:
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list({**settings, **options.conf, _EXTRA_JAVA: java.strip()}.items()))
     if SparkContext._gateway is None:
-        SparkContext._gateway = launch_gateway(conf, {"stderr": DEVNULL})
+        _Owned.log = SparkLog.create()
+        with _Owned.log.path.open("ab") as output:
+            SparkContext._gateway = launch_gateway(conf, {"stdout": output, "stderr": output})
         SparkContext._jvm = SparkContext._gateway.jvm
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -231,4 +313,8 @@ def _forget_gateway() -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    """Return the line that says what happened; Java's stands behind one of py4j's."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        return short_reason(lines[1])
+    return lines[0] if lines else type(error).__name__

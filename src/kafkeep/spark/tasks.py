@@ -20,10 +20,15 @@ from pyspark.sql import SparkSession
 
 import kafkeep.errors
 from kafkeep.errors import KafkeepError, TransientError
-from kafkeep.spark.failure import explain_failure, interruption
+from kafkeep.spark.failure import (
+    explain_end,
+    explain_failure,
+    interruption,
+    is_ended_application,
+)
 from kafkeep.spark.frames import ROWS, described
 from kafkeep.spark.progress import OnProgress, watch_job
-from kafkeep.spark.session import is_classic, task_slots
+from kafkeep.spark.session import has_stopped, is_classic, task_slots, why_stopped
 from kafkeep.store.disk import disk_fault
 
 T = TypeVar("T")
@@ -91,13 +96,20 @@ def run_tasks(
         except Exception as error:
             if (interrupt := interruption(error)) is not None:
                 raise interrupt from error
-            raise explain_failure(error, label) from error
+            raise _explain(session, error, label) from error
     rows = [TaskRow(row.bundle, row.kind, orjson.loads(bytes(row.body))) for row in found]
     rows.sort(key=lambda row: row.bundle)  # stable: the order inside a bundle stays
     for row in rows:
         if row.kind == ERROR_KIND:
             raise _rebuild_error(row.body)
     return rows
+
+
+def _explain(session: SparkSession, error: Exception, label: str) -> KafkeepError:
+    if is_ended_application(error) and has_stopped(session):
+        why, hint = why_stopped(session)
+        return explain_end(error, label, why=why, hint=hint)
+    return explain_failure(error, label)
 
 
 def warm_up(

@@ -9,7 +9,7 @@ import pytest
 
 from kafkeep.config.spark import SparkOptions
 from kafkeep.connect.shared_spark import SharedSpark
-from kafkeep.errors import TransientError
+from kafkeep.errors import EnvironmentFault, TransientError
 from kafkeep.spark.jvm import launch_jvm
 
 
@@ -38,6 +38,9 @@ class Door:
         return not self.is_dead
 
     def run_tasks(self, bundles: list[Any], task: Any, **_: object) -> list[Any]:
+        if "refuse" in bundles:
+            self.is_dead = True
+            raise EnvironmentFault("Spark did not start: no master", hint="Look at its log.")
         if "die" in bundles:
             self.is_dead = True
             raise ConnectionError("the JVM is gone")
@@ -88,3 +91,13 @@ def test_spark_of_a_service_is_not_niced(
         launch_jvm(Door.options)
     assert Path(commands[0][0]).name == "java"
     assert "nice" not in commands[0]
+
+
+def test_a_cluster_that_was_not_there_is_asked_again_and_its_reason_told(
+    spark: SharedSpark,
+) -> None:
+    with pytest.raises(TransientError, match="a job: Spark did not start: no master") as caught:
+        run(spark, "refuse")
+    assert caught.value.hint == "Look at its log."
+    assert list(run(spark, "a")) == ["a"]
+    assert Door.made == 2

@@ -1,0 +1,110 @@
+"""kafkeep on a Spark Connect server: the session is there, and so are the tasks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster import Cluster
+from kafkeep.dev import DevStatus
+from kafkeep.dev.ports import Ports
+from patience import PATIENCE_S, until
+from runs import Driver, kafkeep
+
+pytestmark = pytest.mark.integration
+SUBMIT = Path(sys.executable).parent / "spark-submit"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """Start a real server, as sbin/start-connect-server.sh does."""
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": str(tmp_path),
+        "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
+        "spark.ui.enabled": "false",
+    }
+    with Ports() as ports:
+        port = ports.take()
+        settings["spark.connect.grpc.binding.port"] = str(port)
+        command = [str(SUBMIT), "--master", "local[1]"]
+        for key, value in settings.items():
+            command += ["--conf", f"{key}={value}"]
+        command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+        log = tmp_path / "server.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [*command, "spark-internal"],
+                stdout=output,
+                stderr=output,
+                cwd=tmp_path,
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+                start_new_session=True,
+            )
+        try:
+            until(lambda: _listens(port, process, log), "the server listens")
+            yield f"sc://127.0.0.1:{port}"
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(PATIENCE_S)
+
+
+def _listens(port: int, process: subprocess.Popen[bytes], log: Path) -> bool:
+    assert process.poll() is None, log.read_text()
+    with socket.socket() as link:
+        link.settimeout(1)
+        return link.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_spark_connect_starts_as_installed_and_runs_a_backup(
+    server: str, services: DevStatus, cluster: Cluster, topic_name: str, tmp_path: Path
+) -> None:
+    cluster.create(topic_name, 1)
+    cluster.fill(topic_name, 100)
+    archive = tmp_path / "archive"
+    kafka = ("--bootstrap-servers", services.bootstrap_servers)
+    run = Driver(
+        tmp_path / "run",
+        *("backup", *kafka, "--archive", archive, "--topics", topic_name, "--output", "json"),
+        *("--spark-conf", f"spark.remote={server}"),
+    )
+    assert run.wait().expect(0).stderr == ""
+    info = kafkeep("info", "--archive", archive, "--output", "json").expect()
+    assert '"records":100' in info.stdout.replace(" ", "")
+    again = Driver(
+        tmp_path / "again",
+        *("restore", *kafka, "--archive", archive, "--output", "json"),
+        *("--topics", f"{topic_name}:{topic_name}-again"),
+        env={"SPARK_REMOTE": server},
+    )
+    again.wait().expect(0)
+    assert cluster.end(f"{topic_name}-again") == 100
+
+
+def test_spark_connect_without_its_packages_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "grpc_status.py").write_text("raise ModuleNotFoundError('No grpc_status')\n")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    wrong = ("--spark-conf", "spark.remote=sc://127.0.0.1:15002")
+    ended = Driver(tmp_path, "doctor", "--output", "json", *wrong, env={"PYTHONPATH": path})
+    (spark,) = [one for one in ended.wait().expect(1).json["checks"] if one["subject"] == "spark"]
+    assert "Spark Connect needs packages that are not installed" in spark["what"], spark
+    assert "grpcio-status" in spark["what"]
+    assert "pip install 'kafkeep[connect]'" in spark["hint"]
+
+
+def test_a_spark_connect_server_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+    with Ports() as ports:
+        wrong = ("--spark-conf", f"spark.remote=sc://127.0.0.1:{ports.take()}")
+        ended = Driver(tmp_path, "doctor", "--output", "json", *wrong).wait().expect(1)
+    (spark,) = [one for one in ended.json["checks"] if one["subject"] == "spark"]
+    assert "no session at the Spark Connect server" in spark["what"], spark
+    assert "nothing answers there" in spark["what"]
