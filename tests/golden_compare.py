@@ -58,6 +58,10 @@ def _object(
     except Exception as error:  # whatever the decoder says of it, it is a difference
         return [f"cannot be decoded: {type(error).__name__}: {error}"]
     said = []
+    theirs = expected[key]
+    if isinstance(theirs, bytes) and wanted.kind == "parquet":
+        here, there = parquet_layout(produced[key]), parquet_layout(theirs)
+        said += [] if here == there else [f"layout: expected {there}, found {here}"]
     if wanted.shape is not None and wanted.shape != found.shape:
         said.append(f"schema or codec: expected {wanted.shape}, found {found.shape}")
     if len(wanted.rows) != len(found.rows):
@@ -155,7 +159,14 @@ def _parquet(data: bytes) -> Rows:
     groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
     codecs = {g.column(i).compression for g in groups for i in range(g.num_columns)}
     columns = [_arrow_field(field) for field in file.schema_arrow]
-    return Rows("parquet", tuple(file.read().to_pylist()), (sorted(codecs), columns))
+    rows = tuple(file.read().to_pylist(maps_as_pydicts="strict"))  # Java's maps have no order
+    return Rows("parquet", rows, (sorted(codecs), columns))
+
+
+def parquet_layout(data: bytes) -> str:
+    """Describe the columns as they lie in a file: groups, levels, annotations and names."""
+    _, layout = str(pq.ParquetFile(io.BytesIO(data)).schema).split("\n", 1)
+    return layout
 
 
 def _arrow_field(field: pa.Field) -> tuple[str, Any, bool]:

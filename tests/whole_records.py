@@ -15,6 +15,7 @@ from kafkeep.data.column import Column
 from kafkeep.data.schema import arrow_type
 from kafkeep.formats.envelope import KAFKA_RECORD
 from kafkeep.formats.parquet import ParquetFormat
+from kafkeep.formats.parquet_schema import AVRO_SCHEMA, Layout
 from kafkeep.formats.parquet_tables import TableWriter, TypedTables
 
 TYPE = arrow_type(KAFKA_RECORD)
@@ -78,10 +79,22 @@ def write(*pieces: Column, codec: str = "zstd") -> bytes:
     return b"".join([*(encoder.add(piece) for piece in pieces), encoder.finish()])
 
 
+class PlainTables(TypedTables):
+    """Tables of files that keep the schema Arrow gives them."""
+
+    def __init__(self) -> None:
+        avro = to_avro(KAFKA_RECORD)
+        super().__init__(KAFKA_RECORD, Layout(KAFKA_RECORD), avro)
+        self.nodes = None
+        self._metadata = {AVRO_SCHEMA: dump_avro(avro).encode()}
+
+    def metadata(self) -> dict[bytes, bytes]:
+        return self._metadata
+
+
 def write_by_arrow(column: Column, codec: str = "zstd") -> bytes:
     """Return a file of the same rows that Arrow wrote."""
-    tables = TypedTables(KAFKA_RECORD, KAFKA_RECORD, dump_avro(to_avro(KAFKA_RECORD)))
-    writer = TableWriter(tables, TYPE, codec)
+    writer = TableWriter(PlainTables(), TYPE, codec)
     group = [writer.write_group([column.array])] if len(column) else []
     return b"".join([*group, writer.close()])
 

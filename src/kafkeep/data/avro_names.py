@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kafkeep.data.schema import Kind, Schema
+from kafkeep.data.schema import DECIMAL, Kind, Schema
 
 NAMESPACE = "io.confluent.connect.avro"
 ANYTHING = f"{NAMESPACE}.Anything"
@@ -50,6 +50,23 @@ def split_name(full_name: str) -> tuple[str, str]:
 def is_union(schema: Schema) -> bool:
     """Say whether a struct stands for a union: at most one of its members is not null."""
     return schema.kind is Kind.STRUCT and schema.name == UNION
+
+
+def is_enum(schema: Schema) -> bool:
+    """Say whether a string was an Avro enum."""
+    return schema.kind is Kind.STRING and bool(schema.parameter(ENUM))
+
+
+def is_fixed(schema: Schema) -> bool:
+    """Say whether bytes are an Avro fixed; a Decimal is none."""
+    return fixed_size(schema) is not None and bool(schema.name) and schema.name != DECIMAL
+
+
+def has_text_keys(schema: Schema, optional_keys: bool) -> bool:
+    """Say whether a map is an Avro map; any other is an array of entries."""
+    assert schema.keys is not None
+    plain = schema.keys.kind is Kind.STRING and schema.keys.name is None
+    return plain and (optional_keys or not schema.keys.optional)
 
 
 def enum_symbols(schema: Schema) -> tuple[str, ...]:

@@ -105,9 +105,9 @@ class _Writing:
         return ["null", avro] if schema.default is None else [avro, "null"]
 
     def _base(self, schema: Schema, space: str) -> Avro:
-        if self.enhanced and schema.kind is Kind.STRING and schema.parameter(names.ENUM):
+        if self.enhanced and names.is_enum(schema):
             return self._enum(schema, space)
-        if names.fixed_size(schema) is not None and schema.name and schema.name != DECIMAL:
+        if names.is_fixed(schema):
             return self._fixed(schema, space)
         match schema.kind:
             case Kind.STRUCT:
@@ -153,8 +153,7 @@ class _Writing:
 
     def _map(self, schema: Schema, space: str) -> dict[str, Any]:
         assert schema.keys is not None and schema.items is not None
-        text_keys = schema.keys.kind is Kind.STRING and schema.keys.name is None
-        if text_keys and (self.optional_keys or not schema.keys.optional):
+        if names.has_text_keys(schema, self.optional_keys):
             return {"type": "map", "values": self.convert(schema.items, space)}
         wanted = schema.name or f"{names.NAMESPACE}.{names.MAP_ENTRY}"
         alike = Schema(kind=Kind.MAP, name=schema.name, keys=schema.keys, items=schema.items)

@@ -22,9 +22,10 @@ from kafkeep.data.schema import Schema, arrow_type
 from kafkeep.errors import RecordError
 from kafkeep.formats.envelope import KAFKA_RECORD
 from kafkeep.formats.format import Encoder
+from kafkeep.formats.parquet_columns import ColumnRules
 from kafkeep.formats.parquet_read import iter_columns
 from kafkeep.formats.parquet_records import RecordWriter
-from kafkeep.formats.parquet_schema import AVRO_SCHEMA, wrap
+from kafkeep.formats.parquet_schema import AVRO_SCHEMA, Layout, wrap
 from kafkeep.formats.parquet_tables import JsonTables, TableWriter, TypedTables
 from kafkeep.kernel import Int64s
 
@@ -64,10 +65,13 @@ class ParquetFormat:
             connect_meta=self.options.connect_meta_data,
             allow_optional_map_keys=self.options.allow_optional_map_keys,
         )
-        text = dump_avro(avro)
         if schema == KAFKA_RECORD and struct is schema:
-            return RecordWriter(codec, {AVRO_SCHEMA: text.encode()})
-        return TableWriter(TypedTables(schema, struct, text), arrow_type(schema), codec)
+            return RecordWriter(codec, {AVRO_SCHEMA: dump_avro(avro).encode()})
+        rules = ColumnRules(
+            self.options.enhanced_avro_schema_support, self.options.allow_optional_map_keys
+        )
+        tables = TypedTables(schema, Layout(struct, rules), avro)
+        return TableWriter(tables, arrow_type(schema), codec)
 
     def read(self, source: BinaryIO) -> Iterator[Column]:
         """Read a Parquet file, also Confluent's; ``source`` must be seekable."""

@@ -1,11 +1,14 @@
-"""Connect's columns as Parquet has them, with its logical types, and back.
+"""Connect's columns as Parquet has them, and back.
 
-A Decimal is a Parquet decimal where its precision is known and at most 38, else bytes. A struct
-without members, which Parquet cannot hold, has a member ``_empty`` that is always null.
+Columns have the values that parquet-avro would write for their Avro schema: int8 and int16 are
+ints, a map that is no Avro map is an array of entries, a union has a column for each member, and a
+Decimal is its unscaled number in bytes. ``parquet_nodes`` says what the file calls these columns. A
+struct without members, which Parquet cannot hold, has a member ``_empty`` that is always null.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -14,7 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkeep.data.arrow_parts import view_data, view_offsets
-from kafkeep.data.avro_names import PRECISION
+from kafkeep.data.avro_names import (
+    DEFAULT_PRECISION,
+    PRECISION,
+    fixed_size,
+    has_text_keys,
+    is_fixed,
+    is_union,
+)
 from kafkeep.data.json_arrow import number_array
 from kafkeep.data.schema import (
     DATE,
@@ -29,70 +39,161 @@ from kafkeep.data.schema import (
 from kafkeep.errors import DamagedError, RecordError
 from kafkeep.formats.parquet_kernels import narrow_decimals, widen_decimals
 
+MAX_PRECISION = 76
+"""No reader knows decimals of more digits: they are plain bytes."""
+_SMALL_PRECISION = 38
+_SMALL_BYTES, _LARGE_BYTES = 16, 32
 _LOGICAL = {
     (Kind.INT64, TIMESTAMP): pa.timestamp("ms", "UTC"),
     (Kind.INT32, DATE): pa.date32(),
     (Kind.INT32, TIME): pa.time32("ms"),
 }
-_EMPTY = pa.struct([pa.field("_empty", pa.bool_())])
+_WIDER = {Kind.INT8: pa.int32(), Kind.INT16: pa.int32()}
+EMPTY = "_empty"
 
 
-def _decimal_type(schema: Schema) -> pa.DataType:
-    precision = int(schema.parameter(PRECISION) or 0)
+@dataclass(frozen=True, slots=True)
+class ColumnRules:
+    """Options of a sink that its Avro schemas, and so its columns, follow."""
+
+    enhanced: bool = True
+    optional_map_keys: bool = False
+
+
+PLAIN_RULES = ColumnRules()
+
+
+def decimal_digits(schema: Schema) -> tuple[int, int] | None:
+    """Return precision and scale of a column of decimals, or None for other columns."""
+    if schema.kind is not Kind.BYTES or schema.name != DECIMAL:
+        return None
+    precision = int(schema.parameter(PRECISION) or DEFAULT_PRECISION)
     scale = int(schema.parameter("scale") or 0)
-    if 0 < precision <= 38 and 0 <= scale <= precision:
-        return pa.decimal128(precision, scale)
-    return pa.binary()
+    fits = 0 < precision <= MAX_PRECISION and 0 <= scale <= precision
+    return (precision, scale) if fits else None
+
+
+def member_name(schema: Schema, place: int) -> str:
+    """Return the column of a struct's member; those of unions have numbers."""
+    return f"member{place}" if is_union(schema) else schema.fields[place].name
 
 
 @cache
-def parquet_type(schema: Schema) -> pa.DataType:
+def parquet_type(schema: Schema, rules: ColumnRules) -> pa.DataType:
     """Return the type a column of this schema has in Parquet."""
     match schema.kind:
-        case Kind.STRUCT if not schema.fields:
-            return _EMPTY
         case Kind.STRUCT:
-            return pa.struct(
-                [pa.field(f.name, parquet_type(f.schema), f.schema.optional) for f in schema.fields]
-            )
+            return _struct_type(schema, rules)
         case Kind.ARRAY:
             assert schema.items is not None
-            return pa.list_(pa.field("element", parquet_type(schema.items), schema.items.optional))
+            item = parquet_type(schema.items, rules)
+            return pa.list_(pa.field("element", item, schema.items.optional))
         case Kind.MAP:
-            assert schema.items is not None and schema.keys is not None
-            value = pa.field("value", parquet_type(schema.items), schema.items.optional)
-            return pa.map_(parquet_type(schema.keys), value)
-        case Kind.BYTES if schema.name == DECIMAL:
-            return _decimal_type(schema)
+            return _map_type(schema, rules)
+        case Kind.BYTES if is_fixed(schema):
+            return pa.binary(fixed_size(schema) or 0)
         case _:
-            return _LOGICAL.get((schema.kind, schema.name or ""), arrow_type(schema))
+            plain = _WIDER.get(schema.kind, arrow_type(schema))
+            return _LOGICAL.get((schema.kind, schema.name or ""), plain)
 
 
-def to_parquet(array: pa.Array, schema: Schema) -> pa.Array:
-    """Return a column as ``parquet_type`` says; RecordError when a decimal does not fit."""
-    kind = parquet_type(schema)
-    if kind == array.type:
+def _struct_type(schema: Schema, rules: ColumnRules) -> pa.DataType:
+    if not schema.fields:
+        return pa.struct([pa.field(EMPTY, pa.bool_())])
+    members = [
+        pa.field(
+            member_name(schema, place),
+            parquet_type(field.schema, rules),
+            field.schema.optional or is_union(schema),
+        )
+        for place, field in enumerate(schema.fields)
+    ]
+    return pa.struct(members)
+
+
+def _map_type(schema: Schema, rules: ColumnRules) -> pa.DataType:
+    assert schema.items is not None and schema.keys is not None
+    keys = parquet_type(schema.keys, rules)
+    value = pa.field("value", parquet_type(schema.items, rules), schema.items.optional)
+    if has_text_keys(schema, rules.optional_map_keys):
+        return pa.map_(keys, value)
+    entry = pa.struct([pa.field("key", keys, schema.keys.optional), value])
+    return pa.list_(pa.field("element", entry, nullable=False))
+
+
+def to_parquet(array: pa.Array, schema: Schema, rules: ColumnRules) -> pa.Array:
+    """Return a column as ``parquet_type`` says; RecordError when a value does not fit.
+
+    Arrow's writer wants its required members without nulls: see ``fill_required``.
+    """
+    kind = parquet_type(schema, rules)
+    if (digits := decimal_digits(schema)) is not None:
+        return _to_decimals(array, *digits)
+    if kind == array.type and not has_decimals(schema):
         return array
-    if pa.types.is_decimal(kind):
-        return _to_decimal(array, kind)
     if schema.kind is Kind.STRUCT:
         children = [
-            to_parquet(array.field(i), field.schema) for i, field in enumerate(schema.fields)
+            to_parquet(array.field(i), field.schema, rules) for i, field in enumerate(schema.fields)
         ]
         return _struct(array, kind, children or [pa.nulls(len(array), pa.bool_())])
     if schema.kind in (Kind.ARRAY, Kind.MAP):
         array = _alone(array) if has_decimals(schema) else array
-        return _relist(array, kind, [to_parquet(*pair) for pair in _parts(array, schema)])
-    return array.view(kind)
+        parts = [to_parquet(part, inner, rules) for part, inner in _parts(array, schema)]
+        return _relist(array, kind, parts)
+    return _to_simple(array, kind)
+
+
+def fill_required(array: pa.Array) -> pa.Array:
+    """Return a column whose required members are never null, not even where their struct is."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        members = [array.field(i) for i in range(kind.num_fields)]
+        filled = [_filled(member, field) for member, field in zip(members, kind, strict=True)]
+        if all(new is old for new, old in zip(filled, members, strict=True)):
+            return array
+        return _struct(array, kind, filled)
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        inner = array.values
+        values = fill_required(inner)
+        return array if values is inner else _with_values(array, values, array.buffers()[0])
+    return array
+
+
+def _filled(array: pa.Array, field: pa.Field) -> pa.Array:
+    array = fill_required(array)
+    if field.nullable or not array.null_count:
+        return array
+    kind = array.type
+    if pa.types.is_struct(kind):
+        members = [array.field(i) for i in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(members, fields=list(kind))
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        return _with_values(array, array.values, None)
+    buffers = [None, *array.buffers()[1 : kind.num_buffers]]
+    return pa.Array.from_buffers(kind, len(array), buffers, offset=array.offset)
+
+
+def _with_values(array: pa.Array, values: pa.Array, valid: pa.Buffer | None) -> pa.Array:
+    buffers = [valid, array.buffers()[1]]
+    kind, offset = array.type, array.offset
+    return pa.Array.from_buffers(kind, len(array), buffers, offset=offset, children=[values])
+
+
+def _to_simple(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_temporal(kind):
+        return array.view(kind)
+    try:
+        return array.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise RecordError(f"a value is no {kind}: {error}") from error
 
 
 def check_decimals(array: pa.Array, schema: Schema) -> None:
     """RecordError when a decimal has more digits than its column holds. Visits decimals alone."""
     if not has_decimals(schema):
         return
-    kind = parquet_type(schema)
-    if pa.types.is_decimal(kind):
-        _to_decimal(array, kind)
+    if (digits := decimal_digits(schema)) is not None:
+        _to_decimals(array, *digits)
     elif schema.kind is Kind.STRUCT:
         for i, field in enumerate(schema.fields):
             check_decimals(array.field(i), field.schema)
@@ -108,9 +209,9 @@ def from_parquet(array: pa.Array, schema: Schema) -> pa.Array:
         return array
     try:
         if pa.types.is_decimal(array.type):
-            return _from_decimal(array)
+            return _from_decimals(array)
         if schema.kind is Kind.STRUCT:
-            children = [_member(array, f.name, f.schema) for f in schema.fields]
+            children = [_member(array, schema, place) for place in range(len(schema.fields))]
             return _struct(array, wanted, children)
         if schema.kind in (Kind.ARRAY, Kind.MAP):
             return _relist(array, wanted, [from_parquet(*pair) for pair in _parts(array, schema)])
@@ -123,11 +224,14 @@ def from_parquet(array: pa.Array, schema: Schema) -> pa.Array:
         raise DamagedError(f"{what}: {error}") from error
 
 
-def _member(array: pa.Array, name: str, schema: Schema) -> pa.Array:
-    place = array.type.get_field_index(name)
-    if place < 0:
-        raise DamagedError(f"a Parquet file has no column {name!r}, which its schema names")
-    return from_parquet(array.field(place), schema)
+def _member(array: pa.Array, schema: Schema, place: int) -> pa.Array:
+    field = schema.fields[place]
+    found = array.type.get_field_index(member_name(schema, place))
+    if found < 0:
+        found = array.type.get_field_index(field.name)
+    if found < 0:
+        raise DamagedError(f"a Parquet file has no column {field.name!r}, which its schema names")
+    return from_parquet(array.field(found), field.schema)
 
 
 def _struct(array: pa.Array, kind: pa.DataType, children: list[pa.Array]) -> pa.Array:
@@ -160,6 +264,8 @@ def _relist(array: pa.Array, kind: pa.DataType, items: list[pa.Array]) -> pa.Arr
     child = items[0]
     if pa.types.is_map(kind):
         child = pa.StructArray.from_arrays(items, fields=[kind.key_field, kind.item_field])
+    elif len(items) > 1:
+        child = pa.StructArray.from_arrays(items, fields=list(kind.value_type))
     return pa.Array.from_buffers(
         kind,
         len(array),
@@ -170,8 +276,25 @@ def _relist(array: pa.Array, kind: pa.DataType, items: list[pa.Array]) -> pa.Arr
     )
 
 
-def _to_decimal(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    out = np.zeros(16 * len(array), dtype=np.uint8)
+def _to_decimals(array: pa.Array, precision: int, scale: int) -> pa.Array:
+    """Return numbers in as few bytes as they need; RecordError when one has too many digits."""
+    if precision <= _SMALL_PRECISION:
+        return _narrow(_widen(array, pa.decimal128(precision, scale)))
+    sizes = np.diff(view_offsets(array))
+    limit = 10**precision
+    # Shorter ones cannot be too large.
+    if len(sizes) == 0 or (sizes.min() > 0 and sizes.max() <= (limit.bit_length() - 1) // 8):
+        return array
+    numbers = [
+        None if n is None else int.from_bytes(n, "big", signed=True) for n in array.to_pylist()
+    ]
+    if any(number is not None and abs(number) >= limit for number in numbers):
+        raise RecordError(f"a decimal has more digits than decimal({precision}, {scale}) holds")
+    return pa.array([None if n is None else _unscaled_bytes(n) for n in numbers], pa.binary())
+
+
+def _widen(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    out = np.zeros(_SMALL_BYTES * len(array), dtype=np.uint8)
     row = widen_decimals(view_offsets(array), view_data(array), out)
     if row >= 0:
         raise RecordError(f"a decimal has more digits than {kind} holds")
@@ -183,13 +306,13 @@ def _to_decimal(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return found
 
 
-def _from_decimal(array: pa.Array) -> pa.Array:
-    if not pa.types.is_decimal128(array.type):
-        return pa.array([_unscaled(value) for value in array.to_pylist()], pa.binary())
-    wide = np.frombuffer(array.buffers()[1], dtype=np.uint8)[16 * array.offset :]
+def _narrow(array: pa.Array) -> pa.Array:
+    """Return decimals as bytes, as few as each needs."""
+    width = _SMALL_BYTES if pa.types.is_decimal128(array.type) else _LARGE_BYTES
+    wide = np.frombuffer(array.buffers()[1], dtype=np.uint8)[width * array.offset :]
     offsets = np.zeros(len(array) + 1, dtype=np.int32)
-    out = np.empty(16 * len(array), dtype=np.uint8)
-    narrow_decimals(wide[: 16 * len(array)], offsets, out)
+    out = np.empty(width * len(array), dtype=np.uint8)
+    narrow_decimals(wide[: width * len(array)], width, offsets, out)
     buffers = [_validity(array), pa.py_buffer(offsets), pa.py_buffer(out)]
     return pa.Array.from_buffers(pa.binary(), len(array), buffers)
 
@@ -199,10 +322,19 @@ def _validity(array: pa.Array) -> pa.Buffer | None:
     return None if array.null_count == 0 else pc.is_valid(array).buffers()[1]
 
 
+def _from_decimals(array: pa.Array) -> pa.Array:
+    if pa.types.is_decimal128(array.type) or pa.types.is_decimal256(array.type):
+        return _narrow(array)
+    return pa.array([_unscaled(value) for value in array.to_pylist()], pa.binary())
+
+
 def _unscaled(value: Any) -> bytes | None:
     if value is None:
         return None
     sign, digits, _ = value.as_tuple()
-    number = int("".join(map(str, digits))) * (-1 if sign else 1)
+    return _unscaled_bytes(int("".join(map(str, digits))) * (-1 if sign else 1))
+
+
+def _unscaled_bytes(number: int) -> bytes:
     size = ((number if number >= 0 else ~number).bit_length() // 8) + 1
     return number.to_bytes(size, "big", signed=True)

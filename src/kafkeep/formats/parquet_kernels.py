@@ -1,4 +1,4 @@
-"""Loops for decimals: Connect's big-endian numbers of any length, Parquet's of 16 bytes."""
+"""Loops for decimals: Connect's big-endian numbers of any length, Arrow's of 16 or 32 bytes."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def widen_decimals(offsets: NDArray[np.int32], data: Bytes, out: Bytes) -> int:
 
 
 @kernel
-def narrow_decimals(wide: Bytes, offsets: NDArray[np.int32], out: Bytes) -> None:
-    """Write each number of 16 bytes, little end first, in as few as Connect does."""
+def narrow_decimals(wide: Bytes, width: int, offsets: NDArray[np.int32], out: Bytes) -> None:
+    """Write each number of ``width`` bytes, little end first, in as few as Connect does."""
     at = np.int64(0)
     for row in range(len(offsets) - 1):
         offsets[row] = at
-        size = 16
-        sign = np.uint8(0xFF) if wide[16 * row + 15] >= 0x80 else np.uint8(0)
+        size = width
+        sign = np.uint8(0xFF) if wide[width * row + width - 1] >= 0x80 else np.uint8(0)
         while (
             size > 1
-            and wide[16 * row + size - 1] == sign
-            and (wide[16 * row + size - 2] >= 0x80) == (sign != 0)
+            and wide[width * row + size - 1] == sign
+            and (wide[width * row + size - 2] >= 0x80) == (sign != 0)
         ):
             size -= 1
         for i in range(size):
-            out[at + i] = wide[16 * row + size - 1 - i]
+            out[at + i] = wide[width * row + size - 1 - i]
         at += size
     offsets[len(offsets) - 1] = at

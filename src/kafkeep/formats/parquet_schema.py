@@ -20,7 +20,14 @@ import pyarrow.compute as pc
 from kafkeep.data.avro_schema import from_avro
 from kafkeep.data.schema import Field, Kind, Schema, arrow_type
 from kafkeep.errors import DamagedError
-from kafkeep.formats.parquet_columns import from_parquet, parquet_type, to_parquet
+from kafkeep.formats.parquet_columns import (
+    PLAIN_RULES,
+    ColumnRules,
+    fill_required,
+    from_parquet,
+    parquet_type,
+    to_parquet,
+)
 
 AVRO_SCHEMA = b"parquet.avro.schema"
 JSON_COLUMNS = b"kafkeep.json.columns"
@@ -52,25 +59,27 @@ class Layout:
     """The columns of a struct, and the way there and back."""
 
     struct: Schema
+    rules: ColumnRules = PLAIN_RULES
 
     @property
-    def _marked(self) -> bool:
+    def is_marked(self) -> bool:
+        """Whether there is a column that tells null rows from rows of nulls."""
         return self.struct.optional and all(f.schema.optional for f in self.struct.fields)
 
     def arrow_schema(self) -> pa.Schema:
         """Return the columns."""
-        fields = list(parquet_type(self.struct.as_optional(False)))
+        fields = list(parquet_type(self.struct.as_optional(False), self.rules))
         if self.struct.optional:
             fields = [field.with_nullable(True) for field in fields]
-        if self._marked:
+        if self.is_marked:
             fields.append(pa.field(NULL_ROW, pa.bool_(), nullable=False))
         return pa.schema(fields)
 
     def to_table(self, array: pa.StructArray) -> pa.Table:
         """Return the columns of rows."""
-        converted = to_parquet(array, self.struct)
+        converted = fill_required(to_parquet(array, self.struct, self.rules))
         columns = converted.flatten() if array.null_count else _members(converted)
-        if self._marked:
+        if self.is_marked:
             columns.append(pc.is_null(array))
         return pa.Table.from_arrays(columns, schema=self.arrow_schema())
 
@@ -94,7 +103,7 @@ class Layout:
     def _null_rows(self, batch: pa.RecordBatch) -> pa.Array | None:
         if not self.struct.optional:
             return None
-        if self._marked and NULL_ROW in batch.schema.names:
+        if self.is_marked and NULL_ROW in batch.schema.names:
             return batch.column(NULL_ROW)
         required = [f.name for f in self.struct.fields if not f.schema.optional]
         return pc.is_null(batch.column(required[0])) if required else None

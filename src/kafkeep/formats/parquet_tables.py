@@ -10,11 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafkeep.data.arrow_parts import view_offsets
+from kafkeep.data.avro_reading import full_name
+from kafkeep.data.avro_schema import Avro, dump_avro
 from kafkeep.data.avro_values import avro_values
 from kafkeep.data.exact_json import parse_json
-from kafkeep.data.schema import Schema, arrow_type
+from kafkeep.data.schema import Schema, arrow_type, has_decimals
 from kafkeep.formats.parquet_columns import check_decimals
+from kafkeep.formats.parquet_footer import replace_schema
 from kafkeep.formats.parquet_json import Inferred, infer, project
+from kafkeep.formats.parquet_nodes import Node, make_nodes
 from kafkeep.formats.parquet_schema import AVRO_SCHEMA, JSON_COLUMNS, WRAPPERS, Layout
 from kafkeep.kernel import Int64s
 
@@ -31,6 +35,10 @@ class Tables(Protocol):
 
     group_bytes: int
 
+    @property
+    def nodes(self) -> Node | None:
+        """The schema of the file, where it is not the one that Arrow gives it."""
+
     def check(self, array: pa.Array) -> None:
         """RecordError when a row has no place in a table."""
 
@@ -43,18 +51,24 @@ class Tables(Protocol):
     def metadata(self) -> dict[bytes, bytes]:
         """Return what the file says of itself."""
 
+    def columns_with_bounds(self) -> list[str] | bool:
+        """Return the columns, by Arrow's names, whose least and largest values are told."""
+
 
 class TypedTables:
     """Tables of the columns that a schema has."""
 
     group_bytes = GROUP_BYTES
 
-    def __init__(self, schema: Schema, struct: Schema, avro: str) -> None:
-        self._struct = struct
-        self._wrapped = struct is not schema
-        self._avro = avro
-        self._values = avro_values(avro, struct)
-        self._layout = Layout(struct)
+    def __init__(self, schema: Schema, layout: Layout, avro: Avro) -> None:
+        self._struct = layout.struct
+        self._wrapped = layout.struct is not schema
+        self._avro = dump_avro(avro)
+        self._values = avro_values(self._avro, layout.struct)
+        self._layout = layout
+        record = avro[-1] if isinstance(avro, list) else avro
+        assert isinstance(record, dict)
+        self.nodes: Node | None = make_nodes(layout, full_name(record, ""))
 
     def _rows(self, array: pa.Array) -> pa.Array:
         if not self._wrapped:
@@ -77,13 +91,21 @@ class TypedTables:
 
     def metadata(self) -> dict[bytes, bytes]:
         """See Tables."""
-        return {AVRO_SCHEMA: self._avro.encode()}
+        return {AVRO_SCHEMA: self._avro.encode(), b"writer.model.name": b"avro"}
+
+    def columns_with_bounds(self) -> list[str] | bool:
+        """See Tables. Arrow orders decimals as the bytes they are here, readers as numbers."""
+        if not has_decimals(self._struct):
+            return True
+        columns = make_nodes(self._layout, "", three_levels=True).iter_columns()
+        return [".".join(path) for path, node in columns if not node.is_decimal]
 
 
 class JsonTables:
     """Tables of columns inferred from the first row group."""
 
     group_bytes = JSON_GROUP_BYTES
+    nodes = None
 
     def __init__(self, view: str) -> None:
         self._view = view
@@ -137,6 +159,10 @@ class JsonTables:
         """See Tables."""
         told = None if self._inferred is None else self._inferred.to_json()
         return {JSON_COLUMNS: orjson.dumps({"texts": self._texts, "columns": told})}
+
+    def columns_with_bounds(self) -> list[str] | bool:
+        """See Tables."""
+        return True
 
 
 def _recut(pieces: list[pa.Array], kind: pa.DataType) -> list[pa.Array]:
@@ -195,6 +221,7 @@ class TableWriter:
         self._tables = tables
         self._kind = kind
         self._codec = codec
+        self._nodes = tables.nodes
         self._sink = _Sink()
         self._writer: pq.ParquetWriter | None = None
         self.group_bytes = tables.group_bytes
@@ -215,7 +242,8 @@ class TableWriter:
         begun = b"" if self._writer else self.write_group([])
         assert self._writer is not None
         self._writer.close()
-        return begun + self._sink.drain()
+        end = begun + self._sink.drain()
+        return end if self._nodes is None else replace_schema(end, self._nodes)
 
     def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
         writer = pq.ParquetWriter(
@@ -224,6 +252,7 @@ class TableWriter:
             compression=self._codec,
             store_schema=False,
             write_batch_size=_SLICE_ROWS,
+            write_statistics=self._tables.columns_with_bounds(),
         )
         writer.add_key_value_metadata(self._tables.metadata())
         return writer
