@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote, unquote_plus
 
 from kafkeep.errors import TransientError, UnknownOutcomeError
 
@@ -34,7 +35,8 @@ def check_page(page: Mapping[str, Any], asked: Mapping[str, Any], *, bucket: str
     field(page, "IsTruncated", what)
     for name, wanted in (("Name", bucket), ("Prefix", asked["Prefix"])):
         found = page.get(name)
-        if wanted and found and found != wanted:
+        # Some stores encode a prefix without saying so.
+        if wanted and found and wanted not in (found, unquote(found), unquote_plus(found)):
             raise TransientError(
                 f"{what}: the answer is of {name.lower()} {found!r}, not {wanted!r}", hint=_HINT
             )

@@ -175,8 +175,8 @@ class LocalStore:
         return clock.now_ms()
 
     def describe(self) -> str:
-        """Return the folder."""
-        return self._folder
+        """Return the folder, fit for a message."""
+        return _escaped(self._folder)
 
     @contextmanager
     def hidden_folder(self) -> Iterator[int]:
@@ -275,7 +275,7 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError):
             if not os.path.isdir(self._folder):
                 raise NoSuchArchiveError(
-                    f"there is no folder {self._folder}",
+                    f"there is no folder {self.describe()}",
                     hint="Check the address; kafkeep backup makes the folder when it needs one.",
                 ) from None
             yield None
@@ -292,7 +292,7 @@ class LocalStore:
                 yield
         except (*NOT_THERE, UnicodeError) as error:
             why = f": {error.path} {error.reason}" if isinstance(error, SpecialFileError) else ""
-            raise KeyMissingError(f"there is no {key} in {self._folder}{why}") from None
+            raise KeyMissingError(f"there is no {key} in {self.describe()}{why}") from None
 
 
 def _make_root(root: Path) -> None:

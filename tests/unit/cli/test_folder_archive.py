@@ -9,6 +9,10 @@ import pytest
 from tests.unit.care.archive_builder import build_archive, partition
 from tests.unit.cli.invoke import Cli
 
+from kafkeep.archive.reader import load_view
+from kafkeep.config.restore import RestoreOptions
+from kafkeep.restore.plan import plan_restore
+from kafkeep.restore.source import choose_log
 from kafkeep.store.local import LocalStore
 
 pytestmark = pytest.mark.timeout(60)
@@ -80,6 +84,24 @@ def test_a_folder_of_the_archive_that_is_a_link_is_refused_by_name(
     assert cli.run("verify", "--archive", str(archive)) == 1
     assert f"error: {above} is a symbolic link, which kafkeep does not follow" in cli.err
     assert "hint: Move what it points to into the archive" in cli.err
+
+
+def test_an_archive_whose_own_name_is_not_utf8_is_named_escaped(cli: Cli, tmp_path: Path) -> None:
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    os.mkdir(folder)
+    build_archive(LocalStore(folder), {"orders": [partition(0, 100)]})
+    for command in ("info", "verify", "gc", "du", "ls"):
+        cli.document(command, "--archive", folder)
+        assert b"caf\\\\xe9" in cli.out
+    assert cli.run("info", "--archive", f"{folder}x") == 10
+    assert "caf\\xe9x" in cli.err
+
+
+def test_a_restore_of_a_folder_with_stray_files_is_planned_whole(archive: Path) -> None:
+    store = LocalStore(archive)
+    options = RestoreOptions()
+    plan = plan_restore(load_view(store, choose_log(store, options)), options, id="r")
+    assert sum(entry.records for topic in plan.topics for entry in topic.entries) == 100
 
 
 def test_files_without_a_log_that_are_links_are_named_when_they_are_left_out(
