@@ -39,10 +39,25 @@ SHOWN_NEVER = [
 ]
 
 
+LOG = "prefix/_kafkeep/backup/"
+LISTED = (
+    "<ListBucketResult><IsTruncated>false</IsTruncated>"
+    f"<CommonPrefixes><Prefix>{LOG}</Prefix></CommonPrefixes>"
+    f"<Contents><Key>{LOG}log/{0:020}.json</Key><Size>9</Size>"
+    "<LastModified>2025-01-01T00:00:00Z</LastModified></Contents></ListBucketResult>"
+)
+
+
 class Echo(BaseHTTPRequestHandler):
-    """Refuses everything, and says in its answer what it was sent, as stores do."""
+    """Lists a log, refuses to read it, and says in its answer what it was sent, as stores do."""
 
     def do_GET(self) -> None:
+        if "list-type=2" in self.path:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(LISTED)))
+            self.end_headers()
+            self.wfile.write(LISTED.encode())
+            return
         sent = "".join(f"{name}:{value}\n" for name, value in self.headers.items())
         body = f"<Error><Code>AccessDenied</Code><Message>{sent}</Message></Error>".encode()
         self.send_response(403)
@@ -90,6 +105,7 @@ def test_debug_prints_neither_the_sse_c_key_nor_the_session_token(endpoint: str)
     assert ran.returncode == 12
     assert "Traceback" in ran.stderr
     assert "error: " in ran.stderr
+    assert f"encryption-customer-key:{MASK}" in ran.stderr.lower()
     assert shown(ran.stderr + ran.stdout) == []
     assert "DEBUG:botocore" not in ran.stderr
 
