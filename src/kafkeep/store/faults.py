@@ -31,6 +31,7 @@ from kafkeep.errors import (
     UnknownOutcomeError,
     UsageError,
 )
+from kafkeep.redact import redact
 
 # code → what is wrong, and what to do about it.
 _DENIED = {
@@ -92,7 +93,7 @@ def translate(error: Exception, what: str, bucket: str, *, writes: bool) -> Kafk
     """Return our error for botocore's; ``writes``: an unanswered request may have taken effect."""
     if isinstance(error, ClientError):
         return _from_answer(error, what, bucket, writes)
-    said = f"{what}: {_without_paths(' '.join(str(error).split()))[:300]}"
+    said = redact(f"{what}: {_without_paths(' '.join(str(error).split()))[:300]}")
     if isinstance(error, EndpointConnectionError | ConnectTimeoutError):
         said = f"{what}: nothing answers at {_endpoint(error)}, where bucket {bucket} should be"
     if isinstance(error, SSLError) and "CERTIFICATE" not in str(error):
@@ -107,7 +108,8 @@ def _from_answer(error: ClientError, what: str, bucket: str, writes: bool) -> Ka
     answer = error.response.get("Error", {})
     code = str(answer.get("Code", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    said = f"{what}: {code or status} {answer.get('Message', '')}".strip()
+    # Stores repeat what they were sent, and errors end in Spark's log and in REST answers.
+    said = redact(f"{what}: {code or status} {answer.get('Message', '')}".strip())
     if _FULL.search(code) or status == 507:
         return _full(what, bucket, code or str(status), status, writes)
     if code == "NoSuchBucket":
