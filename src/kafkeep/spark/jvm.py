@@ -30,7 +30,7 @@ from kafkeep.spark.log import KEEP_LOG_HINT, find_cause, named_log
 
 PRELOAD_VARIABLE = "KAFKEEP_PRELOAD"
 LOG4J = Path(__file__).with_name("log4j2.properties")
-_START_SECONDS = 120.0
+_START_SECONDS = 600.0
 _STOP_SECONDS = 10.0
 _ENDING_SECONDS = 2.0
 
@@ -95,10 +95,14 @@ class Jvm:
         info = self.folder / "gateway"
         deadline = time.monotonic() + _START_SECONDS
         while not info.is_file():
-            if self.process.poll() is not None or time.monotonic() > deadline:
+            if self.process.poll() is not None:
                 raise EnvironmentFault(
-                    f"Spark's JVM did not start: {find_cause(self.log)}",
-                    hint=KEEP_LOG_HINT,
+                    f"Spark's JVM did not start: {find_cause(self.log)}", hint=KEEP_LOG_HINT
+                )
+            if time.monotonic() > deadline:
+                raise EnvironmentFault(
+                    f"Spark's JVM runs, and was not ready within {_START_SECONDS:.0f} s",
+                    hint=f"The machine may be too busy. {KEEP_LOG_HINT}",
                 )
             time.sleep(0.01)
         data = info.read_bytes()

@@ -1,0 +1,39 @@
+"""A JVM of ours that starts, and one that does not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkeep.errors import EnvironmentFault
+from kafkeep.spark import jvm
+from kafkeep.spark.jvm import Jvm
+from patience import PATIENCE_S
+
+
+@pytest.fixture
+def starting(tmp_path: Path) -> Iterator[Jvm]:
+    (tmp_path / "log").write_text("Error: no room\n")
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    yield Jvm(process, tmp_path, tmp_path / "log", None)
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+
+
+def test_a_jvm_that_is_slow_is_not_said_to_have_failed(
+    starting: Jvm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jvm, "_START_SECONDS", 0.0)
+    with pytest.raises(EnvironmentFault, match="runs, and was not ready within 0 s"):
+        starting.wait_ready()
+
+
+def test_a_jvm_that_ended_is_told_with_its_cause(starting: Jvm) -> None:
+    starting.process.kill()
+    starting.process.wait(PATIENCE_S)
+    with pytest.raises(EnvironmentFault, match="did not start: Error: no room"):
+        starting.wait_ready()
