@@ -153,6 +153,7 @@ class Process:
 
     def turn(self) -> None:
         self.job.take_turn(self.door, self.document)
+        assert self.job.progress.waits_its_turn is (self.job._work is None)
 
 
 class PairMachine(RuleBasedStateMachine):

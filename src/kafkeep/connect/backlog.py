@@ -66,7 +66,7 @@ def _undone_since(progress: Progress, kind: ConnectorType, running_since_ms: int
     """
     if progress.due_since_ms is not None:
         return max(progress.due_since_ms, running_since_ms)
-    if kind == "source":
+    if kind == "source" or progress.waits_its_turn:
         return None
     return max(progress.measured_ms or 0, running_since_ms)
 

@@ -144,6 +144,8 @@ class Progress:
     """When lag and gaps were last read."""
     due_since_ms: int | None = None
     """Since when there is something to do, of which nothing is committed yet."""
+    waits_its_turn: bool = False
+    """Whether it does not look at Kafka now because another of its pair archives."""
     lost: OffsetGaps = field(default_factory=OffsetGaps)
     """All gaps of the log, those of earlier runs too."""
     lag_records: dict[tuple[str, int], int] = field(default_factory=dict)

@@ -88,6 +88,11 @@ def test_a_source_that_polls_seldom_lacks_no_progress_but_one_that_hangs_does() 
     assert backlog_of(progress, "source", 10**9 + NO_PROGRESS_MS, 0).no_progress_since_ms == 10**9
 
 
+def test_one_of_a_pair_that_waits_for_its_turn_lacks_no_progress() -> None:
+    progress = Progress(measured_ms=0, waits_its_turn=True)
+    assert backlog_of(progress, "sink", 10**9, 0).no_progress_since_ms is None
+
+
 def test_all_gaps_are_counted_and_the_newest_are_listed_first() -> None:
     gaps = [Gap(P0, OffsetRange(10 * n, 10 * n + n), "why", 1_000 + n) for n in range(1, 31)]
     found = gaps_of(gaps)

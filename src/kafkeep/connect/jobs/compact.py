@@ -109,6 +109,7 @@ class CompactJob:
         pair = self._join(store, document)
         self._do(self._next(store, pair), pair, store, document)
         self.task_count = self._work.task_count if self._work else 1
+        self.progress.waits_its_turn = self._work is None
 
     def _join(self, store: ObjectStore, document: PairDocument) -> Pair:
         """Return the document, with this instance in it.
