@@ -58,6 +58,10 @@ class Wire:
         body = b""
         if "uploads" in query and request.method == "POST":
             body = b"<R><UploadId>u</UploadId></R>"
+        elif "uploadId" in query and request.method == "POST":
+            body = b"<R><ETag>x</ETag></R>"
+        elif "list-type" in query or ("uploads" in query and request.method == "GET"):
+            body = b"<R><IsTruncated>false</IsTruncated></R>"
         headers = {"etag": '"x"', "content-length": str(len(body))}
         return AWSResponse(request.url, status, headers, _Raw(body))
 
