@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkeep.spark.jvm import spark_home
+
 pytestmark = pytest.mark.integration
 
 SCRIPT = """
@@ -128,8 +130,11 @@ with SparkDoor(SparkOptions.load({settings!r})) as door:
         print(error.hint)
     assert not door.is_alive()  # a service starts another
 """
-    variables = {"KAFKEEP_SPARK_LOG": str(log), "SPARK_WORKER_DIR": str(tmp_path / "worker")}
-    done = run(script, tmp_path, **variables)
+    home = tmp_path / "spark"  # such a worker writes to SPARK_HOME/work
+    home.mkdir()
+    for part in spark_home().iterdir():
+        (home / part.name).symlink_to(part)
+    done = run(script, tmp_path, KAFKEEP_SPARK_LOG=str(log), SPARK_HOME=str(home))
     told, hint = done.stdout.splitlines()
     assert re.match("1 Spark (did not start with the master local-cluster|ended the appl)", told)
     assert "Master removed our application: FAILED" in told
