@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from kafkeep.config.java_regex import char_set
 from kafkeep.config.java_regex.char_set import Ranges
@@ -27,7 +28,7 @@ _LOOK_AROUND = {
     "<!": "a look-behind (?<!…)",
     ">": "an atomic group (?>…)",
 }
-_START = r"(?:\A)"
+_START, _END = r"(?:\A)", r"(?:\z)"
 _LINE_BREAK = r"(?:\r\n|[\n-\r\x{85}\x{2028}\x{2029}])"
 
 
@@ -65,6 +66,10 @@ class _Atom:
     is_empty: bool = False
     captures: set[int] = field(default_factory=set)
     number: int | None = None
+    ranges: Ranges | None = None
+    """Of a single character: which it may be."""
+    is_required: bool = False
+    """Whether it must be there, because a possessive quantifier stands before it."""
 
 
 def translate(text: str) -> Translation:
@@ -82,6 +87,8 @@ class _Translator:
         self.names: dict[str, int] = {}
         self.uncertain: set[int] = set()
         self.looks: list[tuple[bool, str]] = []
+        self.possessive: tuple[Ranges, str] | None = None
+        """What was repeated by a possessive quantifier just now, and its sign."""
 
     def run(self) -> Translation:
         reader = self.reader
@@ -95,6 +102,8 @@ class _Translator:
 
     def _step(self, char: str) -> None:
         """Translate what begins with ``char``."""
+        if self.possessive and char in "(|)":
+            self._refuse_possessive(self.possessive[1])
         match char:
             case "(":
                 self._open_group()
@@ -114,26 +123,34 @@ class _Translator:
             case "^":
                 self._add(_START, is_empty=True)
             case "$":
-                self._add(r"(?:\z)", is_empty=True)
+                self._add(_END, is_empty=True)
             case "\\":
                 self._escape()
             case _:
                 self._add_char(ord(char))
 
-    def _add(self, piece: str, *, is_empty: bool = False) -> None:
+    def _add(self, piece: str, *, is_empty: bool = False, ranges: Ranges | None = None) -> None:
         self._end_atom()
         self.reader.spend(len(piece))
         self.output.append(piece)
-        self.atom = _Atom(is_empty)
+        self.atom = _Atom(is_empty, ranges=ranges, is_required=self.possessive is not None)
+        if self.possessive is not None and piece != _END:
+            before, sign = self.possessive
+            if ranges is None or char_set.intersection(before, ranges):
+                self._refuse_possessive(sign)
+        self.possessive = None
+
+    def _refuse_possessive(self, sign: str) -> NoReturn:
+        self.reader.refuse(f"a possessive quantifier ({sign}+)", f"write {sign} if that will do")
 
     def _add_set(self, ranges: Ranges) -> None:
-        self._add(char_set.to_re2(ranges))
+        self._add(char_set.to_re2(ranges), ranges=ranges)
 
     def _add_char(self, point: int) -> None:
         if self.reader.flags.any_case and chr(point).isascii() and chr(point).isalpha():
             self._add_set(char_set.with_both_cases(((point, point),)))
         else:
-            self._add(rf"\x{{{point:x}}}")
+            self._add(rf"\x{{{point:x}}}", ranges=((point, point),))
 
     def _any_char(self) -> Ranges:
         flags = self.reader.flags
@@ -218,8 +235,12 @@ class _Translator:
         least, most, sign = self._count(char)
         reader.skip_comments()
         if reader.take_if("+"):
-            reader.refuse(f"a possessive quantifier ({sign}+)", f"write {sign} if that will do")
-        lazy = "?" if reader.take_if("?") else ""
+            if atom.ranges is None:
+                self._refuse_possessive(sign)
+            self.possessive = (atom.ranges, sign)
+        if atom.is_required and least == 0:
+            self._refuse_possessive("*")
+        lazy = "?" if not self.possessive and reader.take_if("?") else ""
         self.output.append(sign + lazy)
         if atom.is_empty and least > 1:
             reader.refuse(f"{sign} behind what can match nothing", "Java ends it early")
@@ -260,7 +281,7 @@ class _Translator:
         elif reader.take_if("A"):
             self._add(_START, is_empty=True)
         elif reader.take_if("z") or reader.take_if("Z"):
-            self._add(r"(?:\z)", is_empty=True)
+            self._add(_END, is_empty=True)
         elif reader.peek() in ("b", "B"):
             letter = reader.take()
             if reader.take_if("{g}"):
