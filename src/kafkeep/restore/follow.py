@@ -13,7 +13,7 @@ from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.keys import log_key
 from kafkeep.archive.reader import ArchiveView, load_view
 from kafkeep.config.restore import RestoreOptions
-from kafkeep.errors import KeyMissingError
+from kafkeep.errors import DamagedError, KeyMissingError
 from kafkeep.failpoint import failpoint
 from kafkeep.restore.followed import (
     Followed,
@@ -104,7 +104,10 @@ class Follower(Rounds[Followed]):
         return True
 
     def _has_news(self) -> bool:
-        """Look for the commit after the last: one request when there is none."""
+        """Look for the commit after the last: two requests when there is none.
+
+        DamagedError when the last one was removed meanwhile: waiting for more would hide that.
+        """
         last = self.followed.commit
         if last < 0:
             return True
@@ -113,8 +116,21 @@ class Follower(Rounds[Followed]):
         try:
             self.store.head(log_key(self.followed.log, last + 1))
         except KeyMissingError:
+            self._check_last(last)
             return False
         return True
+
+    def _check_last(self, last: int) -> None:
+        log = self.followed.log
+        try:
+            self.store.head(log_key(log, last))
+        except KeyMissingError as error:
+            load_view(self.store, log)  # says more where a checkpoint proves the loss
+            raise DamagedError(
+                f"{log}: commit {last} was removed from the log after it was restored",
+                hint="Bring it back from older versions of the objects in the bucket, or from a "
+                "copy of it; kafkeep verify lists what is missing.",
+            ) from error
 
     def _job(self) -> RestoreJob:
         opened = self.followed.round

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from kafkeep.archive.commit import Changes
 from kafkeep.archive.entry import PartitionId
+from kafkeep.archive.keys import log_key
+from kafkeep.archive.log import CommitLog
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.restore import RestoreOptions
-from kafkeep.errors import NewerFormatError
+from kafkeep.errors import DamagedError, NewerFormatError
 from kafkeep.restore.document import Phase, RestoreDocument, save_document
 from kafkeep.restore.follow import Follower
 from kafkeep.restore.followed import Followed, load_followed
@@ -93,6 +96,25 @@ def test_a_round_that_has_not_begun_is_given_up_and_one_that_has_is_finished() -
     )  # fmt: skip
     save_document(places.open_round(2), document)
     assert places.follower(OPEN, topics=(("a", "new-a"),))._is_begun()
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_follower_does_not_wait_for_more_of_a_log_whose_last_commit_was_removed(
+    checkpoint: bool,
+) -> None:
+    store = MemoryStore(uuid.uuid4().hex)
+    log = CommitLog.open(store, "x", writer="w", now_ms=lambda: 1)
+    for number in range(7):
+        log.append(Changes(note=str(number)))
+    if checkpoint:
+        assert log.checkpoint()
+    follower = Places().follower(replace(DONE, commit=7))
+    follower.store = store
+    assert not follower._has_news()
+    store.delete(log_key("x", 7))
+    said = "commits from 7 on were removed" if checkpoint else "commit 7 was removed from the log"
+    with pytest.raises(DamagedError, match=said):
+        follower._has_news()
 
 
 def test_rounds_of_two_connectors_are_called_differently() -> None:
