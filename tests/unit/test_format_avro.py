@@ -339,3 +339,13 @@ def test_slices_of_lists_and_structs_with_nulls_are_written_right() -> None:
     data = write(avro_format(), column)
     assert list(fastavro.reader(io.BytesIO(data))) == rows[2:11]
     assert read(avro_format(), data) == rows[2:11]
+
+
+def test_rows_of_no_bytes_at_all_do_not_fill_the_memory() -> None:
+    schema = b'{"type":"record","name":"r","fields":[]}'
+    meta = b"\x02\x16avro.schema" + bytes([2 * len(schema)]) + schema + b"\x00"
+    marker, million_rows = b"S" * 16, b"\x80\x80\x80\x01"  # 2^20, as Avro has numbers
+    body = b"Obj\x01" + meta + marker + (million_rows + b"\x00" + marker) * 6
+    assert len(body) < 300
+    rows = [len(piece) for piece in avro_format().read(io.BytesIO(body))]
+    assert rows == [1 << 20] * 6

@@ -448,3 +448,19 @@ def test_any_json_comes_back(rows: list[Any], compact: bool) -> None:
     texts = [json.dumps(row, separators=separators).encode() for row in rows]
     found = read(parquet_format(), write(parquet_format(), json_column(*texts)))
     assert [exactly(text) for text in found] == [exactly(text) for text in texts]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_value_that_is_stored_once_and_repeated_does_not_fill_the_memory(nested: bool) -> None:
+    text, count = "x" * 100_000, 5_000
+    value = pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array([text]))
+    rows = pa.StructArray.from_arrays([value], ["b"]) if nested else value
+    body = io.BytesIO()
+    pq.write_table(pa.table({"a": rows}), body, compression="zstd", store_schema=False)
+    assert len(body.getvalue()) < 1000  # for half a gigabyte
+    found, weights = 0, []
+    for piece in parquet_format().read(io.BytesIO(body.getvalue())):
+        found += len(piece)
+        weights.append(piece.array.nbytes)
+    assert found == count
+    assert max(weights) < 80 << 20

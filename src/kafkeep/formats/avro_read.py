@@ -20,6 +20,8 @@ from kafkeep.kernel import view_bytes
 MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
 _PIECE_BYTES = 1 << 20
+_PIECE_ROWS = 1 << 20
+"""Rows may take no bytes at all."""
 _MAX_HEADER_BYTES = 16 << 20
 
 
@@ -94,7 +96,7 @@ def iter_columns(source: BinaryIO, *, enhanced: bool = True) -> Iterator[Column]
     for count, data in _iter_blocks(reader, codec, sync):
         waiting.append(data)
         rows += count
-        if sum(map(len, waiting)) >= _PIECE_BYTES:
+        if sum(map(len, waiting)) >= _PIECE_BYTES or rows >= _PIECE_ROWS:
             yield _decode(values, b"".join(waiting), rows)
             waiting, rows = [], 0
     if rows:
@@ -128,7 +130,7 @@ def _iter_blocks(reader: _Source, codec: str, sync: bytes) -> Iterator[tuple[int
         if reader.take(_SYNC_BYTES) != sync:
             raise DamagedError("an Avro block does not end with the marker of its file")
         unpacked = decompress(codec, data)
-        if not 0 <= count <= max(len(unpacked), 1 << 20):
+        if not 0 <= count <= max(len(unpacked), _PIECE_ROWS):
             raise DamagedError(f"an Avro block of {len(unpacked)} bytes says it has {count} rows")
         yield count, unpacked
 

@@ -7,6 +7,7 @@ from typing import BinaryIO
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kafkeep.data.column import Column
@@ -17,6 +18,9 @@ from kafkeep.formats.parquet_schema import JSON_COLUMNS, Layout, is_wrapped, rea
 
 _PIECE_BYTES = 8 << 20
 _PIECE_ROWS = 1 << 16
+_PROBE_ROWS = 1 << 10
+_MOST_BYTES = 64 << 20
+"""What a piece may weigh if each of its values is the largest one that its column has."""
 
 
 def iter_columns(source: BinaryIO) -> Iterator[Column]:
@@ -25,27 +29,72 @@ def iter_columns(source: BinaryIO) -> Iterator[Column]:
         file = pq.ParquetFile(source)
         metadata = file.metadata.metadata or {}
         if JSON_COLUMNS in metadata:
-            yield from _iter_json(file, metadata[JSON_COLUMNS])
+            yield from _iter_json(source, file, metadata[JSON_COLUMNS])
         else:
-            yield from _iter_typed(file, metadata)
+            yield from _iter_typed(source, file, metadata)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DamagedError(f"a Parquet file is not readable: {error}") from error
     except RecordError as error:
         raise DamagedError(f"the schema of a Parquet file: {error.message}") from error
 
 
-def _iter_batches(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+def _iter_batches(source: BinaryIO, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
         row_bytes = max(1, group.total_byte_size // max(1, group.num_rows))
         rows = max(1, min(_PIECE_ROWS, _PIECE_BYTES // row_bytes))
+        if repeated := _repeated_bytes(source, file, number, min(rows, _PROBE_ROWS)):
+            rows = max(1, min(rows, _MOST_BYTES // (row_bytes + repeated)))
         yield from file.iter_batches(batch_size=rows, row_groups=[number])
 
 
-def _iter_typed(file: pq.ParquetFile, metadata: dict[bytes, bytes]) -> Iterator[Column]:
+def _repeated_bytes(source: BinaryIO, file: pq.ParquetFile, number: int, rows: int) -> int:
+    """Return what a row may weigh by values that are stored once and repeated by their number.
+
+    The file's own sizes count such a value once: a few hundred bytes may unpack to gigabytes.
+    """
+    # Nothing is asked of column chunks: of damaged ones pyarrow ends the process.
+    columns = map(file.metadata.schema.column, range(file.metadata.num_columns))
+    paths = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+    if not paths:
+        return 0
+    probe = pq.ParquetFile(source, metadata=file.metadata, read_dictionary=paths, pre_buffer=False)
+    batches = probe.iter_batches(rows, row_groups=[number], columns=paths, use_threads=False)
+    first = next(batches, None)
+    if first is None or not len(first):
+        return 0
+    weights = [
+        _largest(array.dictionary) * max(1, len(array) // len(first))
+        for column in first.columns
+        for array in _dictionary_arrays(column)
+    ]
+    return sum(weights)
+
+
+def _dictionary_arrays(array: pa.Array) -> Iterator[pa.DictionaryArray]:
+    """Yield what of an array is stored by numbers, however deep."""
+    if pa.types.is_dictionary(array.type):
+        yield array
+    elif pa.types.is_struct(array.type):
+        for place in range(array.type.num_fields):
+            yield from _dictionary_arrays(array.field(place))
+    elif pa.types.is_map(array.type):
+        yield from _dictionary_arrays(array.keys)
+        yield from _dictionary_arrays(array.items)
+    elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        yield from _dictionary_arrays(array.values)
+
+
+def _largest(dictionary: pa.Array) -> int:
+    return pc.max(pc.binary_length(dictionary)).as_py() or 0
+
+
+def _iter_typed(
+    source: BinaryIO, file: pq.ParquetFile, metadata: dict[bytes, bytes]
+) -> Iterator[Column]:
     schema = read_schema(file.schema_arrow, metadata)
     layout = Layout(schema)
-    for batch in _iter_batches(file):
+    for batch in _iter_batches(source, file):
         rows = layout.from_batch(batch)
         rows.validate(full=True)  # nobody has looked whether texts are UTF-8
         if is_wrapped(schema):
@@ -54,7 +103,7 @@ def _iter_typed(file: pq.ParquetFile, metadata: dict[bytes, bytes]) -> Iterator[
             yield Column(schema, rows)
 
 
-def _iter_json(file: pq.ParquetFile, told: bytes) -> Iterator[Column]:
+def _iter_json(source: BinaryIO, file: pq.ParquetFile, told: bytes) -> Iterator[Column]:
     try:
         what = orjson.loads(told)
         columns = what["columns"]
@@ -62,7 +111,7 @@ def _iter_json(file: pq.ParquetFile, told: bytes) -> Iterator[Column]:
         texts_column: str = what["texts"]
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise DamagedError(f"what a Parquet file says of its columns: {error}") from error
-    for batch in _iter_batches(file):
+    for batch in _iter_batches(source, file):
         if texts_column not in batch.schema.names:
             raise DamagedError(f"a Parquet file has no column {texts_column!r}")
         batch.validate(full=True)
