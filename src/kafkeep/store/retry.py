@@ -31,7 +31,8 @@ class RetryPolicy:
     round_wait_s: float = 5.0
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
-    chance: Callable[[], float] = random.random
+    chance: Callable[[], float] = random.SystemRandom().random
+    """Not the process's own generator: forked workers would all wait for the same time."""
 
     @classmethod
     def of(cls, options: StorageOptions) -> RetryPolicy:
