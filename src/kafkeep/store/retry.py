@@ -16,6 +16,11 @@ from kafkeep.errors import KeyExistsError, KeyMissingError, TransientError
 T = TypeVar("T")
 
 
+def _system_chance() -> float:
+    """Return a number below 1; forked workers would all draw the same from Python's generator."""
+    return random.SystemRandom().random()
+
+
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
     """Jittered exponential waits until a deadline; sleep, clock and chance are parameters.
@@ -31,8 +36,7 @@ class RetryPolicy:
     round_wait_s: float = 5.0
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
-    chance: Callable[[], float] = random.SystemRandom().random
-    """Not the process's own generator: forked workers would all wait for the same time."""
+    chance: Callable[[], float] = _system_chance
 
     @classmethod
     def of(cls, options: StorageOptions) -> RetryPolicy:
