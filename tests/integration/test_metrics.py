@@ -214,7 +214,7 @@ def test_answers_of_s3_are_told_apart_from_its_faults(
         assert (noted["PutObject"].count, noted["GetObject"].count) == (2, 2)
         assert not any(one.faults for one in noted.values())
         with pytest.raises(AccessDeniedError):
-            open_store(archive_address, replace(options, secret_key="wrong")).get("a")
+            open_store(archive_address, replace(options, secret_key="not-the-secret")).get("a")
         away = replace(options, endpoint="http://127.0.0.1:9", retry_deadline_ms=1)
         with pytest.raises(TransientError):
             open_store(archive_address, away).get("a")

@@ -250,7 +250,7 @@ def test_nobody_listening_is_transient_with_a_hint(place: tuple[str, StorageOpti
 
 @pytest.mark.parametrize(
     ("change", "cause"),
-    [({"secret_key": "wrong"}, "secret key"), ({"access_key": "nobody"}, "access key")],
+    [({"secret_key": "not-the-secret"}, "secret key"), ({"access_key": "nobody"}, "access key")],
 )
 def test_wrong_keys_are_refused_with_the_cause(
     place: tuple[str, StorageOptions], change: dict[str, str], cause: str

@@ -182,7 +182,7 @@ def test_an_encrypted_key_needs_its_password(tmp_path: Path, identity: tuple[byt
     store.write_bytes(identity[1] + identity[2])
     tls_context({"ssl.keystore.location": str(store), "ssl.key.password": "secret"})
     with pytest.raises(UsageError, match=r"key\.pem"):
-        tls_context({"ssl.keystore.location": str(store), "ssl.key.password": "not-the-password"})
+        tls_context({"ssl.keystore.location": str(store), "ssl.key.password": "wrong"})
 
 
 def test_pkcs12_and_jks_stores_give_the_same_identity(
