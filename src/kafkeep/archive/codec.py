@@ -28,7 +28,7 @@ from kafkeep.archive.entry import LAST_OFFSET, Entry, OffsetRange, PartitionId
 from kafkeep.archive.names import check_topic_name, parse_folder
 from kafkeep.archive.retire import Retirement, Retirements
 from kafkeep.archive.schemas import check_digest
-from kafkeep.archive.seal import check_seal, seal
+from kafkeep.archive.seal import check_seal, check_whole, seal
 from kafkeep.errors import DamagedError
 
 T = TypeVar("T")
@@ -67,6 +67,7 @@ def version_of(changes: Changes) -> int:
 
 def decode_commit(body: bytes, key: str, *, log: str, number: int) -> Commit:
     """Rebuild a commit; DamagedError when it is none, or not the one that belongs under ``key``."""
+    check_whole(body, key)
     document = parse_document(body, key)
     check_seal(body, document, key, _UNSEALED)
     with reading(key):

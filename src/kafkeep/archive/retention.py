@@ -23,7 +23,7 @@ from kafkeep.archive.document import (
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.keys import LAST_NUMBER, ROOT, check_log_name, check_topic_name
 from kafkeep.archive.numbered import iter_numbered
-from kafkeep.archive.seal import check_seal, read_sound, seal
+from kafkeep.archive.seal import check_seal, check_whole, read_sound, seal
 from kafkeep.archive.store import ObjectStore
 from kafkeep.archive.view import ArchiveView
 from kafkeep.errors import KeyExistsError, TransientError
@@ -163,6 +163,7 @@ def _decode(body: bytes, key: str) -> Retention:
             as_int(one["days"]), as_int(one["since_ms"]), None if until is None else as_int(until)
         )
 
+    check_whole(body, key)
     document = parse_document(body, key)
     check_seal(body, document, key, ("version", "revision", "topics"))
     with reading(key):

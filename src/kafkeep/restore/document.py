@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from kafkeep.archive.numbered import iter_numbered
-from kafkeep.archive.seal import FIELD, check_seal, read_sound, seal
+from kafkeep.archive.seal import FIELD, check_seal, check_whole, read_sound, seal
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import (
@@ -141,6 +141,7 @@ def newest_document(store: ObjectStore, id: str) -> str | None:
 
 def _parse(body: bytes, key: str) -> RestoreDocument:
     try:
+        check_whole(body, key)
         document: dict[str, Any] = orjson.loads(body)
         check_version(key, document["version"], VERSION)
         check_seal(body, document, key, _UNSEALED)

@@ -14,7 +14,7 @@ import orjson
 
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.reader import ArchiveView
-from kafkeep.archive.seal import check_seal, seal
+from kafkeep.archive.seal import check_seal, check_whole, seal
 from kafkeep.archive.store import ObjectStore
 from kafkeep.config.selection import OffsetPick
 from kafkeep.errors import DamagedError
@@ -193,6 +193,7 @@ def _positions(rows: Iterable[Sequence[Any]]) -> dict[PartitionId, int]:
 
 def _parse(body: bytes, key: str) -> Followed:
     try:
+        check_whole(body, key)
         document: dict[str, Any] = orjson.loads(body)
         check_version(key, document["version"], VERSION)
         check_seal(body, document, key, _UNSEALED)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from kafkeep.archive.seal import check_seal, seal
+from kafkeep.archive.seal import check_seal, check_whole, seal
 from kafkeep.archive.store import ObjectStore
 from kafkeep.contents.foreign.names import NO_OFFSET, ForeignName
 from kafkeep.contents.foreign.scan import Scanned
@@ -149,6 +149,7 @@ KEPT = 1000
 
 def _parse(body: bytes, key: str) -> ForeignFollowed:
     try:
+        check_whole(body, key)
         document: dict[str, Any] = orjson.loads(body)
         check_version(key, document["version"], VERSION)
         check_seal(body, document, key, _UNSEALED)

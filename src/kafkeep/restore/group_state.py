@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from kafkeep.archive.numbered import iter_numbered, number_of
-from kafkeep.archive.seal import check_seal, read_sound, seal
+from kafkeep.archive.seal import check_seal, check_whole, read_sound, seal
 from kafkeep.archive.store import ObjectStore
 from kafkeep.errors import DamagedError, KeyExistsError, PreflightError
 from kafkeep.restore.document import FOLDER
@@ -103,6 +103,7 @@ def load_history(store: ObjectStore, id: str) -> GroupHistory:
 
 def _parse(key: str, body: bytes) -> GroupChange:
     try:
+        check_whole(body, key)
         document: dict[str, Any] = orjson.loads(body)
         check_version(key, document["version"], VERSION)
         check_seal(body, document, key, _UNSEALED)

@@ -72,8 +72,9 @@ def test_a_commit_with_any_bit_flipped_in_the_store_is_refused_by_readers_and_wr
     for wrong in flips(body):
         store = filled()
         lie(store, NEWEST, wrong)
-        with pytest.raises(DamagedError, match=NEWEST):
+        with pytest.raises(DamagedError, match=NEWEST) as caught:
             load_view(store, "backup")
+        assert caught.type is DamagedError  # and not of a newer kafkeep
         with pytest.raises(DamagedError, match=NEWEST):
             open_log(store, "b")
         assert len(list(store.list("_kafkeep/backup/log/"))) == 2

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import orjson
 import pytest
 
+from kafkeep.archive.document import dump_document
+from kafkeep.archive.seal import seal
 from kafkeep.connect.forward import shared_token
 from kafkeep.connect.model import Target
 from kafkeep.connect.serve import run_service
 from kafkeep.connect.state.document import MAX_BYTES
 from kafkeep.connect.state.journal import Journal, open_state
-from kafkeep.connect.state.lease import Lease
+from kafkeep.connect.state.lease import Lease, load_beat
 from kafkeep.connect.state.state import Change
 from kafkeep.connect.worker.options import WorkerOptions
-from kafkeep.errors import DamagedError
+from kafkeep.errors import DamagedError, NewerFormatError
 from kafkeep.store.memory import MemoryStore
 
 FIRST = "journal/000000000000.json"
@@ -46,8 +49,14 @@ def lie(store: MemoryStore, key: str, body: bytes) -> None:
     store.put_new(key, body)
 
 
-def flipped(body: bytes, at: int) -> bytes:
-    return body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
+def flipped(body: bytes, at: int, bit: int = 0) -> bytes:
+    return body[:at] + bytes([body[at] ^ 1 << bit]) + body[at + 1 :]
+
+
+def with_each_bit_flipped(body: bytes) -> Iterator[bytes]:
+    for at in range(len(body)):
+        for bit in range(8):
+            yield flipped(body, at, bit)
 
 
 def define(journal: Journal, *names: str) -> None:
@@ -79,6 +88,88 @@ def test_flipped_bits_in_the_state_journal_change_no_connector_in_silence() -> N
             journal.refresh()
         assert caught.value.hint
         assert not journal.state.connectors
+
+
+def beating() -> MemoryStore:
+    store = MemoryStore()
+    lease(store, "a", Clock()).step()
+    return store
+
+
+def snapshotted() -> MemoryStore:
+    store = MemoryStore()
+    define(Journal(store, snapshot_every=1), "one")
+    store.delete(FIRST)
+    return store
+
+
+def refresh(store: MemoryStore) -> object:
+    return Journal(store).refresh()
+
+
+DOCUMENTS: dict[str, tuple[Callable[[], MemoryStore], Callable[[MemoryStore], object]]] = {
+    "lease/000000000000.json": (beating, lambda store: load_beat(store, 0)),
+    "snapshots/000000000000.json": (snapshotted, refresh),
+    FIRST: (filled, refresh),
+}
+
+
+@pytest.mark.parametrize("key", DOCUMENTS)
+def test_a_document_with_any_bit_flipped_is_damaged_and_never_of_a_newer_kafkeep(key: str) -> None:
+    make, read = DOCUMENTS[key]
+    store = make()
+    read(store)
+    for body in with_each_bit_flipped(store.get(key)):
+        lie(store, key, body)
+        with pytest.raises(DamagedError, match=key) as caught:
+            read(store)
+        assert caught.type is DamagedError, body
+
+
+def test_a_document_of_a_newer_kafkeep_is_still_told_from_a_damaged_one() -> None:
+    store = MemoryStore()
+    for body in (seal({"version": 9}), dump_document({"version": 9})):
+        lie(store, FIRST, body)
+        with pytest.raises(NewerFormatError, match=FIRST):
+            Journal(store).refresh()
+
+
+def test_a_heartbeat_whose_version_has_a_flipped_bit_stops_no_takeover() -> None:
+    store, clock = MemoryStore(), Clock()
+    lease(store, "a", clock).step()
+    second = lease(store, "b", clock)
+    key = beat_key(store)
+    lie(store, key, store.get(key).replace(b'"version":1', b'"version":9'))
+    second.step()
+    clock.now += TIMEOUT_S + 0.1
+    second.step()
+    assert second.holds()
+
+
+def test_a_newest_snapshot_whose_version_has_a_flipped_bit_is_made_up_for() -> None:
+    store = MemoryStore()
+    define(Journal(store, snapshot_every=2), "c0", "c1", "c2", "c3")
+    key = "snapshots/000000000003.json"
+    wanted = Journal.open(store).state
+    lie(store, key, store.get(key).replace(b'"version":1', b'"version":9'))
+    assert Journal.open(store).state == wanted
+
+
+def test_a_stray_heartbeat_with_a_number_past_64_bits_stops_no_worker() -> None:
+    store, clock = MemoryStore(), Clock()
+    for digits in (19, 20):
+        store.put_new(f"lease/{'9' * digits}.json", b"stray")
+    worker = lease(store, "a", clock)
+    for _ in range(3):
+        worker.step()
+        assert worker.holds()
+    clock.now += TIMEOUT_S + 0.1
+    store.put_new(f"lease/{'9' * 18}.json", b"stray")  # it fits: it is a damaged heartbeat
+    second = lease(store, "b", clock)
+    second.step()
+    clock.now += TIMEOUT_S + 0.1
+    second.step()
+    assert second.holds()
 
 
 def test_a_change_that_came_damaged_once_is_read_again() -> None:

@@ -20,7 +20,7 @@ from kafkeep.archive.document import (
 )
 from kafkeep.archive.keys import LAST_NUMBER, ROOT
 from kafkeep.archive.numbered import iter_numbered
-from kafkeep.archive.seal import check_seal, read_sound, seal
+from kafkeep.archive.seal import check_seal, check_whole, read_sound, seal
 from kafkeep.archive.store import ObjectStore
 from kafkeep.connect.jobs.compact_roles import Member, Pair, Phase
 from kafkeep.errors import KeyExistsError, UnknownOutcomeError
@@ -80,6 +80,7 @@ def _encode(pair: Pair) -> bytes:
 
 
 def _decode(body: bytes, key: str) -> Pair:
+    check_whole(body, key)
     document = parse_document(body, key)
     check_seal(body, document, key, ("version", "revision", "begun_ms", "members"))
     with reading(key):

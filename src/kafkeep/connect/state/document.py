@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from kafkeep.archive.seal import check_seal, read_sound, seal
+from kafkeep.archive.seal import check_seal, check_whole, read_sound, seal
 from kafkeep.archive.store import ObjectStore
 from kafkeep.connect.state.codec import STATE_VERSION, parse_state_document
 from kafkeep.errors import DamagedError, NewerFormatError
@@ -36,6 +36,7 @@ def load_state_document(
     """
     try:
         body = read_sound(store, key, max_bytes=MAX_BYTES)
+        check_whole(body, key)
         document = parse_state_document(body, key)
         check_seal(body, document, key, ("version", *unsealed))
     except NewerFormatError:
