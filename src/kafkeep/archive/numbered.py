@@ -14,6 +14,10 @@ from functools import lru_cache
 from kafkeep.archive.store import ObjectInfo, ObjectStore
 
 _DIGITS = re.compile(r"[0-9]{1,20}")
+_COUNTED_DOWN_DIGITS = 20
+"""Folders whose numbers begin at the last one of so many digits, and go down."""
+_END = 2**63
+"""Numbers that go up are below it: a larger one does not fit into the document after it."""
 _REMEMBERED_WARNINGS = 1000
 logger = logging.getLogger(__name__)
 
@@ -41,6 +45,8 @@ def number_of(key: str) -> int:
 def _is_numbered(name: str, digits: int, suffix: str) -> bool:
     number = name.removesuffix(suffix)
     if not name.endswith(suffix) or not _DIGITS.fullmatch(number):
+        return False
+    if digits < _COUNTED_DOWN_DIGITS and int(number) >= _END:
         return False
     return number == f"{int(number):0{digits}d}"
 

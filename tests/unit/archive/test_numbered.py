@@ -46,6 +46,16 @@ def test_only_documents_named_by_a_padded_number_are_numbered(
     assert caplog.text.count("numbered/.DS_Store is no document of kafkeep's") == 1
 
 
+def test_a_number_that_does_not_fit_into_64_bits_is_a_stray_file() -> None:
+    store = MemoryStore()
+    fitting = {7, 10**18 - 1, 2**63 - 1}
+    for number in (*fitting, 2**63, 10**19 - 1, 10**20 - 1, 10**21 - 1):
+        store.put_new(f"up/{number:012d}.json", b"{}")
+    assert {number_of(row.key) for row in iter_numbered(store, "up/")} == fitting
+    store.put_new(f"down/{10**20 - 1:020d}.json", b"{}")
+    assert len(list(iter_numbered(store, "down/", digits=20))) == 1
+
+
 def test_stray_files_stop_no_restore_no_source_and_no_pair() -> None:
     pair, groups, objects = f"{PAIRS}p/", f"{RESTORES}/abc.groups/", f"{RESTORES}/abc-objects/"
     store = with_strays(
