@@ -6,7 +6,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -118,6 +118,8 @@ class LocalStore:
         for found in self._walk(prefix, after.encode()):
             if isinstance(found, ObjectInfo):
                 yield found
+            else:
+                self._refuse_linked_folder(prefix, found.path)
 
     def strays(self, prefix: str) -> Iterator[Stray]:
         """Yield links, FIFOs, sockets, devices, and names that cannot be keys."""
@@ -128,17 +130,21 @@ class LocalStore:
     def folders(self, prefix: str) -> Sequence[str]:
         """Return the folders one level down that hold something."""
         with self._listing(prefix) as folder:
-            names = [] if folder is None else [name for name, kind in _rows(folder) if kind == "d"]
+            rows = [] if folder is None else _rows(folder)
+        for name, kind in rows:
+            if not kind and _is_key(prefix + name):
+                self._refuse_linked_folder(prefix, prefix + name)
+        names = [name for name, kind in rows if kind == "d"]
         keys = [name for name in names if prefix + name != _HIDDEN and _is_key(prefix + name)]
         return sorted(name for name in keys if next(self.list(f"{prefix}{name}/"), None))
 
     def delete(self, key: str) -> None:
         """Remove an object; no error when there is none."""
-        check_key(key)
+        *above, name = check_key(key).split("/")
         with (
             faults(key),
             suppress(*NOT_THERE),
-            self._folder_of(key) as (folder, name),
+            open_directory(self._folder, above) as folder,
         ):
             stat = stat_file(folder, name)
             os.unlink(name, dir_fd=folder)
@@ -208,8 +214,16 @@ class LocalStore:
 
     @contextmanager
     def _folder_of(self, key: str) -> Iterator[tuple[int, str]]:
+        """Open the folder to read an object from. A link in the path is refused.
+
+        The object is not missing then: it lies where the link points to.
+        """
         *above, name = key.split("/")
-        with open_directory(self._folder, above) as folder:
+        with ExitStack() as stack:
+            try:
+                folder = stack.enter_context(open_directory(self._folder, above))
+            except SpecialFileError as error:
+                raise _link_fault(error) from error
             yield folder, name
 
     def _open(self, key: str) -> BinaryIO:
@@ -261,6 +275,19 @@ class LocalStore:
                 with suppress(*NOT_THERE):
                     stat = stat_file(folder, name)
                     yield ObjectInfo(key, stat.st_size, _modified_ms(stat))
+
+    def _refuse_linked_folder(self, prefix: str, path: str) -> None:
+        """Refuse a link to a folder, or to nothing, right in the folder listed: a topic or a log.
+
+        Passed over, all that it holds would look lost. At the top lies also what is not ours.
+        """
+        folder, _, name = path.rpartition("/")
+        whole = os.path.join(self._folder, path)
+        if not folder or folder != prefix.rpartition("/")[0] or os.path.isfile(whole):
+            return
+        with suppress(*NOT_THERE), open_directory(self._folder, folder.split("/")) as parent:
+            if os.path.islink(whole) and (reason := why_special(parent, name)):
+                raise _link_fault(SpecialFileError(path, reason))
 
     @contextmanager
     def _listing(self, path: str) -> Iterator[int | None]:

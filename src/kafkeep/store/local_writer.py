@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WRITING = "writing-"
 NO_LINKS = (
-    "Move what it points to into the archive, or mount it there. "
+    "Move what it points to into the archive, or mount it there (mount --bind). "
     "Only the archive's own folder may be a link."
 )
 

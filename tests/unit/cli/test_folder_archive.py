@@ -86,6 +86,23 @@ def test_a_folder_of_the_archive_that_is_a_link_is_refused_by_name(
     assert "hint: Move what it points to into the archive" in cli.err
 
 
+@pytest.mark.parametrize(
+    ("linked", "command"),
+    [
+        *(("topics/orders", command) for command in ("verify", "gc", "cat")),
+        *(("_kafkeep/backup", command) for command in ("verify", "gc", "cat", "info", "ls")),
+    ],
+)
+def test_a_topic_or_log_that_is_a_link_is_named_and_not_called_lost(
+    cli: Cli, archive: Path, tmp_path: Path, linked: str, command: str
+) -> None:
+    (archive / linked).rename(tmp_path / "moved")
+    (archive / linked).symlink_to(tmp_path / "moved")
+    assert cli.run(command, "--archive", str(archive)) == 1
+    assert f"error: {linked} is a symbolic link, which kafkeep does not follow" in cli.err
+    assert "mount --bind" in cli.err
+
+
 def test_an_archive_whose_own_name_is_not_utf8_is_named_escaped(cli: Cli, tmp_path: Path) -> None:
     folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
     os.mkdir(folder)

@@ -69,11 +69,11 @@ def test_a_link_to_a_folder_outside_is_not_entered(
     store: LocalStore, root: Path, outside: Path
 ) -> None:
     (root / "b").symlink_to(outside)
-    with pytest.raises(KeyMissingError, match="b is a symbolic link"):
-        store.get("b/secret")
     assert keys(store) == ["a/1"]
     assert store.folders("") == ["a"]
     for refused in (
+        lambda: store.get("b/secret"),
+        lambda: store.head("b/deep/secret"),
         lambda: list(store.list("b/")),
         lambda: store.folders("b/"),
         lambda: store.put_new("b/new", b"x"),
@@ -83,6 +83,36 @@ def test_a_link_to_a_folder_outside_is_not_entered(
             refused()
     store.delete("b/secret")
     assert {path.name for path in outside.iterdir()} == {"secret"}
+
+
+@pytest.mark.parametrize("mounted", [True, False])
+def test_a_topic_that_is_a_link_to_another_disk_is_named_and_not_called_missing(
+    store: LocalStore, root: Path, outside: Path, mounted: bool
+) -> None:
+    store.put_new("topics/payments/0/1", b"x")
+    (root / "topics" / "orders").symlink_to(outside if mounted else outside / "not-there")
+    for refused in (
+        lambda: store.get("topics/orders/secret"),
+        lambda: store.head("topics/orders/secret"),
+        lambda: store.folders("topics/"),
+        lambda: list(store.list("topics/")),
+        lambda: list(store.list("topics/orders/")),
+    ):
+        with pytest.raises(EnvironmentFault, match="topics/orders is a symbolic link") as refusal:
+            refused()
+        assert "mount --bind" in (refusal.value.hint or "")
+    assert keys(store, "topics/payments/") == ["topics/payments/0/1"]
+    assert [stray.path for stray in store.strays("topics/")] == ["topics/orders"]
+
+
+def test_an_object_that_is_a_link_and_named_as_its_folder_is_missing(
+    store: LocalStore, root: Path, outside: Path
+) -> None:
+    (root / "a" / "a").symlink_to(outside / "secret")
+    with pytest.raises(KeyMissingError, match="symbolic link"):
+        store.get("a/a")
+    assert store.folders("a/") == []
+    assert keys(store, "a/") == ["a/1"]
 
 
 def test_a_create_follows_no_link_and_says_what_has_the_name(
