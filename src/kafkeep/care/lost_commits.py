@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafkeep.archive.chain import read_commit
 from kafkeep.archive.commit import Intent, PlannedRange
 from kafkeep.archive.document import digest_of
 from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.head import load_head
 from kafkeep.archive.keys import log_key, log_prefix
 from kafkeep.archive.lost import format_lost, format_offsets, lost_offsets
 from kafkeep.archive.reader import iter_commits
@@ -24,7 +26,8 @@ from kafkeep.archive.state import State
 from kafkeep.archive.store import ObjectStore
 from kafkeep.care.finding import Finding, Kind, Severity
 from kafkeep.care.left_over import Claim, parse_claim
-from kafkeep.care.verified import Verified
+from kafkeep.care.object_end import read_end
+from kafkeep.care.verified import Verified, load_verified
 from kafkeep.errors import DamagedError, KeyMissingError
 
 MOST_HEADS = 1000
@@ -35,6 +38,9 @@ _STEP_S = 0.5
 _AT_ONCE = 8
 _NAME = re.compile(r"(.+)\+([0-9]+)\+([0-9]+)\.[^+]*")
 """Topic, partition and first offset of an object, as names have them unless told otherwise."""
+
+_Place = tuple[str, int]
+"""Topic id and partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,12 @@ def check_verified(store: ObjectStore, state: State, seen: Verified | None) -> I
     elif seen.digest and seen.digest != _digest(store, state.name, seen.commit):
         text = f"commit {seen.commit} is not the one that was verified: commits were replaced"
         yield _warning(state.name, seen.key, text)
+
+
+def check_traces(store: ObjectStore, name: str) -> list[Finding]:
+    """Return what earlier verifies saw and the log no longer has."""
+    seen = load_verified(store, name)  # before the log: what is in a trace must be in it by now
+    return list(check_verified(store, load_head(store, name).state, seen))
 
 
 def check_objects_beyond(
@@ -151,7 +163,8 @@ def _judge(
     unplanned: dict[PartitionId, list[Uncommitted]] = {}
     for one in _unplanned(store, state, beyond):
         unplanned.setdefault(one.partition_id, []).append(one)
-    for pid, mine in sorted(unplanned.items()):
+    for pid, found in sorted(unplanned.items()):
+        mine = _with_last_ends(store, sorted(found, key=_start))
         offsets = _offsets(mine)
         text = (
             f"{len(mine)} objects hold offsets {offsets.start} to {offsets.end - 1}, past the "
@@ -159,15 +172,15 @@ def _judge(
             f"them: commits from {state.commit + 1} on were removed from the log"
         )
         yield _warning(state.name, mine[0].key, text, pid, offsets), [one.key for one in mine]
-    if state.intent is not None and _is_complete(state.intent, beyond):
-        yield from _judge_open(store, state, state.intent, beyond, sleep)
+    planned = _complete(store, state.intent, beyond) if state.intent is not None else []
+    if planned:
+        yield from _judge_open(store, state, planned, sleep)
 
 
 def _judge_open(
     store: ObjectStore,
     state: State,
-    intent: Intent,
-    beyond: Sequence[Uncommitted],
+    mine: Sequence[Uncommitted],
     sleep: Callable[[float], None],
 ) -> Iterator[tuple[Finding, list[str]]]:
     """Warn when all that was planned is there, and the commit that names it does not come."""
@@ -177,7 +190,6 @@ def _judge_open(
             return
         except KeyMissingError:
             sleep(_STEP_S)
-    mine = [one for one in beyond if any(_plans(item, one.claim) for item in intent.ranges)]
     by_partition: dict[PartitionId, list[Uncommitted]] = {}
     for one in mine:
         by_partition.setdefault(one.partition_id, []).append(one)
@@ -190,39 +202,89 @@ def _judge_open(
     yield _warning(state.name, log_prefix(state.name), text), [one.key for one in mine]
 
 
-def _is_complete(intent: Intent, beyond: Sequence[Uncommitted]) -> bool:
-    """Tell whether objects reach the end of every range that was planned."""
-    return bool(intent.ranges) and all(
-        any(_plans(item, one.claim) and (one.claim.end or 0) >= item.range.end for one in beyond)
-        for item in intent.ranges
-    )
+def _complete(
+    store: ObjectStore, intent: Intent, beyond: Sequence[Uncommitted]
+) -> list[Uncommitted]:
+    """Return the objects of an intent when they reach the end of all its ranges; else none."""
+    places = _by_place(beyond)
+    found = [(item, _planned(places, item)) for item in intent.ranges]
+    if not all(mine for _, mine in found):
+        return []  # so no object of a backup that runs is read
+    complete: list[Uncommitted] = []
+    for item, mine in found:
+        ended = _with_last_ends(store, mine)
+        if not any((one.claim.end or 0) >= item.range.end for one in ended):
+            return []
+        complete.extend(ended)
+    return complete
+
+
+def _with_last_ends(store: ObjectStore, mine: Sequence[Uncommitted]) -> list[Uncommitted]:
+    """Give the last objects, by their starts, their end where only their bytes tell it.
+
+    One that was uploaded in parts does not say it: its metadata was sent first.
+    """
+    last = mine[-1].claim.start
+    return [
+        replace(one, claim=replace(one.claim, end=read_end(store, one.key)))
+        if one.claim.end is None and one.claim.start == last
+        else one
+        for one in mine
+    ]
 
 
 def _unplanned(
     store: ObjectStore, state: State, beyond: Sequence[Uncommitted]
 ) -> list[Uncommitted]:
     """Return the objects that no intent of the log planned, be it open, done or given up."""
-    ranges = state.intent.ranges if state.intent else ()
-    left = [one for one in beyond if not any(_plans(item, one.claim) for item in ranges)]
+    left = _by_place(beyond)
+    _drop_planned(left, state.intent)
     if not left:
         return []  # so it is beside a backup that runs, and the log need not be read for it
     for step in iter_commits(store, state.name):
-        intent = step.commit.changes.intent if step.commit and step.number <= state.commit else None
-        ranges = intent.ranges if intent else ()
-        left = [one for one in left if not any(_plans(item, one.claim) for item in ranges)]
-    return left
+        if step.commit and step.number <= state.commit:
+            _drop_planned(left, step.commit.changes.intent)
+    return [one for mine in left.values() for one in mine]
 
 
-def _plans(planned: PlannedRange, claim: Claim) -> bool:
-    place = planned.topic_id, planned.partition_id.partition
-    return place == (claim.topic_id, claim.partition) and (
-        planned.range.start <= claim.start < planned.range.end
-    )
+def _by_place(objects: Iterable[Uncommitted]) -> dict[_Place, list[Uncommitted]]:
+    """Group objects by topic id and partition, in the order of their first offsets."""
+    places: dict[_Place, list[Uncommitted]] = {}
+    for one in sorted(objects, key=_start):
+        places.setdefault((one.claim.topic_id, one.claim.partition), []).append(one)
+    return places
+
+
+def _drop_planned(left: dict[_Place, list[Uncommitted]], intent: Intent | None) -> None:
+    for item in intent.ranges if intent else ():
+        place = item.topic_id, item.partition_id.partition
+        if place in left:
+            del left[place][_slice(left[place], item)]
+            if not left[place]:
+                del left[place]
+
+
+def _planned(
+    places: Mapping[_Place, list[Uncommitted]], item: PlannedRange
+) -> Sequence[Uncommitted]:
+    mine = places.get((item.topic_id, item.partition_id.partition), [])
+    return mine[_slice(mine, item)]
+
+
+def _slice(mine: Sequence[Uncommitted], item: PlannedRange) -> slice:
+    """Return where the objects lie that begin in a planned range."""
+    first = bisect_left(mine, item.range.start, key=_start)
+    return slice(first, bisect_left(mine, item.range.end, lo=first, key=_start))
+
+
+def _start(one: Uncommitted) -> int:
+    return one.claim.start
 
 
 def _offsets(objects: Sequence[Uncommitted]) -> OffsetRange:
     start = min(one.claim.start for one in objects)
-    return OffsetRange(start, max(one.claim.end or one.claim.start + 1 for one in objects))
+    ends = (max(one.claim.end or 0, one.claim.start + 1) for one in objects)
+    return OffsetRange(start, max(ends))
 
 
 def _digest(store: ObjectStore, name: str, commit: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -191,11 +192,17 @@ def _against(  # noqa: PLR0917
         task_progress("comparing", enabled=output is Output.TABLE) as on_progress,
     ):
         result = run_against(options, places, spark, name=name, on_progress=on_progress)
+        result = _with_lost_commits(archive.open(), result)
     try:
         if file is not None:
             write_report(against_page(result), file)
         if result.verdict == "clean" and options.is_whole:
-            told = {"kind": "against", "commit": result.commit, "records": result.sum("matched")}
+            told = {
+                "kind": "against",
+                "commit": result.commit,
+                "digest": result.commit_sha256,
+                "records": result.sum("matched"),
+            }
             _leave_trace(archive.open(), result.log, told)
     finally:
         if output is Output.JSON:
@@ -203,6 +210,15 @@ def _against(  # noqa: PLR0917
         else:
             show_against(result)
     raise typer.Exit(result.exit_code)
+
+
+def _with_lost_commits(store: ObjectStore, result: AgainstResult) -> AgainstResult:
+    """Add what earlier verifies saw and the log no longer has: a clean trace would hide it."""
+    from kafkeep.care.lost_commits import check_traces  # noqa: PLC0415
+
+    texts = [f"{found.key}: {found.message}" for found in check_traces(store, result.log)]
+    notes = (*result.notes, *texts)
+    return replace(result, notes=notes, lost_commits=True) if texts else result
 
 
 def _leave_trace(store: ObjectStore, log: str, document: dict[str, object]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import zstandard
 from tests.unit.care.archive_builder import ObjectPlan, records, write_object
 
 from kafkeep.archive.adopt import object_metadata
@@ -15,8 +16,10 @@ from kafkeep.archive.log import CommitLog
 from kafkeep.care import lost_commits
 from kafkeep.care.finding import Finding, Kind, Severity
 from kafkeep.care.lost_commits import check_objects_beyond
+from kafkeep.care.object_end import read_end
 from kafkeep.care.verified import load_verified, save_verified, trace_of
 from kafkeep.care.verify import VerifyReport, verify
+from kafkeep.kafka.build import Record
 from kafkeep.store.memory import MemoryStore
 
 ORDERS = PartitionId("orders", 1, 0)
@@ -36,8 +39,9 @@ def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 class Backup:
     """A backup as the log sees it: an intent, its object, the commit that names it."""
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: MemoryStore, *, tells_end: bool = True) -> None:
         self.store = store
+        self.tells_end = tells_end
         clock = iter(range(1_700_000_000_000, 1_800_000_000_000, 1000))
         self.log = CommitLog.open(store, "backup", writer="w", now_ms=lambda: next(clock))
         self.log.append(Changes(topics=(TOPIC,)))
@@ -60,7 +64,11 @@ class Backup:
         body = self.store.get(entry.key)
         self.store.delete(entry.key)
         told = object_metadata(
-            writer="backup", planned=planned, start=offsets.start, plan="p", end=offsets.end
+            writer="backup",
+            planned=planned,
+            start=offsets.start,
+            plan="p",
+            end=offsets.end if self.tells_end else None,
         )
         self.store.put_new(entry.key, body, told)
         return Changes(entries=(entry,), positions={ORDERS: offsets.end}, closes_intent=True)
@@ -74,9 +82,9 @@ def store() -> MemoryStore:
     return MemoryStore()
 
 
-@pytest.fixture
-def backup(store: MemoryStore) -> Backup:
-    made = Backup(store)
+@pytest.fixture(params=[True, False], ids=["end in metadata", "uploaded in parts"])
+def backup(store: MemoryStore, request: pytest.FixtureRequest) -> Backup:
+    made = Backup(store, tells_end=request.param)
     for _ in range(CYCLES):
         made.cycle()
     return made
@@ -231,3 +239,15 @@ def test_a_trace_that_cannot_be_read_is_no_evidence(backup: Backup) -> None:
         backup.store.put_new(f"{prefix}{name}.json", body)
     assert load_verified(backup.store, "backup") is None
     assert verify(backup.store, ["backup"]).exit_code == 0
+
+
+def test_the_end_of_an_object_is_read_from_its_last_frame(store: MemoryStore) -> None:
+    inner = zstandard.compress(b"a frame of a producer's own " * 9)
+    plain = [Record(n, 1, b"k", inner, []) for n in range(30)]
+    entry = write_object(store, ORDERS, ObjectPlan(records=plain))
+    assert read_end(store, entry.key) == 30
+    body = store.get(entry.key)
+    for number, other in enumerate((body[:-1], body + b"x", body + inner, b"x", b"")):
+        store.put_new(f"topics/orders/{number}", other)
+        assert read_end(store, f"topics/orders/{number}") is None
+    assert read_end(store, "topics/orders/none") is None

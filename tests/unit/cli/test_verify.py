@@ -6,7 +6,10 @@ import pytest
 from tests.unit.care.archive_builder import Built
 from tests.unit.cli.invoke import Cli
 
+from kafkeep.archive.head import load_head
 from kafkeep.archive.keys import log_key
+from kafkeep.care.against.result import AgainstResult
+from kafkeep.care.verified import MOST_READ
 from kafkeep.store.memory import MemoryStore
 
 
@@ -34,6 +37,29 @@ def test_verify_exits_3_when_a_commit_that_it_saw_before_was_removed(
         assert cli.run("verify", "--archive", address) == 3
         assert "was removed from the log since it was verified" in cli.err
         assert b"incomplete" in cli.out
+
+
+def test_clean_runs_of_verify_against_do_not_erase_the_evidence_of_removed_commits(
+    cli: Cli, address: str, store: MemoryStore, built: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*_args: object, **_named: object) -> AgainstResult:
+        state = load_head(store, "backup").state
+        return AgainstResult(
+            archive=address, log="backup", commit=state.commit, commit_at_ms=0,
+            commit_sha256=state.digest, bootstrap="k:1", cluster_id="c", exact_offsets=True,
+            began_ms=0, seconds=0.0, start_seconds=0.0, topics=(),
+        )  # fmt: skip
+
+    monkeypatch.setattr("kafkeep.cli.verify.start_spark", lambda _settings: None)
+    monkeypatch.setattr("kafkeep.care.against.job.run_against", run)
+    against = ("verify", "--archive", address, "--against", "k:1")
+    assert cli.run(*against) == 0
+    store.delete(log_key("backup", built.log.state.commit))
+    for _ in range(MOST_READ + 1):
+        assert cli.run(*against) == 3
+    assert "was removed from the log since it was verified" in cli.err
+    assert b"warnings" in cli.out
+    assert cli.run("verify", "--archive", address) == 3
 
 
 def test_verify_prints_one_document(

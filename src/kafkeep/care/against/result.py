@@ -69,6 +69,8 @@ class AgainstResult:
     start_seconds: float
     topics: tuple[TopicResult, ...]
     notes: tuple[str, ...] = ()
+    lost_commits: bool = False
+    """Whether an earlier verify saw commits that the log no longer has; the notes name them."""
 
     @property
     def tally(self) -> Tally:
@@ -87,7 +89,7 @@ class AgainstResult:
         """One word: ``clean``, ``warnings`` or ``differs``."""
         if self.tally.faults:
             return "differs"
-        return "warnings" if self.tally.warnings else "clean"
+        return "warnings" if self.tally.warnings or self.lost_commits else "clean"
 
     @property
     def exit_code(self) -> int:
