@@ -8,7 +8,8 @@ class may have a retention by default. That one deletes nothing that its user wo
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
 from kafkeep.archive.head import load_head
 from kafkeep.archive.keys import DATA_FOLDER
@@ -19,11 +20,21 @@ from kafkeep.clock import now_ms
 from kafkeep.config.connector import ConnectorConfig
 from kafkeep.config.places import Places
 from kafkeep.config.sink import SinkOptions
-from kafkeep.errors import AccessDeniedError, UsageError
+from kafkeep.errors import KafkeepError, TransientError
+from kafkeep.kafka.cluster import ConfigValue
 
 logger = logging.getLogger(__name__)
-TopicConfigs = Mapping[str, Mapping[str, str]]
-"""What is set on each topic itself."""
+DescribeTopics = Callable[[Collection[str]], Mapping[str, Mapping[str, ConfigValue]]]
+"""Returns every setting in force on each topic, the brokers' defaults included."""
+MAX_DEFAULT_DAYS = 36_500
+"""What Kafka keeps for longer is kept for ever: stores fail to reckon with very many days."""
+
+
+class KafkaRetention(NamedTuple):
+    """How long Kafka keeps the records of a topic; ``kept_ms`` below zero: for ever."""
+
+    cleanup_policy: str
+    kept_ms: int
 
 
 class ConnectorRetention:
@@ -38,6 +49,8 @@ class ConnectorRetention:
             self._folder = naming.topics_dir
         self._done: frozenset[str] = frozenset()
         self._default: DefaultRetention | None = None
+        self._decided: dict[str, KafkaRetention | None] = {}
+        self._asked_ms: int | None = None
 
     def begin(self, store: ObjectStore) -> None:
         """Set the rules of what is listed or archived already.
@@ -46,6 +59,7 @@ class ConnectorRetention:
         A default waits for what Kafka says of the topics.
         """
         self._done = frozenset()
+        self._decided, self._asked_ms = {}, None
         if self._config.retention_by_default:
             self._default = DefaultRetention(store, self._config.name, self._folder)
             return
@@ -57,34 +71,82 @@ class ConnectorRetention:
         archived = {topic for topic, _ in load_head(store, name).state.topics}
         return sorted(archived | load_retention(store, name).active().keys())
 
-    def meet(self, topics: TopicConfigs) -> None:
-        """Set the rules of topics that were not there before; nothing for all others."""
-        new, days = sorted(set(topics) - self._done), self._config.retention_days
-        if not new or days is None:
+    def meet(self, topics: Collection[str], asked_ms: int, describe: DescribeTopics) -> None:
+        """Set the rules of topics that were not there before.
+
+        A default is decided on again when Kafka keeps a topic's records for another time than
+        before; that is asked once for each ``asked_ms``, when the caller last read settings.
+        """
+        days = self._config.retention_days
+        if days is None:
             return
         if self._default is None:
-            self._apply(new, days)
-            return
-        for topic in new:
-            self._apply_default(self._default, topic, topics[topic], days)
+            new = sorted(set(topics) - self._done)
+            if new:
+                self._apply(new, days)
+        elif asked_ms != self._asked_ms or not self._decided.keys() >= set(topics):
+            self._decide(self._default, topics, describe, days)
+            self._asked_ms = asked_ms
+
+    def _decide(
+        self,
+        default: DefaultRetention,
+        topics: Collection[str],
+        describe: DescribeTopics,
+        days: int,
+    ) -> None:
+        found = self._ask(topics, describe)
+        for topic in sorted(topics):
+            kafka = found.get(topic)
+            if topic in self._decided and kafka in (None, self._decided[topic]):
+                continue
+            if kafka is None:
+                logger.warning(
+                    "connector %s: the default retention sets no rule for topic %s: how long "
+                    "Kafka keeps its records cannot be read",
+                    self._config.called,
+                    topic,
+                )
+            else:
+                self._apply_default(default, topic, kafka, days)
+            self._decided[topic] = kafka
+
+    def _ask(
+        self, topics: Collection[str], describe: DescribeTopics
+    ) -> dict[str, KafkaRetention | None]:
+        try:
+            return {topic: kafka_retention(found) for topic, found in describe(topics).items()}
+        except TransientError:
+            raise
+        except KafkeepError as error:
+            called = self._config.called
+            logger.warning("connector %s: settings are not known: %s", called, error.message)
+            return {}
 
     def _apply_default(
-        self, default: DefaultRetention, topic: str, configs: Mapping[str, str], days: int
+        self, default: DefaultRetention, topic: str, kafka: KafkaRetention, days: int
     ) -> None:
+        """Set the rule of one topic, or none; nobody asked for it, so no refusal stops the run."""
         called = self._config.called
-        why = default.why_not(topic)
-        chosen = kept_days(configs, days)
+        chosen = kept_days(kafka, days)
+        try:
+            why = default.why_not(topic)
+            if why is None:
+                chosen = default.never_fewer(topic, chosen)
+                self._apply([topic], chosen)
+        except TransientError:
+            raise
+        except KafkeepError as error:
+            logger.warning(
+                "connector %s: the default retention of topic %s cannot be set: %s",
+                called,
+                topic,
+                error.message,
+            )
+            self._take_away(topic)
+            return
         if why is None and chosen is None:
             why = "Kafka keeps its records for ever"
-            self._apply([topic], None)
-        if why is None:
-            try:
-                self._apply([topic], chosen)
-            except (UsageError, AccessDeniedError) as error:
-                logger.warning("connector %s: no rule can be set: %s", called, error.message)
-                why = "the bucket takes no rule"
-                self._apply([topic], None)
-        self._done |= {topic}
         if why is not None:
             logger.info("connector %s: objects of topic %s are kept: %s", called, topic, why)
             return
@@ -95,6 +157,20 @@ class ConnectorRetention:
             topic,
             chosen,
         )
+
+    def _take_away(self, topic: str) -> None:
+        """Leave no rule of a topic behind that is remembered, and perhaps not in the bucket."""
+        try:
+            self._apply([topic], None)
+        except TransientError:
+            raise
+        except KafkeepError as error:
+            logger.warning(
+                "connector %s: a rule of topic %s that was set before may still hold: %s",
+                self._config.called,
+                topic,
+                error.message,
+            )
 
     def _apply(self, topics: Collection[str], days: int | None) -> None:
         apply_retention(
@@ -131,13 +207,29 @@ class DefaultRetention:
                 )
         return None
 
+    def never_fewer(self, topic: str, days: int | None) -> int | None:
+        """Return ``days``, or those of the rule that holds when they are more: it may be a user's.
 
-def kept_days(configs: Mapping[str, str], least: int) -> int | None:
+        None is for ever.
+        """
+        active = load_retention(self._store, self._log).days(topic)
+        return days if days is None or active is None else max(days, active)
+
+
+def kafka_retention(configs: Mapping[str, ConfigValue]) -> KafkaRetention | None:
+    """Return how long Kafka keeps a topic's records; None where its settings do not tell."""
+    policy, kept = configs.get("cleanup.policy"), configs.get("retention.ms")
+    if policy is None or kept is None or policy.value is None or kept.value is None:
+        return None
+    return KafkaRetention(policy.value, int(kept.value))
+
+
+def kept_days(kafka: KafkaRetention, least: int) -> int | None:
     """Return how many days objects of a topic are kept by default; None: for ever.
 
-    At least a day longer than Kafka keeps their records, as far as the topic itself says.
+    At least a day longer than Kafka keeps their records.
     """
-    if "delete" not in configs.get("cleanup.policy", "delete"):
+    if "delete" not in kafka.cleanup_policy or kafka.kept_ms < 0:
         return None
-    kept_ms = int(configs.get("retention.ms", "0"))
-    return None if kept_ms < 0 else max(least, -(-kept_ms // DAY_MS) + 1)
+    days = max(least, -(-kafka.kept_ms // DAY_MS) + 1)
+    return days if days <= MAX_DEFAULT_DAYS else None

@@ -178,6 +178,7 @@ class _Run:
         self, sink: SinkJob, admin: Admin, store: ObjectStore, stop: threading.Event
     ) -> None:
         self._sink = sink
+        self._admin = admin
         self._progress = SinkProgress(sink.progress)
         quick = Admin(admin.wire, timeout_ms=GROUP_TIMEOUT_MS)
         self._group = ConnectorGroup(quick, sink.group)
@@ -189,7 +190,8 @@ class _Run:
     def _saw(self, look: Look, plan: CyclePlan) -> None:
         self._there = frozenset(look.topics)
         if self._sink.retention is not None:
-            self._sink.retention.meet({n: topic.configs for n, topic in look.topics.items()})
+            asked_ms = look.details.at_ms if look.details is not None else look.at_ms
+            self._sink.retention.meet(self._there, asked_ms, self._admin.all_topic_configs)
         self._sink.limit_tasks(sum(len(topic.partitions) for topic in look.topics.values()))
         positions = positions_now(self.job.log.state)
         if self._log_read is not self.job.log:
