@@ -450,6 +450,30 @@ def test_any_json_comes_back(rows: list[Any], compact: bool) -> None:
     assert [exactly(text) for text in found] == [exactly(text) for text in texts]
 
 
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_one_large_value_does_not_cut_a_row_group_into_many_pieces(dictionary: bool) -> None:
+    count = 20_000
+    texts = {name: [f"{name}{n}" for n in range(count)] for name in "abcd"}
+    texts["b"][7] = "x" * (8 << 20)
+    body = io.BytesIO()
+    pq.write_table(pa.table(texts), body, use_dictionary=dictionary, store_schema=False)
+    pieces = list(parquet_format().read(io.BytesIO(body.getvalue())))
+    assert len(pieces) <= 4
+    rows = [row for piece in pieces for row in piece.array.to_pylist()]
+    assert [row["b"] for row in rows] == texts["b"]
+
+
+@pytest.mark.parametrize("first", [0, 4_000])
+def test_a_large_value_that_is_repeated_late_does_not_fill_the_memory(first: int) -> None:
+    count, text = 5_000, "x" * 100_000
+    numbers = [0] * first + [1] * (count - first)
+    values = pa.DictionaryArray.from_arrays(pa.array(numbers, pa.int32()), pa.array(["", text]))
+    body = io.BytesIO()
+    pq.write_table(pa.table({"a": values}), body, compression="zstd", store_schema=False)
+    pieces = (piece.array for piece in parquet_format().read(io.BytesIO(body.getvalue())))
+    assert max(piece.nbytes for piece in pieces) < 80 << 20
+
+
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_value_that_is_stored_once_and_repeated_does_not_fill_the_memory(nested: bool) -> None:
     text, count = "x" * 100_000, 5_000

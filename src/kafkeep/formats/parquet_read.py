@@ -19,6 +19,7 @@ from kafkeep.formats.parquet_schema import JSON_COLUMNS, Layout, is_wrapped, rea
 _PIECE_BYTES = 8 << 20
 _PIECE_ROWS = 1 << 16
 _PROBE_ROWS = 1 << 10
+_STEPS = 8
 _MOST_BYTES = 64 << 20
 """What a piece may weigh if each of its values is the largest one that its column has."""
 
@@ -44,7 +45,9 @@ def _iter_batches(source: BinaryIO, file: pq.ParquetFile) -> Iterator[pa.RecordB
         row_bytes = max(1, group.total_byte_size // max(1, group.num_rows))
         rows = max(1, min(_PIECE_ROWS, _PIECE_BYTES // row_bytes))
         if repeated := _repeated_bytes(source, file, number, min(rows, _PROBE_ROWS)):
-            rows = max(1, min(rows, _MOST_BYTES // (row_bytes + repeated)))
+            safe = max(1, _MOST_BYTES // (row_bytes + repeated))
+            if safe < rows:
+                rows = max(safe, _weighed_rows(source, file, number, rows))
         yield from file.iter_batches(batch_size=rows, row_groups=[number])
 
 
@@ -53,14 +56,7 @@ def _repeated_bytes(source: BinaryIO, file: pq.ParquetFile, number: int, rows: i
 
     The file's own sizes count such a value once: a few hundred bytes may unpack to gigabytes.
     """
-    # Nothing is asked of column chunks: of damaged ones pyarrow ends the process.
-    columns = map(file.metadata.schema.column, range(file.metadata.num_columns))
-    paths = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
-    if not paths:
-        return 0
-    probe = pq.ParquetFile(source, metadata=file.metadata, read_dictionary=paths, pre_buffer=False)
-    batches = probe.iter_batches(rows, row_groups=[number], columns=paths, use_threads=False)
-    first = next(batches, None)
+    first = next(_iter_by_numbers(source, file, number, rows), None)
     if first is None or not len(first):
         return 0
     weights = [
@@ -69,6 +65,55 @@ def _repeated_bytes(source: BinaryIO, file: pq.ParquetFile, number: int, rows: i
         for array in _dictionary_arrays(column)
     ]
     return sum(weights)
+
+
+def _weighed_rows(source: BinaryIO, file: pq.ParquetFile, number: int, rows: int) -> int:
+    """Return how many rows, at most ``rows``, no piece of which weighs too much; 0 if few do.
+
+    Most files with a large value have it once: they are weighed before they are cut small. The
+    values stay numbers meanwhile, so that this takes no more memory than what is stored.
+    """
+    rows = min(rows, max(1, file.metadata.row_group(number).num_rows))
+    step = -(-rows // _STEPS)
+    weights = list[int]()
+    begin = 0
+    for batch in filter(len, _iter_by_numbers(source, file, number, step)):
+        end = begin + len(batch)
+        weights += [0] * (-(-end // step) - len(weights))
+        weights[begin // step] += sum(
+            _unpacked_bytes(array)
+            for column in batch.columns
+            for array in _dictionary_arrays(column)
+        )
+        if weights[begin // step] > _MOST_BYTES:
+            return 0
+        begin = end
+    for count in (_STEPS, _STEPS // 2, _STEPS // 4, 1):
+        pieces = (sum(weights[at : at + count]) for at in range(0, len(weights), count))
+        if max(pieces, default=0) <= _MOST_BYTES:
+            return count * step
+    return 0
+
+
+def _iter_by_numbers(
+    source: BinaryIO, file: pq.ParquetFile, number: int, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the texts and bytes of a row group as numbers of values, each value there once."""
+    # Nothing is asked of column chunks: of damaged ones pyarrow ends the process.
+    columns = map(file.metadata.schema.column, range(file.metadata.num_columns))
+    paths = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+    if paths:
+        by_numbers = pq.ParquetFile(
+            source, metadata=file.metadata, read_dictionary=paths, pre_buffer=False
+        )
+        yield from by_numbers.iter_batches(
+            rows, row_groups=[number], columns=paths, use_threads=False
+        )
+
+
+def _unpacked_bytes(array: pa.DictionaryArray) -> int:
+    lengths = pc.binary_length(array.dictionary)
+    return pc.sum(lengths.take(array.indices)).as_py() or 0
 
 
 def _dictionary_arrays(array: pa.Array) -> Iterator[pa.DictionaryArray]:
