@@ -350,6 +350,31 @@ def test_verify_finds_forged_counts_of_a_sink_without_deep(format: str) -> None:
     assert "rows, the log says 2305843009213693952" in report.findings[0].message
 
 
+def test_verify_believes_empty_rows_of_bytes_without_a_separator() -> None:
+    options = {
+        "format.class": "bytes",
+        "value.converter": "ByteArrayConverter",
+        "format.bytearray.separator": "",
+    }
+    made = write_sink([Record(n, n, None, b"abc" if n == 2 else b"") for n in range(9)], options)
+    in_log(made, "empty")
+    assert verify(made.store, ["empty"]).findings == ()
+
+
+def test_verify_asks_once_for_an_object_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"format.class": "json", "value.converter": "JsonConverter"}
+    options["value.converter.schemas.enable"] = "false"
+    made = write_sink([Record(0, 0, None, b"{}")], options)
+    in_log(made, "gone")
+    made.store.delete(made.entries[0].key)
+    asked: list[str] = []
+    head = made.store.head
+    monkeypatch.setattr(made.store, "head", lambda key: (asked.append(key), head(key))[1])
+    report = verify(made.store, ["gone"])
+    assert damages(report) == [(Kind.MISSING, made.entries[0].key)]
+    assert asked.count(made.entries[0].key) == 1
+
+
 def test_verify_misses_a_part_that_the_log_lacks(stored: Stored) -> None:
     other = replace(stored, store=stored.store, entries=stored.entries[1:])
     in_log(other, "cut")

@@ -100,7 +100,7 @@ def _check(
             reading = _read(store, entry, size, deep=deep, spool=cast("BinaryIO | None", spool))
         except KeyMissingError:
             text = f"not there: it held {entry.records} {_ROWS[entry.view]}"
-            return CheckedObject(0, (damage(Kind.MISSING, log, entry, text, held(entry)),))
+            return CheckedObject(0, (damage(Kind.MISSING, log, entry, text, held(entry)),), None)
         findings = list(_iter_findings(log, entry, size, reading))
         if reading.spool is not None and not findings:
             reading.spool.seek(0)

@@ -12,19 +12,23 @@ from kafkeep.errors import DamagedError
 from kafkeep.formats.compress import open_decompressed
 
 _READ_BYTES = 1 << 20
+_MOST_IN_FILE = 2**31 - 1
+"""The largest ``flush.size``: no file has more rows, even if they take no bytes at all."""
 
 
 def most_rows(source: BinaryIO, options: FormatOptions) -> tuple[int, bool]:
     """Return how many rows an object has, and whether they are no fewer.
 
-    Bytes may hold their separator, so of them only the largest number possible is known.
+    Bytes may hold their separator, and where it is empty, an empty value takes no room: of them
+    only the largest number possible is known.
     DamagedError when the object is not of its format as far as it is looked at.
     """
     match options.format_class:
         case FormatKind.JSON:
             return _count_lines(open_decompressed(source, options.s3_compression_type)), True
         case FormatKind.BYTES:
-            return _count_bytes(open_decompressed(source, options.s3_compression_type)) + 1, False
+            size = _count_bytes(open_decompressed(source, options.s3_compression_type))
+            return max(size + 1, _MOST_IN_FILE), False
         case FormatKind.AVRO:
             from kafkeep.formats.avro_read import count_rows  # noqa: PLC0415 - loads the library
 

@@ -111,7 +111,8 @@ class S3Store:
 
     def _put(self, key: str, body: Any, arguments: Mapping[str, Any]) -> None:
         with self.faults(f"creating {key}", writes=True):
-            self.client.put_object(Body=body, **arguments)
+            answer = self.client.put_object(Body=body, **arguments)
+            field(answer, "ETag", f"creating {key}", writes=True)
 
     def tag_finished(self, key: str, tags: Mapping[str, str], retry: RetryPolicy) -> None:
         """Tag an object that went up in parts; what goes wrong is said or raised, as set."""

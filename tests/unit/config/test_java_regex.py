@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import pickle
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -186,3 +187,22 @@ def test_a_replacement_by_a_group_inside_of_a_repetition_is_refused() -> None:
 def test_a_look_ahead_at_the_start_leaves_names_out(regex: str) -> None:
     names = ["orders", "internal.orders", "o"]
     assert compile_java_regex(regex).select(names) == ["orders", "o"]
+
+
+@pytest.mark.parametrize(
+    ("refused", "instead", "taken", "left"),
+    [
+        ("orders-(?!dlq$).*", "(?!orders-dlq$)orders-.*", "orders-a", "orders-dlq"),
+        (".*(?<!-dlq)", "(?!.*-dlq$).*", "orders", "orders-dlq"),
+        ("((?!internal).)*", "(?!.*internal).*", "orders", "my-internal-topic"),
+    ],
+)
+def test_a_refused_look_around_says_what_to_write_instead(
+    refused: str, instead: str, taken: str, left: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        compile_java_regex(refused)
+    assert "at the very start" in (caught.value.hint or "")
+    assert re.fullmatch(refused, taken) and not re.fullmatch(refused, left)
+    pattern = compile_java_regex(instead)
+    assert pattern.matches(taken) and not pattern.matches(left)

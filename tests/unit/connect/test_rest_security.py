@@ -217,6 +217,20 @@ def test_a_page_of_another_local_port_may_not_call_without_a_proxy() -> None:
         assert security.allows_origin("https://UI.example.com", "localhost:8083", site)
 
 
+def test_a_local_page_may_not_call_an_address_where_browsers_do_not_say_from_where() -> None:
+    security = RestSecurity(allowed_hosts=frozenset({"connect.example.com"}))
+    assert not security.allows_origin("http://localhost:3000", "192.168.1.5:8083")
+    assert security.allows_origin("http://localhost:3000", "192.168.1.5:8083", "same-origin")
+    assert security.allows_origin("http://localhost:3000", "connect.example.com:8083")
+
+
+def test_an_origin_that_is_no_address_is_refused(base_url: str) -> None:
+    headers = {"Origin": "http://[bad", **BEARER}
+    status, body = raw_request(base_url, "PUT", "/connectors/n/pause", headers)
+    assert status == 403
+    assert b"error_code" in body
+
+
 def test_every_host_is_not_every_origin() -> None:
     security = RestSecurity(allowed_hosts=frozenset({"*"}))
     assert not security.allows_origin("http://evil.example", "localhost:8083")

@@ -161,6 +161,15 @@ def test_a_range_of_a_store_that_sends_the_whole_object_is_cut_out(
         store.get_range("a", 3, 5)
 
 
+def test_a_creation_answered_by_an_empty_200_is_of_unknown_outcome(
+    bare: S3Store, server: Server
+) -> None:
+    bare._seen_in = os.getpid()
+    server.tell(200)
+    with pytest.raises(UnknownOutcomeError, match=r"creating a.*no ETag"):
+        bare.put_new("a", b"body")
+
+
 def test_a_completion_answered_by_an_empty_200_is_of_unknown_outcome(
     bare: S3Store, server: Server
 ) -> None:

@@ -134,10 +134,11 @@ class Reader:
         """Raise it."""
         raise self.error(problem)
 
-    def refuse(self, what: str, why: str = "") -> NoReturn:
+    def refuse(self, what: str, why: str = "", *, hint: str | None = None) -> NoReturn:
         """Raise UsageError for what Java has and RE2 has not."""
         reason = f": {why}" if why else ""
-        raise UsageError(f"{shown(self._original)} has {what}, which is not supported{reason}")
+        text = f"{shown(self._original)} has {what}, which is not supported{reason}"
+        raise UsageError(text, hint=hint)
 
     def shorthand(self) -> Ranges | None:
         r"""Read a class after its backslash: ``d``, ``W``, ``p{L}`` …; None when there is none."""

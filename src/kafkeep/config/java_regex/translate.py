@@ -28,6 +28,10 @@ _LOOK_AROUND = {
     "<!": "a look-behind (?<!…)",
     ">": "an atomic group (?>…)",
 }
+_AT_THE_START = (
+    "Put a look-ahead at the very start of the pattern: (?!orders-dlq$)orders-.* in place of "
+    "orders-(?!dlq$).*, or (?!.*-dlq$).* in place of .*(?<!-dlq)."
+)
 _START, _END = r"(?:\A)", r"(?:\z)"
 _LINE_BREAK = r"(?:\r\n|[\n-\r\x{85}\x{2028}\x{2029}])"
 
@@ -195,7 +199,7 @@ class _Translator:
     def _begin_look(self, sign: str, name: str) -> None:
         """Begin a look-ahead where a name starts; it becomes a pattern of its own."""
         if sign not in ("=", "!") or len(self.open) > 1 or set(self.output) - {_START}:
-            self.reader.refuse(name, LINEAR)
+            self.reader.refuse(name, LINEAR, hint=None if sign == ">" else _AT_THE_START)
         self.open.append(_Group(None, self.reader.flags, look=(sign == "=", len(self.output))))
 
     def _begin_capture(self) -> None:

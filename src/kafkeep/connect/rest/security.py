@@ -122,15 +122,21 @@ class RestSecurity:
         A page of this machine (a loopback name) may call as well, through a proxy that serves both
         and changes the Host: then the browser's Sec-Fetch-Site, if it sends one, says same-origin.
         Without a proxy the browser calls another port, which is another application, and says so.
+        To an address without TLS it says nothing: there a page of this machine may not call.
         """
-        netloc = urlsplit(origin).netloc.lower()
+        try:
+            netloc = urlsplit(origin).netloc.lower()
+        except ValueError:
+            return False
         if not netloc:
             return False
         if netloc == host.strip().lower():
             return True
         name = _without_port(netloc)
         if is_loopback(name):
-            return fetch_site in OWN_SITE
+            called = _without_port(host)
+            is_named = is_loopback(called) or called in self._names
+            return fetch_site in OWN_SITE if is_named else fetch_site == "same-origin"
         return name in self._names
 
 
