@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import h11
 import pytest
 import uvicorn
 from starlette.requests import ClientDisconnect, Request
@@ -16,7 +17,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from kafkeep.connect.rest.protocol import BoundedProtocol
+from kafkeep.connect.rest.protocol import CHUNK_BYTES, CHUNKS, BoundedProtocol, StrictConnection
 from kafkeep.connect.server import Bound, RestServer, bind
 from kafkeep.connect.worker.rest_keys import Listener
 from patience import PATIENCE_S
@@ -178,6 +179,38 @@ def test_a_request_two_servers_could_read_differently_is_refused_with_all_after_
         head, _, body = wire.written.partition(b"\r\n\r\n")
         assert b"application/json" in head
         assert json.loads(body)["error_code"] == 400
+
+
+def chunked(chunk: bytes, count: int) -> bytes:
+    one = b"%x\r\n%s\r\n" % (len(chunk), chunk)
+    return PUT + CHUNKED + b"\r\n" + one * count + b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize("piece", [1 << 18, 1000], ids=["at once", "in pieces"])
+def test_a_flood_of_tiny_chunks_is_refused(piece: int) -> None:
+    sent = chunked(b"x", CHUNKS + 1)
+    seen, wire = received(*(sent[at : at + piece] for at in range(0, len(sent), piece)))
+    assert (seen, statuses(wire), wire.closed) == ([], [400], True)
+    assert b"too many tiny chunks" in wire.written
+
+
+def test_many_chunks_are_taken_where_they_are_not_tiny_and_tiny_ones_where_they_are_few() -> None:
+    large, small = b"x" * CHUNK_BYTES, b"x"
+    requests = [chunked(large, CHUNKS + 1), chunked(small, CHUNKS), chunked(small, CHUNKS)]
+    seen, wire = received(*requests)
+    assert [len(body) for _, _, body in seen] == [CHUNK_BYTES * (CHUNKS + 1), CHUNKS, CHUNKS]
+    assert statuses(wire) == [200] * 3
+
+
+def test_a_chunk_costs_no_copy_of_what_was_sent_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def copied(_: StrictConnection) -> None:
+        raise AssertionError("all that was sent is copied")
+
+    monkeypatch.setattr(StrictConnection, "trailing_data", property(copied))
+    connection = StrictConnection(h11.SERVER, 1 << 16)
+    connection.receive_data(chunked(b"x", 9))
+    events = [connection.next_event() for _ in range(11)]
+    assert [type(event) for event in events] == [h11.Request, *[h11.Data] * 9, h11.EndOfMessage]
 
 
 def test_the_answer_to_two_host_headers_says_so() -> None:

@@ -24,6 +24,10 @@ HEADERS_SECONDS = 30.0
 """Headers are complete so long after the connection, or their first byte on a used one."""
 BODY_SECONDS = 120.0
 """The body is complete so long after its headers."""
+CHUNKS = 4000
+"""So many chunks of a body may be tiny; a client that sends each word alone needs fewer."""
+CHUNK_BYTES = 64
+"""Of more chunks, each has so many bytes on average."""
 
 _NOT_STRICT = re.compile(rb"(?<!\r)\n|\n[ \t]")
 """A line that ends without CR, or goes on in the next one (obs-fold)."""
@@ -40,33 +44,59 @@ class StrictConnection(h11.Connection):
     problem = ""
     """What was wrong with the request that was refused."""
     _in_chunks = False
-    _last_byte = b""
-    """The last one that was taken: its event and the next one may share a line's end."""
+    _chunks = 0
+    _chunk_bytes = 0
+
+    def __init__(self, our_role: type[h11.CLIENT | h11.SERVER], max_bytes: int) -> None:
+        super().__init__(our_role, max_bytes)
+        self._sent = bytearray()
+        """What h11 has not taken yet, after the last byte that it took: the end of a line may be
+        shared by two events."""
+        self._taken = 0
+        """How many of these h11 has taken: 0 or 1."""
+
+    def receive_data(self, data: bytes) -> None:
+        """Take what was sent, and keep it as it was until its lines are checked."""
+        super().receive_data(data)
+        self._sent += data
 
     def next_event(self) -> Any:
         """Return the next event; h11.RemoteProtocolError when the request is refused."""
-        if self.their_state is h11.SEND_BODY and not self._in_chunks:
-            return super().next_event()
-        before, _ = self.trailing_data
         try:
             event = super().next_event()
-            self._check_lines(event, before[: len(before) - len(self.trailing_data[0])])
+            self._check_lines(event)
             if isinstance(event, h11.Request):
                 self.request_count += 1
                 self._in_chunks = any(name == _CODING for name, _ in event.headers)
+                self._chunks = self._chunk_bytes = 0
                 return _checked(event)
+            if isinstance(event, h11.Data) and self._in_chunks:
+                self._check_chunks(event)
         except h11.RemoteProtocolError as error:
             self.problem = str(error)
             raise
         return event
 
-    def _check_lines(self, event: Any, consumed: bytes) -> None:
-        """Check headers and trailers as they were sent: h11 has put their lines right."""
-        lines, start = self._last_byte + consumed, len(self._last_byte)
-        self._last_byte = lines[-1:]
-        is_lines = isinstance(event, h11.Request | h11.EndOfMessage)
-        if is_lines and _NOT_STRICT.search(lines, start):
+    def _check_lines(self, event: Any) -> None:
+        """Check headers and trailers as they were sent: h11 has put their lines right.
+
+        Only what this event took is looked at or moved: a body may have very many events.
+        """
+        end = len(self._sent) - len(self._receive_buffer)
+        is_lines = isinstance(event, h11.Request) or (
+            isinstance(event, h11.EndOfMessage) and self._in_chunks
+        )
+        if is_lines and _NOT_STRICT.search(self._sent, self._taken, end):
             raise h11.RemoteProtocolError("a line of the headers does not end with CR LF")
+        self._taken = min(end, 1)
+        del self._sent[: end - self._taken]
+
+    def _check_chunks(self, event: h11.Data) -> None:
+        """Refuse a flood of tiny chunks: each costs as much time as a large one."""
+        self._chunks += event.chunk_end
+        self._chunk_bytes += len(event.data)
+        if self._chunks > CHUNKS and self._chunk_bytes < self._chunks * CHUNK_BYTES:
+            raise h11.RemoteProtocolError("the body comes in too many tiny chunks")
 
 
 def _checked(request: h11.Request) -> h11.Request:
