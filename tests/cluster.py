@@ -41,6 +41,7 @@ LEADER_NOT_READY = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
 )
 """What a broker answers that has not yet heard of a partition, or that it leads it."""
 ANY_TIME = {
