@@ -7,7 +7,7 @@ an intact root past the end of the log proves that commits were removed (see los
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -60,6 +60,7 @@ from kafkeep.archive.seal import read_sound
 from kafkeep.archive.state import State
 from kafkeep.archive.store import ObjectStore
 from kafkeep.archive.tables import (
+    MAX_TABLE_MEMORY,
     Rows,
     TableInfo,
     load_table,
@@ -245,10 +246,11 @@ class Checkpointer:
 
     def _next_tables(self, last: int) -> tuple[TableInfo, ...]:
         tables = list(self._tables)
-        rows = rows_of(self._waiting)
-        if rows:
+        parts = [part for part in _split(self._waiting) if rows_of(part)]
+        for number, part in enumerate(parts, 1):
             first = tables[-1].last + 1 if tables else 0
-            tables.append(self._write(rows, first, last, 0))
+            end = last if number == len(parts) else part[-1].number
+            tables.append(self._write(rows_of(part), first, end, 0))
         while count := plan_merge(tables):
             tables[-count:] = [self._merge(tables[-count:])]
         return tuple(tables)
@@ -269,6 +271,20 @@ class Checkpointer:
         except KeyExistsError:
             # A rival stood at the same commit, or an answer was lost: either says the same.
             return
+
+
+def _split(commits: Sequence[Commit]) -> Iterator[list[Commit]]:
+    """Yield the commits in parts whose tables a reader accepts: almost always all in one."""
+    part, size = list[Commit](), 0
+    for commit in commits:
+        added = rows_of([commit]).memory_bytes()
+        if part and size + added > MAX_TABLE_MEMORY:
+            yield part
+            part, size = [], 0
+        part.append(commit)
+        size += added
+    if part:
+        yield part
 
 
 def _read_root(store: ObjectStore, name: str, commit: int) -> Checkpoint:

@@ -12,12 +12,14 @@ from typing import Any
 
 from kafkeep.archive.document import (
     FIRST_VERSION,
+    MAX_PARSED_BYTES,
     as_int,
     as_list,
     as_str,
     digest_of,
     dump_document,
     pack,
+    parsed_bytes,
     reading,
     unpack,
 )
@@ -30,6 +32,8 @@ FAN_IN = 8
 """So many tables of one level become one of the next."""
 MAX_TABLE_BYTES = 16 * 1024 * 1024
 """Tables are not merged past this (unpacked): the work of one merge stays bounded."""
+MAX_TABLE_MEMORY = MAX_PARSED_BYTES // 2
+"""A table of many commits takes no more when it is read: well within what a reader accepts."""
 MAX_NAMED_TOPICS = 64
 _ATTEMPTS = 16
 
@@ -64,6 +68,10 @@ class Rows:
 
     def __add__(self, other: Rows) -> Rows:
         return Rows([*self.entries, *other.entries], [*self.gaps, *other.gaps])
+
+    def memory_bytes(self) -> int:
+        """Estimate the memory that a table of these rows takes when it is read."""
+        return parsed_bytes(dump_document({"entries": self.entries, "gaps": self.gaps}))
 
 
 def sorted_rows(rows: Rows) -> Rows:

@@ -10,8 +10,8 @@ from tests.unit.archive.forge import forged
 
 from kafkeep.archive.checkpoint import Checkpoint, decode_root, encode_root, load_newest
 from kafkeep.archive.commit import Changes, Gap
-from kafkeep.archive.document import digest_of, pack
-from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.document import MAX_PARSED_BYTES, digest_of, pack
+from kafkeep.archive.entry import IndexPoint, OffsetRange, PartitionId
 from kafkeep.archive.keys import checkpoint_key, log_key
 from kafkeep.archive.reader import check_log, list_logs, load_view
 from kafkeep.archive.store import ObjectInfo
@@ -60,6 +60,30 @@ def test_tables_are_merged_so_that_the_root_stays_small(store, open_log, make_en
     assert len(tables) <= 3 * 8
     assert max(table.level for table in tables) == 2
     assert (tables[0].first, tables[-1].last) == (0, 200)
+
+
+def test_a_table_of_a_large_backup_is_split_before_a_reader_calls_it_damaged(
+    store, open_log, make_entry, monkeypatch
+) -> None:
+    # As with 35,000 entries of 64 points each in 64 commits, at one 4096th of the size.
+    limit = MAX_PARSED_BYTES // 4096
+    monkeypatch.setattr("kafkeep.archive.document.MAX_PARSED_BYTES", limit)
+    monkeypatch.setattr("kafkeep.archive.checkpoint.MAX_TABLE_MEMORY", limit // 2)
+    log = open_log(checkpoint_every=16)
+    for start in range(0, 1500, 100):
+        entry = make_entry(start, start + 100)
+        points = tuple(IndexPoint(start + at, at, at, -1, 5) for at in range(64))
+        entry = dataclasses.replace(entry, index=points)
+        log.append(Changes(entries=(entry,), positions={entry.partition_id: start + 100}))
+    log.append(Changes())
+    assert log.checkpoint_if_due()
+    tables = load_newest(store, "backup").tables
+    assert len(tables) > 1
+    assert [table.first for table in tables] == [0, *(table.last + 1 for table in tables[:-1])]
+    assert tables[-1].last == log.state.commit
+    rows = [row for table in tables for row in load_table(store, "backup", table).entries]
+    assert [row["start"] for row in rows] == list(range(0, 1500, 100))
+    assert check_log(store, "backup") == []
 
 
 def test_a_reader_of_one_topic_skips_tables_without_it(store, open_log, make_entry) -> None:
