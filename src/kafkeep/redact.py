@@ -13,7 +13,7 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -21,6 +21,10 @@ MASK = "******"
 _SHORTEST, _SHORT = 3, 8
 """Shorter values are not looked for; short ones only where they stand alone, or ordinary words
 would be torn apart."""
+_LONG = 1000
+"""Longer words are replaced one by one: to compile a pattern of a megabyte takes seconds."""
+_MOST = 20_000
+"""How many words are remembered; clients that are made anew with new tokens add more forever."""
 
 _HEADERS = (
     r"(?:proxy-)?authorization|(?:set-)?cookie|x-amz-security-token"
@@ -41,31 +45,51 @@ _PLACES = tuple(map(re.compile, (_HEADER, _FIELD, _SIGNED_URL, _SIGNATURE)))
 _LOGIN = re.compile(r"(://)[^/\s:@'\"]{0,256}:[^/\s@'\"]{0,1024}@")
 
 _lock = threading.Lock()
-_words: set[str] = set()
-_known: re.Pattern[str] | None = None
+_words: dict[str, None] = {}
+"""In the order in which they were last remembered."""
+_known: tuple[str, ...] = ()
+"""The same, read without a lock: a log record may be made anywhere."""
 
 
 def remember(*secrets: str | bytes | None) -> None:
-    """Let ``redact`` know values that must never be shown; may be called from any thread."""
+    """Let ``redact`` know values that must never be shown; may be called from any thread.
+
+    The newest are kept; one that is remembered again counts as new.
+    """
     global _known  # noqa: PLW0603
-    new = {word for secret in secrets if secret for word in _forms(secret)}
+    told = {word for secret in secrets if secret for word in _forms(secret)}
     with _lock:
-        if new <= _words:
+        is_known = told <= _words.keys()
+        for word in told:
+            _words.pop(word, None)
+            _words[word] = None
+        if is_known:
             return
-        _words.update(new)
-        longest_first = sorted(_words, key=len, reverse=True)
-        _known = re.compile("|".join(map(_pattern, longest_first)))
+        for oldest in list(_words)[:-_MOST]:
+            del _words[oldest]
+        _known = tuple(_words)
 
 
-def _pattern(word: str) -> str:
-    exact = re.escape(word)
-    return exact if len(word) >= _SHORT else rf"(?<!\w){exact}(?!\w)"
+def mask_words(text: str, words: Iterable[str], *, alone_below: int) -> str:
+    """Return ``text`` with a mask in place of each word, the longest where several begin.
+
+    Words shorter than ``alone_below`` are masked only where they stand alone. A pattern is made
+    of the words that are in the text, and of no others: one of all secrets takes seconds.
+    """
+    found = sorted(filter(text.__contains__, words), key=len, reverse=True)
+    patterns = []
+    for word in found:
+        if len(word) > _LONG:
+            text = text.replace(word, MASK)
+        else:
+            exact = re.escape(word)
+            patterns.append(exact if len(word) >= alone_below else rf"(?<!\w){exact}(?!\w)")
+    return re.compile("|".join(patterns)).sub(MASK, text) if patterns else text
 
 
 def redact(text: str) -> str:
     """Return ``text`` with a mask in place of every credential that can be recognised."""
-    if _known is not None:
-        text = _known.sub(MASK, text)
+    text = mask_words(text, _known, alone_below=_SHORT)
     for place in _PLACES:
         text = place.sub(rf"\1\2{MASK}", text)
     return _LOGIN.sub(rf"\1{MASK}@", text)

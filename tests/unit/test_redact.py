@@ -14,10 +14,12 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kafkeep import redact as redact_module
 from kafkeep.config.storage import StorageOptions
 from kafkeep.connect.loggers import Loggers
 from kafkeep.connect.safety.logs import HideSecrets
@@ -178,3 +180,52 @@ def test_values_are_hidden_in_every_form() -> None:
         assert redact(f"x {form} y") == f"x {MASK} y"
     remember("pass")
     assert redact("pass is passed") == f"{MASK} is passed"
+
+
+@pytest.fixture
+def no_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redact_module, "_words", {})
+    monkeypatch.setattr(redact_module, "_known", ())
+
+
+@pytest.mark.usefixtures("no_words")
+def test_many_secrets_are_remembered_without_a_pattern_of_them_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled: list[str] = []
+
+    def spy(pattern: str, *flags: Any) -> Any:
+        compiled.append(pattern)
+        assert len(pattern) < 100
+        return re.compile(pattern, *flags)
+
+    seen = SimpleNamespace(compile=spy, escape=re.escape)
+    monkeypatch.setattr(redact_module, "re", seen)
+    for number in range(2_000):
+        remember(f"secret-{number:04}-value")
+    assert redact("nothing to hide") == "nothing to hide"
+    assert compiled == []
+    assert redact("secret-0007-value, secret-1999-value") == f"{MASK}, {MASK}"
+    assert len(compiled) == 1
+
+
+@pytest.mark.usefixtures("no_words")
+def test_of_too_many_words_those_told_longest_ago_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(redact_module, "_MOST", 100)
+    remember("told-again")
+    remember("told-once")
+    for number in range(100):
+        remember(f"token-{number:04}-value")
+        remember("told-again")
+    assert len(redact_module._known) == 100
+    said = redact("told-again told-once token-0099-value")
+    assert said == f"{MASK} told-once {MASK}"
+
+
+@pytest.mark.usefixtures("no_words")
+def test_words_inside_others_and_like_the_mask_are_masked_once() -> None:
+    remember("***", "inner-word", "an-inner-word-of-more", "x" * 2_000)
+    assert redact("an-inner-word-of-more inner-word ***") == f"{MASK} {MASK} {MASK}"
+    assert redact("x" * 2_000) == MASK

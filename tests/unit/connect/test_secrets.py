@@ -11,6 +11,7 @@ import pytest
 from kafkeep.config.group import ConfigErrors
 from kafkeep.connect.definitions import Definitions
 from kafkeep.connect.model import RestError
+from kafkeep.connect.safety import secrets
 from kafkeep.connect.safety.guard import check_connector
 from kafkeep.connect.safety.logs import HideSecrets
 from kafkeep.connect.safety.secrets import MASK, hide, is_secret, mask, unmask
@@ -216,6 +217,19 @@ def test_secrets_of_a_changed_or_deleted_connector_are_forgotten(hiding: HideSec
     assert hiding.out_of(told) == f"first-one resolved {MASK} {MASK}"
     hiding.forget("one")
     assert hiding.out_of(told) == f"first-one resolved second-one {MASK}"
+
+
+def test_a_connector_that_starts_costs_nothing_for_the_secrets_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(secrets, "is_secret", lambda key, _text: bool(looked.append(key)) or True)
+    hiding = HideSecrets()
+    for number in range(500):
+        hiding.keep(f"connector-{number}", {"x.password": f"hunter-{number:04}"})
+    monkeypatch.undo()
+    assert len(looked) == 500
+    assert hiding.out_of("hunter-0000 and hunter-0499") == f"{MASK} and {MASK}"
 
 
 def test_a_reference_under_a_plain_key_makes_no_answer_of_a_secret(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 
-from kafkeep.connect.safety.secrets import Hidden
+from kafkeep.connect.safety.secrets import hide_words, secret_words
 from kafkeep.redact import clean_record, install, redact
 
 
@@ -20,24 +20,27 @@ class HideSecrets(logging.Filter):
     def __init__(self) -> None:
         super().__init__()
         self._lock = threading.Lock()
-        self._configs: dict[str, Mapping[str, str]] = {}
-        self._hidden = Hidden(())
+        self._words_of: dict[str, frozenset[str]] = {}
+        """By connector."""
+        self._words: frozenset[str] = frozenset()
+        """Of all connectors; read without the lock: a log record may be made anywhere."""
 
     def keep(self, name: str, *configs: Mapping[str, str]) -> None:
         """Remember the secrets of all a connector runs with, in place of its last ones."""
+        words = secret_words(configs)
         with self._lock:
-            for old in [key for key in self._configs if key.rpartition("#")[0] == name]:
-                del self._configs[old]
-            self._configs.update({f"{name}#{n}": dict(one) for n, one in enumerate(configs)})
-            self._hidden = Hidden(self._configs.values())
+            self._words_of[name] = words
+            self._words = frozenset().union(*self._words_of.values())
 
     def forget(self, name: str) -> None:
         """Forget the secrets of a connector that is gone."""
-        self.keep(name)
+        with self._lock:
+            self._words_of.pop(name, None)
+            self._words = frozenset().union(*self._words_of.values())
 
     def out_of(self, text: str) -> str:
         """Return a text, such as a trace, without any secret known."""
-        return redact(self._hidden.out_of(text))
+        return redact(hide_words(text, self._words))
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Change the record where it tells a secret; it always passes."""

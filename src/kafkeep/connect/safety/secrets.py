@@ -13,9 +13,10 @@ from urllib.parse import quote, unquote
 from kafkeep.config.connector_keys import is_secret as is_declared_secret
 from kafkeep.config.group import ConfigErrors
 from kafkeep.connect.safety.references import is_reference, iter_references, without_references
+from kafkeep.redact import MASK, mask_words
 
-MASK = "******"
-_LONG = 1000
+_SHORT = 4
+"""Shorter words are hidden only where they stand alone, or they would tear other words apart."""
 _PATTERNS = re.compile(
     r"(.*(password|secret|token|key|passphrase|basic\.auth\.user\.info|sasl\.jaas\.config"
     r"|jaas\.configuration|connection\.uri)"
@@ -113,25 +114,17 @@ def unmask(new: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
 
 def hide(text: str, configs: Iterable[Mapping[str, str]]) -> str:
     """Return ``text`` without the secret values of these configurations, resolved or not."""
-    return Hidden(configs).out_of(text)
+    return hide_words(text, secret_words(configs))
 
 
-class Hidden:
-    """The secret values of some configurations, ready to be taken out of many texts."""
+def secret_words(configs: Iterable[Mapping[str, str]]) -> frozenset[str]:
+    """Return the secret values of these configurations, in each form they may be written in."""
+    return frozenset(word for config in configs for word in _secret_words(config))
 
-    def __init__(self, configs: Iterable[Mapping[str, str]]) -> None:
-        words = {word for config in configs for word in _secret_words(config)}
-        longest_first = sorted(words, key=len, reverse=True)
-        self._long = [word for word in longest_first if len(word) > _LONG]
-        """Searched one by one: to compile a pattern of a megabyte takes seconds."""
-        short = longest_first[len(self._long) :]
-        self._pattern = re.compile("|".join(map(_as_pattern, short))) if short else None
 
-    def out_of(self, text: str) -> str:
-        """Return ``text`` with a mask in place of each secret."""
-        for word in self._long:
-            text = text.replace(word, MASK)
-        return text if self._pattern is None else self._pattern.sub(MASK, text)
+def hide_words(text: str, words: Iterable[str]) -> str:
+    """Return ``text`` with a mask in place of each secret; see ``secret_words``."""
+    return mask_words(text, words, alone_below=_SHORT)
 
 
 def _moved(key: str, new: Mapping[str, str], stored: Mapping[str, str]) -> str | None:
@@ -192,9 +185,3 @@ def _parts(text: str) -> Iterator[str]:
 def _could_be_secret(word: str) -> bool:
     """Leave out numbers and switches: to hide each of them would make logs unreadable."""
     return len(word) > 5 and not word.isdecimal()
-
-
-def _as_pattern(word: str) -> str:
-    """Match a short word only where it stands alone, or it would tear other words apart."""
-    exact = re.escape(word)
-    return exact if len(word) > 3 else rf"(?<!\w){exact}(?!\w)"
