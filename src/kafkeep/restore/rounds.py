@@ -67,6 +67,8 @@ class Rounds(ABC, Generic[F]):
     cores: int
     now_ms: Callable[[], int]
     most_bytes: int = ROUND_BYTES
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None
+    """Told, while a round writes, its records written and to write."""
     followed: F = field(init=False)
 
     @abstractmethod
@@ -80,6 +82,7 @@ class Rounds(ABC, Generic[F]):
         if self.followed.open_round is None and not self._open():
             return None
         job = self._job()
+        job.on_progress = self.on_progress
         summary = job.run(job.preflight(), self.run_tasks)
         failpoint("follow.written")
         self._finish(job)

@@ -18,7 +18,9 @@ from kafkeep.backup.look import Look, PartitionLook, TopicLook
 from kafkeep.care.offsets import move_positions
 from kafkeep.config.families_chtbd import COMPACT
 from kafkeep.config.kafka import KafkaOptions
+from kafkeep.config.restore import RestoreOptions
 from kafkeep.config.source import SourceConfig
+from kafkeep.connect.backlog import backlog_of
 from kafkeep.connect.job import Surroundings
 from kafkeep.connect.jobs.compact import SinkThread
 from kafkeep.connect.jobs.groups import positions_now
@@ -31,6 +33,7 @@ from kafkeep.connect.jobs.source_foreign import plan_foreign_moves
 from kafkeep.connect.jobs.wait import run_patiently
 from kafkeep.connect.model import Progress, RestError
 from kafkeep.errors import FencedError, TransientError, UsageError
+from kafkeep.restore.follow import Follower
 from kafkeep.restore.followed import Followed, load_followed, save_followed, sweep_followed
 from kafkeep.restore.summary import RestoreSummary
 from kafkeep.store.memory import MemoryStore
@@ -171,6 +174,44 @@ def test_a_source_says_what_it_waits_for_and_nothing_else(
     store = open_store(str(tmp_path))
     assert job._await_archive(store, MemoryStore(uuid.uuid4().hex), stop) is None
     assert caplog.messages[-1].endswith(said)
+
+
+class _LongRound(Follower):
+    """A follower whose one round tells how far it is, and then fails."""
+
+    def __init__(self, job: SourceJob, clock: list[int], told: list[tuple[int, int]]) -> None:
+        self.options = RestoreOptions(commit=1)
+        self.job, self.clock, self.told = job, clock, told
+        self.due: list[int | None] = []
+
+    def step(self) -> RestoreSummary | None:
+        for at_ms, written in self.told:
+            self.clock[0] = at_ms
+            self.job._note_growth(written, 9)
+            self.due.append(self.job.progress.due_since_ms)
+        raise TransientError("Kafka is away")
+
+
+def test_a_long_restore_that_writes_records_is_not_without_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1_000]
+    monkeypatch.setattr("kafkeep.connect.jobs.source.now_ms", lambda: clock[0])
+    config = {"connector.class": "S3SourceConnector", "archive": str(tmp_path), "topics": "t"}
+    job = make_job("back", {**config, "format.class": "json"}, surroundings())
+    assert isinstance(job, SourceJob)
+    growing = [(2_000, 0), (100_000, 5), (200_000, 9), (300_000, 9)]
+    tried_again = [(400_000, 9), (500_000, 9)]
+    for told, due in (
+        (growing, [1_000, 100_000, 200_000, 200_000]),
+        (tried_again, [200_000, 200_000]),
+    ):
+        follower = _LongRound(job, clock, told)
+        with pytest.raises(TransientError):
+            job._follow(follower, threading.Event())
+        assert follower.due == due
+    found = backlog_of(job.progress, "source", clock[0], 0)
+    assert found.no_progress_since_ms == 200_000
 
 
 def test_a_source_waits_for_objects_of_its_topics(tmp_path: Path) -> None:

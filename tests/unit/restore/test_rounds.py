@@ -98,6 +98,23 @@ def test_a_round_that_has_not_begun_is_given_up_and_one_that_has_is_finished() -
     assert places.follower(OPEN, topics=(("a", "new-a"),))._is_begun()
 
 
+def test_a_round_tells_its_progress_to_whoever_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Job:
+        on_progress: Any = None
+
+        def preflight(self) -> None: ...
+
+        def run(self, *_given: Any) -> Any:
+            self.on_progress(3, 9)
+
+    follower, told = Places().follower(OPEN), []
+    monkeypatch.setattr(follower, "_is_begun", lambda: True)
+    monkeypatch.setattr(follower, "_job", Job)
+    follower.on_progress = lambda done, total: told.append((done, total))
+    follower.step()
+    assert told == [(3, 9)]
+
+
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_a_follower_does_not_wait_for_more_of_a_log_whose_last_commit_was_removed(
     checkpoint: bool,

@@ -68,6 +68,8 @@ class SourceJob:
         self._gaps: set[tuple[str, int, int]] = set()
         self._gaps_read = -1
         self._told: set[str] = set()
+        self._written: int | None = None
+        """Records the round under way has written, as last measured."""
 
     def run(self, stop: threading.Event) -> None:
         """Restore until stopped, or until all is there if it does not poll for more."""
@@ -94,6 +96,7 @@ class SourceJob:
                 run_tasks=partial(around.run_tasks, pool=config.called),
                 cores=min(around.cores, config.tasks_max or around.cores),
                 now_ms=now_ms,
+                on_progress=self._note_growth,
             )
             follower.begin()
             if isinstance(follower, Follower):
@@ -120,7 +123,9 @@ class SourceJob:
         if isinstance(follower, Follower) and follower.is_one_shot:
             poll_ms = None
         while not stop.is_set():
-            self.progress.due_since_ms = now_ms()
+            self._written = None
+            # A step that failed has left it set: trying again is no progress.
+            self.progress.due_since_ms = self.progress.due_since_ms or now_ms()
             done = follower.step()
             self.progress.due_since_ms = None
             if isinstance(follower, Follower):
@@ -133,6 +138,12 @@ class SourceJob:
             if poll_ms is None and follower.followed.positions:
                 return
             stop.wait((poll_ms or LOOK_MS) / 1000)
+
+    def _note_growth(self, written: int, _total: int) -> None:
+        """Count growing topics as progress of a round, which is committed as a whole at its end."""
+        if self._written is not None and written > self._written:
+            self.progress.due_since_ms = now_ms()
+        self._written = written
 
     def _changes(self, follower: Follower) -> ChangeOptions | None:
         """Return what is done to records of the log that is followed."""
