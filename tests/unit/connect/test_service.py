@@ -80,8 +80,13 @@ def start(state: str, **more: str) -> Worker:
 @pytest.fixture(scope="module", autouse=True)
 def no_client_outlives_these_tests() -> Iterator[None]:
     """Wait for the Kafka clients: their jitter moves the random numbers of other tests."""
+    before = set(threading.enumerate())  # those of other files in this process may stay
     yield
-    until(lambda: not any(one.name == KAFKA_LOOP for one in threading.enumerate()))
+
+    def is_left(thread: threading.Thread) -> bool:
+        return thread.name == KAFKA_LOOP and thread not in before
+
+    until(lambda: not any(map(is_left, threading.enumerate())))
 
 
 @pytest.fixture(scope="module")
