@@ -21,8 +21,8 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import data_key
 from kafkeep.archive.log import CommitLog
 from kafkeep.clock import now_ms
-from kafkeep.config.kafka import KafkaOptions
 from kafkeep.dev import DevStatus
+from kafkeep.options.kafka import KafkaOptions
 from kafkeep.store.open import open_store
 
 

@@ -9,11 +9,11 @@ import time
 from collections import deque
 
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.kafka.admin import Admin, OffsetSpec
-from kafkeep.kafka.batch import Batches, check_crcs, scan_batches
-from kafkeep.kafka.rewrite import regroup, stamp
-from kafkeep.kafka.wire import FetchWanted, Isolation, Wire
+from kafkeep.kafka.admin.admin import Admin, OffsetSpec
+from kafkeep.kafka.batch.format import Batches, check_crcs, scan_batches
+from kafkeep.kafka.batch.rewrite import regroup, stamp
+from kafkeep.kafka.client.wire import FetchWanted, Isolation, Wire
+from kafkeep.options.kafka import KafkaOptions
 
 FETCH_BYTES = 16 << 20
 IN_FLIGHT = 5

@@ -10,10 +10,10 @@ from bench.measure import Cost, run_kafkeep
 from bench.runs import backup, delete, kafka_options, new_archive, restore
 from bench.traffic import Counter
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.admin import Admin
-from kafkeep.kafka.exact import LARGEST_FILLER, filler_batch
-from kafkeep.kafka.rewrite import stamp
-from kafkeep.kafka.wire import Wire
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.kafka.admin.fill_offsets import LARGEST_FILLER, filler_batch
+from kafkeep.kafka.batch.rewrite import stamp
+from kafkeep.kafka.client.wire import Wire
 
 PARTITIONS = 3
 LOG_START = 50_000_000

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bench.measure import Cost, run_kafkeep
-from kafkeep.config.kafka import KafkaOptions
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.admin import Admin
-from kafkeep.kafka.wire import Wire
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.kafka.client.wire import Wire
+from kafkeep.options.kafka import KafkaOptions
 
 GONE_SECONDS = 90
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from kafkeep.archive.commit import Commit
     from kafkeep.backup.summary import BackupSummary
-    from kafkeep.config.backup import BackupOptions
-    from kafkeep.config.foreign import ForeignOptions
-    from kafkeep.config.spark import SparkOptions
-    from kafkeep.config.storage import StorageOptions
+    from kafkeep.options.backup import BackupOptions
+    from kafkeep.options.spark import SparkOptions
+    from kafkeep.options.storage import StorageOptions
+    from kafkeep.options.unlogged import ForeignOptions
     from kafkeep.restore.preflight import Preflight
     from kafkeep.restore.summary import RestoreSummary
 
@@ -47,7 +47,7 @@ def backup(
 ) -> BackupSummary:
     """Copy topics into the archive, everything that is not there yet; return what was done.
 
-    ``options`` are the fields of ``kafkeep.config.backup.BackupOptions``: Python values
+    ``options`` are the fields of ``kafkeep.options.backup.BackupOptions``: Python values
     (``topics=["orders"]``, ``follow=True``) or the text that the command line takes
     (``segment_bytes="64MiB"``). ``settings`` are those of a sink, under Connect's names
     (``format="json", settings={"flush.size": 1000}``). ``storage`` is read from AWS's standard
@@ -55,8 +55,8 @@ def backup(
     and stopped. Raises KafkeepError; gaps are not errors, they are in the summary.
     """
     from kafkeep.backup.run import run_backup  # noqa: PLC0415
-    from kafkeep.config.backup import BackupOptions  # noqa: PLC0415
-    from kafkeep.config.places import Places  # noqa: PLC0415 - keeps the import light
+    from kafkeep.options.backup import BackupOptions  # noqa: PLC0415
+    from kafkeep.options.kafka import Places  # noqa: PLC0415 - keeps the import light
 
     chosen = _with_sink(make_options(BackupOptions, options), settings or {})
     places = Places(**_places(archive, bootstrap_servers, command_config, storage))
@@ -84,14 +84,14 @@ def restore(
 ) -> RestoreSummary:
     """Bring topics back from the archive, every record exactly once; return what was done.
 
-    ``options`` are the fields of ``kafkeep.config.restore.RestoreOptions``, as in ``backup``;
+    ``options`` are the fields of ``kafkeep.options.restore.RestoreOptions``, as in ``backup``;
     topics also as ``{"orders": "orders-restored"}``. ``settings`` are transforms and converters,
     under Connect's names, and for a bucket without a log also how its objects were written.
     ``on_plan`` sees the plan and the preflight before anything is written. The same call after a
     failure goes on where it stopped.
     """
-    from kafkeep.config.places import Places  # noqa: PLC0415
-    from kafkeep.config.restore import RestoreOptions  # noqa: PLC0415 - keeps the import light
+    from kafkeep.options.kafka import Places  # noqa: PLC0415
+    from kafkeep.options.restore import RestoreOptions  # noqa: PLC0415 - keeps the import light
     from kafkeep.restore.run import run_restore  # noqa: PLC0415
 
     chosen = make_options(RestoreOptions, options)
@@ -110,7 +110,7 @@ def _with_sink(options: BackupOptions, settings: Mapping[str, Any]) -> BackupOpt
     """Add what shapes the objects of another format than segment."""
     if options.format == "segment" and not settings:
         return options
-    from kafkeep.config.connector import ConnectorConfig  # noqa: PLC0415 - keeps the import light
+    from kafkeep.connect.connectors.sink_config import ConnectorConfig  # noqa: PLC0415 - keeps the import light
 
     given = {
         "format.class": options.format,
@@ -137,16 +137,15 @@ def _told(settings: Mapping[str, Any]) -> ForeignOptions | None:
     """Read what is said of records on their way back, and of objects without a log."""
     if not settings:
         return None
-    from kafkeep.config.connector_file import to_texts  # noqa: PLC0415 - keeps the import light
-    from kafkeep.config.foreign import ForeignOptions  # noqa: PLC0415
+    from kafkeep.connect.connectors.config_file import to_texts  # noqa: PLC0415 - keeps the import light
+    from kafkeep.options.unlogged import ForeignOptions  # noqa: PLC0415
 
     return ForeignOptions.parse(to_texts(settings))
 
 
 def make_options(group: type[T], given: Mapping[str, Any]) -> T:
     """Make an option group from Python values; text goes through the option's own parser."""
-    from kafkeep.config.choose import did_you_mean  # noqa: PLC0415 - keeps the import light
-    from kafkeep.config.option import iter_options  # noqa: PLC0415
+    from kafkeep.options.option import did_you_mean, iter_options  # noqa: PLC0415
 
     declared = {option.field: option for option in iter_options(group)}
     made: dict[str, Any] = {}
@@ -186,8 +185,8 @@ def _places(
     command_config: str | Path | None,
     storage: StorageOptions | None,
 ) -> dict[str, Any]:
-    from kafkeep.config.kafka import KafkaOptions  # noqa: PLC0415 - keeps the import light
-    from kafkeep.config.storage import StorageOptions  # noqa: PLC0415
+    from kafkeep.options.kafka import KafkaOptions  # noqa: PLC0415 - keeps the import light
+    from kafkeep.options.storage import StorageOptions  # noqa: PLC0415
 
     servers = bootstrap_servers
     if not isinstance(servers, str):
@@ -201,7 +200,7 @@ def _places(
 
 def _spark(spark: Any) -> SparkOptions:
     """Return how to start Spark; a session of the caller's is found by itself when it lives."""
-    from kafkeep.config.spark import SparkOptions  # noqa: PLC0415 - keeps the import light
+    from kafkeep.options.spark import SparkOptions  # noqa: PLC0415 - keeps the import light
 
     if isinstance(spark, SparkOptions):
         return spark

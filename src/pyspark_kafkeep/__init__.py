@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkeep.spark.datasource import KafkeepSource
+from kafkeep.spark.datasource.source import KafkeepSource
 
 
 class DefaultSource(KafkeepSource):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkeep.archive.store import ObjectStore
-from kafkeep.config.storage import StorageOptions
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.options.storage import StorageOptions
 from kafkeep.store.local import LocalStore
 from kafkeep.store.memory import MemoryStore
 from kafkeep.store.retry import RetryingStore

@@ -1,6 +1,6 @@
 """What kafkeep relies upon inside kafka-python, which is pinned for this reason.
 
-When one of these fails after an upgrade, read kafkeep/kafka/transport.py and link.py again.
+When one of these fails after an upgrade, read kafkeep/kafka/client/transport.py and link.py again.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from kafka.protocol.consumer import (
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.parser import KafkaProtocol
 from kafka.protocol.producer import ProduceRequest
+from tests.support.waiting import until
 
-from kafkeep.kafka.transport import Frame, keep_record_views
-from patience import until
+from kafkeep.kafka.client.transport import Frame, keep_record_views
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from kafka.protocol import producer
 from kafka.protocol.parser import KafkaProtocol
 
-from kafkeep.kafka.produce_request import ProduceRequest
-from kafkeep.kafka.transport import Pieces, take_requests
+from kafkeep.kafka.client.produce import ProduceRequest
+from kafkeep.kafka.client.transport import Pieces, take_requests
 
 VERSIONS = range(3, producer.ProduceRequest.max_version + 1)
 BATCHES = {

@@ -11,14 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from tests.support.waiting import PATIENCE_S
 
-from kafkeep.archive.store import ObjectStore, ObjectWriter
+from kafkeep.archive.object_store import ObjectStore, ObjectWriter
 from kafkeep.errors import EnvironmentFault, KeyExistsError, KeyMissingError, TransientError
+from kafkeep.store.conditional_writes import probe_conditional_create
 from kafkeep.store.memory import MemoryStore
-from kafkeep.store.probe import probe_conditional_create
 from kafkeep.store.retry import RetryingStore
 from kafkeep.store.s3 import S3Store
-from patience import PATIENCE_S
 
 ODD_KEYS = [
     "a=1/b+0+0000000000.log.zst",

@@ -10,51 +10,29 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "kafkeep"
 TEXT = (ROOT / "ARCHITECTURE.md").read_text()
-TREE = TEXT.split("## The tree")[1].split("```")[1]
 PACKAGES = sorted(p.parent.name for p in SOURCE.glob("*/__init__.py"))
-_FILE = re.compile(r"[a-z_0-9]+\.py")
+SUBPACKAGES = sorted(p.parent.relative_to(SOURCE) for p in SOURCE.glob("*/*/__init__.py"))
+NAMED = sorted({path for path in re.findall(r"`([a-z_]+(?:/[a-z_0-9]+)*(?:/|\.py))`", TEXT)})
 
 
-def _named_in_tree() -> list[Path]:
-    """Return every path the tree names: files under the folder whose line they stand under."""
-    found: list[Path] = []
-    base, folder = ROOT, ROOT
-    for line in TREE.splitlines():
-        if not line.strip():
-            continue
-        indent = len(line) - len(line.lstrip())
-        first = line.split()[0]
-        if indent == 0:
-            base = folder = ROOT / first
-        elif indent == 2:
-            folder = base / first if first.endswith("/") else base
-        if first.endswith("/"):
-            found.append(folder)
-        found += [folder / name for name in _FILE.findall(line)]
-    return found
-
-
-@pytest.mark.parametrize("path", _named_in_tree(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_a_path_in_the_tree_exists(path: Path) -> None:
-    assert path.exists()
+@pytest.mark.parametrize("name", NAMED)
+def test_a_path_that_it_names_exists(name: str) -> None:
+    roots = [SOURCE, ROOT, *(SOURCE / package for package in PACKAGES)]
+    assert any((root / name).exists() for root in roots)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_the_tree_names_every_package(package: str) -> None:
-    assert re.search(rf"^  {package}/", TREE, re.MULTILINE)
+def test_every_package_has_a_row(package: str) -> None:
+    assert re.search(rf"^\| `{package}/` \|", TEXT, re.MULTILINE)
 
 
-def test_every_module_at_the_top_is_in_the_tree() -> None:
+@pytest.mark.parametrize("package", SUBPACKAGES, ids=str)
+def test_every_inner_package_is_named_in_the_row_of_its_parent(package: Path) -> None:
+    row = re.search(rf"^\| `{package.parts[0]}/` \|.*$", TEXT, re.MULTILINE)
+    assert row is not None
+    assert f"`{package.name}/`" in row[0]
+
+
+def test_every_module_at_the_top_is_named() -> None:
     modules = {p.name for p in SOURCE.glob("*.py")} - {"__init__.py", "__main__.py"}
-    assert {m for m in modules if not re.search(rf"^  {m}", TREE, re.MULTILINE)} == set()
-
-
-def test_paths_in_the_text_exist() -> None:
-    rest = TEXT.replace(TREE, "")
-    named = re.findall(r"`([a-z_]+/[a-z_]+\.py)`", rest)
-    assert named
-    assert [name for name in named if not (SOURCE / name).exists()] == []
-
-
-def test_it_stays_about_a_page_long() -> None:
-    assert len(TEXT.splitlines()) <= 130
+    assert {name for name in modules if f"`{name}`" not in TEXT} == set()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkeep.config.keys_table import Row, format_page, iter_rows
+from kafkeep.connect.connectors.keys_page import Row, format_page, iter_rows
 
 PAGE = Path(__file__).parents[2] / "docs" / "connect-keys.md"
 ROWS = {row.key: row for row in iter_rows()}
@@ -105,7 +105,7 @@ SINK_KEYS = [
 
 
 def test_the_page_is_what_the_declarations_say() -> None:
-    hint = "python -m kafkeep.config.keys_table > docs/connect-keys.md"
+    hint = "python -m kafkeep.connect.connectors.keys_page > docs/connect-keys.md"
     assert PAGE.read_text() == format_page(), f"the page is old; make it anew: {hint}"
 
 

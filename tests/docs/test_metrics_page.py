@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.support.promql import groupings, selectors
 
-from kafkeep.connect.metrics.render import ALL
-from promql import groupings, selectors
+from kafkeep.connect.metrics.page import ALL
 
 ROOT = Path(__file__).parents[2]
 BOARD = json.loads((ROOT / "deploy/grafana/kafkeep.json").read_text())

@@ -8,7 +8,7 @@ import pytest
 
 from kafkeep.archive.entry import IndexPoint, OffsetRange, PartitionId
 from kafkeep.archive.log import CommitLog
-from kafkeep.archive.reader import check_log, list_logs, load_view
+from kafkeep.archive.view import check_log, list_logs, load_view
 from kafkeep.errors import DamagedError, NewerFormatError
 from kafkeep.store.memory import MemoryStore
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.cluster import Cluster
+from tests.support.run_kafkeep import share_spark
 
-from cluster import Cluster
 from kafkeep.dev import DevOptions, DevStatus, start, stop
-from runs import share_spark
 
 
 @pytest.fixture(scope="module")

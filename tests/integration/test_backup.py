@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.cluster import Cluster, until
+from tests.support.independent_client import assert_same, count, dump
+from tests.support.kills import Trial
+from tests.support.run_kafkeep import Driver, Outcome, kafkeep, members, signal_group
 
-from cluster import Cluster, until
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.archive.reader import ArchiveView, load_view
-from kafkeep.config.storage import StorageOptions
+from kafkeep.archive.view import ArchiveView, load_view
 from kafkeep.errors import NoSuchArchiveError
+from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
-from kills import Trial
-from oracle import assert_same, count, dump
-from runs import Driver, Outcome, kafkeep, members, signal_group
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 

@@ -13,17 +13,26 @@ from typing import Any
 
 import boto3
 import pytest
+from tests.support.cluster import Cluster
+from tests.support.faults.s3_proxy import (
+    Answer,
+    Fault,
+    FaultProxy,
+    Lose,
+    Replace,
+    Reset,
+    Rule,
+    Truncate,
+)
+from tests.support.independent_client import assert_same, count, dump
+from tests.support.kills import chances_of_run
+from tests.support.run_kafkeep import kafkeep
 
-from cluster import Cluster
-from faults.proxy import Answer, Fault, FaultProxy, Lose, Replace, Reset, Rule, Truncate
-from kafkeep.archive.check import check_log
-from kafkeep.config.storage import StorageOptions
+from kafkeep.archive.log_check import check_log
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.build import Record, build_batch
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
-from kills import chances_of_run
-from oracle import assert_same, count, dump
-from runs import kafkeep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 MIB = 1 << 20

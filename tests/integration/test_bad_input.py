@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.run_kafkeep import Outcome, kafkeep
 
-from kafkeep.config.storage import StorageOptions
 from kafkeep.dev import DevStatus
+from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
-from runs import Outcome, kafkeep
 
 NOWHERE = "127.0.0.1:1"
 

@@ -7,20 +7,20 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from tests.support.cluster import ANY_TIME, WAIT, Cluster
 
-from cluster import ANY_TIME, WAIT, Cluster
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.config.kafka import KafkaOptions
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.batch import Batches, check_crcs, min_timestamps, scan_batches
-from kafkeep.kafka.build import Record, build_batch
-from kafkeep.kafka.compression import Codec
-from kafkeep.kafka.fetch import FetchWanted
-from kafkeep.kafka.layout import TimestampType
-from kafkeep.kafka.records import decode
-from kafkeep.kafka.rewrite import regroup, stamp
-from kafkeep.kafka.transactions import drop_aborted
-from kafkeep.kafka.wire import Wire
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.compression import Codec
+from kafkeep.kafka.batch.decode import decode
+from kafkeep.kafka.batch.format import Batches, check_crcs, min_timestamps, scan_batches
+from kafkeep.kafka.batch.layout import TimestampType
+from kafkeep.kafka.batch.rewrite import regroup, stamp
+from kafkeep.kafka.batch.transactions import drop_aborted
+from kafkeep.kafka.client.fetch import FetchWanted
+from kafkeep.kafka.client.wire import Wire
+from kafkeep.options.kafka import KafkaOptions
 
 pytestmark = [
     pytest.mark.integration,

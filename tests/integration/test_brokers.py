@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import NewTopic
+from tests.support.cluster import WAIT, Cluster, until
+from tests.support.independent_client import assert_same, count, dump
+from tests.support.run_kafkeep import Driver, kafkeep
 
-from cluster import WAIT, Cluster, until
-from kafkeep.archive.check import check_log
-from kafkeep.archive.reader import load_view
-from kafkeep.config.storage import StorageOptions
+from kafkeep.archive.log_check import check_log
+from kafkeep.archive.view import load_view
 from kafkeep.dev import (
     DevStatus,
     kill_broker,
@@ -28,9 +29,8 @@ from kafkeep.dev import (
     stop_broker,
 )
 from kafkeep.errors import NoSuchArchiveError
+from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
-from oracle import assert_same, count, dump
-from runs import Driver, kafkeep
 
 pytestmark = pytest.mark.integration
 PARTITIONS = 3

@@ -11,18 +11,18 @@ from pathlib import Path
 import fastavro
 import pytest
 from confluent_kafka import TopicPartition
+from tests.support.cluster import WAIT, Cluster, until
+from tests.support.connect.jobs import Worker
+from tests.support.run_kafkeep import kafkeep
+from tests.support.sink_runs import Bucket
 
-from cluster import WAIT, Cluster, until
-from connect_jobs import Worker
-from kafkeep.archive.reader import load_view
-from kafkeep.config.spark import SparkOptions
-from kafkeep.config.storage import StorageOptions
+from kafkeep.archive.view import load_view
 from kafkeep.dev import DevStatus
 from kafkeep.errors import NoSuchArchiveError
-from kafkeep.spark.door import OpenSpark, SparkDoor
+from kafkeep.options.spark import SparkOptions
+from kafkeep.options.storage import StorageOptions
+from kafkeep.spark.run_session import OpenSpark, SparkDoor
 from kafkeep.store.open import open_store
-from runs import kafkeep
-from sink_runs import Bucket
 
 pytestmark = pytest.mark.integration
 

@@ -24,12 +24,12 @@ from kafka_connect_api.kafka_connect_api import Api
 from kafka_connect_api.kafka_connect_api import Cluster as ConnectCluster
 from kafka_connect_healthcheck.health import Health
 from requests import HTTPError
+from tests.support.cluster import Cluster, until
+from tests.support.connect.curl_service import PATIENCE, Answer, CurlService, Shelf, curl_service
+from tests.support.connect.jobs import group_offsets
 
-from cluster import Cluster, until
-from connect_jobs import group_offsets
-from curl_service import PATIENCE, Answer, CurlService, Shelf, curl_service
-from kafkeep.config.java import require_java
 from kafkeep.dev import DevStatus
+from kafkeep.options.spark import require_java
 
 pytestmark = pytest.mark.integration
 
@@ -242,7 +242,7 @@ def test_javas_http_client_which_offers_an_upgrade_with_every_body(desk: Desk) -
 
 def java_calls(url: str, calls: list[tuple[str, str, Any]]) -> list[Answer]:
     """Make calls with Java's client, one after the other on connections it keeps."""
-    program = Path(__file__).parents[1] / "JavaHttpClient.java"
+    program = Path(__file__).parents[1] / "support" / "connect" / "JavaHttpClient.java"
     lines = [
         f"{method} {path} {'' if body is None else json.dumps(body)}\n"
         for method, path, body in calls

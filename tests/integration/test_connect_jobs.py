@@ -11,23 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster import Cluster, until
+from tests.support.connect.jobs import Worker, group_offsets, produce_json, read_values
+from tests.support.connect.run_source import run_source
+from tests.support.sink_runs import Bucket
+from tests.support.waiting import PATIENCE_S
 
-from cluster import Cluster, until
-from connect_jobs import Worker, group_offsets, produce_json, read_values
 from kafkeep.archive.names import connector_log
-from kafkeep.archive.reader import load_view
-from kafkeep.config.spark import SparkOptions
-from kafkeep.config.storage import StorageOptions
+from kafkeep.archive.view import load_view
 from kafkeep.connect.jobs.make import make_job
-from kafkeep.connect.jobs.offsets import alter_offsets, read_offsets, reset_offsets
-from kafkeep.connect.model import RestError
+from kafkeep.connect.jobs.sink_offsets import alter_offsets, read_offsets, reset_offsets
+from kafkeep.connect.service.model import RestError
 from kafkeep.dev import DevStatus
 from kafkeep.errors import NoSuchArchiveError, RecordError
-from kafkeep.spark.door import OpenSpark, SparkDoor
+from kafkeep.options.spark import SparkOptions
+from kafkeep.options.storage import StorageOptions
+from kafkeep.spark.run_session import OpenSpark, SparkDoor
 from kafkeep.store.open import open_store
-from patience import PATIENCE_S
-from run_source import run_source
-from sink_runs import Bucket
 
 pytestmark = pytest.mark.integration
 

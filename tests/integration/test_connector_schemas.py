@@ -17,13 +17,13 @@ import fastavro
 import httpx
 import pytest
 import zstandard
+from tests.support.cluster import Cluster, until
+from tests.support.confluent_registry import ConfluentRegistry, serving
+from tests.support.connect.jobs import Worker, read_values
+from tests.support.sink_runs import Bucket
 
-from cluster import Cluster, until
-from confluent_registry import ConfluentRegistry, serving
-from connect_jobs import Worker, read_values
 from kafkeep.dev import DevStatus
 from kafkeep.spark.tasks import TaskRow
-from sink_runs import Bucket
 
 pytestmark = pytest.mark.integration
 

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.cluster import Cluster
+from tests.support.independent_client import Seen, assert_same, dump
+from tests.support.run_kafkeep import kafkeep
 
-from cluster import Cluster
 from kafkeep.archive.entry import Entry
-from kafkeep.archive.reader import load_view
-from kafkeep.kafka.build import Record, build_batch
+from kafkeep.archive.view import load_view
+from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.store.local import LocalStore
-from oracle import Seen, assert_same, dump
-from runs import kafkeep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 BATCHES, PER_BATCH = 8, 10

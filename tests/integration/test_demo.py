@@ -11,8 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-
-from patience import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 

@@ -16,10 +16,10 @@ import boto3
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.waiting import PATIENCE_S
 from typer.testing import CliRunner
 
 from kafkeep.cli.dev import app
-from kafkeep.config.java import require_java
 from kafkeep.dev import (
     DevOptions,
     DevStatus,
@@ -30,11 +30,10 @@ from kafkeep.dev import (
     status,
     stop,
 )
-from kafkeep.dev.ports import Ports
-from kafkeep.dev.process import launch
+from kafkeep.dev.process import Ports, launch
 from kafkeep.dev.state import load_state, save_state
 from kafkeep.errors import EnvironmentFault
-from patience import PATIENCE_S
+from kafkeep.options.spark import require_java
 
 pytestmark = pytest.mark.integration
 

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-
-from runs import Driver
+from tests.support.run_kafkeep import Driver
 
 pytestmark = pytest.mark.integration
 

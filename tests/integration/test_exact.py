@@ -6,12 +6,12 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support import topic_scenes as scenes
+from tests.support.cluster import Cluster, until
+from tests.support.independent_client import Dump, dump
+from tests.support.run_kafkeep import Driver, Outcome, kafkeep
 
-import scenes
-from cluster import Cluster, until
-from kafkeep.kafka.exact import filler_batch
-from oracle import Dump, dump
-from runs import Driver, Outcome, kafkeep
+from kafkeep.kafka.admin.fill_offsets import filler_batch
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3")]
 NOW = time.time_ns() // 1_000_000
@@ -85,7 +85,7 @@ def test_a_log_that_begins_at_fifty_million(
 
 def filler_batch_signed(count: int) -> bytearray:
     """Return a batch of null records that a broker takes from no producer in particular."""
-    from kafkeep.kafka.rewrite import stamp
+    from kafkeep.kafka.batch.rewrite import stamp
 
     body = filler_batch(count, NOW)
     stamp(body, -1, -1, -1)

@@ -9,10 +9,11 @@ from pathlib import Path
 from threading import Timer
 
 import pytest
+from tests.support.cluster import Cluster
+from tests.support.independent_client import assert_same, dump
+from tests.support.run_kafkeep import kafkeep
 
-from cluster import Cluster
-from kafkeep.archive.check import check_log
-from kafkeep.config.storage import StorageOptions
+from kafkeep.archive.log_check import check_log
 from kafkeep.dev import (
     DevOptions,
     DevStatus,
@@ -24,10 +25,9 @@ from kafkeep.dev import (
     stop,
 )
 from kafkeep.errors import TransientError, UnknownOutcomeError
-from kafkeep.kafka.build import Record, build_batch
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
-from oracle import assert_same, dump
-from runs import kafkeep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 MAY_BE_TRIED_AGAIN = (TransientError.__name__, UnknownOutcomeError.__name__)

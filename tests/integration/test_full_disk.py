@@ -13,18 +13,17 @@ from threading import Timer
 from typing import Any
 
 import pytest
+from tests.support.cluster import Cluster
+from tests.support.independent_client import assert_same, dump
+from tests.support.kills import Trial
+from tests.support.run_kafkeep import Outcome, kafkeep
 
-from cluster import Cluster
-from kafkeep.config.storage import StorageOptions
 from kafkeep.dev import DevOptions, DevStatus
 from kafkeep.dev.plan import plan_state
-from kafkeep.dev.ports import Ports
-from kafkeep.dev.process import wait_ready
+from kafkeep.dev.process import Ports, wait_ready
 from kafkeep.dev.s3 import BUCKET, bucket_ready, launch_s3, remove_sockets, s3_answers
-from kafkeep.kafka.build import Record, build_batch
-from kills import Trial
-from oracle import assert_same, dump
-from runs import Outcome, kafkeep
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.options.storage import StorageOptions
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 MIB = 1 << 20

@@ -8,17 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.cluster import Cluster, until
+from tests.support.kills import Trial
+from tests.support.run_kafkeep import kafkeep
 
-from cluster import Cluster, until
-from kafkeep.archive.reader import list_logs, load_view
-from kafkeep.care.gc import Fate, GcPlan, plan_gc, remove
-from kafkeep.care.offsets import move_positions
+from kafkeep.archive.view import list_logs, load_view
 from kafkeep.clock import now_ms
-from kafkeep.config.gc import DAY_MS
 from kafkeep.dev import DevStatus
+from kafkeep.maintenance.gc import Fate, GcPlan, plan_gc, remove
+from kafkeep.maintenance.move_positions import move_positions
+from kafkeep.options.maintenance import DAY_MS
 from kafkeep.store.s3 import S3Store
-from kills import Trial
-from runs import kafkeep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 TEXT = "value.converter=org.apache.kafka.connect.storage.StringConverter"
@@ -26,7 +26,7 @@ SINK = ("--name", "sink", "--format", "json", "--set", TEXT, "--set", "topics.di
 UPLOAD = """
 import sys
 from dataclasses import replace
-from kafkeep.config.storage import StorageOptions
+from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
 options = replace(StorageOptions.from_env(), multipart_bytes=1, part_bytes=5 << 20)
 writer = open_store(sys.argv[1], options).create(sys.argv[2])

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+from tests.support.cluster import Cluster
+from tests.support.independent_client import Seen, dump
+from tests.support.run_kafkeep import Outcome, kafkeep
+from tests.support.waiting import PATIENCE_S
 
-from cluster import Cluster
 from kafkeep.dev import DevOptions, kafka_tool, start, stop
-from oracle import Seen, dump
-from patience import PATIENCE_S
-from runs import Outcome, kafkeep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3")]
 PATIENCE = PATIENCE_S

@@ -7,14 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.cluster import Cluster, until
+from tests.support.independent_client import assert_same, count, dump
+from tests.support.kills import Trial
+from tests.support.run_kafkeep import Driver, signal_group
 
-from cluster import Cluster, until
-from kafkeep.archive.check import check_log
+from kafkeep.archive.log_check import check_log
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.build import Record, build_batch
-from kills import Trial
-from oracle import assert_same, count, dump
-from runs import Driver, signal_group
+from kafkeep.kafka.batch.build import Record, build_batch
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 PARTITIONS, BATCHES, ROWS = 2, 10, 500

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.support.cluster import Cluster, until
+from tests.support.independent_client import assert_same, count, dump
+from tests.support.kills import Trial
+from tests.support.run_kafkeep import Driver
 
-from cluster import Cluster, until
-from kafkeep.archive.check import check_log
 from kafkeep.archive.checkpoint import DEFAULT_EVERY
 from kafkeep.archive.commit import Changes
 from kafkeep.archive.log import CommitLog
-from kafkeep.archive.reader import list_logs, load_view
+from kafkeep.archive.log_check import check_log
+from kafkeep.archive.view import list_logs, load_view
 from kafkeep.clock import now_ms
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.build import Record, build_batch
-from kills import Trial
-from oracle import assert_same, count, dump
-from runs import Driver
+from kafkeep.kafka.batch.build import Record, build_batch
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 PARTITIONS = 3

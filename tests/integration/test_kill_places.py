@@ -14,24 +14,24 @@ from typing import Any
 import boto3
 import pytest
 from confluent_kafka import TopicPartition
+from tests.support.cluster import Cluster, until
+from tests.support.confluent_registry import ConfluentRegistry, serving
+from tests.support.connect.jobs import CONFLUENT, group_offsets, produce_json
+from tests.support.connect.run_source import _run_tasks, run_source
+from tests.support.independent_client import dump
+from tests.support.kills import Trial
+from tests.support.sink_runs import Bucket
 
-from cluster import Cluster, until
-from confluent_registry import ConfluentRegistry, serving
-from connect_jobs import CONFLUENT, group_offsets, produce_json
-from kafkeep.archive.retention import load_retention
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.storage import StorageOptions
-from kafkeep.connect.job import Surroundings
+from kafkeep.archive.expiry import load_retention
 from kafkeep.connect.jobs.make import make_job
-from kafkeep.connect.state.journal import Journal
+from kafkeep.connect.service.journal import Journal
+from kafkeep.connect.service.model import Surroundings
 from kafkeep.dev import DevStatus
-from kafkeep.store.lifecycle import Lifecycle
+from kafkeep.options.kafka import KafkaOptions
+from kafkeep.options.storage import StorageOptions
 from kafkeep.store.local import LocalStore
 from kafkeep.store.open import open_store
-from kills import Trial
-from oracle import dump
-from run_source import _run_tasks, run_source
-from sink_runs import Bucket
+from kafkeep.store.s3_lifecycle import Lifecycle
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 MIB = 1 << 20
@@ -48,8 +48,8 @@ def die(code: str, *arguments: str, failpoint: str) -> None:
 
 CHANGE = """
 import sys
-from kafkeep.connect.state.journal import Journal
-from kafkeep.connect.state.state import Change
+from kafkeep.connect.service.journal import Journal
+from kafkeep.connect.service.state import Change
 from kafkeep.store.local import LocalStore
 folder, name = sys.argv[1:]
 Journal.open(LocalStore(folder)).commit(lambda _: Change(kind="define", name=name))
@@ -75,7 +75,7 @@ def test_a_change_whose_worker_dies_is_there_or_not_and_never_half(tmp_path: Pat
 UPLOAD = """
 import sys
 from dataclasses import replace
-from kafkeep.config.storage import StorageOptions
+from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
 options = replace(StorageOptions.from_env(), multipart_bytes=1, part_bytes=5 << 20)
 writer = open_store(sys.argv[1], options).create("topics/large")
@@ -247,8 +247,8 @@ def test_schemas_are_kept_and_brought_back_though_whoever_does_it_dies(
 
 RETENTION = """
 import sys
-from kafkeep.care.retention import apply_retention
-from kafkeep.config.storage import StorageOptions
+from kafkeep.maintenance.retention import apply_retention
+from kafkeep.options.storage import StorageOptions
 days = None if sys.argv[2] == "off" else int(sys.argv[2])
 apply_retention(sys.argv[1], StorageOptions.from_env(), "log", ["orders"], days, now_ms=1)
 """

@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
+from tests.support.cluster import LEADER_NOT_READY, WAIT, Cluster, until
+from tests.support.faults.kafka_proxy import HoldingProxy
+from tests.support.independent_client import Dump, assert_same, count, dump
+from tests.support.kills import Trial
+from tests.support.run_kafkeep import Driver
 
-from cluster import LEADER_NOT_READY, WAIT, Cluster, until
-from faults.kafka_proxy import HoldingProxy
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.build import Record, build_batch
-from kills import Trial
-from oracle import Dump, assert_same, count, dump
-from runs import Driver
+from kafkeep.kafka.batch.build import Record, build_batch
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 PARTITIONS = 3

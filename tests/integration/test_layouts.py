@@ -13,12 +13,12 @@ from typing import Any
 
 import fastavro
 import pytest
+from tests.support.cluster import ANY_TIME, Cluster
+from tests.support.independent_client import dump
+from tests.support.run_kafkeep import Outcome, kafkeep
+from tests.support.sink_runs import Bucket, probed_once
 
-from cluster import ANY_TIME, Cluster
 from kafkeep.dev import DevStatus
-from oracle import dump
-from runs import Outcome, kafkeep
-from sink_runs import Bucket, probed_once
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3")]
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.support.cluster import ANY_TIME
 
 import kafkeep
-from cluster import ANY_TIME
-from kafkeep.config.kafka import KafkaOptions
 from kafkeep.demo.compare import compare_topics, dump_topics
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.admin import Admin
-from kafkeep.kafka.build import Record, build_batch
-from kafkeep.kafka.wire import Wire
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.client.wire import Wire
+from kafkeep.options.kafka import KafkaOptions
 from kafkeep.spark.session import start_session, stop_session
 
 pytestmark = pytest.mark.integration

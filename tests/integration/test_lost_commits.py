@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from tests.support.cluster import Cluster
+from tests.support.independent_client import assert_same, dump
+from tests.support.run_kafkeep import kafkeep
 
-from cluster import Cluster
-from kafkeep.archive.checkpoint import Checkpointer
-from kafkeep.archive.head import load_head
+from kafkeep.archive.checkpoint import Checkpointer, load_head
 from kafkeep.archive.keys import log_key
-from kafkeep.care import lost_commits
+from kafkeep.maintenance import lost_commits
 from kafkeep.store.local import LocalStore
-from oracle import assert_same, dump
-from runs import kafkeep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 

@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.cluster import Cluster, until
+from tests.support.independent_client import assert_same, count, dump
+from tests.support.run_kafkeep import kafkeep
 
-from cluster import Cluster, until
 from kafkeep import failpoint
-from kafkeep.archive.check import check_log
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.archive.reader import load_view
-from kafkeep.backup import bundle, writer
-from kafkeep.config.storage import StorageOptions
-from kafkeep.kafka.build import Record, build_batch
+from kafkeep.archive.log_check import check_log
+from kafkeep.archive.view import load_view
+from kafkeep.backup import reconcile, writer
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
-from oracle import assert_same, count, dump
-from runs import kafkeep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 BATCHES, ROWS = 40, 100
@@ -30,8 +30,8 @@ CUT = 1550
 @pytest.fixture
 def split(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let several tasks read a partition, however small it is."""
-    monkeypatch.setattr(bundle, "SMALLEST_SPLIT_BYTES", 1)
-    monkeypatch.setattr(bundle, "SMALLEST_BUNDLE_BYTES", 1)
+    monkeypatch.setattr(reconcile, "SMALLEST_SPLIT_BYTES", 1)
+    monkeypatch.setattr(reconcile, "SMALLEST_BUNDLE_BYTES", 1)
     monkeypatch.setattr(writer, "RANGES_PER_CORE", 5)
 
 

@@ -18,26 +18,24 @@ import httpx
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from tests.support.cluster import Cluster, until
+from tests.support.promql import selectors, strimzi_names
+from tests.support.run_kafkeep import Driver
 
-from cluster import Cluster, until
 from kafkeep.clock import now_ms
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.storage import StorageOptions
-from kafkeep.connect.job import Surroundings
 from kafkeep.connect.jobs.make import make_job
-from kafkeep.connect.metrics.jobs import measured
-from kafkeep.connect.metrics.render import WorkerFacts, render
-from kafkeep.connect.metrics.totals import Totals
-from kafkeep.connect.model import ConnectorStatus, RunState, TaskStatus
+from kafkeep.connect.metrics.page import WorkerFacts, render
+from kafkeep.connect.metrics.totals import Totals, measured
+from kafkeep.connect.service.model import ConnectorStatus, RunState, Surroundings, TaskStatus
 from kafkeep.dev import DevStatus
 from kafkeep.errors import AccessDeniedError, KeyExistsError, KeyMissingError, TransientError
-from kafkeep.spark.beans import read_jvm
+from kafkeep.options.kafka import KafkaOptions
+from kafkeep.options.storage import StorageOptions
+from kafkeep.spark.jvm import read_jvm
 from kafkeep.spark.session import start_session
 from kafkeep.spark.tasks import run_tasks
 from kafkeep.store.open import open_store
-from kafkeep.store.timing import RequestTimes, recording
-from promql import selectors, strimzi_names
-from runs import Driver
+from kafkeep.store.s3_timing import RequestTimes, recording
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]

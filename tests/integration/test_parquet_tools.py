@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.support.whole_records import MANY, record, to_column, write
 
-from kafkeep.formats import parquet_bytes
-from kafkeep.formats.parquet_records import RecordWriter
-from whole_records import MANY, record, to_column, write
+from kafkeep.objects.formats import parquet_bytes
+from kafkeep.objects.formats.parquet_records import RecordWriter
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 

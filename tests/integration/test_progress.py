@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.cluster import Cluster
+from tests.support.run_kafkeep import kafkeep
+from tests.support.waiting import PATIENCE_S
 
-from cluster import Cluster
-from kafkeep.kafka.build import Record, build_batch
-from patience import PATIENCE_S
-from runs import kafkeep
+from kafkeep.kafka.batch.build import Record, build_batch
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 TERMINAL = {"TERM": "xterm", "COLUMNS": "120", "LINES": "24"}

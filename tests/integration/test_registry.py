@@ -19,12 +19,11 @@ import urllib3
 from google.protobuf.timestamp_pb2 import Timestamp
 from google.protobuf.wrappers_pb2 import DoubleValue
 
-from kafkeep.config.converters import ConverterClass, parse_converter
-from kafkeep.converters.converter import Converter
-from kafkeep.converters.open import open_converter
-from kafkeep.data.column import Column
-from kafkeep.data.schema import DATE, Field, Kind, Schema, arrow_type
 from kafkeep.errors import RecordError
+from kafkeep.options.sink.converters import ConverterClass, parse_converter
+from kafkeep.records.converters.converter import Converter
+from kafkeep.records.converters.open import open_converter
+from kafkeep.records.schema import DATE, Column, Field, Kind, Schema, arrow_type
 
 pytestmark = pytest.mark.integration
 

@@ -22,16 +22,16 @@ from schemathesis.checks import (
     status_code_conformance,
     unsupported_method,
 )
+from tests.support.cluster import Cluster
+from tests.support.connect.curl_service import curl_service
+from tests.support.connect.memory_service import SINK, MemoryService
+from tests.support.connect.rest_server import serving
 
-from cluster import Cluster
-from curl_service import curl_service
-from kafkeep.connect.model import Target
 from kafkeep.connect.rest.app import ENDPOINTS, make_app
 from kafkeep.connect.rest.call import Endpoint
 from kafkeep.connect.rest.security import RestSecurity
+from kafkeep.connect.service.model import Target
 from kafkeep.dev import DevStatus
-from rest_memory import SINK, MemoryService
-from rest_server import serving
 
 pytestmark = pytest.mark.integration
 

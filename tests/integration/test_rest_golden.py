@@ -15,11 +15,11 @@ import boto3
 import httpx
 import pytest
 from confluent_kafka import Producer
+from tests.support.cluster import Cluster
+from tests.support.connect.rest_story import run_story
+from tests.support.waiting import PATIENCE_S
 
-from cluster import Cluster
 from kafkeep.dev import DevStatus
-from patience import PATIENCE_S
-from rest_story import run_story
 
 pytestmark = pytest.mark.integration
 

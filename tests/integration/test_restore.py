@@ -6,18 +6,18 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.support.cluster import ANY_TIME, Cluster
+from tests.support.independent_client import assert_same, count, dump
+from tests.support.run_kafkeep import Outcome, kafkeep
 
-from cluster import ANY_TIME, Cluster
-from kafkeep.archive.reader import load_view
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.storage import StorageOptions
+from kafkeep.archive.view import load_view
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.build import Record, build_batch
-from kafkeep.kafka.wire import Wire
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.client.wire import Wire
+from kafkeep.options.kafka import KafkaOptions
+from kafkeep.options.storage import StorageOptions
 from kafkeep.restore.document import FOLDER, load_document
 from kafkeep.store.open import open_store
-from oracle import assert_same, count, dump
-from runs import Outcome, kafkeep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 DAY = 86_400_000

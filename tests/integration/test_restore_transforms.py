@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
+from tests.support.cluster import Cluster
+from tests.support.independent_client import Seen, dump
+from tests.support.run_kafkeep import Driver, Outcome, kafkeep
+from tests.support.waiting import until
 
 import kafkeep as library
-from cluster import Cluster
-from kafkeep.kafka.build import Record, build_batch
-from kafkeep.kafka.compression import Codec
-from oracle import Seen, dump
-from patience import until
-from runs import Driver, Outcome, kafkeep
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.compression import Codec
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3")]
 NOW = time.time_ns() // 1_000_000 - 3_600_000

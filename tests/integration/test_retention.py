@@ -11,23 +11,22 @@ from typing import Any
 
 import boto3
 import pytest
+from tests.support.cluster import Cluster, until
+from tests.support.connect.jobs import Worker, produce_json
+from tests.support.run_kafkeep import kafkeep
+from tests.support.sink_runs import Bucket
 
-from cluster import Cluster, until
-from connect_jobs import Worker, produce_json
-from kafkeep.archive.reader import load_view
-from kafkeep.archive.retention import DAY_MS
-from kafkeep.care.cat import CatOptions, iter_lines
-from kafkeep.care.lines import json_line
-from kafkeep.config.spark import SparkOptions
-from kafkeep.config.storage import StorageOptions
+from kafkeep.archive.expiry import DAY_MS
+from kafkeep.archive.view import load_view
 from kafkeep.dev import DevStatus
 from kafkeep.errors import KeyMissingError, UsageError
-from kafkeep.spark.datasource import KafkeepReader
-from kafkeep.spark.door import OpenSpark, SparkDoor
-from kafkeep.store.lifecycle import Lifecycle, Rule, rule_id
+from kafkeep.maintenance.cat import CatOptions, iter_lines, json_line
+from kafkeep.options.spark import SparkOptions
+from kafkeep.options.storage import StorageOptions
+from kafkeep.spark.datasource.source import KafkeepReader
+from kafkeep.spark.run_session import OpenSpark, SparkDoor
 from kafkeep.store.open import open_store
-from runs import kafkeep
-from sink_runs import Bucket
+from kafkeep.store.s3_lifecycle import Lifecycle, Rule, rule_id
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("module_s3", "spark")]
 

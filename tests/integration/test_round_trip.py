@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from tests.support.cluster import Cluster
+from tests.support.independent_client import Dump, assert_same, count, dump
+from tests.support.run_kafkeep import Outcome, kafkeep
+from tests.support.topic_scenes import scenes
 
-from cluster import Cluster
-from kafkeep.archive.check import check_log
 from kafkeep.archive.entry import Entry
-from kafkeep.archive.reader import load_view
-from kafkeep.archive.store import ObjectStore
-from kafkeep.backup import bundle, writer
-from kafkeep.config.storage import StorageOptions
+from kafkeep.archive.log_check import check_log
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.view import load_view
+from kafkeep.backup import reconcile, writer
 from kafkeep.dev import DevStatus, kafka_tool
+from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
-from oracle import Dump, assert_same, count, dump
-from runs import Outcome, kafkeep
-from scenes import scenes
 
 pytestmark = pytest.mark.integration
 TAG = uuid.uuid4().hex[:6]
@@ -62,8 +62,8 @@ def story(services: DevStatus, module_s3: None, spark: None) -> Iterator[Story]:
     chosen = ("--topics", ",".join(names))
     with pytest.MonkeyPatch.context() as patch:
         backup = kafkeep("backup", *where, *chosen).expect(0)
-        patch.setattr(bundle, "SMALLEST_SPLIT_BYTES", 1)
-        patch.setattr(bundle, "SMALLEST_BUNDLE_BYTES", 1)
+        patch.setattr(reconcile, "SMALLEST_SPLIT_BYTES", 1)
+        patch.setattr(reconcile, "SMALLEST_BUNDLE_BYTES", 1)
         patch.setattr(writer, "RANGES_PER_CORE", 20)
         split = kafkeep("backup", *where, *chosen, "--name", "split", "--segment-bytes", "5MiB")
         split.expect(0)

@@ -16,12 +16,12 @@ from urllib.parse import parse_qsl
 import boto3
 import pytest
 from botocore.config import Config
+from tests.support.faults.s3_recorder import Recorder
 
-from kafkeep.config.storage import MIB, StorageOptions
 from kafkeep.errors import AccessDeniedError, KafkeepError
+from kafkeep.options.storage import MIB, StorageOptions
 from kafkeep.store.retry import RetryingStore, RetryPolicy
 from kafkeep.store.s3 import S3Store
-from s3_recorder import Recorder
 
 pytestmark = pytest.mark.integration
 CUSTOMER_KEY = bytes(range(32))

@@ -19,13 +19,13 @@ from typing import Any
 import fastavro
 import httpx
 import pytest
+from tests.support.cluster import Cluster, until
+from tests.support.independent_client import Seen, dump
+from tests.support.run_kafkeep import Driver, kafkeep
 
-from cluster import Cluster, until
 from kafkeep.dev import DevStatus
-from kafkeep.dev.ports import Ports
+from kafkeep.dev.process import Ports
 from kafkeep.dev.registry import launch_registry, registry_answers, registry_url
-from oracle import Seen, dump
-from runs import Driver, kafkeep
 
 pytestmark = pytest.mark.integration
 

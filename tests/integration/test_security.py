@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.cluster import Cluster
+from tests.support.independent_client import assert_same, dump
+from tests.support.run_kafkeep import Outcome, kafkeep
 
-from cluster import Cluster
-from kafkeep.config.kafka import KafkaOptions
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.admin import Admin
-from kafkeep.kafka.rights import Right, topic_rights
-from kafkeep.kafka.wire import Wire
-from oracle import assert_same, dump
-from runs import Outcome, kafkeep
+from kafkeep.kafka.admin.admin import Admin, Right, topic_rights
+from kafkeep.kafka.client.wire import Wire
+from kafkeep.options.kafka import KafkaOptions
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 

@@ -14,11 +14,10 @@ from collections.abc import Iterator, Mapping
 import fastavro
 import pytest
 from botocore.exceptions import ClientError
-
-from cluster import Cluster
-from connect_jobs import group_offsets
-from curl_service import Shelf, curl_service, patiently
-from exercise import (
+from tests.support.cluster import Cluster
+from tests.support.connect.curl_service import Shelf, curl_service, patiently
+from tests.support.connect.jobs import group_offsets
+from tests.support.exercise import (
     BUCKET,
     CLASS,
     FORMATS,
@@ -34,9 +33,10 @@ from exercise import (
     registered,
     typed_orders,
 )
+from tests.support.independent_client import dump
+from tests.support.run_kafkeep import kafkeep
+
 from kafkeep.dev import DevStatus
-from oracle import dump
-from runs import kafkeep
 
 pytestmark = pytest.mark.integration
 

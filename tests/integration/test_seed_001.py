@@ -15,9 +15,8 @@ from pathlib import Path
 
 import fastavro
 import pytest
-
-from cluster import Cluster
-from cold_storage import (
+from tests.support.cluster import Cluster
+from tests.support.cold_storage import (
     BUCKET,
     BY_TIME,
     COUNT,
@@ -34,9 +33,10 @@ from cold_storage import (
     World,
     clear,
 )
-from curl_service import Shelf, curl_service, patiently
+from tests.support.connect.curl_service import Shelf, curl_service, patiently
+from tests.support.independent_client import dump
+
 from kafkeep.dev import DevStatus
-from oracle import dump
 
 pytestmark = pytest.mark.integration
 
@@ -210,7 +210,7 @@ SHOWN_BY = {
         "test_connect_jobs.py",
         "a_source_killed_at_every_place_doubles_and_loses_nothing",
     ),
-    "repartitioning": ("test_shapes.py", "another_number_of_partitions"),
+    "repartitioning": ("test_routing.py", "another_number_of_partitions"),
     "parallel, and in order": (
         "test_round_trip.py",
         "a_partition_read_by_many_tasks_holds_the_same_records",

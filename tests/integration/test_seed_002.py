@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster import Cluster, until
+from tests.support.connect.curl_service import PATIENCE, CurlService, Shelf, curl_service
+from tests.support.independent_client import dump
 
-from cluster import Cluster, until
-from curl_service import PATIENCE, CurlService, Shelf, curl_service
 from kafkeep.dev import DevStatus
-from oracle import dump
 
 pytestmark = pytest.mark.integration
 

@@ -20,12 +20,12 @@ from typing import Any
 
 import fastavro
 import pytest
+from tests.support.cluster import Cluster, until
+from tests.support.connect.curl_service import PATIENCE, CurlService, Shelf, curl_service
+from tests.support.faults.s3_recorder import Recorder
+from tests.support.independent_client import dump
 
-from cluster import Cluster, until
-from curl_service import PATIENCE, CurlService, Shelf, curl_service
 from kafkeep.dev import DevStatus
-from oracle import dump
-from s3_recorder import Recorder
 
 pytestmark = pytest.mark.integration
 

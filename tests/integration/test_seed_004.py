@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.support.cluster import ANY_TIME, Cluster, until
+from tests.support.connect.curl_service import PATIENCE, CurlService, Shelf, curl_service
+from tests.support.run_kafkeep import kafkeep
+from tests.support.sinetstream_cases import HOUR, envelope
 
-from cluster import ANY_TIME, Cluster, until
-from curl_service import PATIENCE, CurlService, Shelf, curl_service
 from kafkeep.dev import DevStatus
-from runs import kafkeep
-from sinetstream_cases import HOUR, envelope
 
 pytestmark = pytest.mark.integration
 

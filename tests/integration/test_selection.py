@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.support.cluster import Cluster
+from tests.support.independent_client import Seen, assert_same, count, dump
+from tests.support.run_kafkeep import Outcome, kafkeep
 
-from cluster import Cluster
-from kafkeep.kafka.build import Record, build_batch
-from kafkeep.kafka.compression import Codec
-from oracle import Seen, assert_same, count, dump
-from runs import Outcome, kafkeep
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.compression import Codec
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3")]
 NOW = time.time_ns() // 1_000_000 - 3_600_000

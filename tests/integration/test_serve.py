@@ -14,14 +14,14 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
+from tests.support.cluster import Cluster
+from tests.support.connect.jobs import group_offsets
+from tests.support.connect.serve_processes import PARTITIONS, Service, World
+from tests.support.faults.s3_proxy import Answer, FaultProxy, Rule
+from tests.support.independent_client import dump
+from tests.support.waiting import until
 
-from cluster import Cluster
-from connect_jobs import group_offsets
-from faults.proxy import Answer, FaultProxy, Rule
 from kafkeep.dev import DevStatus
-from oracle import dump
-from patience import until
-from serve_world import PARTITIONS, Service, World
 
 pytestmark = pytest.mark.integration
 
@@ -187,7 +187,7 @@ def test_the_other_service_takes_over_when_the_leader_is_killed(world: World) ->
     lags = [one.pop("kafkeep") for one in seen]
     assert seen[0] == seen[1]
     assert [(one["lag_records"], one["gaps"]["count"]) for one in lags] == [(0, 0)] * 2
-    logger = "/admin/loggers/kafkeep.connect.duty"
+    logger = "/admin/loggers/kafkeep.connect.service.leader_loop"
     follower.call("PUT", f"{logger}?scope=cluster", {"level": "DEBUG"}, expect=204)
     assert leader.call("GET", logger)["level"] == "DEBUG"
     leader.call("PUT", f"{logger}?scope=cluster", {"level": "ERROR"}, expect=204)

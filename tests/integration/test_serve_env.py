@@ -18,14 +18,14 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support.cluster import ANY_TIME, Cluster, until
+from tests.support.run_kafkeep import kafkeep
+from tests.support.sinetstream_cases import HOUR, envelope
+from tests.support.sink_runs import Bucket
+from tests.support.waiting import PATIENCE_S
 
-from cluster import ANY_TIME, Cluster, until
 from kafkeep.dev import DevStatus
-from kafkeep.dev.ports import Ports
-from patience import PATIENCE_S
-from runs import kafkeep
-from sinetstream_cases import HOUR, envelope
-from sink_runs import Bucket
+from kafkeep.dev.process import Ports
 
 pytestmark = pytest.mark.integration
 PICTURE = b"\xff\xd8\xff\x00 picture\r\n\n"

@@ -7,11 +7,11 @@ import uuid
 from pathlib import Path
 
 import pytest
+from tests.support.cluster import Cluster, until
+from tests.support.connect.curl_service import PATIENCE, Shelf, curl_service
+from tests.support.independent_client import dump
 
-from cluster import Cluster, until
-from curl_service import PATIENCE, Shelf, curl_service
 from kafkeep.dev import DevStatus
-from oracle import dump
 
 pytestmark = pytest.mark.integration
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from tests.support.cluster import ANY_TIME, Cluster
+from tests.support.run_kafkeep import Outcome, kafkeep
+from tests.support.sinetstream_cases import DATA, HOUR, TIMES, envelope
+from tests.support.sink_runs import Bucket, probed_once
 
-from cluster import ANY_TIME, Cluster
 from kafkeep.dev import DevStatus
-from runs import Outcome, kafkeep
-from sinetstream_cases import DATA, HOUR, TIMES, envelope
-from sink_runs import Bucket, probed_once
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3")]
 

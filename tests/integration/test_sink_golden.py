@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import pytest
-
-from cluster import Cluster
-from golden_cases import CONTEXT, GoldenCase, GoldenRecord, load_cases
-from golden_compare import compare
-from golden_expected import (
+from tests.support.cluster import Cluster
+from tests.support.golden.cases import CONTEXT, GoldenCase, GoldenRecord, load_cases
+from tests.support.golden.compare import compare
+from tests.support.golden.expected import (
     EXPECTED,
     Kind,
     expected_dead_letters,
     expected_objects,
     letter_source,
 )
-from golden_produce import produce_cases, remove_topics
+from tests.support.golden.produce import produce_cases, remove_topics
+from tests.support.sink_runs import Bucket, Outcome, probed_once, run_sink
+
 from kafkeep.dev import DevStatus
-from sink_runs import Bucket, Outcome, probed_once, run_sink
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3", "probed")]
 

@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from tests.support.cluster import WAIT, Cluster, until
+from tests.support.independent_client import dump
+from tests.support.kills import Trial
+from tests.support.run_kafkeep import Driver
+from tests.support.sink_bucket import Bucket, check_partition
 
-from cluster import WAIT, Cluster, until
 from kafkeep.dev import DevStatus
-from kills import Trial
-from oracle import dump
-from runs import Driver
-from sink_bucket import Bucket, check_partition
 
 pytestmark = pytest.mark.integration
 PARTITIONS = 3

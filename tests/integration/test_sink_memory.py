@@ -18,18 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster import ANY_TIME, Cluster
 
-from cluster import ANY_TIME, Cluster
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.backup.rotate import Reason
-from kafkeep.backup.shape import SinkShape
 from kafkeep.backup.task import Bundle, BundledRange, archive_bundle
-from kafkeep.backup.write import WriteOptions
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.storage import StorageOptions
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.build import Record, build_batch
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.objects.segment.writer import WriteOptions
+from kafkeep.objects.sink.rotation import Reason
+from kafkeep.objects.sink.spec import SinkShape
+from kafkeep.options.kafka import KafkaOptions
+from kafkeep.options.storage import StorageOptions
 from kafkeep.spark.jvm import WORKER_MEMORY
 
 pytestmark = pytest.mark.integration
@@ -120,7 +120,7 @@ def measure(filled: Filled, archive: str, options: Mapping[str, str] | None) -> 
         env={
             **os.environ,
             **WORKER_MEMORY,
-            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path]),
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path]),
         },
     )
     assert done.returncode == 0, done.stderr
@@ -216,8 +216,8 @@ def run_worker(asked: Mapping[str, Any]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    from kafkeep.kafka.admin import Admin
-    from kafkeep.kafka.wire import wire_for
+    from kafkeep.kafka.admin.admin import Admin
+    from kafkeep.kafka.client.wire import wire_for
 
     told = json.loads(sys.stdin.read())
     topic = Admin(wire_for(KafkaOptions(told["bootstrap"]))).topics([told["topic"]])[told["topic"]]

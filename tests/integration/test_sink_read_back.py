@@ -8,15 +8,14 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.support.cluster import ANY_TIME, Cluster
+from tests.support.independent_client import Seen, dump
+from tests.support.run_kafkeep import kafkeep
 
-from cluster import ANY_TIME, Cluster
-from kafkeep.care.cat import CatOptions, iter_lines
-from kafkeep.care.lines import json_line
-from kafkeep.config.storage import StorageOptions
 from kafkeep.dev import DevStatus
+from kafkeep.maintenance.cat import CatOptions, iter_lines, json_line
+from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
-from oracle import Seen, dump
-from runs import kafkeep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 

@@ -21,17 +21,17 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support.cluster import ANY_TIME, Cluster, until
+from tests.support.independent_client import Seen, dump
+from tests.support.run_kafkeep import Driver, Outcome, kafkeep
+from tests.support.sinetstream_cases import DATA, HOUR, TIMES, envelope
+from tests.support.sink_runs import Bucket, probed_once
 
-from cluster import ANY_TIME, Cluster, until
-from kafkeep.archive.reader import load_view
-from kafkeep.backup.rotate import Reason
+from kafkeep.archive.view import load_view
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.admin import Admin
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.objects.sink.rotation import Reason
 from kafkeep.store.open import open_store
-from oracle import Seen, dump
-from runs import Driver, Outcome, kafkeep
-from sinetstream_cases import DATA, HOUR, TIMES, envelope
-from sink_runs import Bucket, probed_once
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3")]
 

@@ -14,13 +14,13 @@ import duckdb
 import fastavro
 import pytest
 from pyspark.sql import SparkSession
+from tests.support import java_avro
+from tests.support.cluster import Cluster
+from tests.support.golden.cases import GoldenCase, load_case
+from tests.support.golden.produce import produce_cases, remove_topics
+from tests.support.sink_runs import Bucket, filled_in, probed_once, run_connector
 
-import java_avro
-from cluster import Cluster
-from golden_cases import GoldenCase, load_case
-from golden_produce import produce_cases, remove_topics
 from kafkeep.dev import DevStatus
-from sink_runs import Bucket, filled_in, probed_once, run_connector
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3", "probed")]
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.cluster import Cluster
+from tests.support.run_kafkeep import Driver, kafkeep
+from tests.support.waiting import PATIENCE_S, until
 
-from cluster import Cluster
 from kafkeep.dev import DevStatus
-from kafkeep.dev.ports import Ports
-from patience import PATIENCE_S, until
-from runs import Driver, kafkeep
+from kafkeep.dev.process import Ports
 
 pytestmark = pytest.mark.integration
 SUBMIT = Path(sys.executable).parent / "spark-submit"

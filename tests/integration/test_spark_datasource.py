@@ -13,10 +13,10 @@ from kafkeep.archive.commit import Changes, TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import data_key
 from kafkeep.archive.log import CommitLog
-from kafkeep.config.spark import SparkOptions
-from kafkeep.kafka.batch import min_timestamps, scan_batches
-from kafkeep.kafka.build import Record, build_batch
-from kafkeep.kafka.segment import SegmentWriter
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.format import min_timestamps, scan_batches
+from kafkeep.objects.segment.format import SegmentWriter
+from kafkeep.options.spark import SparkOptions
 from kafkeep.spark.session import start_session, stop_session
 from kafkeep.store.open import open_store
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.integration
 
 SCRIPT = """
 import pathlib
-from kafkeep.config.spark import SparkOptions
+from kafkeep.options.spark import SparkOptions
 from kafkeep.spark.session import start_session, stop_session
 from kafkeep.spark.tasks import run_tasks, warm_up
 
@@ -72,8 +72,8 @@ def test_a_session_of_the_callers_is_used_and_not_stopped(tmp_path: Path) -> Non
     script = """
 import gc
 from pyspark.sql import SparkSession
-from kafkeep.config.spark import SparkOptions
-from kafkeep.spark.door import SparkDoor
+from kafkeep.options.spark import SparkOptions
+from kafkeep.spark.run_session import SparkDoor
 mine = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 with SparkDoor(SparkOptions.load()) as door:
     assert door.session().cores == 1
@@ -93,7 +93,7 @@ print("fine")
 
 def test_a_jvm_that_does_not_start_is_told_in_a_sentence(tmp_path: Path) -> None:
     script = """
-from kafkeep.config.spark import SparkOptions
+from kafkeep.options.spark import SparkOptions
 from kafkeep.errors import EnvironmentFault
 from kafkeep.spark.session import start_session
 try:
@@ -119,9 +119,9 @@ def test_a_master_that_drops_the_application_is_told_with_its_cause_and_a_log(
         "spark.deploy.maxExecutorRetries=1",
     ]
     script = f"""
-from kafkeep.config.spark import SparkOptions
+from kafkeep.options.spark import SparkOptions
 from kafkeep.errors import KafkeepError
-from kafkeep.spark.door import SparkDoor
+from kafkeep.spark.run_session import SparkDoor
 with SparkDoor(SparkOptions.load({settings!r})) as door:
     try:
         door.session()
@@ -148,8 +148,8 @@ def test_a_job_whose_application_spark_ends_says_so_and_the_next_session_works(
 ) -> None:
     script = """
 import threading, time
-from kafkeep.config.spark import SparkOptions
-from kafkeep.spark.door import SparkDoor
+from kafkeep.options.spark import SparkOptions
+from kafkeep.spark.run_session import SparkDoor
 from kafkeep.spark.failure import ApplicationEndedError
 
 def wait(path):

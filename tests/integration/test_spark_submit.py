@@ -11,10 +11,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.support.cluster import Cluster
+from tests.support.run_kafkeep import kafkeep
 
-from cluster import Cluster
 from kafkeep.dev import DevStatus
-from runs import kafkeep
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]

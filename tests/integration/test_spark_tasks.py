@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from kafkeep.config.spark import SparkOptions
 from kafkeep.errors import DamagedError, KafkeepError, TransientError
-from kafkeep.spark.frames import MAX_PROPERTY_BYTES, WORK
+from kafkeep.options.spark import SparkOptions
 from kafkeep.spark.session import start_session, stop_session
-from kafkeep.spark.tasks import TaskRow, run_tasks, warm_up
+from kafkeep.spark.tasks import MAX_PROPERTY_BYTES, WORK, TaskRow, run_tasks, warm_up
 
 pytestmark = pytest.mark.integration
 Rows = Iterator[tuple[str, dict[str, Any]]]
@@ -188,7 +187,7 @@ def test_a_stop_ends_tasks_that_do_not_end_by_themselves(
     stop = threading.Event()
     stop.set()
     assert len(run_tasks(session, range(2), short, label="short", stop=stop)) == 2
-    monkeypatch.setattr("kafkeep.spark.progress.CANCEL_AFTER_S", 2.0)
+    monkeypatch.setattr("kafkeep.spark.job_progress.CANCEL_AFTER_S", 2.0)
     began = time.monotonic()
     with pytest.raises(KafkeepError):
         run_tasks(session, range(2), long, label="long", stop=stop)

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import (
     AccessDeniedError,
     KeyExistsError,
@@ -22,13 +21,14 @@ from kafkeep.errors import (
     TransientError,
     UnknownOutcomeError,
 )
-from kafkeep.store.probe import probe_parts
+from kafkeep.options.storage import StorageOptions
+from kafkeep.store.conditional_writes import probe_parts
 from kafkeep.store.retry import RetryingStore, RetryPolicy
 from kafkeep.store.s3 import S3Store
 
 
 def _load_proxy() -> Any:
-    path = Path(__file__).parents[1] / "faults" / "proxy.py"
+    path = Path(__file__).parents[1] / "support" / "faults" / "s3_proxy.py"
     spec = importlib.util.spec_from_file_location("kafkeep_test_fault_proxy", path)
     assert spec is not None
     assert spec.loader is not None

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from tests.support.cluster import Cluster, until
+from tests.support.independent_client import assert_same, dump
+from tests.support.kills import Trial
+from tests.support.run_kafkeep import Outcome, kafkeep
 
-from cluster import Cluster, until
 from kafkeep.dev import DevStatus
-from kills import Trial
-from oracle import assert_same, dump
-from runs import Outcome, kafkeep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"

@@ -10,14 +10,14 @@ from typing import Any
 import boto3
 import pytest
 from botocore.exceptions import ClientError
+from tests.support.cluster import Cluster
+from tests.support.faults.s3_proxy import Answer, FaultProxy, Rule
+from tests.support.independent_client import assert_same, dump
+from tests.support.run_kafkeep import kafkeep
 
-from cluster import Cluster
-from faults.proxy import Answer, FaultProxy, Rule
-from kafkeep.config.gc import DAY_MS
 from kafkeep.dev import DevStatus
+from kafkeep.options.maintenance import DAY_MS
 from kafkeep.store.s3 import S3Store
-from oracle import assert_same, dump
-from runs import kafkeep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 BUCKET = f"every-version-{uuid.uuid4().hex[:8]}"

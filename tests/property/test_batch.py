@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.errors import DamagedError, KafkeepError
-from kafkeep.kafka.batch import Batches, check_crcs, min_timestamps, scan_batches
-from kafkeep.kafka.build import Record, build_batch
-from kafkeep.kafka.compression import Codec
-from kafkeep.kafka.layout import DELETE_HORIZON, TimestampType
-from kafkeep.kafka.records import decode, iter_decode
-from kafkeep.kafka.rewrite import regroup, stamp
-from kafkeep.kafka.transactions import drop_aborted
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.compression import Codec
+from kafkeep.kafka.batch.decode import decode, iter_decode
+from kafkeep.kafka.batch.format import Batches, check_crcs, min_timestamps, scan_batches
+from kafkeep.kafka.batch.layout import DELETE_HORIZON, TimestampType
+from kafkeep.kafka.batch.rewrite import regroup, stamp
+from kafkeep.kafka.batch.transactions import drop_aborted
 
 INT64 = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, -1, -5, 2**63 - 1, -(2**63)])
 BYTES = st.none() | st.binary(max_size=200)

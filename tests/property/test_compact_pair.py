@@ -17,18 +17,16 @@ from kafkeep.archive.commit import Changes, TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import data_key
 from kafkeep.archive.log import CommitLog
-from kafkeep.archive.reader import load_view
-from kafkeep.archive.store import ObjectInfo
-from kafkeep.config.backup import BackupOptions
-from kafkeep.config.families_chtbd import CompactOptions
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.places import Places
-from kafkeep.config.storage import StorageOptions
-from kafkeep.connect.job import Surroundings
-from kafkeep.connect.jobs.compact import CompactJob
-from kafkeep.connect.jobs.compact_pair import PairDocument, pair_id
-from kafkeep.connect.jobs.compact_roles import BUILD_MS, Pair, Phase
+from kafkeep.archive.object_store import ObjectInfo
+from kafkeep.archive.view import load_view
+from kafkeep.connect.connectors.chtbd import CompactOptions
+from kafkeep.connect.jobs.compacted_pair import CompactJob
+from kafkeep.connect.jobs.pair_state import BUILD_MS, Pair, PairDocument, Phase, pair_id
+from kafkeep.connect.service.model import Surroundings
 from kafkeep.errors import FencedError, KeyMissingError, UnknownOutcomeError
+from kafkeep.options.backup import BackupOptions
+from kafkeep.options.kafka import KafkaOptions, Places
+from kafkeep.options.storage import StorageOptions
 from kafkeep.store.memory import MemoryStore
 
 PID = PartitionId("t", 1, 0)

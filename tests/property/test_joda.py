@@ -13,13 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkeep.data.calendar import date_of, days_of, week_of, weekday_of
-from kafkeep.partition.distinct import find_distinct
-from kafkeep.partition.field_times import read_texts
-from kafkeep.partition.iso import parse_text_ms
-from kafkeep.partition.joda import PathFormat
-from kafkeep.partition.time import TimePaths
-from kafkeep.partition.zone import Zone
+from kafkeep.records.arrow import find_distinct
+from kafkeep.records.calendar import date_of, days_of, week_of, weekday_of
+from kafkeep.records.partitioners.joda import PathFormat, parse_text_ms
+from kafkeep.records.partitioners.partitioners import TimePaths
+from kafkeep.records.partitioners.record_time import read_texts
+from kafkeep.records.partitioners.zone import Zone
 
 VECTORS = Path(__file__).parent.parent / "golden" / "joda" / "vectors.tsv.xz"
 QUICK = settings(max_examples=100, deadline=None)

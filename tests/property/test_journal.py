@@ -12,10 +12,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kafkeep.archive.store import ObjectInfo
-from kafkeep.connect.model import RestError, Target
-from kafkeep.connect.state.journal import Journal
-from kafkeep.connect.state.state import Change, State
+from kafkeep.archive.object_store import ObjectInfo
+from kafkeep.connect.service.journal import Journal
+from kafkeep.connect.service.model import RestError, Target
+from kafkeep.connect.service.state import Change, State
 from kafkeep.errors import KeyExistsError, TransientError, UnknownOutcomeError
 from kafkeep.store.memory import MemoryStore
 

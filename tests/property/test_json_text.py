@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkeep.data.json_text import check_texts, field_texts, join_with
+from kafkeep.records.json.text import check_texts, field_texts, join_with
 
 KEYS = st.sampled_from(["a", "b", "é", 'q"\\', "", "\u2028", "😀", "a\n"]) | st.text(max_size=5)
 LEAVES = (

@@ -9,10 +9,18 @@ from hypothesis import strategies as st
 
 from kafkeep.archive.checkpoint import Checkpoint, decode_root, encode_root
 from kafkeep.archive.codec import decode_commit, encode_commit
-from kafkeep.archive.commit import Changes, Commit, Gap, Intent, LogSpan, PlannedRange, TopicInfo
+from kafkeep.archive.commit import (
+    Changes,
+    Commit,
+    Gap,
+    Intent,
+    LogSpan,
+    PlannedRange,
+    Retirement,
+    TopicInfo,
+)
 from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange, PartitionId
 from kafkeep.archive.keys import check_key, data_key, padded_again, parse_data_key
-from kafkeep.archive.retire import Retirement
 from kafkeep.archive.schemas import (
     Reference,
     RegisteredSchema,

@@ -19,16 +19,14 @@ from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kafkeep.archive.adopt import END, Adopt, decide, object_metadata, plan_digest
+from kafkeep.archive.adoption import END, Adopt, decide, object_metadata, plan_digest
 from kafkeep.archive.commit import Changes, Gap, Intent, PlannedRange, TopicInfo
-from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId, Runs
 from kafkeep.archive.keys import data_key, padded_again
 from kafkeep.archive.log import CommitLog
-from kafkeep.archive.reader import ArchiveView, check_log, iter_commits, load_view
-from kafkeep.archive.runs import Runs
+from kafkeep.archive.object_store import ObjectInfo
 from kafkeep.archive.state import State
-from kafkeep.archive.store import ObjectInfo
-from kafkeep.care.offsets import move_positions
+from kafkeep.archive.view import ArchiveView, check_log, iter_commits, load_view
 from kafkeep.errors import (
     FencedError,
     KeyExistsError,
@@ -37,6 +35,7 @@ from kafkeep.errors import (
     TransientError,
     UnknownOutcomeError,
 )
+from kafkeep.maintenance.move_positions import move_positions
 
 NAME = "backup"
 FAULTS = ("ok", "transient", "lost", "late", "ghost", "crash", "crash-after", "crash-late")

@@ -11,12 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from connect_values import cuts
-from kafkeep.data.column import Column
-from kafkeep.formats import parquet, parquet_bytes
-from kafkeep.formats.parquet_records import RecordWriter
-from whole_records import (
+from tests.support.connect_values import cuts
+from tests.support.whole_records import (
     INT64,
     open_file,
     record,
@@ -26,6 +22,10 @@ from whole_records import (
     write,
     write_by_arrow,
 )
+
+from kafkeep.objects.formats import parquet, parquet_bytes
+from kafkeep.objects.formats.parquet_records import RecordWriter
+from kafkeep.records.schema import Column
 
 LIMITS = {
     "page_bytes": st.sampled_from([1, 20, 300, 1 << 20]),

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.backup.bundle import SMALLEST_SPLIT_BYTES, WeighedRange, pack, split_stretches
 from kafkeep.backup.plan import DueReason, Stretch
+from kafkeep.backup.reconcile import SMALLEST_SPLIT_BYTES, WeighedRange, pack, split_stretches
 
 MIB = 1 << 20
 

@@ -11,12 +11,12 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.fake_kafka import Answer, FakeTarget
 
-from fake_kafka import Answer, FakeTarget
 from kafkeep.errors import PreflightError, TransientError, UnknownOutcomeError
-from kafkeep.kafka.build import Record, build_batch
-from kafkeep.kafka.rewrite import ReadyBatch
-from kafkeep.kafka.wire import Produced
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.rewrite import ReadyBatch
+from kafkeep.kafka.client.wire import Produced
 from kafkeep.restore import send
 from kafkeep.restore.document import TargetPartition
 from kafkeep.restore.send import Sender, send_all

@@ -11,23 +11,23 @@ from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.fake_kafka import FakeFetchWire, FakeLog, fake_logs
+from tests.support.faults.dying_store import Died, MortalStore
 
-from fake_kafka import FakeFetchWire, FakeLog, fake_logs
 from kafkeep.archive.commit import Intent, PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.backup import task
 from kafkeep.backup.fetch import RangeReader, iter_chunks
-from kafkeep.backup.settle import settle
+from kafkeep.backup.reconcile import settle
 from kafkeep.backup.task import Bundle, BundledRange, RangeReport, archive_bundle
-from kafkeep.backup.write import WriteOptions
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.storage import StorageOptions
-from kafkeep.kafka.batch import scan_batches
-from kafkeep.kafka.build import Record
-from kafkeep.kafka.records import decode
+from kafkeep.kafka.batch.build import Record
+from kafkeep.kafka.batch.decode import decode
+from kafkeep.kafka.batch.format import scan_batches
+from kafkeep.objects.segment.writer import WriteOptions
+from kafkeep.options.kafka import KafkaOptions
+from kafkeep.options.storage import StorageOptions
 from kafkeep.restore.read import iter_ready
 from kafkeep.store.memory import MemoryStore
-from mortal_store import Died, MortalStore
 
 PID = PartitionId("t", 1, 0)
 QUICK = settings(max_examples=60, deadline=None)

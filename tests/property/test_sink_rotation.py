@@ -14,26 +14,26 @@ from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.fake_kafka import ABORT, Answer, FakeFetchWire, FakeLog
+from tests.support.faults.dying_store import Died, MortalStore
+from tests.support.stored_sinks import JSON
 
-from fake_kafka import ABORT, Answer, FakeFetchWire, FakeLog
 from kafkeep.archive.commit import Intent, PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.backup import task
-from kafkeep.backup.rotate import Reason
-from kafkeep.backup.settle import settle
-from kafkeep.backup.shape import SinkShape
+from kafkeep.backup.reconcile import settle
 from kafkeep.backup.task import Bundle, BundledRange, RangeReport, archive_bundle
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.sink import SinkOptions
-from kafkeep.config.storage import StorageOptions
-from kafkeep.kafka.batch import scan_batches
-from kafkeep.kafka.build import Record, build_batch
-from kafkeep.kafka.layout import CONTROL, TRANSACTIONAL
-from kafkeep.kafka.records import decode
-from kafkeep.kafka.wire import Produced
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.decode import decode
+from kafkeep.kafka.batch.format import scan_batches
+from kafkeep.kafka.batch.layout import CONTROL, TRANSACTIONAL
+from kafkeep.kafka.client.wire import Produced
+from kafkeep.objects.sink.rotation import Reason
+from kafkeep.objects.sink.spec import SinkShape
+from kafkeep.options.kafka import KafkaOptions
+from kafkeep.options.sink.sink import SinkOptions
+from kafkeep.options.storage import StorageOptions
 from kafkeep.store.memory import MemoryStore
-from mortal_store import Died, MortalStore
-from stored_sinks import JSON
 
 PID = PartitionId("t", 1, 0)
 LETTERS = "letters"

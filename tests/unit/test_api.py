@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import PATIENCE_S
 
 import kafkeep
 from kafkeep import api
 from kafkeep.api import make_options
-from kafkeep.config.backup import BackupOptions
-from kafkeep.config.restore import RestoreOptions
 from kafkeep.errors import NoSuchArchiveError, UsageError
-from patience import PATIENCE_S
+from kafkeep.options.backup import BackupOptions
+from kafkeep.options.restore import RestoreOptions
 
 HEAVY = ("pyspark", "numba", "pyarrow", "kafka", "obstore", "boto3", "numpy", "typer")
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import PATIENCE_S
 
 from kafkeep import failpoint as failpoints
 from kafkeep.errors import TransientError, UnknownOutcomeError, UsageError
 from kafkeep.failpoint import PLACES, arm, failpoint
-from patience import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)

@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 from kafkeep import redact as redact_module
-from kafkeep.config.storage import StorageOptions
-from kafkeep.connect.loggers import Loggers
-from kafkeep.connect.safety.logs import HideSecrets
+from kafkeep.connect.safety.secrets import HideSecrets
+from kafkeep.connect.service.loggers import Loggers
 from kafkeep.errors import KafkeepError
+from kafkeep.options.storage import StorageOptions
 from kafkeep.redact import MASK, redact, remember
 from kafkeep.store.s3 import S3Store
 

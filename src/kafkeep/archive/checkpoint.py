@@ -1,4 +1,6 @@
-"""Checkpoints: a root with the state at one commit, and the list of entry tables up to it.
+"""Loading a log: the newest usable checkpoint and the commits after it.
+
+Checkpoints: a root with the state at one commit, and the list of entry tables up to it.
 
 A writer opens the newest root and the commits after it, whatever the log's length. Roots and
 tables only repeat the log: one that is lost, damaged or does not fit the chain is passed over. But
@@ -12,7 +14,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from kafkeep.archive.chain import decode, iter_bytes
 from kafkeep.archive.codec import (
     as_offset,
     as_time_ms,
@@ -33,33 +34,23 @@ from kafkeep.archive.codec import (
     topic_to_json,
 )
 from kafkeep.archive.commit import Commit
+from kafkeep.archive.commit_chain import decode, follow, iter_bytes, lost_commits_error
 from kafkeep.archive.document import (
     FIRST_VERSION,
     FORMAT_VERSION,
     MAX_DOCUMENT_BYTES,
+    Readings,
     as_int,
     as_list,
     as_str,
     digest_of,
     dump_document,
     pack,
+    read_sound,
     reading,
     unpack,
 )
-from kafkeep.archive.keys import (
-    LAST_NUMBER,
-    checkpoint_key,
-    checkpoint_prefix,
-    checkpoints_after,
-    log_key,
-    parse_checkpoint_key,
-)
-from kafkeep.archive.readings import Readings
-from kafkeep.archive.schemas import check_digest
-from kafkeep.archive.seal import read_sound
-from kafkeep.archive.state import State
-from kafkeep.archive.store import ObjectStore
-from kafkeep.archive.tables import (
+from kafkeep.archive.entry_tables import (
     MAX_TABLE_MEMORY,
     Rows,
     TableInfo,
@@ -69,6 +60,17 @@ from kafkeep.archive.tables import (
     table_to_json,
     write_table,
 )
+from kafkeep.archive.keys import (
+    LAST_NUMBER,
+    checkpoint_key,
+    checkpoint_prefix,
+    checkpoints_after,
+    log_key,
+    parse_checkpoint_key,
+)
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.schemas import check_digest
+from kafkeep.archive.state import State
 from kafkeep.errors import DamagedError, KeyExistsError, KeyMissingError, TransientError
 from kafkeep.failpoint import failpoint
 
@@ -319,3 +321,57 @@ def _state_from_json(document: Mapping[str, Any]) -> State:
         retired=retired_from_json(document.get("retired", {})),
         generations=generations_from_json(document.get("generations", {})),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A log up to one of its commits."""
+
+    state: State
+    base: Checkpoint
+    tail: tuple[Commit, ...]
+    """The commits after ``base``."""
+    removed: Checkpoint | None = None
+    """An intact checkpoint past the end of the log: the commits up to it were removed."""
+
+    def check_end(self) -> None:
+        """Raise DamagedError when commits were removed from the end of the log."""
+        if self.removed is not None:
+            raise lost_commits_error(self.state, self.removed.state)
+
+
+def load_head(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> Head:
+    """Load a log up to ``commit``, or to its end when it is shorter.
+
+    ``state.commit`` is -1 when there is no log. DamagedError when a commit is missing before a
+    later one or before an intact checkpoint, cannot be read, or does not continue the one before.
+    """
+    head = load_remaining(store, name, commit)
+    head.check_end()
+    return head
+
+
+def load_remaining(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> Head:
+    """Load a log as ``load_head`` does; commits removed from its end are told by ``removed``."""
+    newest = find_newest(store, name, commit)
+    state, tail = newest.usable.state, []
+    for stored in iter_bytes(store, name, state.commit + 1, commit):
+        state, step = follow(state, stored)
+        tail.append(step)
+    removed = newest.removed
+    if removed is None and state.commit < commit < LAST_NUMBER:
+        removed = find_newest(store, name).removed  # checkpoints after ``commit`` count too
+    if removed is not None and not _is_removed(store, state, removed.state):
+        removed = None
+    return Head(state, newest.usable, tuple(tail), removed)
+
+
+def _is_removed(store: ObjectStore, state: State, removed: State) -> bool:
+    """Tell whether a commit that has a checkpoint is still missing, asked for once more."""
+    if removed.commit <= state.commit:
+        return False
+    try:
+        store.head(log_key(removed.name, removed.commit))
+    except KeyMissingError:
+        return True
+    return False

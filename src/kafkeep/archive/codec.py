@@ -12,6 +12,8 @@ from kafkeep.archive.commit import (
     Intent,
     LogSpan,
     PlannedRange,
+    Retirement,
+    Retirements,
     TopicInfo,
 )
 from kafkeep.archive.document import (
@@ -21,14 +23,15 @@ from kafkeep.archive.document import (
     as_int,
     as_list,
     as_str,
+    check_seal,
+    check_whole,
     parse_document,
     reading,
+    seal,
 )
 from kafkeep.archive.entry import LAST_OFFSET, Entry, OffsetRange, PartitionId
 from kafkeep.archive.names import check_topic_name, parse_folder
-from kafkeep.archive.retire import Retirement, Retirements
 from kafkeep.archive.schemas import check_digest
-from kafkeep.archive.seal import check_seal, check_whole, seal
 from kafkeep.errors import DamagedError
 
 T = TypeVar("T")

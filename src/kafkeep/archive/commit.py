@@ -1,10 +1,17 @@
-"""A commit: one step of the log, and the changes it carries."""
+"""What no longer counts: a partition that was moved back is archived again from there on. Pure.
+
+Each time, its topic gets the next *generation*, which entries and gaps bear from then on. So what
+was committed before can be told from what came later, in any order they are read; and objects go
+to a folder of that number, where no name is taken.
+
+A commit: one step of the log, and the changes it carries.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkeep.archive.document import FORMAT_VERSION
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
@@ -128,3 +135,28 @@ class Commit:
     """Identifies the writing process: host, process id and a random part."""
     at_ms: int
     changes: Changes
+
+
+class Retirement(NamedTuple):
+    """What was committed under an earlier generation counts up to ``offset`` alone."""
+
+    generation: int
+    offset: int
+
+
+Retirements = tuple[Retirement, ...]
+"""Of one partition: generations and offsets both ascend."""
+
+
+def with_retirement(steps: Retirements, generation: int, offset: int) -> Retirements:
+    """Return ``steps`` with one more; those that it covers are dropped, so they stay few."""
+    return (*(s for s in steps if s.offset < offset), Retirement(generation, offset))
+
+
+def is_retired(steps: Retirements, generation: int, end: int) -> bool:
+    """Whether what was committed under ``generation``, up to offset ``end``, no longer counts.
+
+    What reaches over the offset is dropped whole: the commit that retires it names again what of
+    it still counts.
+    """
+    return any(step.generation > generation and end > step.offset for step in steps)

@@ -1,20 +1,33 @@
-"""Stored documents: JSON with a version, read with suspicion.
+"""Tells damage in the store from damage on the way: bytes that are not intact are read again.
+
+Damage in the store reads the same every time. Bytes that a network, a proxy or a memory module
+changes on the way come otherwise, and some readings come intact.
+
+Stored documents: JSON with a version, read with suspicion.
 
 What lies in a bucket may be damaged, newer than this program, or written by someone who wishes
 harm: every field is checked for its type, and every failure names the key.
+
+Documents that can tell whether they are whole: the checksum of a document is its first field.
+
+It is the SHA-256 of the other bytes. Documents of an older kafkeep have none; of those a reader
+can only ask twice. docs/format.md says how to check one by hand.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import orjson
 import zstandard
 
-from kafkeep.errors import DamagedError, NewerFormatError
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.errors import DamagedError, NewerFormatError, TransientError
 
 FIRST_VERSION = 1
 FORMAT_VERSION = 2
@@ -142,3 +155,139 @@ def as_list(value: Any) -> list[Any]:
 
 def _shown(value: Any) -> str:
     return f"{value!r:.60}"
+
+
+FIELD = "checksum"
+_UNSEALED_READS = 2
+"""A document without a checksum counts when it came so often the same."""
+HINT = "Bring the object back from a copy of the bucket, or an older version of it in the store."
+_HEAD, _TAIL = f'{{"{FIELD}":"'.encode(), b'",'
+_DIGEST = slice(len(_HEAD), len(_HEAD) + 64)
+_REST = slice(_DIGEST.stop, None)
+
+logger = logging.getLogger(__name__)
+
+
+def seal(document: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a document with its checksum; equal documents give equal bytes."""
+    plain = dump_document(document)
+    return _HEAD + digest_of(plain).encode() + _TAIL + plain[1:]
+
+
+def is_sealed(body: bytes) -> bool:
+    """Whether ``body`` begins with a checksum, and is what the checksum is of."""
+    rest = body[_REST]
+    return (
+        body.startswith(_HEAD)
+        and rest.startswith(_TAIL)
+        and digest_of(b"{" + rest[len(_TAIL) :]).encode() == body[_DIGEST]
+    )
+
+
+def check_whole(body: bytes, key: str) -> None:
+    """Raise DamagedError when ``body`` begins with a checksum and is not what that is of.
+
+    Called before a document is parsed: a flipped bit in its version does not make it newer.
+    """
+    if body.startswith(_HEAD) and not is_sealed(body):
+        raise DamagedError(f"{key} is damaged: its checksum does not fit", hint=HINT)
+
+
+def check_seal(
+    body: bytes, document: Mapping[str, Any], key: str, unsealed: Collection[str]
+) -> None:
+    """Raise DamagedError unless ``body`` is sealed, or of a kafkeep that did not seal it.
+
+    ``unsealed`` are the fields such a document had. With any other it is of a kafkeep that
+    seals: what is wrong is the name of its checksum.
+    """
+    if is_sealed(body):
+        return
+    if FIELD in document or set(document) - set(unsealed):
+        raise DamagedError(f"{key} is damaged: its checksum does not fit", hint=HINT)
+
+
+def read_sound(
+    store: ObjectStore,
+    key: str,
+    is_sound: Callable[[bytes], bool] = is_sealed,
+    *,
+    max_bytes: int | None = None,
+) -> bytes:
+    """Return a document's bytes, asked for again when they are not sound.
+
+    What is not sound is returned once it came the same often enough: it lies so in the store, and
+    its reader has to judge it. TransientError when its bytes keep changing on the way. DamagedError
+    when the document has more than ``max_bytes``, of which no more is read; KeyMissingError as
+    ``get``.
+    """
+    readings = Readings(key)
+    while True:
+        body = _read(store, key, max_bytes)
+        if is_sound(body) or readings.lies_so(body, _UNSEALED_READS if _is_plain(body) else None):
+            return body
+        if readings.differ:
+            logger.warning("%s came with other bytes than a moment ago: it is read again", key)
+
+
+def _is_plain(body: bytes) -> bool:
+    """Whether it looks like a document of a kafkeep that did not seal it."""
+    return body.startswith(b'{"') and not body.startswith(_HEAD)
+
+
+def _read(store: ObjectStore, key: str, max_bytes: int | None) -> bytes:
+    if max_bytes is None:
+        return store.get(key)
+    body = store.get_range(key, 0, max_bytes + 1)
+    if len(body) > max_bytes:
+        raise DamagedError(
+            f"{key} is damaged: it is larger than the {max_bytes} bytes it may have", hint=HINT
+        )
+    return body
+
+
+ENOUGH = 6
+"""So many equal readings show that bytes lie so in the store."""
+WHOLE_READS = 4
+"""Fewer of a whole object, which may be large."""
+MOST = 24
+"""After so many readings without an end the way to the store is at fault."""
+READ_AGAIN_HINT = (
+    "Check network, proxies and memory on the way to the store, then run it again. "
+    "Nothing shows that the archive itself is damaged."
+)
+
+
+class Readings:
+    """The readings of one thing that did not come intact.
+
+    Where every second answer is changed, the chance that ``MOST`` readings in a row are is below
+    one in ten million.
+    """
+
+    def __init__(self, name: str, enough: int = ENOUGH) -> None:
+        self._name = name
+        self._enough = enough
+        self._seen: Counter[bytes] = Counter()
+
+    @property
+    def differ(self) -> bool:
+        """Whether not all readings so far were the same."""
+        return len(self._seen) > 1
+
+    def lies_so(self, data: bytes | memoryview, enough: int | None = None) -> bool:
+        """Note a reading that is not intact; True once it is known to lie so in the store.
+
+        False means: read it again. TransientError when the readings keep differing.
+        """
+        reading = hashlib.blake2b(data).digest()
+        self._seen[reading] += 1
+        if self._seen[reading] >= (enough or self._enough):
+            return True
+        if self._seen.total() >= MOST:
+            raise TransientError(
+                f"{self._name} came with {len(self._seen)} different contents in "
+                f"{self._seen.total()} readings: its bytes change on the way",
+                hint=READ_AGAIN_HINT,
+            )
+        return False

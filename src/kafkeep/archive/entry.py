@@ -1,14 +1,120 @@
-"""What the log says of one data object, and the small values it is made of."""
+"""What the log says of one data object, and the small values it is made of.
+
+Which offsets an object holds, where they are not all of its range: runs, packed small.
+
+A sink that spreads a partition over a thousand directories has a run for almost every record.
+Packed they take two or three bytes each; as objects they would take a hundred.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkeep.archive.names import check_key, check_topic_name
-from kafkeep.archive.runs import NO_RUNS, Runs
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+_BITS = 7
+_MORE = 0x80
+_CONTINUED = bytes(range(_MORE, 256))
+
+
+class Runs:
+    """Half-open stretches of offsets, in order and apart from each other.
+
+    Packed they are one number after the other, unsigned LEB128: offsets skipped, offsets held, and
+    so on, from offset 0. Equal runs are equal bytes.
+    """
+
+    __slots__ = ("_packed",)
+
+    def __init__(self, packed: bytes = b"") -> None:
+        self._packed = packed
+
+    @classmethod
+    def of(cls, edges: Any) -> Runs:
+        """Pack runs; ``edges`` is anything that makes an array with a row of start and end each."""
+        import numpy as np  # noqa: PLC0415 - takes longer to load than a short command
+
+        flat = np.asarray(edges, dtype=np.int64).reshape(-1)
+        numbers = np.diff(flat, prepend=np.int64(0))
+        if np.any(numbers[1:] < 1) or np.any(numbers[:1] < 0):
+            raise ValueError("runs of offsets do not ascend")
+        return cls(_pack(numbers))
+
+    @classmethod
+    def from_json(cls, value: Any) -> Runs:
+        """Read the form in a document, which once was a list of pairs; ValueError if it is not."""
+        if not isinstance(value, str):
+            return cls.of(list(value))
+        packed = base64.b64decode(value, validate=True)
+        if len(packed.translate(None, _CONTINUED)) % 2 or packed[-1:] >= bytes([_MORE]):
+            raise ValueError("runs of offsets are cut short")
+        return cls(packed)
+
+    def to_json(self) -> str:
+        """Return the form that stands in documents."""
+        return base64.b64encode(self._packed).decode()
+
+    def edges(self) -> NDArray[np.int64]:
+        """Return an array with a row for each: where it starts, and where it ends."""
+        return _unpack(self._packed).cumsum().reshape(-1, 2)
+
+    def __bool__(self) -> bool:
+        return bool(self._packed)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """Yield start and end of each."""
+        yield from map(tuple, self.edges().tolist())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Runs) and other._packed == self._packed
+
+    def __hash__(self) -> int:
+        return hash(self._packed)
+
+    def __repr__(self) -> str:
+        return f"Runs.of({self.edges().tolist()})"
+
+
+NO_RUNS = Runs()
+
+
+def _pack(numbers: NDArray[np.int64]) -> bytes:
+    import numpy as np  # noqa: PLC0415
+
+    sizes = np.ones(len(numbers), dtype=np.int64)
+    for shift in range(_BITS, 63, _BITS):
+        sizes += numbers >= 1 << shift
+    starts = np.cumsum(sizes) - sizes
+    packed = np.zeros(int(sizes.sum()), dtype=np.uint8)
+    for place in range(int(sizes.max(initial=0))):
+        has = sizes > place
+        part = numbers[has] >> (_BITS * place) & (_MORE - 1)
+        packed[starts[has] + place] = part | np.where(sizes[has] > place + 1, _MORE, 0)
+    return packed.tobytes()
+
+
+def _unpack(packed: bytes) -> NDArray[np.int64]:
+    import numpy as np  # noqa: PLC0415
+
+    view = np.frombuffer(packed, dtype=np.uint8)
+    ends = np.flatnonzero(view < _MORE)
+    starts = np.concatenate([[0], ends[:-1] + 1]).astype(np.int64)[: len(ends)]
+    numbers = np.zeros(len(ends), dtype=np.int64)
+    for place in range(int((ends - starts).max(initial=-1)) + 1):
+        has = ends - starts >= place
+        part = view[starts[has] + place].astype(np.int64) & (_MORE - 1)
+        numbers[has] |= part << (_BITS * place)
+    return numbers
+
 
 LAST_OFFSET = 2**63 - 1
 """Kafka's offsets, times and sizes are signed 64-bit numbers: no stored number is larger."""
@@ -109,7 +215,7 @@ class Entry:
     converter: str = ""
     """How its rows became what they are, by the short name of Connect's converter."""
     generation: int = 0
-    """Counts the times its topic was moved back before; 0 for never. See archive/retire.py."""
+    """Counts the times its topic was moved back before; 0 for never. See archive/commit.py."""
     whole_end: int = 0
     """Of an object that counts in part: where it ends; 0 when all of it counts."""
     whole_records: int = 0

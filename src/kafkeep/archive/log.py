@@ -11,17 +11,15 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from kafkeep.archive.chain import CommitBytes, decode
-from kafkeep.archive.checkpoint import DEFAULT_EVERY, Checkpointer
+from kafkeep.archive.checkpoint import DEFAULT_EVERY, Checkpointer, Head, load_head
 from kafkeep.archive.codec import encode_commit
 from kafkeep.archive.commit import Changes, Commit
-from kafkeep.archive.document import digest_of
-from kafkeep.archive.head import Head, load_head
+from kafkeep.archive.commit_chain import CommitBytes, decode
+from kafkeep.archive.document import digest_of, read_sound
 from kafkeep.archive.keys import log_key
 from kafkeep.archive.names import log_name
-from kafkeep.archive.seal import read_sound
+from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.state import State, apply, check_changes, stamped
-from kafkeep.archive.store import ObjectStore
 from kafkeep.archive.view import ArchiveView
 from kafkeep.errors import (
     DamagedError,

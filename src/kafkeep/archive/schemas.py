@@ -22,12 +22,12 @@ from kafkeep.archive.document import (
     digest_of,
     dump_document,
     pack,
+    read_sound,
     reading,
     unpack,
 )
 from kafkeep.archive.keys import schemas_key
-from kafkeep.archive.seal import read_sound
-from kafkeep.archive.store import ObjectStore
+from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import DamagedError, KeyExistsError, KeyMissingError
 
 AVRO = "AVRO"

@@ -14,10 +14,12 @@ from kafkeep.archive.commit import (
     Intent,
     LogSpan,
     PlannedRange,
+    Retirements,
     TopicInfo,
+    is_retired,
+    with_retirement,
 )
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
-from kafkeep.archive.retire import Retirements, is_retired, with_retirement
 
 K = TypeVar("K")
 V = TypeVar("V")

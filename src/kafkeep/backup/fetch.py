@@ -16,12 +16,11 @@ import numpy as np
 
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.config.backup import MIB
 from kafkeep.errors import KafkeepError, TransientError
-from kafkeep.kafka.admin import Admin, OffsetSpec
-from kafkeep.kafka.batch import Batches, check_crcs, scan_batches
-from kafkeep.kafka.transactions import drop_aborted
-from kafkeep.kafka.wire import (
+from kafkeep.kafka.admin.admin import Admin, OffsetSpec
+from kafkeep.kafka.batch.format import Batches, check_crcs, scan_batches
+from kafkeep.kafka.batch.transactions import drop_aborted
+from kafkeep.kafka.client.wire import (
     Fetched,
     FetchError,
     FetchErrorKind,
@@ -30,25 +29,13 @@ from kafkeep.kafka.wire import (
     Pending,
     Wire,
 )
+from kafkeep.objects.range_writer import Chunk
+from kafkeep.options.backup import MIB
 
 REQUEST_BYTES = 16 * MIB
 SHARED_PARTITION_BYTES = 4 * MIB
 REQUESTS_AHEAD = 2
 MAX_EMPTY_ANSWERS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """What one answer gave a range: the batches to keep, and how far it has read.
-
-    ``end`` is where the next chunk begins; ``gap`` lies before the chunk's batches. ``aborted``
-    marks kept batches of aborted transactions.
-    """
-
-    batches: Batches | None
-    end: int
-    aborted: tuple[OffsetRange, ...] = ()
-    gap: OffsetRange | None = None
 
 
 @dataclass(slots=True)

@@ -11,22 +11,27 @@ from dataclasses import dataclass, field, replace
 from kafkeep.archive.commit import Commit, PlannedRange
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.log import CommitLog
-from kafkeep.backup.begin import EARLIEST, first_positions, taken_over
-from kafkeep.backup.cut_back import check_intent
-from kafkeep.backup.due import SinkTiming, late_times
-from kafkeep.backup.letter_topic import make_letter_topic
-from kafkeep.backup.look import Details, Look, is_unchanged, look_at_kafka
-from kafkeep.backup.plan import CyclePlan, identify_topics, plan_cycle
+from kafkeep.backup.cluster_snapshot import Details, Look, check_intent, is_unchanged, look_at_kafka
+from kafkeep.backup.plan import (
+    EARLIEST,
+    CyclePlan,
+    first_positions,
+    identify_topics,
+    plan_cycle,
+    taken_over,
+)
 from kafkeep.backup.schemas import SchemaKeeper
+from kafkeep.backup.sink_schedule import SinkTiming, late_times
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.backup.writer import RunTasks, Writer
-from kafkeep.config.backup import BackupOptions
-from kafkeep.config.places import Places
-from kafkeep.config.sink import SinkOptions
 from kafkeep.errors import AccessDeniedError, PreflightError, RecordError, TransientError
 from kafkeep.failpoint import failpoint
-from kafkeep.kafka.admin import Admin
-from kafkeep.kafka.groups import load_group_offsets
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.kafka.admin.groups import load_group_offsets
+from kafkeep.objects.sink.dead_letters import make_letter_topic
+from kafkeep.options.backup import BackupOptions
+from kafkeep.options.kafka import Places
+from kafkeep.options.sink.sink import SinkOptions
 
 LOOK_MS = 5_000
 """Between two looks of one who looks often, a glance at the ends will do."""

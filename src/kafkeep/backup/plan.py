@@ -1,4 +1,7 @@
-"""Plan a cycle: what is due, where it begins and ends, what was lost. Pure."""
+"""Plan a cycle: what is due, where it begins and ends, what was lost. Pure.
+
+Where a log begins with partitions it has not met: at a group's offsets, or at an end. Pure.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,54 @@ from enum import StrEnum
 
 from kafkeep.archive.commit import Changes, Gap, LogSpan, TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.backup.cut_back import check_not_cut_back
-from kafkeep.backup.due import Due, SinkTiming, Waiting
-from kafkeep.backup.look import Look, PartitionLook, TopicLook
-from kafkeep.backup.rotate import Reason
-from kafkeep.backup.tail import Tail
-from kafkeep.config.backup import BackupOptions
+from kafkeep.backup.cluster_snapshot import Look, PartitionLook, TopicLook, check_not_cut_back
+from kafkeep.backup.sink_schedule import Due, SinkTiming, Waiting
 from kafkeep.errors import GapError
+from kafkeep.objects.range_writer import Tail
+from kafkeep.objects.sink.rotation import Reason
+from kafkeep.options.backup import BackupOptions
+
+EARLIEST, LATEST = "earliest", "latest"
+
+
+def first_positions(
+    look: Look, known: Known, *, start_at: str, group: Mapping[tuple[str, int], int]
+) -> dict[PartitionId, int]:
+    """Return where partitions of topics begin that the log has not met, if not at their start.
+
+    An offset of the group counts unless it lies behind the partition's end: then it is of a topic
+    that was there before, under the same name.
+    """
+    infos = identify_topics(look, known.latest, known.folders)
+    return {
+        PartitionId(name, infos[name].incarnation, number): at
+        for name, topic in look.topics.items()
+        if _is_new(name, known.latest)
+        for number, partition in enumerate(topic.partitions)
+        if (at := _start(group.get((name, number)), partition.span.end, partition.stable, start_at))
+        is not None
+    }
+
+
+def _is_new(topic: str, latest: Mapping[str, TopicInfo]) -> bool:
+    return topic not in latest
+
+
+def _start(committed: int | None, end: int, stable: int, start_at: str) -> int | None:
+    if committed is not None and committed <= end:
+        return committed
+    return stable if start_at == LATEST else None
+
+
+def taken_over(
+    group: str, offsets: Mapping[tuple[str, int], int], starts: Mapping[PartitionId, int]
+) -> str:
+    """Return the note of the commit that takes over from a group; empty when none does."""
+    taken = [p for p, at in starts.items() if offsets.get((p.topic, p.partition)) == at]
+    if not taken:
+        return ""
+    return f"positions of {len(taken)} partitions taken over from group {group}"
+
 
 RETENTION = "deleted from Kafka before it was archived"
 UNKNOWN_RECORD_BYTES = 1024

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.keys import KeyLimits
+from kafkeep.backup.cluster_snapshot import Look
 from kafkeep.backup.fetch import RangeReader
-from kafkeep.backup.look import Look
-from kafkeep.backup.object_name import NameCheck
 from kafkeep.backup.plan import CyclePlan
-from kafkeep.backup.tail import Tail
-from kafkeep.config.sink import SinkOptions
 from kafkeep.errors import TransientError
-from kafkeep.kafka.batch import Batches, scan_batches
-from kafkeep.kafka.records import iter_decode
-from kafkeep.kafka.wire import Fetched, Wire
+from kafkeep.kafka.batch.decode import iter_decode
+from kafkeep.kafka.batch.format import Batches, scan_batches
+from kafkeep.kafka.client.wire import Fetched, Wire
+from kafkeep.objects.range_writer import Tail
+from kafkeep.objects.sink.naming import NameCheck
+from kafkeep.options.sink.sink import SinkOptions
 
 if TYPE_CHECKING:
-    from kafkeep.backup.pipeline import BadRecord, Pipeline
+    from kafkeep.objects.sink.pipeline import BadRecord, Pipeline
 
 GLANCE_BYTES = 1 << 20
 """Read at a time; where more comes, files are full soon, and tasks read it."""
@@ -116,8 +116,8 @@ class Preview:
 
     def _opened(self) -> Pipeline:
         # Converters take a second to import; a sink without records needs none.
-        from kafkeep.backup.pipeline import Pipeline  # noqa: PLC0415
-        from kafkeep.backup.views import Views  # noqa: PLC0415
+        from kafkeep.objects.sink.open_file import Views  # noqa: PLC0415
+        from kafkeep.objects.sink.pipeline import Pipeline  # noqa: PLC0415
 
         if self._pipeline is None:
             longest = Views(self._sink).longest_extension

@@ -11,24 +11,24 @@ from kafkeep.archive.commit import Commit
 from kafkeep.archive.keys import log_prefix
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.names import log_name
-from kafkeep.archive.store import ObjectStore
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.backup.cluster_snapshot import look_at_kafka, require_topics
 from kafkeep.backup.job import BackupJob
-from kafkeep.backup.look import look_at_kafka, require_topics
 from kafkeep.backup.schemas import schema_keeper
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.clock import now_ms, writer_id
-from kafkeep.config.backup import BackupOptions
-from kafkeep.config.places import Places
-from kafkeep.config.spark import SparkOptions
-from kafkeep.config.storage import ArchiveAddress
 from kafkeep.errors import PreflightError, UsageError
-from kafkeep.kafka.admin import Admin
-from kafkeep.kafka.wire import Wire
-from kafkeep.spark.clients import open_clients
-from kafkeep.spark.door import SparkDoor
-from kafkeep.spark.early import with_sinks
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.kafka.client.wire import Wire
+from kafkeep.options.backup import BackupOptions
+from kafkeep.options.kafka import Places
+from kafkeep.options.spark import SparkOptions
+from kafkeep.options.storage import ArchiveAddress
+from kafkeep.spark.preload import with_sinks
+from kafkeep.spark.run_session import SparkDoor
+from kafkeep.spark.worker import open_clients
+from kafkeep.store.conditional_writes import probe_conditional_create
 from kafkeep.store.open import open_store
-from kafkeep.store.probe import probe_conditional_create
 
 
 def check_store(store: ObjectStore, name: str) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.schemas import SchemaSet, save_schemas, schemas_digest
-from kafkeep.archive.store import ObjectStore
-from kafkeep.config.backup import BackupOptions
 from kafkeep.errors import TransientError
 from kafkeep.failpoint import failpoint
+from kafkeep.options.backup import BackupOptions
 from kafkeep.registry.client import open_registry
 from kafkeep.registry.read import RegistryReader
 

@@ -8,7 +8,7 @@ from typing import Any
 from kafkeep.archive.commit import Changes, Gap
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.state import State
-from kafkeep.backup.look import Look
+from kafkeep.backup.cluster_snapshot import Look
 from kafkeep.backup.plan import CyclePlan
 
 

@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange
-from kafkeep.archive.store import ObjectStore
-from kafkeep.backup.fetch import REQUEST_BYTES, Chunk, RangeReader, iter_chunks
-from kafkeep.backup.shape import SinkShape
-from kafkeep.backup.upload import Uploads
-from kafkeep.backup.write import NameTakenError, RangeWriter, WriteOptions
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.storage import StorageOptions
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.backup.fetch import REQUEST_BYTES, RangeReader, iter_chunks
 from kafkeep.failpoint import failpoint
-from kafkeep.kafka.wire import wire_for
+from kafkeep.kafka.client.wire import wire_for
+from kafkeep.objects.range_writer import Chunk
+from kafkeep.objects.segment.writer import NameTakenError, RangeWriter, WriteOptions
+from kafkeep.objects.sink.spec import SinkShape
+from kafkeep.objects.sink.stored_object import Uploads
+from kafkeep.options.kafka import KafkaOptions
+from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
 
 if TYPE_CHECKING:
-    from kafkeep.backup.sink_write import SinkWriter
+    from kafkeep.objects.sink.writer import SinkWriter
 
 log = logging.getLogger(__name__)
 
@@ -259,7 +260,7 @@ def _writers(
             store, bundle.log_name, planned, write, uploads, looks_first=looks_first
         )
     # Formats and converters take a second to import; segments need none of them.
-    from kafkeep.backup.sink_write import SinkWriters  # noqa: PLC0415
+    from kafkeep.objects.sink.writer import SinkWriters  # noqa: PLC0415
 
     opened = SinkWriters(
         store, write, uploads, secrets=bundle.secrets, at_ms=bundle.at_ms, name=bundle.log_name

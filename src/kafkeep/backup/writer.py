@@ -10,15 +10,7 @@ from kafkeep.archive.commit import Changes, Commit, Intent, PlannedRange, TopicI
 from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.state import State
-from kafkeep.backup.bundle import (
-    RANGES_PER_CORE,
-    WeighedRange,
-    bundles_for,
-    pack,
-    split_stretches,
-    weigh,
-)
-from kafkeep.backup.look import Look
+from kafkeep.backup.cluster_snapshot import Look
 from kafkeep.backup.plan import (
     CyclePlan,
     Known,
@@ -27,17 +19,26 @@ from kafkeep.backup.plan import (
     identify_topics,
     is_empty,
 )
-from kafkeep.backup.settle import Settled, settle
-from kafkeep.backup.shape import SinkShape
+from kafkeep.backup.reconcile import (
+    RANGES_PER_CORE,
+    Settled,
+    WeighedRange,
+    bundles_for,
+    pack,
+    settle,
+    split_stretches,
+    weigh,
+)
 from kafkeep.backup.summary import BackupSummary
-from kafkeep.backup.tail import Tail
 from kafkeep.backup.task import Bundle, BundledRange, RangeReport, archive_bundle
-from kafkeep.backup.write import WriteOptions
-from kafkeep.config.backup import BackupOptions
-from kafkeep.config.places import Places
-from kafkeep.config.sink import SinkOptions
 from kafkeep.errors import RecordError
-from kafkeep.kafka.admin import Admin
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.objects.range_writer import Tail
+from kafkeep.objects.segment.writer import WriteOptions
+from kafkeep.objects.sink.spec import SinkShape
+from kafkeep.options.backup import BackupOptions
+from kafkeep.options.kafka import Places
+from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.spark.tasks import TaskRow
 
 RunTasks = Callable[..., list[TaskRow]]

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from kafkeep.cli.archive_flags import PartitionsOption, Reading, TopicsOption, reads_archive
 from kafkeep.cli.output import Output, OutputOption
-from kafkeep.cli.reading import PartitionsOption, Reading, TopicsOption, reads_archive
 from kafkeep.errors import UsageError
 
 OffsetOption = Annotated[
@@ -76,11 +76,15 @@ def cat_command(
     Exits 0, 10 when there is no such archive or topic, 13 when an object is damaged, 14 when
     there are several logs and --name does not say which.
     """
-    from kafkeep.care.cat import CatOptions, iter_lines  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.care.lines import json_line, parse_format  # noqa: PLC0415
-    from kafkeep.care.logs import choose_log  # noqa: PLC0415
-    from kafkeep.care.start import parse_start  # noqa: PLC0415
-    from kafkeep.config.units import parse_time  # noqa: PLC0415
+    from kafkeep.maintenance.cat import (  # noqa: PLC0415 - keeps --help fast  # noqa: PLC0415
+        CatOptions,
+        iter_lines,
+        json_line,
+        parse_format,
+        parse_start,
+    )
+    from kafkeep.objects.choose_log import choose_log  # noqa: PLC0415
+    from kafkeep.options.units import parse_time  # noqa: PLC0415
 
     options = CatOptions(
         topics=tuple(topic or ()),
@@ -100,7 +104,7 @@ def cat_command(
     to_line = json_line if format is None else parse_format(format)
     store, foreign = reading.open()
     if foreign is not None:
-        from kafkeep.care.foreign.cat import iter_foreign_lines  # noqa: PLC0415
+        from kafkeep.maintenance.unlogged import iter_foreign_lines  # noqa: PLC0415
 
         _write(iter_foreign_lines(store, foreign, options, to_line))
         return

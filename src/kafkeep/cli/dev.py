@@ -72,8 +72,8 @@ def up_command(
     When a server ends while it starts, all that this command started is stopped again.
     The first time, Kafka is downloaded (55 MB), and with --registry Apicurio Registry (140 MB).
     """
-    from kafkeep.config.units import parse_duration  # noqa: PLC0415 (keeps --help quick)
     from kafkeep.dev import DevOptions, start  # noqa: PLC0415
+    from kafkeep.options.units import parse_duration  # noqa: PLC0415 (keeps --help quick)
 
     options = DevOptions(
         folder=folder,

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kafkeep.cli.output import Output, OutputOption, print_json, print_line
-from kafkeep.cli.places import (
+from kafkeep.cli.archive_flags import (
     CommandConfigOption,
     EndpointOption,
     ProfileOption,
@@ -16,6 +15,7 @@ from kafkeep.cli.places import (
     kafka_options,
     storage_options,
 )
+from kafkeep.cli.output import Output, OutputOption, print_json, print_line
 from kafkeep.errors import UsageError
 
 OptionalArchive = Annotated[
@@ -65,8 +65,8 @@ def doctor_command(
     code of the first failure: 10 no such folder or bucket, 12 access denied, 14 the store lets two
     writers create one object, 1 anything else.
     """
-    from kafkeep.care.doctor import DoctorPlaces, examine  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.config.spark import SparkOptions  # noqa: PLC0415
+    from kafkeep.maintenance.doctor import DoctorPlaces, examine  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.options.spark import SparkOptions  # noqa: PLC0415
 
     wants_kafka = bootstrap_servers or command_config
     if exact and not wants_kafka:

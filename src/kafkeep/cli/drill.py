@@ -6,10 +6,7 @@ import signal
 
 import typer
 
-from kafkeep.cli.failed_report import failure_reported
-from kafkeep.cli.flags import with_options
-from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, say
-from kafkeep.cli.places import (
+from kafkeep.cli.archive_flags import (
     ArchivePlace,
     BootstrapOption,
     CommandConfigOption,
@@ -18,8 +15,10 @@ from kafkeep.cli.places import (
     start_spark,
     with_archive,
 )
+from kafkeep.cli.flags import with_options
+from kafkeep.cli.output import Output, OutputOption, failure_reported, print_json, print_pairs, say
 from kafkeep.cli.verify import ReportOption
-from kafkeep.config.against import DrillOptions
+from kafkeep.options.maintenance import DrillOptions
 
 
 @with_archive
@@ -43,14 +42,14 @@ def drill_command(
     when records differ or objects are damaged, 14 when the cluster refuses, 130 when interrupted.
     A report that was asked for is written in any case.
     """
-    from kafkeep.care.report import check_report_path, write_report  # noqa: PLC0415
+    from kafkeep.maintenance.report import check_report_path, write_report  # noqa: PLC0415
 
     file = check_report_path(report) if report is not None else None
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
     with failure_reported("drill", file, archive=archive.address, bootstrap=bootstrap_servers):
         spark = start_spark(spark_conf)
-        from kafkeep.care.drill import run_drill  # noqa: PLC0415 - imports while the JVM starts
-        from kafkeep.care.report_pages import drill_page  # noqa: PLC0415
+        from kafkeep.maintenance.drill import run_drill  # noqa: PLC0415 - imports while the JVM starts
+        from kafkeep.maintenance.report_pages import drill_page  # noqa: PLC0415
         from kafkeep.restore.run import run_restore  # noqa: PLC0415
 
         places = archive.beside(kafka_options(bootstrap_servers, command_config))

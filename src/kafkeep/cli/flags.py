@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from kafkeep.config.option import Option, iter_options
 from kafkeep.errors import UsageError
+from kafkeep.options.option import Option, iter_options
 
 T = TypeVar("T")
 

@@ -6,17 +6,23 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from kafkeep.cli.archive_flags import ArchivePlace, when, with_archive
 from kafkeep.cli.flags import with_options
-from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, print_table, say
-from kafkeep.cli.places import ArchivePlace, with_archive
-from kafkeep.cli.progress import task_progress
-from kafkeep.cli.reading import when
-from kafkeep.config.gc import GcOptions
-from kafkeep.config.units import format_size
+from kafkeep.cli.output import (
+    Output,
+    OutputOption,
+    print_json,
+    print_pairs,
+    print_table,
+    say,
+    task_progress,
+)
 from kafkeep.errors import AccessDeniedError
+from kafkeep.options.maintenance import GcOptions
+from kafkeep.options.units import format_size
 
 if TYPE_CHECKING:
-    from kafkeep.care.gc import GcPlan
+    from kafkeep.maintenance.gc import GcPlan
 
 
 @with_archive
@@ -36,7 +42,7 @@ def gc_command(
     Exits 0, 10 when there is no such archive, 12 when the store refuses, 13 when a log is damaged:
     then nothing was removed.
     """
-    from kafkeep.care.gc import Fate, plan_gc, remove  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.maintenance.gc import Fate, plan_gc, remove  # noqa: PLC0415 - keeps --help fast
 
     store = archive.open()
     enabled = output is Output.TABLE
@@ -55,7 +61,7 @@ def gc_command(
 
 
 def _show(plan: GcPlan) -> None:
-    from kafkeep.care.gc import Fate  # noqa: PLC0415
+    from kafkeep.maintenance.gc import Fate  # noqa: PLC0415
 
     print_table(
         ("fate", "kind", "name", "log", "since", "size", "why"),

@@ -7,19 +7,21 @@ from typing import Any
 
 import typer
 
-from kafkeep.cli.flags import with_options
-from kafkeep.cli.output import Output, OutputOption, print_json, print_table, say
-from kafkeep.cli.places import (
+from kafkeep.cli.archive_flags import (
     ArchivePlace,
+    AtOption,
     BootstrapOption,
     CommandConfigOption,
+    CommitOption,
+    NameOption,
     SetOption,
     kafka_options,
     with_archive,
 )
-from kafkeep.cli.reading import AtOption, CommitOption, NameOption
+from kafkeep.cli.flags import with_options
+from kafkeep.cli.output import Output, OutputOption, print_json, print_table, say
 from kafkeep.cli.restore import show_moves
-from kafkeep.config.restore import RestoreOptions
+from kafkeep.options.restore import RestoreOptions
 
 app = typer.Typer(
     help="Consumer groups of an archive: see, plan, move, put back.", no_args_is_help=True
@@ -37,8 +39,8 @@ def show_command(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show where every group stood when the archive was made. Exits 0, or 10 without an archive."""
-    from kafkeep.archive.reader import load_view  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.config.units import parse_time  # noqa: PLC0415
+    from kafkeep.archive.view import load_view  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.options.units import parse_time  # noqa: PLC0415
     from kafkeep.restore.source import choose_log  # noqa: PLC0415
 
     store = archive.open()
@@ -74,7 +76,7 @@ def plan_command(
 
     Exits 0, or 14 when the topics are not those of the archive or of that restore.
     """
-    from kafkeep.restore.group_run import move_groups  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.restore.groups.run import move_groups  # noqa: PLC0415 - keeps --help fast
 
     places = archive.beside(kafka_options(bootstrap_servers, command_config))
     _show(move_groups(_of(options, settings), places, dry_run=True), output)
@@ -97,7 +99,7 @@ def apply_command(
     Exits 0, 3 when offsets were left out, or 14 when a group is active or the topics are not known;
     then nothing was changed.
     """
-    from kafkeep.restore.group_run import move_groups  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.restore.groups.run import move_groups  # noqa: PLC0415 - keeps --help fast
 
     places = archive.beside(kafka_options(bootstrap_servers, command_config))
     asked = _of(options, settings)
@@ -123,7 +125,7 @@ def rollback_command(
 
     With --dry-run that is only shown. Exits 0, or 14 when a group is active or nothing was moved.
     """
-    from kafkeep.restore.group_run import put_groups_back  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.restore.groups.run import put_groups_back  # noqa: PLC0415 - keeps --help fast
 
     places = archive.beside(kafka_options(bootstrap_servers, command_config))
     rows = [
@@ -140,8 +142,8 @@ def rollback_command(
 
 def _of(options: RestoreOptions, settings: list[str] | None) -> RestoreOptions:
     """Add the transforms of the restore that is meant."""
-    from kafkeep.cli.foreign import foreign_options  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.config.foreign import changes_of_log  # noqa: PLC0415
+    from kafkeep.cli.archive_flags import foreign_options  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.options.unlogged import changes_of_log  # noqa: PLC0415
 
     told = foreign_options(None, settings or ())
     return replace(options, changes=changes_of_log(told, "the archive"))

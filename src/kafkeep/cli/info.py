@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from kafkeep.cli.archive_flags import Reading, TopicsOption, reads_archive, when
 from kafkeep.cli.output import Output, OutputOption, print_json, print_table
-from kafkeep.cli.reading import Reading, TopicsOption, reads_archive, when
-from kafkeep.config.units import format_size
+from kafkeep.options.units import format_size
 
 if TYPE_CHECKING:
-    from kafkeep.archive.store import ObjectStore
-    from kafkeep.care.foreign.topics import NamedTopic
-    from kafkeep.care.holdings import LogInfo, TopicSummary
-    from kafkeep.config.foreign import ForeignOptions
+    from kafkeep.archive.object_store import ObjectStore
+    from kafkeep.maintenance.info import LogInfo, TopicSummary
+    from kafkeep.maintenance.unlogged import NamedTopic
+    from kafkeep.options.unlogged import ForeignOptions
 
 
 @reads_archive
@@ -28,8 +28,8 @@ def info_command(
     With --topic, partition by partition. Where there is no log, what the names of Confluent's
     objects tell. Exits 0, or 10 when there is no such archive or topic.
     """
-    from kafkeep.care.info import load_info  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.contents.choice import choose_logs  # noqa: PLC0415
+    from kafkeep.maintenance.info import load_info  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415
 
     store, foreign = reading.open()
     if foreign is not None:
@@ -133,8 +133,8 @@ def _show_groups(log: LogInfo) -> None:
 def _show_named(
     store: ObjectStore, foreign: ForeignOptions, topics: list[str] | None, output: Output
 ) -> None:
-    from kafkeep.care.foreign.topics import NOTE, sort_by_topic  # noqa: PLC0415
-    from kafkeep.contents.foreign.find import list_objects  # noqa: PLC0415
+    from kafkeep.maintenance.unlogged import NOTE, sort_by_topic  # noqa: PLC0415
+    from kafkeep.objects.unlogged.scan import list_objects  # noqa: PLC0415
 
     found = sort_by_topic(list_objects(store, foreign), topics)
     if output is Output.JSON:

@@ -21,7 +21,6 @@ from kafkeep.cli import (
     dev,
     doctor,
     drill,
-    du,
     gc,
     groups,
     info,
@@ -31,11 +30,9 @@ from kafkeep.cli import (
     retention,
     schemas,
     serve,
-    user,
     verify,
 )
-from kafkeep.cli.failure import error_document, error_of
-from kafkeep.cli.output import say, stand_in_for_closed
+from kafkeep.cli.output import error_document, error_of, say, stand_in_for_closed
 from kafkeep.errors import InterruptedRunError, KafkeepError, UsageError
 from kafkeep.redact import install, redact
 
@@ -51,12 +48,12 @@ app.command("backup")(backup.backup_command)
 app.command("restore")(restore.restore_command)
 app.command("serve")(serve.serve_command)
 app.command("register")(register.register_command)
-app.command("user")(user.user_command)
+app.command("user")(serve.user_command)
 app.command("verify")(verify.verify_command)
 app.command("drill")(drill.drill_command)
 app.command("info")(info.info_command)
 app.command("ls")(ls.ls_command)
-app.command("du")(du.du_command)
+app.command("du")(ls.du_command)
 app.command("gc")(gc.gc_command)
 app.command("cat")(cat.cat_command)
 app.command("doctor")(doctor.doctor_command)

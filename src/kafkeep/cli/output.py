@@ -1,18 +1,85 @@
-"""What commands print: data on stdout, talk on stderr, one JSON document for machines."""
+"""A report that was asked for is written also when what it is of ends in an error.
+
+Progress bars on a terminal, and nothing anywhere else.
+
+What commands print: data on stdout, talk on stderr, one JSON document for machines.
+
+An error as it is told: which one of ours it is, and its document for machines.
+"""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
 import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
-from kafkeep.errors import EnvironmentFault
+from kafkeep.clock import now_ms
+from kafkeep.errors import EnvironmentFault, InterruptedRunError, KafkeepError
+from kafkeep.redact import redact
+from kafkeep.store.local_files import disk_fault
+
+OnProgress = Callable[[int, int], None]
+
+
+class _Rate(ProgressColumn):
+    """Records a second."""
+
+    def render(self, task: Task) -> Text:
+        """Show the speed of late."""
+        return Text(f"{task.speed:,.0f}/s" if task.speed else "", style="progress.data.speed")
+
+
+@contextmanager
+def task_progress(what: str, *, enabled: bool) -> Iterator[OnProgress | None]:
+    """Show tasks done of tasks planned."""
+    with _bar(what, enabled, MofNCompleteColumn(), TimeElapsedColumn()) as update:
+        yield update
+
+
+@contextmanager
+def record_progress(what: str, *, enabled: bool) -> Iterator[OnProgress | None]:
+    """Show records written, the rate and the time left."""
+    with _bar(what, enabled, MofNCompleteColumn(), _Rate(), TimeRemainingColumn()) as update:
+        yield update
+
+
+@contextmanager
+def _bar(what: str, enabled: bool, *columns: ProgressColumn) -> Iterator[OnProgress | None]:
+    if not enabled or not sys.stderr.isatty():
+        yield None
+        return
+    console = Console(stderr=True)
+    with Progress(
+        SpinnerColumn(), TextColumn(what), BarColumn(), *columns, console=console, transient=True
+    ) as progress:
+        task = progress.add_task(what, total=None)
+
+        def update(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total or None)
+
+        yield update
 
 
 class Output(StrEnum):
@@ -111,3 +178,60 @@ def print_pairs(pairs: Mapping[str, Any]) -> None:
     width = max((len(name) for name in pairs), default=0)
     for name, value in pairs.items():
         print_line(f"{name.ljust(width)}  {_cell(value)}")
+
+
+def error_of(error: BaseException) -> KafkeepError:
+    """Return the error of ours that says what happened."""
+    if isinstance(error, KafkeepError):
+        return error
+    if isinstance(error, KeyboardInterrupt):
+        return InterruptedRunError("interrupted")
+    if isinstance(error, OSError) and (fault := disk_fault(error)) is not None:
+        return fault
+    return KafkeepError(
+        f"something unexpected happened: {type(error).__name__}: {error}",
+        hint="Run it again with kafkeep --debug … and report what it shows; it has no secrets.",
+    )
+
+
+def error_document(error: KafkeepError) -> dict[str, Any]:
+    """Return an error as JSON has it; scripts may rely on it."""
+    return {
+        "message_type": "exit_error",
+        "code": error.exit_code,
+        "error": type(error).__name__,
+        "message": redact(error.message),
+        "hint": error.hint,
+    }
+
+
+@contextmanager
+def failure_reported(
+    report: str, file: Path | None, *, archive: str, bootstrap: str | None = None
+) -> Iterator[None]:
+    """Write what the body fails with to ``file``, if there is one; the error goes on.
+
+    ``report`` is what reports of it say they are: drill, restore, verify or verify-against.
+    """
+    began_ms, began = now_ms(), time.monotonic()
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        if file is None:
+            raise
+        from kafkeep.maintenance.report import write_report  # noqa: PLC0415
+        from kafkeep.maintenance.report_pages import failed_page  # noqa: PLC0415
+
+        page = failed_page(
+            report,
+            error_document(error_of(error)),
+            archive=archive,
+            bootstrap=bootstrap,
+            began_ms=began_ms,
+            seconds=time.monotonic() - began,
+        )
+        try:
+            write_report(page, file)
+        except EnvironmentFault as unwritten:
+            say(f"warning: {unwritten.message}")
+        raise

@@ -52,7 +52,7 @@ def register_command(
     Exits 2 for a variable that is missing or wrong, 12 when the service refuses the caller, 1
     when it does not answer.
     """
-    from kafkeep.connect.worker.env_file import (  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.connect.worker.sinetstream_env import (  # noqa: PLC0415 - keeps --help fast
         DEFAULTS,
         read_env_file,
         sinetstream_connectors,

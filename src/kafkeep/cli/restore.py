@@ -1,17 +1,17 @@
-"""``kafkeep restore``."""
+"""``kafkeep restore``.
+
+What a restore did, as a page of a report. Pure.
+"""
 
 from __future__ import annotations
 
 import signal
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from kafkeep.cli.failed_report import failure_reported
-from kafkeep.cli.flags import with_options
-from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, print_table, say
-from kafkeep.cli.places import (
+from kafkeep.cli.archive_flags import (
     ArchivePlace,
     BootstrapOption,
     CommandConfigOption,
@@ -22,12 +22,73 @@ from kafkeep.cli.places import (
     start_spark,
     with_archive,
 )
-from kafkeep.cli.progress import record_progress
+from kafkeep.cli.flags import with_options
+from kafkeep.cli.output import (
+    Output,
+    OutputOption,
+    failure_reported,
+    print_json,
+    print_pairs,
+    print_table,
+    record_progress,
+    say,
+)
 from kafkeep.cli.verify import ReportOption
-from kafkeep.clock import now_ms
-from kafkeep.config.restore import RestoreOptions
-from kafkeep.config.units import format_size
+from kafkeep.clock import TOOL, now_ms
 from kafkeep.errors import UsageError
+from kafkeep.maintenance.report import Bars, Page, Section, Table
+from kafkeep.options.restore import RestoreOptions
+from kafkeep.options.units import format_size, format_time
+
+if TYPE_CHECKING:
+    from kafkeep.options.kafka import Places
+    from kafkeep.restore.summary import RestoreSummary
+
+
+VERSION = 1
+
+
+def restore_page(summary: RestoreSummary, places: Places, ended_ms: int) -> Page:
+    """Return the page; it tells what was written, not that it is right: verify --against does."""
+    told = summary.to_json()
+    warnings = summary.warnings
+    groups = sorted(summary.groups.items())
+    sections: list[Section] = [Bars("Records written per topic", sorted(summary.topics.items()))]
+    if groups:
+        sections.append(Table("Consumer groups", ("group", "partitions set"), groups))
+    if warnings:
+        sections.append(Table("Warnings", ("warning",), [(text,) for text in warnings]))
+    pace = summary.records / max(summary.seconds, 1e-3)
+    return Page(
+        title="Restore",
+        verdict="done, with warnings" if warnings else "done",
+        mood="warn" if warnings else "good",
+        summary="kafkeep verify --against reads the target back and compares every record.",
+        facts=[
+            ("archive", places.archive),
+            ("commit", f"{summary.commit}"),
+            ("target", places.kafka.bootstrap_servers),
+            ("restore", summary.id),
+            ("records written", f"{summary.records:,}"),
+            ("there before", f"{summary.already_there:,}"),
+            ("bytes", format_size(summary.bytes)),
+            ("objects read", f"{summary.objects:,}"),
+            ("offsets filled, holes", f"{summary.filled:,}, {summary.holes:,}"),
+            ("ended", format_time(ended_ms)),
+            ("took", f"{summary.seconds:.1f} s, {pace:,.0f} records/s"),
+        ],
+        sections=sections,
+        document={
+            **told,
+            "report": "restore",
+            "version": VERSION,
+            "tool": TOOL,
+            "verdict": "warnings" if warnings else "done",
+            "archive": places.archive,
+            "bootstrap_servers": places.kafka.bootstrap_servers,
+            "ended_ms": ended_ms,
+        },
+    )
 
 
 @with_archive
@@ -50,8 +111,8 @@ def restore_command(
     archive, 13 when objects are damaged, 14 when the target refuses; then nothing was written.
     SIGTERM pauses it (exit 0): the same command goes on.
     """
-    from kafkeep.care.report import check_report_path, write_report  # noqa: PLC0415
-    from kafkeep.cli.foreign import options_of_restore  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.cli.archive_flags import options_of_restore  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.maintenance.report import check_report_path, write_report  # noqa: PLC0415
 
     if options.dry_run and report is not None:
         raise UsageError(
@@ -93,8 +154,6 @@ def restore_command(
     else:
         print_pairs(_pairs(summary, options))
     if file is not None:
-        from kafkeep.cli.restore_report import restore_page  # noqa: PLC0415
-
         write_report(restore_page(summary, places, now_ms()), file)
     raise typer.Exit(summary.exit_code)
 
@@ -109,7 +168,7 @@ def _pause(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _show_plan(preflight: Any, output: Output) -> None:
-    from kafkeep.contents.foreign.view import NAME as UNNAMED  # noqa: PLC0415
+    from kafkeep.objects.unlogged.view import NAME as UNNAMED  # noqa: PLC0415
 
     plan = preflight.plan
     if output is Output.JSON:
@@ -142,7 +201,7 @@ def _show_plan(preflight: Any, output: Output) -> None:
 
 def _show_shares(topic: Any) -> None:
     """Print what each target partition gets, unless that is what it had."""
-    from kafkeep.restore.shape_plan import target_shares  # noqa: PLC0415
+    from kafkeep.restore.routing.plan import target_shares  # noqa: PLC0415
 
     if topic.shape.routed or topic.shape.partition_map:
         print_table(
@@ -170,7 +229,7 @@ def show_moves(moves: Any) -> None:
 
 def plan_json(preflight: Any) -> dict[str, Any]:
     """Return a plan and its preflight as one document."""
-    from kafkeep.restore.shape_plan import target_shares  # noqa: PLC0415
+    from kafkeep.restore.routing.plan import target_shares  # noqa: PLC0415
 
     plan = preflight.plan
     return {

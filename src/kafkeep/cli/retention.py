@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkeep.cli.archive_flags import ArchivePlace, NameOption, when, with_archive
 from kafkeep.cli.output import Output, OutputOption, print_json, print_table, say
-from kafkeep.cli.places import ArchivePlace, with_archive
-from kafkeep.cli.reading import NameOption, when
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkeep.archive.store import ObjectStore
+    from kafkeep.archive.object_store import ObjectStore
 
 app = typer.Typer(
     help="Let the store delete old objects by itself: lifecycle rules of the bucket, by topic.",
@@ -47,7 +46,7 @@ def show_command(
 
     Exits 0, 3 when the bucket does not have a rule that was set, 10 when there is no such archive.
     """
-    from kafkeep.care.retention import show_retention  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.maintenance.retention import show_retention  # noqa: PLC0415 - keeps --help fast
 
     store = archive.open()
     wanted = _split(topics)
@@ -93,8 +92,8 @@ def set_command(
     Other rules of the bucket stay as they are. What a rule may have deleted is told by verify, cat
     and restore as expired, not as damage. Exits 2 where the store has no such rules.
     """
-    from kafkeep.care.retention import apply_retention  # noqa: PLC0415 - keeps --help fast
     from kafkeep.clock import now_ms  # noqa: PLC0415
+    from kafkeep.maintenance.retention import apply_retention  # noqa: PLC0415 - keeps --help fast
 
     store = archive.open()
     for log, chosen in _chosen(store, name, topics):
@@ -113,8 +112,8 @@ def remove_command(
     topics: _TopicsOption = None,
 ) -> None:
     """Take the rules away that were set for these topics; what is gone stays explained."""
-    from kafkeep.care.retention import remove_retention  # noqa: PLC0415 - keeps --help fast
     from kafkeep.clock import now_ms  # noqa: PLC0415
+    from kafkeep.maintenance.retention import remove_retention  # noqa: PLC0415 - keeps --help fast
 
     store = archive.open()
     for log, chosen in _chosen(store, name, topics):
@@ -126,9 +125,8 @@ def _chosen(
     store: ObjectStore, name: str | None, topics: str | None
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield the logs asked for, and the topics of each; what is in none of them is an error."""
-    from kafkeep.archive.reader import load_view  # noqa: PLC0415
-    from kafkeep.care.logs import check_topics  # noqa: PLC0415
-    from kafkeep.contents.choice import choose_logs  # noqa: PLC0415
+    from kafkeep.archive.view import load_view  # noqa: PLC0415
+    from kafkeep.objects.choose_log import check_topics, choose_logs  # noqa: PLC0415
 
     views = [load_view(store, log) for log in choose_logs(store, name)]
     wanted = _split(topics)

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kafkeep.cli.archive_flags import ArchivePlace, AtOption, CommitOption, NameOption, with_archive
 from kafkeep.cli.output import Output, OutputOption, print_json, print_table
-from kafkeep.cli.places import ArchivePlace, with_archive
-from kafkeep.cli.reading import AtOption, CommitOption, NameOption
 from kafkeep.errors import NoSuchArchiveError, UsageError
 
 if TYPE_CHECKING:
-    from kafkeep.archive.reader import ArchiveView
     from kafkeep.archive.schemas import SchemaSet
+    from kafkeep.archive.view import ArchiveView
 
 app = typer.Typer(
     help="Schemas of a registry, as an archive keeps them: list, show.", no_args_is_help=True
@@ -94,10 +93,10 @@ def show_command(
 def _load(
     archive: ArchivePlace, name: str | None, commit: int | None, at: str | None
 ) -> tuple[ArchiveView, SchemaSet]:
-    from kafkeep.archive.reader import load_view  # noqa: PLC0415 - keeps --help fast
     from kafkeep.archive.schemas import load_schemas  # noqa: PLC0415
-    from kafkeep.config.restore import RestoreOptions  # noqa: PLC0415
-    from kafkeep.config.units import parse_time  # noqa: PLC0415
+    from kafkeep.archive.view import load_view  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.options.restore import RestoreOptions  # noqa: PLC0415
+    from kafkeep.options.units import parse_time  # noqa: PLC0415
     from kafkeep.restore.source import choose_log  # noqa: PLC0415
 
     store = archive.open()
@@ -113,7 +112,7 @@ def _load(
 
 
 def _find(found: SchemaSet, wanted: str, version: int | None) -> int:
-    from kafkeep.config.choose import did_you_mean  # noqa: PLC0415
+    from kafkeep.options.option import did_you_mean  # noqa: PLC0415
 
     subject = found.subjects.get(wanted)
     if subject is None:

@@ -1,16 +1,20 @@
-"""``kafkeep serve``."""
+"""``kafkeep serve``.
+
+``kafkeep user``: a line for the users of the REST API.
+"""
 
 from __future__ import annotations
 
+import getpass
 import logging
 import os
+import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkeep.cli.output import Output, OutputOption, print_json, say
-from kafkeep.cli.places import (
+from kafkeep.cli.archive_flags import (
     CommandConfigOption,
     EndpointOption,
     OptionalBootstrapOption,
@@ -20,9 +24,27 @@ from kafkeep.cli.places import (
     parse_settings,
     storage_options,
 )
+from kafkeep.cli.output import Output, OutputOption, print_json, say
 
 if TYPE_CHECKING:
-    from kafkeep.connect.serve import Ready
+    from kafkeep.connect.service.serve import Ready
+
+
+def user_command(
+    name: Annotated[str, typer.Argument(help="The user's name.")],
+    *,
+    role: Annotated[
+        str, typer.Option("--role", help="What the user may do: read, operate or admin.")
+    ] = "read",
+) -> None:
+    """Print a user's line for the file of kafkeep.rest.users.file; the password is asked for.
+
+    Without a terminal it is the first line of the input.
+    """
+    from kafkeep.connect.worker.rest_access import user_line  # noqa: PLC0415 - keeps --help fast
+
+    asked = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
+    typer.echo(user_line(name, role, asked))
 
 
 class MaskSecrets(StrEnum):
@@ -94,10 +116,10 @@ def serve_command(
     Runs until SIGTERM or Ctrl-C, and exits 0 once its connectors have finished what they were at.
     --s3-endpoint, --s3-region and --s3-profile are for --state; connectors bring their own.
     """
-    from kafkeep.config.spark import SparkOptions  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.connect.serve import run_service  # noqa: PLC0415
-    from kafkeep.connect.worker.env_file import apply_env_file  # noqa: PLC0415
+    from kafkeep.connect.service.serve import run_service  # noqa: PLC0415
     from kafkeep.connect.worker.options import WorkerOptions  # noqa: PLC0415
+    from kafkeep.connect.worker.sinetstream_env import apply_env_file  # noqa: PLC0415
+    from kafkeep.options.spark import SparkOptions  # noqa: PLC0415 - keeps --help fast
 
     if env_file is not None:
         apply_env_file(env_file, os.environ)
@@ -134,7 +156,7 @@ def _client_file(path: str | None) -> dict[str, str]:
     """Read client settings of Kafka's own tools; they are the worker's without a prefix."""
     if path is None:
         return {}
-    from kafkeep.config.kafka import KafkaOptions  # noqa: PLC0415
+    from kafkeep.options.kafka import KafkaOptions  # noqa: PLC0415
 
     return dict(KafkaOptions.load("unused:9092", path).properties)
 

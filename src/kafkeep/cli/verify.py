@@ -10,27 +10,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkeep.cli.failed_report import failure_reported
-from kafkeep.cli.flags import with_options
-from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, say
-from kafkeep.cli.places import (
+from kafkeep.cli.archive_flags import (
     ArchivePlace,
     CommandConfigOption,
+    Reading,
     SparkConfOption,
+    TopicsOption,
     kafka_options,
+    reads_archive,
     start_spark,
 )
-from kafkeep.cli.progress import task_progress
-from kafkeep.cli.reading import Reading, TopicsOption, reads_archive
-from kafkeep.config.against import AgainstOptions
-from kafkeep.config.units import format_size
+from kafkeep.cli.flags import with_options
+from kafkeep.cli.output import (
+    Output,
+    OutputOption,
+    failure_reported,
+    print_json,
+    print_pairs,
+    say,
+    task_progress,
+)
 from kafkeep.errors import UsageError
+from kafkeep.options.maintenance import AgainstOptions
+from kafkeep.options.units import format_size
 
 if TYPE_CHECKING:
-    from kafkeep.archive.store import ObjectStore
-    from kafkeep.care.against.result import AgainstResult
-    from kafkeep.care.finding import Finding
-    from kafkeep.care.verify import VerifyReport
+    from kafkeep.archive.object_store import ObjectStore
+    from kafkeep.compare.result import AgainstResult
+    from kafkeep.maintenance.finding import Finding
+    from kafkeep.maintenance.verify import VerifyReport
 
 DeepOption = Annotated[
     bool, typer.Option("--deep", help="Decode every record too, not only check sums.")
@@ -110,13 +118,13 @@ def _refuse_beside_against(
 
 
 def _given(options: AgainstOptions) -> list[str]:
-    from kafkeep.config.option import iter_options  # noqa: PLC0415
+    from kafkeep.options.option import iter_options  # noqa: PLC0415
 
     return [o.flag for o in iter_options(AgainstOptions) if getattr(options, o.field) != o.default]
 
 
 def _file(report: str | None) -> Path | None:
-    from kafkeep.care.report import check_report_path  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.maintenance.report import check_report_path  # noqa: PLC0415 - keeps --help fast
 
     return None if report is None else check_report_path(report)
 
@@ -129,11 +137,11 @@ def _alone(  # noqa: PLR0917
     file: Path | None,
     output: Output,
 ) -> None:
-    from kafkeep.care.foreign.verify import verify_foreign  # noqa: PLC0415
-    from kafkeep.care.verified import trace_of  # noqa: PLC0415
-    from kafkeep.care.verify import DEFAULT_WORKERS, verify  # noqa: PLC0415
     from kafkeep.clock import now_ms  # noqa: PLC0415
-    from kafkeep.contents.choice import choose_logs  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.maintenance.unlogged import verify_foreign  # noqa: PLC0415
+    from kafkeep.maintenance.verified import trace_of  # noqa: PLC0415
+    from kafkeep.maintenance.verify import DEFAULT_WORKERS, verify  # noqa: PLC0415
+    from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415 - keeps --help fast
 
     began_ms, began = now_ms(), time.monotonic()
     asked: dict[str, Any] = {
@@ -154,8 +162,8 @@ def _alone(  # noqa: PLR0917
     seconds = time.monotonic() - began
     try:
         if file is not None:
-            from kafkeep.care.report import write_report  # noqa: PLC0415
-            from kafkeep.care.report_pages import verify_page  # noqa: PLC0415
+            from kafkeep.maintenance.report import write_report  # noqa: PLC0415
+            from kafkeep.maintenance.report_pages import verify_page  # noqa: PLC0415
 
             write_report(verify_page(found, began_ms=began_ms, seconds=seconds), file)
         if found.intact and not topics:
@@ -181,10 +189,10 @@ def _against(  # noqa: PLR0917
 ) -> None:
     file = _file(report)
     spark = start_spark(spark_conf)
-    from kafkeep.care.against.job import run_against  # noqa: PLC0415 - imports while the JVM starts
-    from kafkeep.care.against.result import KIND  # noqa: PLC0415
-    from kafkeep.care.report import write_report  # noqa: PLC0415
-    from kafkeep.care.report_pages import against_page  # noqa: PLC0415
+    from kafkeep.compare.job import run_against  # noqa: PLC0415 - imports while the JVM starts
+    from kafkeep.compare.result import KIND  # noqa: PLC0415
+    from kafkeep.maintenance.report import write_report  # noqa: PLC0415
+    from kafkeep.maintenance.report_pages import against_page  # noqa: PLC0415
 
     places = archive.beside(kafka_options(*kafka))
     with (
@@ -214,7 +222,7 @@ def _against(  # noqa: PLR0917
 
 def _with_lost_commits(store: ObjectStore, result: AgainstResult) -> AgainstResult:
     """Add what earlier verifies saw and the log no longer has: a clean trace would hide it."""
-    from kafkeep.care.lost_commits import check_traces  # noqa: PLC0415
+    from kafkeep.maintenance.lost_commits import check_traces  # noqa: PLC0415
 
     texts = [f"{found.key}: {found.message}" for found in check_traces(store, result.log)]
     notes = (*result.notes, *texts)
@@ -222,8 +230,8 @@ def _with_lost_commits(store: ObjectStore, result: AgainstResult) -> AgainstResu
 
 
 def _leave_trace(store: ObjectStore, log: str, document: dict[str, object]) -> None:
-    from kafkeep.care.verified import save_verified  # noqa: PLC0415
     from kafkeep.clock import now_ms  # noqa: PLC0415
+    from kafkeep.maintenance.verified import save_verified  # noqa: PLC0415
 
     if not save_verified(store, log, now_ms(), document):
         say("note: the archive is read-only: metrics will not tell that it was verified")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from kafkeep.errors import TransientError
-from kafkeep.kafka.admin import Admin, OffsetSpec
-from kafkeep.kafka.batch import check_crcs, scan_batches
-from kafkeep.kafka.records import RECORD_SCHEMA, decode
-from kafkeep.kafka.wire import FetchWanted, Wire
+from kafkeep.kafka.admin.admin import Admin, OffsetSpec
+from kafkeep.kafka.batch.decode import RECORD_SCHEMA, decode
+from kafkeep.kafka.batch.format import check_crcs, scan_batches
+from kafkeep.kafka.client.wire import FetchWanted, Wire
 
 _FETCH_BYTES = 8 * 1024 * 1024
 

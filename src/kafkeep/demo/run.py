@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kafkeep.demo.result import DemoResult
-from kafkeep.demo.story import Story, Tell, heading, open_spark
+from kafkeep.demo.story import DemoResult, Story, Tell, heading, open_spark
 from kafkeep.dev import DevOptions, DevStatus, start, status, stop
 from kafkeep.errors import UsageError
 

@@ -1,4 +1,7 @@
-"""The story, step by step. Each step says what it does and the command that does the same."""
+"""The story, step by step. Each step says what it does and the command that does the same.
+
+How the demo ended: for people a line per claim, for machines one document.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +11,126 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
 from kafkeep.archive.commit import Commit
 from kafkeep.archive.entry import Entry
-from kafkeep.archive.reader import load_view
+from kafkeep.archive.view import load_view
 from kafkeep.backup.run import run_backup
 from kafkeep.backup.summary import BackupSummary
-from kafkeep.config.backup import BackupOptions
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.places import Places
-from kafkeep.config.restore import RestoreOptions
-from kafkeep.config.spark import SparkOptions
-from kafkeep.config.storage import StorageOptions
-from kafkeep.config.units import format_size
 from kafkeep.demo.compare import Comparison, Dump, compare_topics, dump_topics
-from kafkeep.demo.produce import Ledger, Stream, produce
-from kafkeep.demo.records import EVENTS, ORDERS, PARTITIONS, more_records, sample_records
-from kafkeep.demo.result import DemoResult, SqlRow
+from kafkeep.demo.records import (
+    EVENTS,
+    ORDERS,
+    PARTITIONS,
+    Ledger,
+    Stream,
+    more_records,
+    produce,
+    sample_records,
+)
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.admin import Admin
-from kafkeep.kafka.wire import Wire
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.kafka.client.wire import Wire
+from kafkeep.options.backup import BackupOptions
+from kafkeep.options.kafka import KafkaOptions, Places
+from kafkeep.options.restore import RestoreOptions
+from kafkeep.options.spark import SparkOptions
+from kafkeep.options.storage import StorageOptions
+from kafkeep.options.units import format_size
 from kafkeep.restore.run import run_restore
 from kafkeep.restore.summary import RestoreSummary
-from kafkeep.spark.door import OpenSpark, SparkDoor
+from kafkeep.spark.run_session import OpenSpark, SparkDoor
 from kafkeep.store.open import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class SqlRow:
+    """One row of the demo's query; ``amount`` is None where no record has one."""
+
+    topic: str
+    records: int
+    amount: Decimal | None
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """Everything the demo found out; ``same`` is its verdict."""
+
+    topics: Sequence[Comparison]
+    produced: Ledger
+    sql: Sequence[SqlRow]
+    objects: int
+    backups: Sequence[BackupSummary]
+    restore: RestoreSummary
+
+    @property
+    def counts_agree(self) -> bool:
+        """Whether producer, Kafka, archive and Spark SQL count the same, and sum the same."""
+        made = self.produced.records
+        archived = {
+            topic: sum(backup.topics.get(topic, 0) for backup in self.backups) for topic in made
+        }
+        queried = {row.topic: row.records for row in self.sql}
+        held = {one.topic: one.records for one in self.topics}
+        amounts = {row.topic: row.amount for row in self.sql}
+        return made == held == archived == queried and amounts.get(ORDERS) == self.produced.amount
+
+    @property
+    def same(self) -> bool:
+        """Whether every record came back as it was, and all counts agree."""
+        return self.counts_agree and all(one.same for one in self.topics)
+
+    @property
+    def exit_code(self) -> int:
+        """0 when everything is as it was, else 1."""
+        return 0 if self.same else 1
+
+    def lines(self) -> Iterator[str]:
+        """Yield the verdict, a line per topic and one for the counts."""
+        for one in self.topics:
+            if one.same:
+                yield f"✔ {one.topic}: {one.restored:,} of {one.records:,} records are the same"
+            else:
+                yield f"✘ {one.topic}: {one.difference}"
+        if self.counts_agree:
+            yield "✔ producer, archive and Spark SQL agree on counts and on the sum of all orders"
+        else:
+            yield "✘ producer, archive and Spark SQL do not agree"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document of ``--output json``."""
+        return {
+            "message_type": "summary",
+            "same": self.same,
+            "counts_agree": self.counts_agree,
+            "produced": self.produced.records,
+            "amount": str(self.produced.amount),
+            "topics": [
+                {
+                    "topic": one.topic,
+                    "records": one.records,
+                    "restored": one.restored,
+                    "same": one.same,
+                    "difference": one.difference,
+                }
+                for one in self.topics
+            ],
+            "sql": [
+                {
+                    "topic": row.topic,
+                    "records": row.records,
+                    "amount": None if row.amount is None else str(row.amount),
+                }
+                for row in self.sql
+            ],
+            "objects": self.objects,
+            "backups": [backup.to_json() for backup in self.backups],
+            "restore": self.restore.to_json(),
+        }
+
 
 SQL = """\
 SELECT topic,

@@ -4,16 +4,10 @@ For the demo, the tests and the benchmarks: each environment lives in a folder o
 on the loopback address alone, and outlives the process that started it.
 """
 
+from kafkeep.dev.broker import kafka_tool
 from kafkeep.dev.environment import start, status, stop
-from kafkeep.dev.faults import (
-    kill_broker,
-    pause_broker,
-    resume_broker,
-    start_broker,
-    stop_broker,
-)
+from kafkeep.dev.faults import kill_broker, pause_broker, resume_broker, start_broker, stop_broker
 from kafkeep.dev.state import DevOptions, DevStatus
-from kafkeep.dev.tools import kafka_tool
 
 __all__ = [
     "DevOptions",

@@ -10,12 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafkeep.config.java import require_java
 from kafkeep.dev.broker import keep_class_archive, launch_broker, live_brokers
-from kafkeep.dev.cache import Progress, kafka_home, locked, registry_home
+from kafkeep.dev.downloads import Progress, kafka_home, locked, registry_home
 from kafkeep.dev.plan import plan_state
-from kafkeep.dev.ports import HOST, Ports
-from kafkeep.dev.process import Server, wait_ready
+from kafkeep.dev.process import HOST, Ports, Server, wait_ready
 from kafkeep.dev.registry import launch_registry, registry_answers, registry_url
 from kafkeep.dev.s3 import (
     ACCESS_KEY,
@@ -42,6 +40,7 @@ from kafkeep.dev.state import (
     save_state,
 )
 from kafkeep.errors import EnvironmentFault, UsageError
+from kafkeep.options.spark import require_java
 
 _BROKER_PATIENCE_S = 30.0
 _OTHER_PATIENCE_S = 1.5  # SeaweedFS never ends by itself, and loses nothing when killed

@@ -6,7 +6,7 @@ import dataclasses
 import signal
 from pathlib import Path
 
-from kafkeep.dev.cache import locked
+from kafkeep.dev.downloads import locked
 from kafkeep.dev.environment import broker_service, mark_ready, stop_servers
 from kafkeep.dev.process import Server, wait_ready
 from kafkeep.dev.state import State, load_state, save_state

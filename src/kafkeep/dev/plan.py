@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkeep.dev.broker import new_cluster_id
-from kafkeep.dev.ports import Ports
+from kafkeep.dev.process import Ports
 from kafkeep.dev.s3 import SEAWEEDFS_PORTS
 from kafkeep.dev.secure import LISTENERS, port_name
 from kafkeep.dev.state import DevOptions, State

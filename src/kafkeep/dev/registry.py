@@ -5,11 +5,10 @@ from __future__ import annotations
 import urllib.request
 from pathlib import Path
 
-from kafkeep.config.java import require_java
-from kafkeep.dev.cache import registry_home
-from kafkeep.dev.ports import HOST
-from kafkeep.dev.process import Server, launch
+from kafkeep.dev.downloads import registry_home
+from kafkeep.dev.process import HOST, Server, launch
 from kafkeep.dev.state import State
+from kafkeep.options.spark import require_java
 
 
 def registry_url(port: int) -> str:

@@ -14,8 +14,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from kafkeep.dev.ports import HOST
-from kafkeep.dev.process import Server, launch
+from kafkeep.dev.process import HOST, Server, launch
 from kafkeep.dev.state import State
 from kafkeep.errors import EnvironmentFault
 

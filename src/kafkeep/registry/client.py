@@ -13,8 +13,8 @@ import orjson
 import urllib3
 
 from kafkeep.archive.schemas import RegisteredSchema
-from kafkeep.config.converter_settings import RegistrySettings
 from kafkeep.errors import AccessDeniedError, RecordError, TransientError, UsageError
+from kafkeep.options.sink.converter_settings import RegistrySettings
 from kafkeep.redact import remember
 
 _CONTENT = "application/vnd.schemaregistry.v1+json"

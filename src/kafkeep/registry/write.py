@@ -1,21 +1,117 @@
 """Schemas brought into a registry: with their ids, or under those it gives them.
 
 Each call may be repeated: what is there already is left as it is.
+
+In which order versions are registered: what is referred to first, each subject in its own order.
+
+Pure.
+
+Confluent's IMPORT mode: a subject in it takes versions with the ids and numbers they had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from urllib.parse import quote
 
 from kafkeep.archive.schemas import RegisteredSchema, SchemaSet, SchemaVersion
-from kafkeep.errors import PreflightError, RecordError
+from kafkeep.errors import DamagedError, PreflightError, RecordError
 from kafkeep.failpoint import failpoint
-from kafkeep.registry import apicurio, confluent
+from kafkeep.registry import apicurio
 from kafkeep.registry.client import Registry
-from kafkeep.registry.order import Place
+
+Place = tuple[str, int]
+"""A subject and one of its versions."""
+
+
+def in_order(found: SchemaSet) -> list[tuple[str, SchemaVersion]]:
+    """Return every version behind those it refers to, and behind the earlier ones of its subject.
+
+    Of those that may come next the lowest id is first, as they were registered. References to
+    what is not in the set are for others to refuse. DamagedError when they go in a circle.
+    """
+    places = {(name, one.version): one for name, one in found.versions()}
+    before = {place: set(_before(found, place, places)) for place in places}
+    after: dict[Place, list[Place]] = {place: [] for place in places}
+    for place, earlier in before.items():
+        for one in earlier:
+            after[one].append(place)
+    ready = [(places[p].id, p) for p, earlier in before.items() if not earlier]
+    heapq.heapify(ready)
+    ordered = []
+    while ready:
+        _, place = heapq.heappop(ready)
+        ordered.append((place[0], places[place]))
+        for other in after[place]:
+            before[other].discard(place)
+            if not before[other]:
+                heapq.heappush(ready, (places[other].id, other))
+    if len(ordered) < len(places):
+        stuck = min(place for place, earlier in before.items() if earlier)
+        raise DamagedError(f"version {stuck[1]} of {stuck[0]} refers to itself in a circle")
+    return ordered
+
+
+def missing_references(found: SchemaSet) -> Iterator[tuple[int, str]]:
+    """Yield schemas that refer to what the set does not hold: their ids, and what it is."""
+    for id, schema in sorted(found.schemas.items()):
+        for one in schema.references:
+            subject = found.subjects.get(one.subject)
+            if subject is None or subject.find(one.version) is None:
+                yield id, f"version {one.version} of {one.subject}"
+
+
+def _before(found: SchemaSet, place: Place, places: dict[Place, SchemaVersion]) -> Iterator[Place]:
+    name, version = place
+    earlier = [one.version for one in found.subjects[name].versions if one.version < version]
+    if earlier:
+        yield name, max(earlier)
+    schema: RegisteredSchema = found.schemas[places[place].id]
+    for one in schema.references:
+        if (one.subject, one.version) in places:
+            yield one.subject, one.version
+
+
+_IMPORT = {"mode": "IMPORT"}
+
+
+def has_import_mode(registry: Registry) -> bool:
+    """Tell whether the registry has modes at all."""
+    try:
+        told = registry.ask("GET", "/mode")
+    except RecordError:
+        return False
+    return isinstance(told, dict) and "mode" in told
+
+
+def import_with_ids(
+    registry: Registry, found: SchemaSet, versions: Sequence[tuple[str, SchemaVersion]]
+) -> None:
+    """Import some versions of ``found``, in this order, with their ids and numbers.
+
+    The subjects stay in IMPORT mode: what refers to each other is imported in turns. See ``leave``.
+    """
+    for subject in sorted({name for name, _ in versions}):
+        registry.ask("PUT", f"/mode/{quote(subject, safe='')}?force=true", _IMPORT)
+    for subject, one in versions:
+        body = {**found.schemas[one.id].to_json(), "id": one.id, "version": one.version}
+        registry.ask("POST", f"/subjects/{quote(subject, safe='')}/versions", body)
+
+
+def leave(registry: Registry, subjects: Iterable[str]) -> None:
+    """Let subjects take schemas as usual again, also those a run that died left behind."""
+    for subject in subjects:
+        path = f"/mode/{quote(subject, safe='')}"
+        if registry.ask("GET", path) != _IMPORT:
+            continue
+        try:
+            registry.ask("DELETE", path)
+        except RecordError:  # of a registry that cannot forget a mode
+            registry.ask("PUT", path, {"mode": "READWRITE"})
+
 
 Versions = Sequence[tuple[str, SchemaVersion]]
 
@@ -32,7 +128,7 @@ def import_way(registry: Registry) -> ImportWay:
     """Find out what the registry offers."""
     if apicurio.is_apicurio(registry):
         return ImportWay.APICURIO
-    return ImportWay.CONFLUENT if confluent.has_import_mode(registry) else ImportWay.NONE
+    return ImportWay.CONFLUENT if has_import_mode(registry) else ImportWay.NONE
 
 
 def import_versions(
@@ -49,9 +145,9 @@ def import_versions(
         if missing:
             apicurio.import_versions(registry, found, missing, newest, at_ms)
         return
-    confluent.import_versions(registry, found, missing)
+    import_with_ids(registry, found, missing)
     failpoint("schemas.importing")
-    confluent.leave(registry, sorted(found.subjects))
+    leave(registry, sorted(found.subjects))
     delete_versions(registry, [(name, one.version) for name, one in missing if one.deleted])
 
 

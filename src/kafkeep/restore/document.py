@@ -2,6 +2,10 @@
 
 Each revision is an object of its own under ``_kafkeep/restores/<id>/``, created once; the newest
 one counts. A producer id is in the document before the first batch is sent under it.
+
+Documents of restores: one object for each revision of what says how far one has come.
+
+Each is created once, and the newest one counts: a worker that lost its place finds that it is late.
 """
 
 from __future__ import annotations
@@ -13,18 +17,71 @@ from typing import Any
 
 import orjson
 
-from kafkeep.archive.numbered import iter_numbered
-from kafkeep.archive.seal import FIELD, check_seal, check_whole, read_sound, seal
-from kafkeep.archive.store import ObjectStore
-from kafkeep.config.storage import StorageOptions
+from kafkeep.archive.document import FIELD, check_seal, check_whole, read_sound, seal
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.sequence import iter_numbered
 from kafkeep.errors import (
     AccessDeniedError,
     DamagedError,
+    FencedError,
     KeyExistsError,
+    NewerFormatError,
     PreflightError,
 )
-from kafkeep.restore.revisions import MAX_BYTES, check_version
+from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
+
+MAX_BYTES = 256 << 20
+"""No document of a restore is larger; of a larger one no more than this is read."""
+
+
+def check_version(key: str, version: int, known: int) -> None:
+    """Refuse a document of a newer kafkeep by name; TypeError when ``version`` is no number."""
+    if version > known:
+        raise NewerFormatError(
+            f"{key} has version {version}, this kafkeep knows {known}", hint="Update kafkeep."
+        )
+
+
+def load_newest(store: ObjectStore, folder: str) -> tuple[bytes, str] | None:
+    """Return the newest revision and its key, or None when there is none."""
+    newest = None
+    for info in iter_numbered(store, folder):
+        newest = info.key
+    return None if newest is None else (read_sound(store, newest, max_bytes=MAX_BYTES), newest)
+
+
+def save_revision(store: ObjectStore, folder: str, revision: int, body: bytes) -> None:
+    """Create a revision. FencedError when another worker was faster."""
+    key = revision_key(folder, revision)
+    try:
+        store.put_new(key, body)
+    except KeyExistsError as error:
+        if read_sound(store, key, max_bytes=MAX_BYTES) != body:
+            raise _fenced() from error
+    # An old number is free again once it was swept: then there is a newer one.
+    if next(iter_numbered(store, folder, after=key), None) is not None:
+        raise _fenced()
+
+
+def sweep_revisions(store: ObjectStore, folder: str, revision: int, *, before_ms: int) -> None:
+    """Delete those before ``revision`` that are older than ``before_ms``."""
+    for info in list(iter_numbered(store, folder)):
+        if info.key < revision_key(folder, revision) and info.modified_ms < before_ms:
+            store.delete(info.key)
+
+
+def revision_key(folder: str, revision: int) -> str:
+    """Return where a revision lies."""
+    return f"{folder}{revision:012d}.json"
+
+
+def _fenced() -> FencedError:
+    return FencedError(
+        "another worker runs this connector",
+        hint="A connector is run by one worker at a time; this one has stopped.",
+    )
+
 
 VERSION = 2
 """Since 2 it has a checksum; readers of 1 refuse a field they do not know."""

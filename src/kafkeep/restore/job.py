@@ -6,23 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from kafkeep.archive.reader import ArchiveView, load_view
-from kafkeep.archive.retention import Expiry
-from kafkeep.archive.store import ObjectStore
-from kafkeep.config.places import Places
-from kafkeep.config.restore import RestoreOptions
+from kafkeep.archive.expiry import Expiry
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.view import ArchiveView, load_view
 from kafkeep.errors import DamagedError
 from kafkeep.failpoint import failpoint
-from kafkeep.kafka.admin import Admin, OffsetSpec
-from kafkeep.kafka.defaults import topic_defaults
-from kafkeep.kafka.exact import Transactions
+from kafkeep.kafka.admin.admin import Admin, OffsetSpec, topic_defaults
+from kafkeep.kafka.admin.fill_offsets import Transactions
+from kafkeep.options.kafka import Places
+from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import Phase, RestoreDocument, load_document, save_document
-from kafkeep.restore.exact_plan import check_exact, lanes, needs_transactions, transactional_id
-from kafkeep.restore.exact_task import restore_exactly
-from kafkeep.restore.gaps import expired_gaps, gaps_of
-from kafkeep.restore.group_job import GroupJob
-from kafkeep.restore.groups import ALL, choose_groups
-from kafkeep.restore.newer import check_newer, newer_topics
+from kafkeep.restore.exact.plan import check_exact, lanes, needs_transactions, transactional_id
+from kafkeep.restore.exact.task import restore_exactly
+from kafkeep.restore.groups.job import GroupJob
+from kafkeep.restore.groups.plan import ALL, choose_groups
 from kafkeep.restore.plan import RestorePlan, fewer_replicas, plan_restore, restore_id
 from kafkeep.restore.preflight import (
     Preflight,
@@ -33,15 +30,22 @@ from kafkeep.restore.preflight import (
     require_pass,
 )
 from kafkeep.restore.prepare import begun, is_done, prepare, without_restored
-from kafkeep.restore.progress import watch
-from kafkeep.restore.rehearse import rehearse
-from kafkeep.restore.repartition import restore_routed
+from kafkeep.restore.routing.plan import check_shape, largest_target, oldest_time
+from kafkeep.restore.routing.task import restore_routed
 from kafkeep.restore.schemas import OFF, id_map, plan_schemas
-from kafkeep.restore.settings import final_settings
-from kafkeep.restore.shape_plan import check_shape, largest_target, oldest_time
-from kafkeep.restore.source import choose_log, leave_out_damage, read_options
-from kafkeep.restore.summary import RestoreSummary
+from kafkeep.restore.source import (
+    check_newer,
+    choose_log,
+    expired_gaps,
+    gaps_of,
+    leave_out_damage,
+    newer_topics,
+    read_options,
+)
+from kafkeep.restore.summary import RestoreSummary, watch
+from kafkeep.restore.target_checks import rehearse
 from kafkeep.restore.task import TargetWork, restore_bundle
+from kafkeep.restore.topic_settings import final_settings
 from kafkeep.restore.work import bundles_of, work_of
 from kafkeep.spark.tasks import TaskRow
 

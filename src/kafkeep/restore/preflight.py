@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from kafkeep.archive.retention import Expiry, stored_sizes
-from kafkeep.archive.store import ObjectStore
-from kafkeep.check import Check, Verdict
-from kafkeep.config.restore import RestoreOptions
-from kafkeep.contents.missing import what_is_missing
-from kafkeep.contents.options import NO_OPTIONS, ReadOptions
+from kafkeep.archive.expiry import Expiry, stored_sizes
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.check_result import Check, Verdict
 from kafkeep.errors import AccessDeniedError, PreflightError
-from kafkeep.kafka.admin import Admin, OffsetSpec, TopicDescription
+from kafkeep.kafka.admin.admin import Admin, OffsetSpec, TopicDescription
+from kafkeep.objects.completeness import what_is_missing
+from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions
+from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import Phase, RestoreDocument, Target
-from kafkeep.restore.groups import Archived, GroupPlan
+from kafkeep.restore.groups.plan import Archived, GroupPlan
 from kafkeep.restore.plan import RestorePlan, TopicPlan, replicas_of
+from kafkeep.restore.routing.routing import SAME
 from kafkeep.restore.schemas import SchemaStep
-from kafkeep.restore.shape import SAME
 
 _IN_SYNC = "min.insync.replicas"
 _CAPS_IN_SYNC = (3, 7)

@@ -6,21 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kafkeep.archive.store import ObjectStore
-from kafkeep.config.restore import RestoreOptions
+from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import PreflightError
 from kafkeep.failpoint import failpoint
-from kafkeep.kafka.admin import Admin, TopicDescription
-from kafkeep.restore.document import (
-    Phase,
-    RestoreDocument,
-    Target,
-    TargetPartition,
-    save_document,
-)
+from kafkeep.kafka.admin.admin import Admin, TopicDescription
+from kafkeep.options.restore import RestoreOptions
+from kafkeep.restore.document import Phase, RestoreDocument, Target, TargetPartition, save_document
 from kafkeep.restore.plan import RestorePlan, TopicPlan, fewer_replicas, replicas_of
 from kafkeep.restore.preflight import TargetLook
-from kafkeep.restore.settings import settings_while_writing
+from kafkeep.restore.topic_settings import settings_while_writing
 
 
 def prepare(

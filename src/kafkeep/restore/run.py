@@ -8,23 +8,23 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
-from kafkeep.archive.store import ObjectStore
+from kafkeep.archive.object_store import ObjectStore
 from kafkeep.clock import now_ms
-from kafkeep.config.foreign import ForeignOptions, changes_of_log
-from kafkeep.config.places import Places
-from kafkeep.config.restore import RestoreOptions
-from kafkeep.config.spark import SparkOptions, usable_cores
-from kafkeep.contents.foreign.find import without_log
-from kafkeep.kafka.admin import Admin
-from kafkeep.kafka.wire import Wire
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.kafka.client.wire import Wire
+from kafkeep.objects.unlogged.scan import without_log
+from kafkeep.options.kafka import Places
+from kafkeep.options.restore import RestoreOptions
+from kafkeep.options.spark import SparkOptions, usable_cores
+from kafkeep.options.unlogged import ForeignOptions, changes_of_log
 from kafkeep.restore.document import open_documents
-from kafkeep.restore.foreign import ForeignJob
 from kafkeep.restore.job import RestoreJob
 from kafkeep.restore.preflight import Preflight, require_pass
 from kafkeep.restore.source import no_archive
 from kafkeep.restore.summary import RestoreSummary
-from kafkeep.spark.clients import open_clients
-from kafkeep.spark.door import SparkDoor
+from kafkeep.restore.unlogged import ForeignJob
+from kafkeep.spark.run_session import SparkDoor
+from kafkeep.spark.worker import open_clients
 from kafkeep.store.open import open_store
 
 

@@ -1,13 +1,19 @@
-"""What a restore did."""
+"""Tell how far the targets of a restore have grown while its tasks run. On the driver.
+
+What a restore did.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkeep.restore.newer import NEWER
-from kafkeep.restore.settings import HeldBack
+from kafkeep.errors import KafkeepError
+from kafkeep.restore.source import NEWER
+from kafkeep.restore.topic_settings import HeldBack
 
 
 @dataclass(slots=True)
@@ -140,3 +146,27 @@ class RestoreSummary:
             "seconds": round(self.seconds, 3),
             "start_seconds": round(self.start_seconds, 3),
         }
+
+
+POLL_SECONDS = 0.5
+
+
+@contextmanager
+def watch(measure: Callable[[], int], tell: Callable[[int], None]) -> Iterator[None]:
+    """Call ``tell`` with what ``measure`` says, twice a second; what it cannot measure is left."""
+    stop = threading.Event()
+
+    def poll() -> None:
+        while not stop.wait(POLL_SECONDS):
+            try:
+                tell(measure())
+            except KafkeepError:
+                continue  # the tasks will say what is wrong
+
+    thread = threading.Thread(target=poll, name="restore-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

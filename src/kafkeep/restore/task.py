@@ -9,25 +9,22 @@ from functools import partial
 from typing import Any
 
 from kafkeep.archive.entry import Entry
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.storage import StorageOptions
-from kafkeep.contents.ahead import Ahead, Ranges, open_ahead, reads_of
-from kafkeep.contents.options import ReadOptions
 from kafkeep.errors import PreflightError
 from kafkeep.failpoint import failpoint
-from kafkeep.kafka.admin import Admin, OffsetSpec
-from kafkeep.kafka.rewrite import ReadyBatch
-from kafkeep.kafka.schema_ids import IdMap, IdRewriter
-from kafkeep.kafka.wire import Wire, wire_for
+from kafkeep.kafka.admin.admin import Admin, OffsetSpec
+from kafkeep.kafka.batch.rewrite import ReadyBatch
+from kafkeep.kafka.batch.schema_ids import IdMap, IdRewriter
+from kafkeep.kafka.client.wire import Wire, wire_for
+from kafkeep.objects.prefetch import Ahead, Ranges, open_ahead, reads_of
+from kafkeep.objects.sink.spec import ReadOptions
+from kafkeep.options.kafka import KafkaOptions
+from kafkeep.options.storage import StorageOptions
 from kafkeep.restore.document import TargetPartition
-from kafkeep.restore.pick import ALL_TIMES, Piece, Times, whole_pieces
-from kafkeep.restore.read import iter_ready
-from kafkeep.restore.read_pieces import iter_pieces
-from kafkeep.restore.send import Sender, send_all
-from kafkeep.restore.shape import SAME, Shape
-from kafkeep.restore.shape_read import iter_shaped, needs_rows, shift_headers
-from kafkeep.restore.shape_rows import SourceRows
-from kafkeep.restore.tail import check_tail
+from kafkeep.restore.read import iter_pieces, iter_ready
+from kafkeep.restore.routing.routing import SAME, Shape
+from kafkeep.restore.routing.rows import SourceRows, iter_shaped, needs_rows, shift_headers
+from kafkeep.restore.selection import ALL_TIMES, Piece, Times, whole_pieces
+from kafkeep.restore.send import Sender, check_tail, send_all
 from kafkeep.store.open import open_store
 
 SOON = 8

@@ -56,7 +56,7 @@ class ClassArchive:
             return
         try:
             subprocess.Popen(
-                [sys.executable, "-m", "kafkeep.spark.train", str(self.path)],
+                [sys.executable, "-m", "kafkeep.spark.build_class_archive", str(self.path)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

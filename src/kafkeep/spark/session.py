@@ -20,11 +20,10 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from kafkeep.config.java import require_java
-from kafkeep.config.spark import SparkOptions, usable_cores
 from kafkeep.errors import EnvironmentFault
+from kafkeep.options.spark import SparkOptions, require_java, usable_cores
+from kafkeep.spark.failure import KEEP_LOG_HINT, LOG_VARIABLE, SparkLog, find_cause, short_reason
 from kafkeep.spark.jvm import LOG4J, Jvm, can_start_lean, launch_jvm
-from kafkeep.spark.log import KEEP_LOG_HINT, LOG_VARIABLE, SparkLog, find_cause, short_reason
 
 _SECRETS = "(?i)secret|password|token|access[.]?key|credential|jaas"
 
@@ -46,7 +45,7 @@ _LEAN = {
 _LEAN_LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.python.daemon.module": "kafkeep.spark.daemon",
+    "spark.python.daemon.module": "kafkeep.spark.worker",
     "spark.sql.shuffle.partitions": str(usable_cores()),
     # Compiling Java for the few rows that pass through the JVM costs a second and gains nothing.
     "spark.sql.codegen.wholeStage": "false",

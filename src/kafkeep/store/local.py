@@ -12,32 +12,29 @@ from typing import BinaryIO
 
 from kafkeep import clock
 from kafkeep.archive.names import MAX_KEY_BYTES, KeyLimits
-from kafkeep.archive.store import ObjectInfo, Stray, Upload
-from kafkeep.errors import (
-    EnvironmentFault,
-    KeyMissingError,
-    NoSuchArchiveError,
-)
-from kafkeep.store.directory import (
-    SpecialFileError,
-    open_below,
-    open_directory,
-    open_file,
-    remove_file,
-    stat_file,
-    why_special,
-)
-from kafkeep.store.disk import (
+from kafkeep.archive.object_store import ObjectInfo, Stray, Upload
+from kafkeep.errors import EnvironmentFault, KeyMissingError, NoSuchArchiveError
+from kafkeep.store.keys import check_key, check_metadata, check_tags
+from kafkeep.store.local_files import (
     NAME_A_FOLDER,
+    NO_LINKS,
     NOT_THERE,
+    WRITING,
+    LocalWriter,
+    SpecialFileError,
     faults,
     load_sidecar,
     make_folders,
     no_folder,
+    open_below,
+    open_directory,
+    open_file,
+    remove_file,
     save_sidecar,
+    sidecar_name,
+    stat_file,
+    why_special,
 )
-from kafkeep.store.keys import check_key, check_metadata, check_tags
-from kafkeep.store.local_writer import NO_LINKS, WRITING, LocalWriter, sidecar_name
 
 _HIDDEN = ".kafkeep-local"
 _TAGGING = "tagging-"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kafkeep import clock
 from kafkeep.archive.names import KeyLimits
-from kafkeep.archive.store import ObjectInfo, Stray, Upload
+from kafkeep.archive.object_store import ObjectInfo, Stray, Upload
 from kafkeep.errors import EnvironmentFault, KeyExistsError, KeyMissingError
 from kafkeep.store.keys import check_key, check_metadata, check_tags
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from kafkeep.archive.store import ObjectStore
-from kafkeep.config.storage import ArchiveAddress, StorageOptions
+from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import AccessDeniedError, UsageError
-from kafkeep.store.disk import NAME_A_FOLDER, disk_fault, no_folder
+from kafkeep.options.storage import ArchiveAddress, StorageOptions
 from kafkeep.store.local import LocalStore
+from kafkeep.store.local_files import NAME_A_FOLDER, disk_fault, no_folder
 from kafkeep.store.memory import MemoryStore
 from kafkeep.store.retry import RetryingStore, RetryPolicy
 from kafkeep.store.s3 import S3Store

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from kafkeep.archive.names import KeyLimits
-from kafkeep.archive.store import ObjectInfo, ObjectStore, ObjectWriter, Stray, Upload
-from kafkeep.config.storage import ANSWER_S, StorageOptions
+from kafkeep.archive.object_store import ObjectInfo, ObjectStore, ObjectWriter, Stray, Upload
 from kafkeep.errors import KeyExistsError, KeyMissingError, TransientError
+from kafkeep.options.storage import ANSWER_S, StorageOptions
 
 T = TypeVar("T")
 

@@ -16,8 +16,7 @@ from urllib3.exceptions import HTTPError
 
 from kafkeep import clock
 from kafkeep.archive.names import MAX_KEY_BYTES, KeyLimits
-from kafkeep.archive.store import ObjectInfo, Stray, Upload
-from kafkeep.config.storage import SINGLE_PUT_BYTES, StorageOptions
+from kafkeep.archive.object_store import ObjectInfo, Stray, Upload
 from kafkeep.errors import (
     AccessDeniedError,
     EnvironmentFault,
@@ -25,10 +24,7 @@ from kafkeep.errors import (
     TransientError,
     UnknownOutcomeError,
 )
-from kafkeep.store.answers import check_page, field, read_body, read_range
-from kafkeep.store.client import client_of, load_models
-from kafkeep.store.digests import Digests
-from kafkeep.store.faults import translate
+from kafkeep.options.storage import SINGLE_PUT_BYTES, StorageOptions
 from kafkeep.store.keys import (
     check_key,
     check_metadata,
@@ -37,8 +33,10 @@ from kafkeep.store.keys import (
     encode_metadata,
 )
 from kafkeep.store.retry import RetryPolicy
-from kafkeep.store.timing import recorder, timed
-from kafkeep.store.upload import UPLOAD_MARK, S3Writer, list_uploads
+from kafkeep.store.s3_client import Digests, client_of, load_models
+from kafkeep.store.s3_errors import check_page, field, read_body, read_range, translate
+from kafkeep.store.s3_timing import recorder, timed
+from kafkeep.store.s3_upload import UPLOAD_MARK, S3Writer, list_uploads
 
 __all__ = ["S3Store", "load_models"]
 

@@ -11,10 +11,9 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from golden_cases import GoldenCase, load_case, load_cases
-from golden_compare import Rows, compare, decode
-from golden_expected import (
+from tests.support.golden.cases import GoldenCase, load_case, load_cases
+from tests.support.golden.compare import Rows, compare, decode
+from tests.support.golden.expected import (
     EXPECTED,
     PAGE,
     SPECIAL,
@@ -24,7 +23,7 @@ from golden_expected import (
     letter_source,
     page_with_tables,
 )
-from golden_rules import encode_path_part, knows, objects_by_rule
+from tests.support.golden.rules import encode_path_part, knows, objects_by_rule
 
 CASES = load_cases()
 RULED = [

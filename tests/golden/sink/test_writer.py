@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.golden.cases import GoldenCase, GoldenRecord, load_cases
+from tests.support.golden.compare import compare
+from tests.support.golden.expected import EXPECTED, Kind, expected_objects
+from tests.support.sink_offline import write_offline
 
-from golden_cases import GoldenCase, GoldenRecord, load_cases
-from golden_compare import compare
-from golden_expected import EXPECTED, Kind, expected_objects
 from kafkeep.errors import KafkeepError
-from sink_offline import write_offline
 
 CASES = [c for c in load_cases() if "rotate.schedule.interval.ms" not in c.config]
 WRITING = [case for case in CASES if EXPECTED[case.number].kind is not Kind.FAILS]

@@ -9,10 +9,10 @@ import google_crc32c
 import pytest
 
 from kafkeep.clock import now_ms
-from kafkeep.config.kafka import KafkaOptions
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.admin import Admin
-from kafkeep.kafka.wire import Wire
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.kafka.client.wire import Wire
+from kafkeep.options.kafka import KafkaOptions
 
 BatchMaker = Callable[..., bytes]
 

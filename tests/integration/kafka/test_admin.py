@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
+from tests.support.waiting import PATIENCE_S, until
 
 from kafkeep.clock import now_ms
 from kafkeep.dev import DevStatus
 from kafkeep.errors import PreflightError
-from kafkeep.kafka.admin import Admin, OffsetSpec
-from kafkeep.kafka.groups import commit_offsets, load_group_offsets
-from kafkeep.kafka.wire import Wire
-from patience import PATIENCE_S, until
+from kafkeep.kafka.admin.admin import Admin, OffsetSpec
+from kafkeep.kafka.admin.groups import commit_offsets, load_group_offsets
+from kafkeep.kafka.client.wire import Wire
 
 pytestmark = pytest.mark.integration
 

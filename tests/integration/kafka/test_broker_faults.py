@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.waiting import PATIENCE_S
 
 from kafkeep import dev
-from kafkeep.config.kafka import KafkaOptions
 from kafkeep.errors import TransientError, UnknownOutcomeError
-from kafkeep.kafka.admin import Admin, OffsetSpec
-from kafkeep.kafka.wire import FetchWanted, Wire
-from patience import PATIENCE_S
+from kafkeep.kafka.admin.admin import Admin, OffsetSpec
+from kafkeep.kafka.client.wire import FetchWanted, Wire
+from kafkeep.options.kafka import KafkaOptions
 
 pytestmark = pytest.mark.integration
 

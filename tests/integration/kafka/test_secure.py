@@ -4,14 +4,14 @@ import time
 from typing import Any
 
 import pytest
+from tests.support.waiting import PATIENCE_S
 
-from kafkeep.config.kafka import KafkaOptions
 from kafkeep.dev import DevStatus
 from kafkeep.errors import AccessDeniedError, EnvironmentFault, KafkeepError, TransientError
-from kafkeep.kafka.admin import Admin, OffsetSpec
-from kafkeep.kafka.groups import commit_offsets, load_group_offsets
-from kafkeep.kafka.wire import FetchErrorKind, FetchWanted, Wire
-from patience import PATIENCE_S
+from kafkeep.kafka.admin.admin import Admin, OffsetSpec
+from kafkeep.kafka.admin.groups import commit_offsets, load_group_offsets
+from kafkeep.kafka.client.wire import FetchErrorKind, FetchWanted, Wire
+from kafkeep.options.kafka import KafkaOptions
 
 pytestmark = pytest.mark.integration
 

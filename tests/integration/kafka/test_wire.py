@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from tests.support.waiting import PATIENCE_S
 
-from kafkeep.config.kafka import KafkaOptions
 from kafkeep.dev import DevStatus
 from kafkeep.errors import TransientError
-from kafkeep.kafka.admin import Admin, OffsetSpec
-from kafkeep.kafka.metadata import format_topic_id
-from kafkeep.kafka.wire import FetchErrorKind, FetchWanted, Isolation, Wire, wire_for
-from patience import PATIENCE_S
+from kafkeep.kafka.admin.admin import Admin, OffsetSpec
+from kafkeep.kafka.client.metadata import format_topic_id
+from kafkeep.kafka.client.wire import FetchErrorKind, FetchWanted, Isolation, Wire, wire_for
+from kafkeep.options.kafka import KafkaOptions
 
 pytestmark = pytest.mark.integration
 MEGABYTE = 1 << 20
@@ -220,9 +220,9 @@ def test_one_wire_per_process_and_options(services: DevStatus) -> None:
 def test_a_forked_child_makes_its_own_wire(services: DevStatus) -> None:
     script = f"""
 import os
-from kafkeep.config.kafka import KafkaOptions
+from kafkeep.options.kafka import KafkaOptions
 from kafkeep.kafka.admin import Admin
-from kafkeep.kafka.wire import wire_for
+from kafkeep.kafka.client.wire import wire_for
 options = KafkaOptions({services.bootstrap_servers!r})
 cluster = Admin(wire_for(options)).cluster_id()
 child = os.fork()

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.archive.forge import forged
+from tests.support.forge import forged
 
 from kafkeep.archive.codec import decode_commit
 from kafkeep.archive.commit import Changes, Intent
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.keys import log_key
 from kafkeep.archive.log import SEND_ATTEMPTS, CommitLog
-from kafkeep.archive.reader import load_view
+from kafkeep.archive.view import load_view
 from kafkeep.errors import (
     FencedError,
     KeyExistsError,

@@ -5,14 +5,23 @@ from dataclasses import replace
 import pytest
 
 from kafkeep.archive import document
-from kafkeep.archive.adopt import plan_digest
+from kafkeep.archive.adoption import plan_digest
 from kafkeep.archive.codec import encode_commit
-from kafkeep.archive.commit import Changes, Commit, Gap, Intent, PlannedRange, TopicInfo
+from kafkeep.archive.commit import (
+    Changes,
+    Commit,
+    Gap,
+    Intent,
+    PlannedRange,
+    Retirement,
+    TopicInfo,
+    is_retired,
+    with_retirement,
+)
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.keys import checkpoint_key, data_key, log_key
-from kafkeep.archive.reader import check_log, load_view
-from kafkeep.archive.retire import Retirement, is_retired, with_retirement
 from kafkeep.archive.state import State, apply, check_changes
+from kafkeep.archive.view import check_log, load_view
 from kafkeep.errors import NewerFormatError
 
 PID = PartitionId("orders", 1, 0)

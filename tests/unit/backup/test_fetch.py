@@ -6,8 +6,8 @@ from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.backup.fetch import MAX_EMPTY_ANSWERS, RangeReader
 from kafkeep.errors import AccessDeniedError, DamagedError, KafkeepError, TransientError
-from kafkeep.kafka.build import Record, build_batch
-from kafkeep.kafka.wire import Fetched, FetchError, FetchErrorKind
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.client.wire import Fetched, FetchError, FetchErrorKind
 
 
 def reader(start: int, end: int, *, begins: bool = True) -> RangeReader:

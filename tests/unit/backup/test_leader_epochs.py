@@ -9,12 +9,11 @@ import pytest
 from kafkeep.archive.commit import Intent, LogSpan, PlannedRange, TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.state import State
-from kafkeep.backup.cut_back import check_intent
-from kafkeep.backup.look import Look, PartitionLook, TopicLook
+from kafkeep.backup.cluster_snapshot import Look, PartitionLook, TopicLook, check_intent
 from kafkeep.backup.plan import Known, plan_cycle
-from kafkeep.config.backup import BackupOptions
 from kafkeep.errors import KafkeepError
-from kafkeep.kafka.admin import EpochEnd, TopicDescription
+from kafkeep.kafka.admin.admin import EpochEnd, TopicDescription
+from kafkeep.options.backup import BackupOptions
 
 PID = PartitionId("orders", 1, 0)
 INFO = TopicInfo(

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.log_writers import writer_of
 
 from kafkeep.archive.commit import Gap, PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.log import CommitLog
-from kafkeep.archive.reader import load_view
+from kafkeep.archive.view import load_view
 from kafkeep.backup.plan import RETENTION, CyclePlan
 from kafkeep.backup.task import Bundle, RangeReport
-from kafkeep.config.backup import BackupOptions
 from kafkeep.errors import GapError
+from kafkeep.options.backup import BackupOptions
 from kafkeep.spark.tasks import TaskRow
 from kafkeep.store.memory import MemoryStore
-from log_writers import writer_of
 
 P0 = PartitionId("t", 1, 0)
 PLANNED = PlannedRange(partition_id=P0, topic_id="id", range=OffsetRange(10, 40))

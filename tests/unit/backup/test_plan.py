@@ -7,7 +7,7 @@ import pytest
 
 from kafkeep.archive.commit import Gap, LogSpan, TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.backup.look import Look, PartitionLook, TopicLook
+from kafkeep.backup.cluster_snapshot import Look, PartitionLook, TopicLook
 from kafkeep.backup.plan import (
     RETENTION,
     CyclePlan,
@@ -17,8 +17,8 @@ from kafkeep.backup.plan import (
     identify_topics,
     plan_cycle,
 )
-from kafkeep.config.backup import BackupOptions
 from kafkeep.errors import GapError, KafkeepError
+from kafkeep.options.backup import BackupOptions
 
 P0, P1 = PartitionId("t", 1, 0), PartitionId("t", 1, 1)
 

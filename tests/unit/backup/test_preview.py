@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from tests.support.fake_kafka import Answer, FakeLog
 
-from fake_kafka import Answer, FakeLog
 from kafkeep.archive.commit import LogSpan
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.keys import KeyLimits
-from kafkeep.backup.look import Look, PartitionLook, TopicLook
+from kafkeep.backup.cluster_snapshot import Look, PartitionLook, TopicLook
 from kafkeep.backup.plan import CyclePlan, Stretch
 from kafkeep.backup.preview import Preview
-from kafkeep.backup.tail import Tail
-from kafkeep.config.sink import SinkOptions
 from kafkeep.errors import RecordError, TransientError
-from kafkeep.kafka.build import Record, build_batch
-from kafkeep.kafka.wire import Fetched, FetchWanted
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.client.wire import Fetched, FetchWanted
+from kafkeep.objects.range_writer import Tail
+from kafkeep.options.sink.sink import SinkOptions
 
 SINK = {
     "format.class": "json",

@@ -12,22 +12,21 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from tests.support.fake_kafka import FakeFetchWire, FakeLog
 
-from fake_kafka import FakeFetchWire, FakeLog
 from kafkeep.archive.commit import LogSpan
 from kafkeep.archive.log import CommitLog
-from kafkeep.archive.reader import load_view
+from kafkeep.archive.view import load_view
 from kafkeep.backup import job as job_module
 from kafkeep.backup import task
+from kafkeep.backup.cluster_snapshot import Look, PartitionLook, TopicLook
 from kafkeep.backup.job import DENIED_MS, BackupJob
-from kafkeep.backup.look import Look, PartitionLook, TopicLook
 from kafkeep.backup.task import Bundle
-from kafkeep.config.backup import BackupOptions
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.places import Places
-from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import AccessDeniedError, RecordError
-from kafkeep.kafka.build import Record, build_batch
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.options.backup import BackupOptions
+from kafkeep.options.kafka import KafkaOptions, Places
+from kafkeep.options.storage import StorageOptions
 from kafkeep.spark.tasks import TaskRow
 from kafkeep.store.memory import MemoryStore
 

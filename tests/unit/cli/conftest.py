@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from tests.unit.care.archive_builder import Built, build_archive, partition
-from tests.unit.cli.invoke import Cli
+from tests.support.archive_builder import Built, build_archive, partition
+from tests.support.invoke import Cli
 
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.store.memory import MemoryStore

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.unit.care.archive_builder import (
+from tests.support.archive_builder import (
     FIRST_MS,
     Built,
     ObjectPlan,
@@ -12,10 +12,10 @@ from tests.unit.care.archive_builder import (
     partition,
     records,
 )
-from tests.unit.cli.invoke import Cli
+from tests.support.invoke import Cli
 
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.kafka.build import Record
+from kafkeep.kafka.batch.build import Record
 from kafkeep.store.memory import MemoryStore
 
 

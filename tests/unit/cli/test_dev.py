@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.unit.cli.invoke import Cli
+from tests.support.invoke import Cli
 
 from kafkeep import dev
 from kafkeep.dev import DevStatus

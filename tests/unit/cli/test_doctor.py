@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.cli.invoke import Cli
+from tests.support.invoke import Cli
 
-from kafkeep.care.doctor.bucket import _skew
-from kafkeep.check import Verdict
+from kafkeep.check_result import Verdict
 from kafkeep.errors import AccessDeniedError
+from kafkeep.maintenance.doctor import _skew
 from kafkeep.store.memory import MemoryStore
 
 

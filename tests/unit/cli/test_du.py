@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from tests.unit.care.archive_builder import Built, build_archive, partition
-from tests.unit.cli.invoke import Cli
+from tests.support.archive_builder import Built, build_archive, partition
+from tests.support.invoke import Cli
 
 from kafkeep.store.memory import MemoryStore
 

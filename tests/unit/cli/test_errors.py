@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.care.archive_builder import Built, build_archive, partition
-from tests.unit.cli.invoke import Cli
+from tests.support.archive_builder import Built, build_archive, partition
+from tests.support.invoke import Cli
 
-from kafkeep.care import info
-from kafkeep.cli.failure import error_of
+from kafkeep.cli.output import error_of
+from kafkeep.maintenance import info
 from kafkeep.spark.tasks import ERROR_KIND, _guarded
 from kafkeep.store.local import LocalStore
 

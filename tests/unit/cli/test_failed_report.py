@@ -6,14 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.cli.invoke import Cli
+from tests.support.invoke import Cli
 
-from kafkeep.cli.restore import _PausedError
-from kafkeep.cli.restore_report import restore_page
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.places import Places
-from kafkeep.config.storage import StorageOptions
+from kafkeep.cli.restore import _PausedError, restore_page
 from kafkeep.errors import NoSuchArchiveError
+from kafkeep.options.kafka import KafkaOptions, Places
+from kafkeep.options.storage import StorageOptions
 from kafkeep.restore.summary import RestoreSummary
 
 ERRORS = [
@@ -24,9 +22,9 @@ ERRORS = [
 
 
 COMMANDS = {
-    "drill": ("kafkeep.care.drill.run_drill", ["drill", "--bootstrap-servers"]),
+    "drill": ("kafkeep.maintenance.drill.run_drill", ["drill", "--bootstrap-servers"]),
     "restore": ("kafkeep.restore.run.run_restore", ["restore", "--bootstrap-servers"]),
-    "verify-against": ("kafkeep.care.against.job.run_against", ["verify", "--against"]),
+    "verify-against": ("kafkeep.compare.job.run_against", ["verify", "--against"]),
 }
 
 

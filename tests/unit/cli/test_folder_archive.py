@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.unit.care.archive_builder import build_archive, partition
-from tests.unit.cli.invoke import Cli
+from tests.support.archive_builder import build_archive, partition
+from tests.support.invoke import Cli
 
-from kafkeep.archive.reader import load_view
-from kafkeep.config.restore import RestoreOptions
+from kafkeep.archive.view import load_view
+from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.plan import plan_restore
 from kafkeep.restore.source import choose_log
 from kafkeep.store.local import LocalStore

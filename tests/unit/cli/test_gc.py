@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.care.archive_builder import Built
-from tests.unit.cli.invoke import Cli
+from tests.support.archive_builder import Built
+from tests.support.invoke import Cli
 
-from kafkeep.archive.adopt import object_metadata
+from kafkeep.archive.adoption import object_metadata
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.config.gc import DAY_MS
 from kafkeep.errors import AccessDeniedError
+from kafkeep.options.maintenance import DAY_MS
 from kafkeep.store.memory import MemoryStore
 
 LEFT = "topics/orders/partition=0/left.log.zst"

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from tests.unit.care.archive_builder import FIRST_MS, Built
-from tests.unit.cli.invoke import Cli
+from tests.support.archive_builder import FIRST_MS, Built
+from tests.support.invoke import Cli
 
 
 def test_info_tells_topics_partitions_and_groups(cli: Cli, address: str, built: Built) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.care.archive_builder import build_archive, partition
-from tests.unit.cli.invoke import Cli
+from tests.support.archive_builder import build_archive, partition
+from tests.support.invoke import Cli
 
 from kafkeep.archive.keys import log_key
 from kafkeep.store.memory import MemoryStore

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from tests.unit.care.archive_builder import Built
-from tests.unit.cli.invoke import Cli
+from tests.support.archive_builder import Built
+from tests.support.invoke import Cli
 
 
 def test_ls_lists_objects_by_topic_partition_and_offset(

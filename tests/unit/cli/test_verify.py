@@ -3,13 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.care.archive_builder import Built
-from tests.unit.cli.invoke import Cli
+from tests.support.archive_builder import Built
+from tests.support.invoke import Cli
 
-from kafkeep.archive.head import load_head
+from kafkeep.archive.checkpoint import load_head
 from kafkeep.archive.keys import log_key
-from kafkeep.care.against.result import AgainstResult
-from kafkeep.care.verified import MOST_READ
+from kafkeep.compare.result import AgainstResult
+from kafkeep.maintenance.verified import MOST_READ
 from kafkeep.store.memory import MemoryStore
 
 
@@ -51,7 +51,7 @@ def test_clean_runs_of_verify_against_do_not_erase_the_evidence_of_removed_commi
         )  # fmt: skip
 
     monkeypatch.setattr("kafkeep.cli.verify.start_spark", lambda _settings: None)
-    monkeypatch.setattr("kafkeep.care.against.job.run_against", run)
+    monkeypatch.setattr("kafkeep.compare.job.run_against", run)
     against = ("verify", "--archive", address, "--against", "k:1")
     assert cli.run(*against) == 0
     store.delete(log_key("backup", built.log.state.commit))

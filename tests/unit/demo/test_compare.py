@@ -8,9 +8,9 @@ import pytest
 
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.demo.compare import Comparison, compare_topics
-from kafkeep.demo.produce import Ledger
-from kafkeep.demo.result import DemoResult, SqlRow
-from kafkeep.kafka.records import RECORD_SCHEMA
+from kafkeep.demo.records import Ledger
+from kafkeep.demo.story import DemoResult, SqlRow
+from kafkeep.kafka.batch.decode import RECORD_SCHEMA
 from kafkeep.restore.summary import RestoreSummary
 
 

@@ -10,8 +10,7 @@ import pytest
 from kafkeep.dev import start, status, stop
 from kafkeep.dev.broker import broker_properties
 from kafkeep.dev.plan import plan_state
-from kafkeep.dev.ports import Ports
-from kafkeep.dev.process import Server
+from kafkeep.dev.process import Ports, Server
 from kafkeep.dev.state import DevOptions, State, load_state, save_state
 from kafkeep.errors import UsageError
 

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from kafkeep.dev.ports import HOST, Ports, is_free
+from kafkeep.dev.process import HOST, Ports, is_free
 from kafkeep.errors import EnvironmentFault
 
 
@@ -23,8 +23,8 @@ def test_ports_are_given_once() -> None:
 
 
 def test_two_who_choose_at_once_never_meet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkeep.dev.ports._RANGE", range(31_000, 31_100))
-    monkeypatch.setattr("kafkeep.dev.ports._TRIES", 100)
+    monkeypatch.setattr("kafkeep.dev.process._RANGE", range(31_000, 31_100))
+    monkeypatch.setattr("kafkeep.dev.process._TRIES", 100)
     with Ports() as one, Ports() as other:
         given = [ports.take() for _ in range(30) for ports in (one, other)]
         assert len(set(given)) == 60

@@ -11,11 +11,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.support.waiting import PATIENCE_S
 
 from kafkeep.dev import process
 from kafkeep.dev.process import Server, launch, wait_ready, wait_until
 from kafkeep.errors import EnvironmentFault
-from patience import PATIENCE_S
 
 
 def test_a_child_is_alive_whatever_its_command_line_says_for_the_moment(tmp_path: Path) -> None:

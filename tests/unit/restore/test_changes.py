@@ -8,31 +8,29 @@ import pickle
 from collections.abc import Mapping, Sequence
 
 import pytest
+from tests.support.stored_sinks import Stored, write_sink
 
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
-from kafkeep.check import Verdict
-from kafkeep.config.changes import ChangeOptions
-from kafkeep.config.foreign import ForeignOptions, changes_of_log
-from kafkeep.config.group import ConfigErrors
-from kafkeep.config.restore import RestoreOptions
-from kafkeep.config.shape import parse_filter
-from kafkeep.contents.options import NO_OPTIONS
+from kafkeep.check_result import Verdict
 from kafkeep.errors import PreflightError, UsageError
-from kafkeep.kafka.batch import min_timestamps, scan_batches
-from kafkeep.kafka.build import Record, build_batch
-from kafkeep.kafka.compression import Codec
-from kafkeep.kafka.records import decode
-from kafkeep.kafka.segment import SegmentWriter
-from kafkeep.restore.pick import Times, whole_pieces
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.compression import Codec
+from kafkeep.kafka.batch.decode import decode
+from kafkeep.kafka.batch.format import min_timestamps, scan_batches
+from kafkeep.objects.segment.format import SegmentWriter
+from kafkeep.objects.sink.spec import NO_OPTIONS
+from kafkeep.options.option import ConfigErrors
+from kafkeep.options.record_changes import ChangeOptions
+from kafkeep.options.restore import RestoreOptions, parse_filter
+from kafkeep.options.unlogged import ForeignOptions, changes_of_log
+from kafkeep.restore.groups.translate import count_records_before
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan, restore_id
-from kafkeep.restore.shape import Shape, shape_of
-from kafkeep.restore.shape_plan import check_shape
-from kafkeep.restore.shape_read import iter_shaped
-from kafkeep.restore.shape_rows import SourceRows
-from kafkeep.restore.translate import count_records_before
+from kafkeep.restore.routing.plan import check_shape
+from kafkeep.restore.routing.routing import Shape, shape_of
+from kafkeep.restore.routing.rows import SourceRows, iter_shaped
+from kafkeep.restore.selection import Times, whole_pieces
 from kafkeep.store.memory import MemoryStore
-from stored_sinks import Stored, write_sink
 
 SMT = "org.apache.kafka.connect.transforms."
 JSON = {"value.converter": "JsonConverter", "value.converter.schemas.enable": "false"}

@@ -5,26 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.care.archive_builder import ObjectPlan, write_object
+from tests.support.archive_builder import ObjectPlan, write_object
 
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.check import Verdict
-from kafkeep.config.changes import ChangeOptions
-from kafkeep.config.restore import RestoreOptions
+from kafkeep.check_result import Verdict
 from kafkeep.errors import UsageError
-from kafkeep.kafka.batch import scan_batches
-from kafkeep.kafka.build import Record
-from kafkeep.kafka.records import decode
-from kafkeep.kafka.schema_ids import IdRewriter
+from kafkeep.kafka.batch.build import Record
+from kafkeep.kafka.batch.decode import decode
+from kafkeep.kafka.batch.format import scan_batches
+from kafkeep.kafka.batch.schema_ids import IdRewriter
+from kafkeep.options.record_changes import ChangeOptions
+from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import Phase, RestoreDocument
-from kafkeep.restore.pick import whole_pieces
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
+from kafkeep.restore.routing.plan import check_shape
+from kafkeep.restore.routing.routing import Shape
+from kafkeep.restore.routing.rows import SourceRows, iter_shaped
 from kafkeep.restore.schemas import id_map
-from kafkeep.restore.shape import Shape
-from kafkeep.restore.shape_plan import check_shape
-from kafkeep.restore.shape_read import iter_shaped
-from kafkeep.restore.shape_rows import SourceRows
+from kafkeep.restore.selection import whole_pieces
 from kafkeep.store.memory import MemoryStore
 
 SMT = "org.apache.kafka.connect.transforms."

@@ -6,13 +6,13 @@ import pytest
 
 from kafkeep.archive.commit import Changes, TopicInfo
 from kafkeep.archive.log import CommitLog
-from kafkeep.archive.reader import load_view
-from kafkeep.care.drill import view_to_try
-from kafkeep.care.logs import choose_log as choose_log_to_read
-from kafkeep.config.against import DrillOptions
-from kafkeep.config.group import parse_group
-from kafkeep.config.restore import RestoreOptions
+from kafkeep.archive.view import load_view
 from kafkeep.errors import NoSuchArchiveError, PreflightError, UsageError
+from kafkeep.maintenance.drill import view_to_try
+from kafkeep.objects.choose_log import choose_log as choose_log_to_read
+from kafkeep.options.maintenance import DrillOptions
+from kafkeep.options.option import parse_group
+from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.plan import plan_restore
 from kafkeep.restore.source import choose_log
 from kafkeep.store.memory import MemoryStore

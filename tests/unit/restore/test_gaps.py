@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.care.archive_builder import (
+from tests.support.archive_builder import (
     FIRST_MS,
     ObjectPlan,
     PartitionPlan,
@@ -15,11 +15,11 @@ from tests.unit.care.archive_builder import (
 )
 
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.archive.reader import ArchiveView, load_view
-from kafkeep.config.restore import RestoreOptions
-from kafkeep.config.selection import OffsetPick
-from kafkeep.restore.gaps import gaps_of
+from kafkeep.archive.view import ArchiveView, load_view
+from kafkeep.options.restore import RestoreOptions
+from kafkeep.options.selection import OffsetPick
 from kafkeep.restore.plan import plan_restore
+from kafkeep.restore.source import gaps_of
 from kafkeep.store.memory import MemoryStore
 
 FIRST, MIDDLE, LAST, OTHER = (0, 0), (0, 40), (0, 90), (1, 20)

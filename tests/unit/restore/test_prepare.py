@@ -8,15 +8,9 @@ from typing import Any
 import pytest
 
 from kafkeep.archive.commit import TopicInfo
-from kafkeep.config.restore import RestoreOptions
-from kafkeep.kafka.admin import TopicDescription
-from kafkeep.restore.document import (
-    Phase,
-    RestoreDocument,
-    Target,
-    TargetPartition,
-    load_document,
-)
+from kafkeep.kafka.admin.admin import TopicDescription
+from kafkeep.options.restore import RestoreOptions
+from kafkeep.restore.document import Phase, RestoreDocument, Target, TargetPartition, load_document
 from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_partition
 from kafkeep.restore.preflight import TargetLook
 from kafkeep.restore.prepare import is_done, prepare, without_restored

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import PATIENCE_S
 
 from kafkeep.errors import EnvironmentFault
 from kafkeep.spark import jvm
 from kafkeep.spark.jvm import Jvm
-from patience import PATIENCE_S
 
 
 @pytest.fixture

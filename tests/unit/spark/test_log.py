@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkeep.errors import EnvironmentFault
-from kafkeep.spark.log import LOG_VARIABLE, SparkLog, find_cause, named_log
+from kafkeep.spark.failure import LOG_VARIABLE, SparkLog, find_cause, named_log
 
 NOISE = """\
 WARNING: Using incubator modules: jdk.incubator.vector

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkeep.archive.store import Stray
+from kafkeep.archive.object_store import Stray
 from kafkeep.errors import EnvironmentFault, KeyExistsError, KeyMissingError
 from kafkeep.store.local import LocalStore
 

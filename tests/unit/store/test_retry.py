@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from kafkeep.archive.store import ObjectInfo
-from kafkeep.config.storage import ANSWER_S
+from kafkeep.archive.object_store import ObjectInfo
 from kafkeep.errors import AccessDeniedError, KeyExistsError, TransientError, UnknownOutcomeError
+from kafkeep.options.storage import ANSWER_S
 from kafkeep.store.memory import MemoryStore
 from kafkeep.store.retry import RetryingStore, RetryPolicy
 

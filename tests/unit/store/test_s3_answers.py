@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from kafkeep.config.storage import StorageOptions
 from kafkeep.errors import (
     AccessDeniedError,
     EnvironmentFault,
@@ -19,6 +18,7 @@ from kafkeep.errors import (
     TransientError,
     UnknownOutcomeError,
 )
+from kafkeep.options.storage import StorageOptions
 from kafkeep.store.retry import RetryingStore, RetryPolicy
 from kafkeep.store.s3 import S3Store
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from kafkeep.config.families import find_family
-from kafkeep.config.source import SourceConfig
-from kafkeep.connect.job import ConnectorJob, Surroundings
-from kafkeep.connect.jobs.compact import make_compact_job
+from kafkeep.connect.connectors.families import find_family
+from kafkeep.connect.connectors.source_config import SourceConfig
+from kafkeep.connect.jobs.compacted_pair import make_compact_job
 from kafkeep.connect.jobs.retention import ConnectorRetention
 from kafkeep.connect.jobs.sink import SinkJob, places_of, read_sink, sink_options
 from kafkeep.connect.jobs.source import SourceJob
+from kafkeep.connect.service.model import ConnectorJob, Surroundings
 
 __all__ = ["make_job", "places_of", "read_sink"]
 

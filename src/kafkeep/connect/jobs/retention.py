@@ -11,17 +11,17 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from kafkeep.archive.head import load_head
+from kafkeep.archive.checkpoint import load_head
+from kafkeep.archive.expiry import DAY_MS, load_retention
 from kafkeep.archive.keys import DATA_FOLDER
-from kafkeep.archive.retention import DAY_MS, load_retention
-from kafkeep.archive.store import ObjectStore
-from kafkeep.care.retention import apply_retention, rules_of
+from kafkeep.archive.object_store import ObjectStore
 from kafkeep.clock import now_ms
-from kafkeep.config.connector import ConnectorConfig
-from kafkeep.config.places import Places
-from kafkeep.config.sink import SinkOptions
+from kafkeep.connect.connectors.sink_config import ConnectorConfig
 from kafkeep.errors import KafkeepError, TransientError
-from kafkeep.kafka.cluster import ConfigValue
+from kafkeep.kafka.admin.cluster import ConfigValue
+from kafkeep.maintenance.retention import apply_retention, rules_of
+from kafkeep.options.kafka import Places
+from kafkeep.options.sink.sink import SinkOptions
 
 logger = logging.getLogger(__name__)
 DescribeTopics = Callable[[Collection[str]], Mapping[str, Mapping[str, ConfigValue]]]

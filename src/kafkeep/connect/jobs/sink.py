@@ -1,4 +1,14 @@
-"""A sink connector's run: a backup that follows, in the worker's session, and tells its group."""
+"""A sink connector's run: a backup that follows, in the worker's session, and tells its group.
+
+What a sink's job tells of itself, from its looks and commits.
+
+Others read while one thread writes: a map or set is replaced by a new one, never changed.
+
+A connector's consumer group: told where the connector has come, so that Kafka's tools see it.
+
+The log alone says where a connector goes on. The group is read once, before there is a log, and
+only told afterwards: that it cannot be told is a warning.
+"""
 
 from __future__ import annotations
 
@@ -9,34 +19,159 @@ from functools import partial
 from typing import Any
 
 from kafkeep.archive.commit import Commit, Gap
+from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.log import CommitLog
-from kafkeep.archive.store import ObjectStore
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.state import State
+from kafkeep.backup.cluster_snapshot import Look
 from kafkeep.backup.job import BackupJob
-from kafkeep.backup.look import Look
 from kafkeep.backup.plan import CyclePlan
 from kafkeep.backup.preview import Preview
 from kafkeep.backup.run import check_store
 from kafkeep.backup.schemas import schema_keeper
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.clock import now_ms, writer_id
-from kafkeep.config.backup import BackupOptions
-from kafkeep.config.connector import ConnectorConfig
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.places import Places
-from kafkeep.config.sink import SinkOptions
-from kafkeep.connect.backlog import gaps_of
-from kafkeep.connect.job import Surroundings, shown_tasks
-from kafkeep.connect.jobs.groups import ConnectorGroup, group_of, positions_now
-from kafkeep.connect.jobs.progress import SinkProgress
+from kafkeep.connect.connectors.sink_config import ConnectorConfig
 from kafkeep.connect.jobs.retention import ConnectorRetention
-from kafkeep.connect.jobs.wait import run_patiently, sleep_until
-from kafkeep.connect.model import ConnectorType, Progress
+from kafkeep.connect.jobs.retry import run_patiently, sleep_until
+from kafkeep.connect.service.backlog import gaps_of
+from kafkeep.connect.service.model import ConnectorType, Progress, Surroundings, shown_tasks
 from kafkeep.errors import KafkeepError
-from kafkeep.kafka.admin import Admin
-from kafkeep.kafka.wire import Wire
+from kafkeep.failpoint import failpoint
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.kafka.admin.groups import commit_offsets, delete_group
+from kafkeep.kafka.client.wire import Wire
+from kafkeep.options.backup import BackupOptions
+from kafkeep.options.kafka import KafkaOptions, Places
+from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.store.open import open_store
 
+TopicPartition = tuple[str, int]
+
+
+class SinkProgress:
+    """Keeps one ``Progress`` up to date."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        progress.ends = {}  # those of an earlier run are none that this one has seen
+
+    def saw(
+        self, look: Look, positions: Mapping[TopicPartition, int], plan: CyclePlan | None = None
+    ) -> None:
+        """Note how far Kafka is ahead of ``positions``, and whether ``plan`` reads any of it."""
+        progress = self.progress
+        progress.ends = dict(look.stables)
+        self._measure(positions, look.at_ms, frozenset())
+        if plan is not None and plan.stretches:
+            progress.due_since_ms = progress.due_since_ms or look.at_ms
+        else:
+            progress.due_since_ms = None
+        progress.measured_ms = look.at_ms
+
+    def committed(self, commit: Commit, positions: Mapping[TopicPartition, int]) -> None:
+        """Count one commit of the log, which now stands at ``positions``."""
+        changes, progress = commit.changes, self.progress
+        if changes.intent is not None and not changes.closes_intent:
+            moved: frozenset[TopicPartition] = frozenset()
+        else:
+            progress.commits += 1
+            progress.last_commit_ms = commit.at_ms
+            progress.due_since_ms = None
+            moved = frozenset((p.topic, p.partition) for p in changes.positions)
+        progress.bytes += sum(entry.raw_bytes for entry in changes.entries)
+        progress.objects += len(changes.entries)
+        progress.gaps += len(changes.gaps)
+        progress.skipped_offsets += sum(len(gap.range) for gap in changes.gaps)
+        read = {entry.partition_id.topic for entry in changes.entries}
+        if read - progress.topics:
+            progress.topics = progress.topics | read
+        self._measure(positions, commit.at_ms, moved)
+        progress.records += sum(entry.own_records for entry in changes.entries)
+
+    def _measure(
+        self,
+        positions: Mapping[TopicPartition, int],
+        at_ms: int,
+        moved: frozenset[TopicPartition],
+    ) -> None:
+        """Set positions and lag; what is left after a partition moved waits since then."""
+        progress = self.progress
+        lag = {
+            key: max(0, end - positions[key])
+            for key, end in progress.ends.items()
+            if key in positions
+        }
+        before = progress.lag_since_ms
+        progress.positions = dict(positions)
+        progress.lag_since_ms = {
+            key: at_ms if key in moved else before.get(key, at_ms)
+            for key, behind in lag.items()
+            if behind
+        }
+        progress.lag_records = lag  # last: who sees it sees since when, too
+
+
 logger = logging.getLogger(__name__)
+
+
+def group_of(name: str) -> str:
+    """Return the group of a connector, as Connect names it."""
+    return f"connect-{name}"
+
+
+def positions_now(state: State) -> dict[TopicPartition, int]:
+    """Return a log's positions by topic and number: those of each topic's newest incarnation."""
+    newest = newest_partitions(state)
+    return {key: state.positions[pid] for key, pid in newest.items()}
+
+
+def newest_partitions(state: State) -> dict[TopicPartition, PartitionId]:
+    """Return the partitions the log has positions of, less those of topics re-created since."""
+    found: dict[TopicPartition, PartitionId] = {}
+    for pid in sorted(state.positions, key=lambda p: (p.topic, p.partition, p.incarnation)):
+        info = state.latest_incarnation(pid.topic)
+        if info is None or info.incarnation == pid.incarnation:
+            found[pid.topic, pid.partition] = pid
+    return found
+
+
+class ConnectorGroup:
+    """Tells one group what changed; used by one thread."""
+
+    def __init__(self, admin: Admin, id: str) -> None:
+        self._admin = admin
+        self.id = id
+        self._told: dict[TopicPartition, int] = {}
+        self._warned: str | None = None
+
+    def tell(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Commit what is new in ``positions``; what fails is tried again the next time."""
+        news = {key: at for key, at in positions.items() if self._told.get(key) != at}
+        if not news:
+            return
+        try:
+            failpoint("group.before")
+            commit_offsets(self._admin, self.id, news)
+            failpoint("group.after")
+        except KafkeepError as error:
+            if error.message != self._warned:
+                logger.warning("offsets of group %s are not told: %s", self.id, error.message)
+            self._warned = error.message
+            return
+        self._told.update(news)
+        self._warned = None
+
+
+def replace_offsets(admin: Admin, group: str, positions: Mapping[TopicPartition, int]) -> None:
+    """Make the group say this and nothing else, after positions were moved; a failure warns."""
+    try:
+        delete_group(admin, group)
+        commit_offsets(admin, group, positions)
+    except KafkeepError as error:
+        logger.warning("offsets of group %s are not moved: %s", group, error.message)
+
+
 LOOK_EVERY_MS = 1_000
 DETAILS_MS = 30_000
 CYCLE_MS = 10_000

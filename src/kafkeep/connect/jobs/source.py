@@ -10,28 +10,25 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from kafkeep.archive.reader import list_logs, load_view
-from kafkeep.archive.store import ObjectStore
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.view import list_logs, load_view
 from kafkeep.clock import now_ms
-from kafkeep.config.changes import ChangeOptions
-from kafkeep.config.foreign import ForeignOptions
-from kafkeep.config.places import Places
-from kafkeep.config.source import SourceConfig, with_converters
-from kafkeep.config.storage import ArchiveAddress, StorageOptions
-from kafkeep.connect.backlog import gaps_of
-from kafkeep.connect.job import Surroundings, shown_tasks
+from kafkeep.connect.connectors.source_config import SourceConfig, with_converters
+from kafkeep.connect.jobs.retry import run_patiently, sleep_until
 from kafkeep.connect.jobs.sink import kafka_of
-from kafkeep.connect.jobs.wait import run_patiently, sleep_until
-from kafkeep.connect.model import ConnectorType, Progress
-from kafkeep.contents.options import load_read_options
-from kafkeep.kafka.admin import Admin
-from kafkeep.kafka.wire import Wire
-from kafkeep.restore.follow import Follower
-from kafkeep.restore.followed import Followed, load_followed
-from kafkeep.restore.foreign import has_objects
-from kafkeep.restore.foreign_follow import ForeignFollower
-from kafkeep.restore.foreign_followed import load_foreign_followed
+from kafkeep.connect.service.backlog import gaps_of
+from kafkeep.connect.service.model import ConnectorType, Progress, Surroundings, shown_tasks
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.kafka.client.wire import Wire
+from kafkeep.objects.sink.spec import load_read_options
+from kafkeep.options.kafka import Places
+from kafkeep.options.record_changes import ChangeOptions
+from kafkeep.options.storage import ArchiveAddress, StorageOptions
+from kafkeep.options.unlogged import ForeignOptions
+from kafkeep.restore.follow.log import Followed, Follower, load_followed
+from kafkeep.restore.follow.unlogged import ForeignFollower, load_foreign_followed
 from kafkeep.restore.summary import RestoreSummary
+from kafkeep.restore.unlogged import has_objects
 from kafkeep.store.open import open_store
 
 LOOK_MS = 5_000

@@ -6,18 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kafkeep.archive.entry import Entry, PartitionId
-from kafkeep.archive.reader import ArchiveView, load_view
-from kafkeep.archive.store import ObjectStore
-from kafkeep.config.source import SourceConfig
-from kafkeep.connect.job import Surroundings
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.view import ArchiveView, load_view
+from kafkeep.connect.connectors.source_config import SourceConfig
 from kafkeep.connect.jobs.sink import kafka_of
 from kafkeep.connect.jobs.source import state_folder
-from kafkeep.connect.jobs.source_foreign import foreign_offsets, plan_foreign_moves
-from kafkeep.connect.model import Json, RestError
-from kafkeep.kafka.admin import Admin
-from kafkeep.kafka.wire import Wire
-from kafkeep.restore.followed import Followed, Positions, load_followed, save_followed
-from kafkeep.restore.foreign_followed import load_foreign_followed, save_foreign_followed
+from kafkeep.connect.jobs.unlogged_source_offsets import foreign_offsets, plan_foreign_moves
+from kafkeep.connect.service.model import Json, RestError, Surroundings
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.kafka.client.wire import Wire
+from kafkeep.restore.follow.log import Followed, Positions, load_followed, save_followed
+from kafkeep.restore.follow.unlogged import load_foreign_followed, save_foreign_followed
 from kafkeep.store.open import open_store
 
 FOLDER, LAST, COUNT, WHOLE = "folder", "lastFileRead", "fileOffset", "eof"

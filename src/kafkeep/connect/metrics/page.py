@@ -1,92 +1,95 @@
-"""Metrics declared once, and the page they are put on. Pure.
-
-The page is text from the start: prometheus_client would make some thousand objects of a service
-with many connectors, and hold up whoever asks it for anything else meanwhile.
-"""
+"""``/metrics``: what Prometheus reads of one service, under Connect's names and our own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
+from prometheus_client import ProcessCollector
 
-from kafkeep.store.timing import BOUNDS_S, OperationTimes
+from kafkeep.connect.metrics import connect_metrics as connect
+from kafkeep.connect.metrics import own_metrics
+from kafkeep.connect.metrics.metric import Declared, Page
+from kafkeep.connect.metrics.totals import Totals
+from kafkeep.connect.service.model import ConnectorStatus, Progress
+from kafkeep.spark.jvm import JvmFacts
 
-_number: Callable[[float], str] = floatToGoString
-_ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+JVM_MEMORY = Declared(
+    "jvm_memory_used_bytes", "gauge", "Memory used by Spark's JVM, by area.", ("area",)
+)
+JVM_THREADS = Declared("jvm_threads_current", "gauge", "Threads of Spark's JVM.")
+JVM_GC = Declared(
+    "jvm_gc_collection_seconds", "summary", "Garbage collections of Spark's JVM.", ("gc",)
+)
+JVM = (JVM_MEMORY, JVM_THREADS, JVM_GC)
+ALL = (*connect.CONNECT, *own_metrics.OWN, *JVM)
+"""Every metric of ours; those of this process come from prometheus_client."""
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """A metric: its name, what kind it is, what it says, and its labels.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFacts:
+    """What a page needs to know beside the connectors.
 
-    The name of a counter ends in ``_total``, as Prometheus wants it.
+    ``totals`` is made once for a service and given with every page: it holds the counters.
     """
 
-    name: str
-    kind: Literal["gauge", "counter", "histogram", "summary"]
-    help: str
-    labels: tuple[str, ...] = ()
+    totals: Totals
+    now_ms: int
+    version: str
+    leads: bool = True
+    """A worker that stands by shows no connector: the one that leads does."""
+    leader: str = ""
+    """The leader's worker id; empty when none is known."""
+    rebalancing: bool = False
+    classes: Mapping[str, str] = field(default_factory=dict)
+    """Connector → its ``connector.class``."""
+    verified_ms: Mapping[str, int] = field(default_factory=dict)
+    """Connector → when its archive was last verified, where that is known."""
+    jvm: JvmFacts | None = None
+    """Spark's JVM; None while there is none."""
 
 
-class Page:
-    """Samples of one moment; nothing of it is shared with another page."""
+def render(
+    statuses: Sequence[ConnectorStatus], progress: Mapping[str, Progress], facts: WorkerFacts
+) -> str:
+    """Return the page. May be called from any thread, while jobs go on writing ``progress``."""
+    page = Page()
+    run_here = statuses if facts.leads else ()
+    _put_worker(page, run_here, facts)
+    readings = facts.totals.look(run_here, progress, facts.now_ms)
+    for status in run_here:
+        name, reading, now = status.name, readings[status.name], progress.get(status.name)
+        connect.put_connector(page, status, facts.classes.get(name, ""))
+        connect.put_tasks(page, status, reading, now)
+        own_metrics.put_counts(page, name, reading)
+        own_metrics.put_no_progress(page, status, facts.now_ms)
+        if now is not None:
+            own_metrics.put_lag(page, name, now, facts.now_ms)
+        if name in facts.verified_ms:
+            page.put(own_metrics.LAST_VERIFY, facts.verified_ms[name] / 1000, name)
+    own_metrics.put_requests(page, facts.totals.all_requests())
+    _put_jvm(page, facts.jvm)
+    return page.text(ProcessCollector(registry=None))
 
-    def __init__(self) -> None:
-        self._lines: dict[str, list[str]] = {}
-        """By metric: what it says of itself, then its samples."""
-        self._braces: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
 
-    def put(self, metric: Declared, value: float, *labels: str) -> None:
-        """Add a gauge or a counter."""
-        braces = self._labelled(metric.labels, labels)
-        self._of(metric).append(f"{metric.name}{braces} {_number(value)}\n")
+def _put_worker(page: Page, statuses: Sequence[ConnectorStatus], facts: WorkerFacts) -> None:
+    page.put(own_metrics.BUILD, 1, facts.version)
+    page.put(own_metrics.LEADER, int(facts.leads))
+    tasks = sum(len(status.tasks) for status in statuses)
+    for metric in (connect.CONNECTOR_COUNT, connect.ASSIGNED_CONNECTORS):
+        page.put(metric, len(statuses))
+    for metric in (connect.TASK_COUNT, connect.ASSIGNED_TASKS):
+        page.put(metric, tasks)
+    page.put(connect.REBALANCING, int(facts.rebalancing))
+    if facts.leader:
+        page.put(connect.LEADER_NAME, 1, facts.leader)
 
-    def put_times(self, metric: Declared, times: OperationTimes, *labels: str) -> None:
-        """Add a histogram of requests."""
-        lines, total = self._of(metric), 0
-        for bound, count in zip([*map(str, BOUNDS_S), "+Inf"], times.counts, strict=True):
-            total += count
-            braces = self._labelled((*metric.labels, "le"), (*labels, bound))
-            lines.append(f"{metric.name}_bucket{braces} {_number(total)}\n")
-        self._put_sum(metric, total, times.seconds, labels)
 
-    def put_summary(self, metric: Declared, count: int, total: float, *labels: str) -> None:
-        """Add a count and a sum."""
-        self._of(metric)
-        self._put_sum(metric, count, total, labels)
-
-    def text(self, *others: Collector) -> str:
-        """Return the page, and those of others behind it, as Prometheus reads them."""
-        registry = CollectorRegistry(auto_describe=False)
-        for one in others:
-            registry.register(one)
-        lines = [line for samples in self._lines.values() for line in samples]
-        return "".join(lines) + generate_latest(registry).decode()
-
-    def _put_sum(self, metric: Declared, count: int, total: float, labels: tuple[str, ...]) -> None:
-        braces = self._labelled(metric.labels, labels)
-        for name, value in (("count", count), ("sum", total)):
-            self._lines[metric.name].append(f"{metric.name}_{name}{braces} {_number(value)}\n")
-
-    def _of(self, metric: Declared) -> list[str]:
-        lines = self._lines.get(metric.name)
-        if lines is None:
-            told = metric.help.replace("\\", r"\\").replace("\n", r"\n")
-            lines = self._lines[metric.name] = [
-                f"# HELP {metric.name} {told}\n# TYPE {metric.name} {metric.kind}\n"
-            ]
-        return lines
-
-    def _labelled(self, names: tuple[str, ...], values: tuple[str, ...]) -> str:
-        """Return labels as they stand behind a name; most are those of many metrics."""
-        braces = self._braces.get((names, values))
-        if braces is None:
-            pairs = sorted(zip(names, values, strict=True))
-            inside = ",".join(f'{name}="{value.translate(_ESCAPED)}"' for name, value in pairs)
-            braces = self._braces[names, values] = f"{{{inside}}}" if inside else ""
-        return braces
+def _put_jvm(page: Page, jvm: JvmFacts | None) -> None:
+    if jvm is None:
+        return
+    page.put(JVM_MEMORY, jvm.heap_bytes, "heap")
+    page.put(JVM_MEMORY, jvm.other_bytes, "nonheap")
+    page.put(JVM_THREADS, jvm.threads)
+    for name, (count, seconds) in sorted(jvm.collections.items()):
+        page.put_summary(JVM_GC, count, seconds, name)

@@ -1,4 +1,6 @@
-"""What connectors did over all their runs in this process: counters that never go back.
+"""Jobs that are counted: their runs, their failures and their requests to S3.
+
+What connectors did over all their runs in this process: counters that never go back.
 
 A job's Progress begins at nought with every run. Here the runs of a connector are added up, and
 rates are taken from what was counted over the last minute, as Kafka's own metrics do it.
@@ -9,10 +11,20 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
-from kafkeep.connect.model import ConnectorStatus, Progress, RunState
-from kafkeep.store.timing import RequestTimes
+from kafkeep.connect.service.model import (
+    ConnectorJob,
+    ConnectorStatus,
+    ConnectorType,
+    MakeJob,
+    Progress,
+    RunState,
+    Surroundings,
+)
+from kafkeep.errors import TransientError
+from kafkeep.store.s3_timing import RequestTimes, recording, time_tasks
 
 RATE_WINDOW_MS = 60_000
 _SAMPLE_MS = 1_000
@@ -197,3 +209,55 @@ class Reading:
         """Return the part of the time seen so far that was spent in a state."""
         total = sum(self.seconds_in.values())
         return self.seconds_in.get(state, 0.0) / total if total else 0.0
+
+
+def measured(make_job: MakeJob, totals: Totals) -> MakeJob:
+    """Return ``make_job`` whose jobs are counted in ``totals``; they do what they did before."""
+
+    def make(name: str, config: Mapping[str, str], surroundings: Surroundings) -> ConnectorJob:
+        requests = totals.requests(name)
+        run_timed = time_tasks(surroundings.run_tasks, requests.tasks)
+
+        def run_tasks(bundles: Sequence[Any], *given: Any, **named: Any) -> Any:
+            if bundles:
+                totals.ran_spark(name)
+            return run_timed(bundles, *given, **named)
+
+        try:
+            with recording(requests.driver):
+                job = make_job(name, config, replace(surroundings, run_tasks=run_tasks))
+        except TransientError:
+            raise  # whoever makes it tries again
+        except Exception:
+            totals.failed(name)
+            raise
+        return MeasuredJob(name, job, totals)
+
+    return make
+
+
+class MeasuredJob:
+    """A job beside the ledger of its connector; all but ``run`` is the job's own."""
+
+    type: ConnectorType
+    task_count: int
+    progress: Progress
+
+    def __init__(self, name: str, job: ConnectorJob, totals: Totals) -> None:
+        self._name = name
+        self._job = job
+        self._totals = totals
+
+    def run(self, stop: threading.Event) -> None:
+        """Run the job; stores that it opens note their requests."""
+        self._totals.follow(self._name, self._job.progress)
+        try:
+            with recording(self._totals.requests(self._name).driver):
+                self._job.run(stop)
+        except Exception:
+            if not stop.is_set():
+                self._totals.failed(self._name)
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._job, name)

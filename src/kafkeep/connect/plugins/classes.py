@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from kafkeep.config.converters import HEADER_CLASSES, ConverterClass
-from kafkeep.config.families import CLASSES, matches
-from kafkeep.config.transforms import (
+from kafkeep.connect.connectors.families import CLASSES, matches
+from kafkeep.connect.plugins.key_info import VERSION, plugin_definitions
+from kafkeep.connect.service.model import Json
+from kafkeep.errors import UsageError
+from kafkeep.options.sink.converters import HEADER_CLASSES, ConverterClass
+from kafkeep.options.sink.transforms import (
     PREDICATE_PACKAGE,
     PREDICATES,
     SIDED,
@@ -16,9 +19,6 @@ from kafkeep.config.transforms import (
     WHOLE,
     transform_package,
 )
-from kafkeep.connect.model import Json
-from kafkeep.connect.plugins.key_info import VERSION, plugin_definitions
-from kafkeep.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)

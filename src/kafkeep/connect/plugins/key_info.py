@@ -1,22 +1,36 @@
-"""What is known of a plugin's keys, as Connect's ConfigKeyInfo; made from the declarations."""
+"""What forms offer for a key, and whether they show it. Pure.
+
+What is known of a plugin's keys, as Connect's ConfigKeyInfo; made from the declarations.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 
-from kafkeep.config.connector_keys import OWN_CODECS, is_secret, is_shape_key
-from kafkeep.config.converters import ConverterClass, is_secret_key, settings_group
-from kafkeep.config.families import CLASSES, CONFLUENT
-from kafkeep.config.family import Family
-from kafkeep.config.formats import CLASS_NAMES, FormatKind
-from kafkeep.config.keys_table import Row, family_rows, group_rows, iter_rows, iter_source_rows
-from kafkeep.config.standing import Verdict
-from kafkeep.config.transforms import PREDICATES, SIDED, WHOLE
-from kafkeep.connect.model import Json
+from kafkeep.connect.connectors.families import CLASSES, CONFLUENT
+from kafkeep.connect.connectors.family import Family
+from kafkeep.connect.connectors.fixed_keys import Verdict
+from kafkeep.connect.connectors.keys_page import (
+    Row,
+    family_rows,
+    group_rows,
+    iter_rows,
+    iter_source_rows,
+)
+from kafkeep.connect.connectors.sink_keys import OWN_CODECS, is_secret, is_shape_key
 from kafkeep.connect.plugins.forms import COMMON, DEPENDENTS, NOT_IN_SOURCES, S3_SINK, Look
+from kafkeep.connect.service.model import Json
+from kafkeep.options.sink.converters import (
+    HEADER_CLASSES,
+    ConverterClass,
+    is_secret_key,
+    settings_group,
+)
+from kafkeep.options.sink.formats import CLASS_NAMES, PARQUET_CODECS, FormatKind
+from kafkeep.options.sink.transforms import PREDICATES, SIDED, WHOLE
 
 VERSION = version("kafkeep")
 PARTITIONERS = "io.confluent.connect.storage.partitioner."
@@ -165,3 +179,78 @@ def display_name(name: str) -> str:
     """Return a key as a label: ``Flush Size``."""
     words = name.replace("_", ".").split(".")
     return " ".join(word.upper() if word in ("s3", "aws", "id") else word.title() for word in words)
+
+
+Given = Mapping[str, str]
+_TIMES = ("TimeBasedPartitioner", "time", "FieldAndTimeBasedPartitioner", "field-time")
+_CLOCKS = (*_TIMES, "DailyPartitioner", "daily", "HourlyPartitioner", "hourly")
+_FIELDS = ("FieldPartitioner", "field", "FieldAndTimeBasedPartitioner", "field-time")
+_CONVERTERS = [one.value for one in ConverterClass if one is not ConverterClass.SIMPLE_HEADER]
+_RECOMMENDED: Mapping[str, list[str]] = {
+    "format.class": list(CLASS_NAMES),
+    "keys.format.class": list(CLASS_NAMES),
+    "headers.format.class": [n for n, kind in CLASS_NAMES.items() if kind is not FormatKind.BYTES],
+    "key.converter": _CONVERTERS,
+    "value.converter": _CONVERTERS,
+    "header.converter": [one.value for one in HEADER_CLASSES],
+    "avro.codec": ["null", "deflate", "snappy", "bzip2", "zstandard"],
+    "parquet.codec": list(PARQUET_CODECS),
+    "schema.compatibility": ["NONE", "BACKWARD", "FORWARD", "FULL"],
+    "s3.ssea.name": ["AES256", "aws:kms", "aws:kms:dsse"],
+    "s3.compression.level": [str(level) for level in range(-1, 10)],
+    "s3.schema.partition.affix.type": ["SUFFIX", "PREFIX", "NONE"],
+    "storage.class": ["io.confluent.connect.s3.storage.S3Storage"],
+    "partitioner.class": [
+        PARTITIONERS + name
+        for name in (
+            "DefaultPartitioner",
+            "HourlyPartitioner",
+            "DailyPartitioner",
+            "TimeBasedPartitioner",
+            "FieldPartitioner",
+        )
+    ],
+}
+
+
+def recommended(key: str) -> list[str]:
+    """Return the values to offer; none where there are too many to list."""
+    if key.endswith(".plugin.version"):
+        return [VERSION]
+    return list(_RECOMMENDED.get(key, ()))
+
+
+def is_visible(key: str, given: Given) -> bool:
+    """Tell whether a key matters with what is chosen elsewhere."""
+    rule = _VISIBLE.get(key)
+    return rule is None or rule(given)
+
+
+def _last(given: Given, key: str) -> str:
+    return given.get(key, "").strip().rpartition(".")[2]
+
+
+def _partitioner(*names: str) -> Callable[[Given], bool]:
+    return lambda given: _last(given, "partitioner.class") in names
+
+
+def _format(kind: str) -> Callable[[Given], bool]:
+    return lambda given: _last(given, "format.class").lower().removesuffix("format") == kind
+
+
+def _true(key: str) -> Callable[[Given], bool]:
+    return lambda given: given.get(key, "").strip().lower() == "true"
+
+
+_VISIBLE: Mapping[str, Callable[[Given], bool]] = {
+    "partition.field.name": _partitioner(*_FIELDS),
+    "partition.duration.ms": _partitioner(*_TIMES),
+    "path.format": _partitioner(*_TIMES),
+    "locale": _partitioner(*_CLOCKS),
+    "timezone": _partitioner(*_CLOCKS),
+    "avro.codec": _format("avro"),
+    "parquet.codec": _format("parquet"),
+    "keys.format.class": _true("store.kafka.keys"),
+    "headers.format.class": _true("store.kafka.headers"),
+    "s3.sse.kms.key.id": lambda given: given.get("s3.ssea.name", "").startswith("aws:kms"),
+}

@@ -20,23 +20,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from kafkeep.connect.model import RestError
-from kafkeep.connect.rest.answers import (
-    error_answer,
-    json_answer,
-    plain_error,
-    unexpected_answer,
-)
-from kafkeep.connect.rest.body import read_body
-from kafkeep.connect.rest.call import Call, Endpoint
-from kafkeep.connect.rest.caller import Caller
+from kafkeep.connect.rest.answers import error_answer, json_answer, plain_error, unexpected_answer
+from kafkeep.connect.rest.call import Call, Endpoint, allow_header, match, read_body, split_path
 from kafkeep.connect.rest.endpoints import SERVICE_ENDPOINTS
-from kafkeep.connect.rest.gate import Gate, unauthorized
-from kafkeep.connect.rest.openapi import openapi_document
-from kafkeep.connect.rest.page import PAGE_POLICY, openapi_page
-from kafkeep.connect.rest.paths import allow_header, match, split_path
+from kafkeep.connect.rest.middleware import Caller, Gate, unauthorized
+from kafkeep.connect.rest.openapi import PAGE_POLICY, openapi_document, openapi_page
 from kafkeep.connect.rest.security import RestSecurity, Role
-from kafkeep.connect.service import Service
+from kafkeep.connect.service.model import RestError
+from kafkeep.connect.service.service import Service
 from kafkeep.errors import KafkeepError
 
 log = logging.getLogger(__name__)

@@ -8,25 +8,27 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from kafkeep.connect.model import Connector, Json, RestError, Target
-from kafkeep.connect.rest.answers import empty_answer, json_answer
-from kafkeep.connect.rest.body import (
+from kafkeep.connect.rest.answers import (
+    connector_json,
+    empty_answer,
+    json_answer,
+    status_json,
+    task_status_json,
+    tasks_json,
+)
+from kafkeep.connect.rest.call import (
+    Call,
+    Run,
     as_config,
+    check_name,
     invalid_config,
     parse_config,
     parse_creation,
     parse_object,
     without_nulls,
 )
-from kafkeep.connect.rest.call import Call, Run
-from kafkeep.connect.rest.paths import check_name
-from kafkeep.connect.rest.shapes import (
-    connector_json,
-    status_json,
-    task_status_json,
-    tasks_json,
-)
-from kafkeep.connect.service import Service
+from kafkeep.connect.service.model import Connector, Json, RestError, Target
+from kafkeep.connect.service.service import Service
 
 
 def list_connectors(service: Service, call: Call) -> Response:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kafkeep.connect.model import Target
 from kafkeep.connect.rest import connectors as c
 from kafkeep.connect.rest import worker_calls as w
 from kafkeep.connect.rest.call import Endpoint, Query, Run
 from kafkeep.connect.rest.security import Role
+from kafkeep.connect.service.model import Target
 
 _ONE = "/connectors/{connector}"
 _PLUGIN = "/connector-plugins/{plugin}/config"

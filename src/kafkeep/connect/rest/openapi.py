@@ -1,13 +1,215 @@
-"""The OpenAPI document, made from the table of endpoints, so that the two cannot differ. Pure."""
+"""The OpenAPI document as a page to read: one file, no script, nothing from elsewhere. Pure.
+
+The JSON schemas of what is sent and answered, as the OpenAPI document shows them.
+
+The OpenAPI document, made from the table of endpoints, so that the two cannot differ. Pure.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import re
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 from kafkeep.connect.rest.call import Endpoint, Query
-from kafkeep.connect.rest.schemas import SCHEMAS, ref
+from kafkeep.connect.service.model import RunState
+
+Schema = dict[str, Any]
+
+_STATES = [state.value for state in RunState]
+_SCALARS = ["string", "number", "boolean", "null"]
+_TEXT: Schema = {"type": "string"}
+_NUMBER: Schema = {"type": "integer"}
+_TYPE: Schema = {"type": "string", "enum": ["sink", "source"]}
+
+
+def ref(name: str) -> Schema:
+    """Return a reference to a schema of the document."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _object(
+    properties: Schema, *, optional: tuple[str, ...] = (), more: bool | Schema = False
+) -> Schema:
+    """Return the schema of an object with these properties, all needed but the optional ones."""
+    needed = [name for name in properties if name not in optional]
+    schema: Schema = {"type": "object", "properties": properties, "additionalProperties": more}
+    return {**schema, "required": needed} if needed else schema
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _map(values: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": values}
+
+
+_STATE = {
+    "state": {"type": "string", "enum": _STATES},
+    "worker_id": _TEXT,
+    "version": _TEXT,
+    "trace": {"type": "string", "description": "Why it failed; only then."},
+}
+_TIME: Schema = {"type": "string", "format": "date-time"}
+_GAP = _object(
+    {
+        "topic": _TEXT,
+        "partition": _NUMBER,
+        "first_offset": _NUMBER,
+        "last_offset": {"type": "integer", "description": "The last that is lost: inclusive."},
+        "reason": _TEXT,
+        "found_at": _TIME,
+    }
+)
+_BACKLOG = _object(
+    {
+        "lag_records": {
+            "type": "integer",
+            "description": "Offsets in Kafka that are not archived, or not yet brought back.",
+        },
+        "lag_seconds": {
+            "type": "number",
+            "description": "For how long the oldest of them has waited.",
+        },
+        "measured_at": {**_TIME, "description": "When lag and gaps were read."},
+        "last_progress": {**_TIME, "description": "The last commit of this process."},
+        "no_progress_since": {
+            **_TIME,
+            "description": "Work is due since then, and nothing was committed; only if so.",
+        },
+        "gaps": _object(
+            {
+                "count": _NUMBER,
+                "offsets": _NUMBER,
+                "newest": {**_list(_GAP), "description": "At most ten, the newest first."},
+            }
+        ),
+    },
+    optional=(
+        *("lag_records", "lag_seconds", "measured_at"),
+        *("last_progress", "no_progress_since", "gaps"),
+    ),
+)
+_KEY = _object(
+    {
+        "name": _TEXT,
+        "type": _TEXT,
+        "required": {"type": "boolean"},
+        "default_value": {"type": ["string", "null"]},
+        "importance": _TEXT,
+        "documentation": _TEXT,
+        "group": {"type": ["string", "null"]},
+        "width": _TEXT,
+        "display_name": _TEXT,
+        "dependents": _list(_TEXT),
+        "order": _NUMBER,
+    },
+    more=True,
+)
+_VALUE = _object(
+    {
+        "name": _TEXT,
+        "value": {"type": ["string", "null"]},
+        "recommended_values": _list({}),
+        "errors": _list(_TEXT),
+        "visible": {"type": "boolean"},
+    },
+    more=True,
+)
+_OFFSET = _object(
+    {
+        "partition": _map({"type": _SCALARS}),
+        "offset": {"type": ["object", "null"], "additionalProperties": {"type": _SCALARS}},
+    },
+    optional=("offset",),
+)
+
+SCHEMAS: dict[str, Schema] = {
+    "Error": _object({"error_code": _NUMBER, "message": _TEXT}),
+    "Worker": _object(
+        {
+            "version": _TEXT,
+            "commit": _TEXT,
+            "kafka_cluster_id": {
+                "type": ["string", "null"],
+                "description": "null while Kafka does not answer.",
+            },
+        },
+        more=True,
+    ),
+    "Names": _list(_TEXT),
+    "Config": _map({"type": _SCALARS}),
+    "Creation": _object(
+        {
+            "name": {"type": "string", "minLength": 1, "pattern": "^[^/\\u0000-\\u001f\\u007f]+$"},
+            "config": ref("Config"),
+            "initial_state": {"type": "string", "enum": ["RUNNING", "PAUSED", "STOPPED"]},
+        },
+        optional=("initial_state",),
+    ),
+    "TaskId": _object({"connector": _TEXT, "task": _NUMBER}),
+    "Connector": _object(
+        {
+            "name": _TEXT,
+            "config": _map(_TEXT),
+            "tasks": _list(ref("TaskId")),
+            "type": _TYPE,
+        }
+    ),
+    "TaskStatus": _object({"id": _NUMBER, **_STATE}, optional=("trace",)),
+    "Status": _object(
+        {
+            "name": _TEXT,
+            "connector": _object(_STATE, optional=("trace",)),
+            "tasks": _list(ref("TaskStatus")),
+            "type": _TYPE,
+            "kafkeep": ref("Backlog"),
+        },
+        optional=("kafkeep",),
+    ),
+    "Backlog": {**_BACKLOG, "description": "kafkeep's addition; what is not known yet is absent."},
+    "Connectors": {
+        "anyOf": [
+            ref("Names"),
+            _map(
+                _object(
+                    {"status": ref("Status"), "info": ref("Connector")},
+                    optional=("status", "info"),
+                )
+            ),
+        ]
+    },
+    "Tasks": _list(_object({"id": ref("TaskId"), "config": _map(_TEXT)})),
+    "Topics": _map(_object({"topics": _list(_TEXT)})),
+    "Offsets": _object({"offsets": _list(_OFFSET)}),
+    "NewOffsets": _object({"offsets": {**_list(_OFFSET), "minItems": 1}}),
+    "Message": _object({"message": _TEXT}),
+    "Plugins": _list(
+        _object({"class": _TEXT, "type": _TEXT, "version": _TEXT}, optional=("version",), more=True)
+    ),
+    "Key": _KEY,
+    "KeyList": _list(ref("Key")),
+    "Validation": _object(
+        {
+            "name": _TEXT,
+            "error_count": _NUMBER,
+            "groups": _list(_TEXT),
+            "configs": _list(_object({"definition": ref("Key"), "value": _VALUE})),
+        }
+    ),
+    "Level": _object({"level": _TEXT}),
+    "Logger": _object({"level": {"type": ["string", "null"]}}, more=True),
+    "Loggers": _map(ref("Logger")),
+    "Health": _object({"status": _TEXT, "message": _TEXT}, more=True),
+    "Text": _TEXT,
+    "Document": {"type": "object"},
+}
+
 
 _PLACES = re.compile(r"\{(\w+)\}")
 _NAME = {"type": "string", "minLength": 1, "pattern": "^[^/\\u0000-\\u001f\\u007f]+$"}
@@ -95,3 +297,59 @@ def _responses(endpoint: Endpoint) -> dict[str, Any]:
         "content": {"application/json": {"schema": ref("Error")}},
     }
     return responses
+
+
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;"
+    "color:#1a1a1a;background:#fff}"
+    "table{border-collapse:collapse;width:100%}"
+    "th,td{text-align:left;vertical-align:top;padding:.4rem .6rem;border-bottom:1px solid #ccc}"
+    "code,pre{font:14px/1.4 ui-monospace,monospace}pre{overflow-x:auto}"
+    "@media(prefers-color-scheme:dark){body{color:#eee;background:#161616}"
+    "a{color:#8ab4ff}th,td{border-color:#444}}"
+)
+_DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+PAGE_POLICY = (
+    f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+
+
+def openapi_page(endpoints: Sequence[Endpoint], version: str) -> str:
+    """Return the page: every endpoint in a table, then every schema."""
+    rows = "\n".join(_row(endpoint) for endpoint in endpoints)
+    schemas = "\n".join(
+        f'<details id="{escape(name)}"><summary>{escape(name)}</summary>'
+        f"<pre>{escape(json.dumps(schema, indent=2))}</pre></details>"
+        for name, schema in SCHEMAS.items()
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>kafkeep {escape(version)}: REST API</title><style>{_STYLE}</style></head><body>\n"
+        f"<h1>kafkeep {escape(version)}: REST API</h1>\n"
+        '<p>Kafka Connect\'s REST API. For programs: <a href="/openapi.json">openapi.json</a>. '
+        "Errors are <code>{&quot;error_code&quot;, &quot;message&quot;}</code>.</p>\n"
+        "<table><thead><tr><th>Call</th><th>What it does</th><th>Body</th><th>Answers</th>"
+        f"<th>Role</th></tr></thead><tbody>\n{rows}\n</tbody></table>\n"
+        f"<h2>Schemas</h2>\n{schemas}\n</body></html>\n"
+    )
+
+
+def _row(endpoint: Endpoint) -> str:
+    answers = "<br>".join(
+        f"{status} {_schema_link(shape)}" for status, shape in sorted(endpoint.answers.items())
+    )
+    queries = "".join(
+        f"<br><code>?{escape(query.name)}</code> {escape(query.help)}" for query in endpoint.query
+    )
+    role = endpoint.role.name.lower() if endpoint.role is not None else "anyone"
+    return (
+        f"<tr><td><code>{endpoint.method} {escape(endpoint.path)}</code></td>"
+        f"<td>{escape(endpoint.help)}{queries}</td><td>{_schema_link(endpoint.body)}</td>"
+        f"<td>{answers}</td><td>{role}</td></tr>"
+    )
+
+
+def _schema_link(name: str | None) -> str:
+    return f'<a href="#{escape(name)}">{escape(name)}</a>' if name else "no body"

@@ -6,11 +6,10 @@ import logging
 
 from starlette.responses import Response
 
-from kafkeep.connect.model import Json, RestError
 from kafkeep.connect.rest.answers import empty_answer, json_answer
-from kafkeep.connect.rest.body import parse_config, parse_object
-from kafkeep.connect.rest.call import Call
-from kafkeep.connect.service import Service
+from kafkeep.connect.rest.call import Call, parse_config, parse_object
+from kafkeep.connect.service.model import Json, RestError
+from kafkeep.connect.service.service import Service
 from kafkeep.errors import KafkeepError
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,10 @@
-"""Secrets of connectors: what is one, and how it is kept out of answers, traces and logs.
+"""Keeps secrets out of the log, whoever writes it and through whichever handler.
+
+References to config providers in a value: ``${provider:path:key}`` or ``${provider:key}``. Pure.
+
+Read in one pass. A regular expression for them takes hours for a few kilobytes of ``${a:``.
+
+Secrets of connectors: what is one, and how it is kept out of answers, traces and logs.
 
 A reference such as ``${file:/run/secrets/s3:key}`` is not a secret: it is shown as it was sent.
 """
@@ -6,14 +12,53 @@ A reference such as ``${file:/run/secrets/s3:key}`` is not a secret: it is shown
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from kafkeep.config.connector_keys import is_secret as is_declared_secret
-from kafkeep.config.group import ConfigErrors
-from kafkeep.connect.safety.references import is_reference, iter_references, without_references
-from kafkeep.redact import MASK, mask_words
+from kafkeep.connect.connectors.sink_keys import is_secret as is_declared_secret
+from kafkeep.options.option import ConfigErrors
+from kafkeep.redact import MASK, clean_record, install, mask_words, redact
+
+
+class Reference(NamedTuple):
+    """Where a reference stands in a value, and what it names."""
+
+    start: int
+    stop: int
+    provider: str
+    path: str
+    key: str
+
+
+def iter_references(text: str) -> Iterator[Reference]:
+    """Yield the references in a value, from left to right, as Kafka finds them."""
+    stop = 0
+    while (start := text.find("${", stop)) >= 0 and (end := text.find("}", start)) >= 0:
+        stop = end + 1
+        provider, colon, rest = text[start + 2 : end].partition(":")
+        if colon:
+            path, second, key = rest.partition(":")
+            yield Reference(start, stop, provider, *((path, key) if second else ("", rest)))
+
+
+def is_reference(text: str) -> bool:
+    """Tell whether a value is one reference and nothing else."""
+    first = next(iter_references(text), None)
+    return first is not None and (first.start, first.stop) == (0, len(text))
+
+
+def without_references(text: str) -> str:
+    """Return what is left of a value without its references."""
+    parts, end = [], 0
+    for one in iter_references(text):
+        parts.append(text[end : one.start])
+        end = one.stop
+    return "".join([*parts, text[end:]])
+
 
 _SHORT = 4
 """Shorter words are hidden only where they stand alone, or they would tear other words apart."""
@@ -185,3 +230,45 @@ def _parts(text: str) -> Iterator[str]:
 def _could_be_secret(word: str) -> bool:
     """Leave out numbers and switches: to hide each of them would make logs unreadable."""
     return len(word) > 5 and not word.isdecimal()
+
+
+class HideSecrets(logging.Filter):
+    """Takes the secrets of the connectors it was told of out of records, tracebacks included.
+
+    So it does with what ``redact`` recognises, also where a library's logger is set to DEBUG over
+    REST. Safe to use from any thread.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._words_of: dict[str, frozenset[str]] = {}
+        """By connector."""
+        self._words: frozenset[str] = frozenset()
+        """Of all connectors; read without the lock: a log record may be made anywhere."""
+
+    def keep(self, name: str, *configs: Mapping[str, str]) -> None:
+        """Remember the secrets of all a connector runs with, in place of its last ones."""
+        words = secret_words(configs)
+        with self._lock:
+            self._words_of[name] = words
+            self._words = frozenset().union(*self._words_of.values())
+
+    def forget(self, name: str) -> None:
+        """Forget the secrets of a connector that is gone."""
+        with self._lock:
+            self._words_of.pop(name, None)
+            self._words = frozenset().union(*self._words_of.values())
+
+    def out_of(self, text: str) -> str:
+        """Return a text, such as a trace, without any secret known."""
+        return redact(hide_words(text, self._words))
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Change the record where it tells a secret; it always passes."""
+        clean_record(record, self.out_of)
+        return True
+
+    def install(self) -> Callable[[], None]:
+        """Clean every record of this process from now on; returns what undoes it."""
+        return install(self.out_of)

@@ -1,17 +1,249 @@
-"""Keys of the worker's file, declared: the same names as in ``connect-distributed.properties``."""
+"""Keys of the worker's file, declared: the same names as in ``connect-distributed.properties``.
+
+Keys of the worker's file about the REST API: where it is, what it is called, who may call it.
+"""
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from kafkeep.archive.names import check_log_name
-from kafkeep.config.choose import one_of, positive
-from kafkeep.config.kafka import parse_servers
-from kafkeep.config.option import option
-from kafkeep.config.path import check_path
-from kafkeep.config.storage import ArchiveAddress
-from kafkeep.connect.worker.rest_keys import RestOptions, comma_list
+from kafkeep.connect.rest.security import DEFAULT_BODY_LIMIT_BYTES
 from kafkeep.errors import UsageError
+from kafkeep.options.files import check_path
+from kafkeep.options.kafka import parse_servers
+from kafkeep.options.option import one_of, option, positive
+from kafkeep.options.storage import ArchiveAddress
+
+DEFAULT_PORT = 8083
+BASIC_AUTH = "org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension"
+SCHEMES = ("http", "https")
+_EVERYWHERE = ("", "0.0.0.0", "::")
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One place where the REST API listens, and whether over TLS; port 0 means a free one."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """Return it as listeners has it."""
+        return f"{self.scheme}://{in_brackets(self.host)}:{self.port}"
+
+    @property
+    def is_https(self) -> bool:
+        """Tell whether callers speak TLS with this worker itself."""
+        return self.scheme == "https"
+
+    @property
+    def address(self) -> str:
+        """The address to bind."""
+        return self.host or "0.0.0.0"
+
+
+def _port(text: str) -> int:
+    if not text.strip().isdecimal() or not 0 <= int(text) < 65536:
+        raise UsageError(f"{text!r} is not a port")
+    return int(text)
+
+
+def comma_list(text: str) -> tuple[str, ...]:
+    """Split ``a, b``; empty parts are left out."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _listeners(text: str) -> tuple[Listener, ...]:
+    found = tuple(map(_listener, comma_list(text)))
+    places = [(one.address, one.port) for one in found if one.port]
+    for host, port in places:
+        if places.count((host, port)) > 1:
+            raise UsageError(f"two listeners cannot have {in_brackets(host)}:{port} both")
+    return found
+
+
+def _listener(text: str) -> Listener:
+    parts = urlsplit(text.lower())
+    try:
+        port = DEFAULT_PORT if parts.port is None else parts.port
+    except ValueError as error:
+        raise UsageError(f"{text!r} has no port from 0 to 65535") from error
+    if parts.scheme not in SCHEMES or parts.path not in ("", "/"):
+        raise UsageError(f"{text!r} is not http://host:port or https://host:port")
+    return Listener(parts.scheme, parts.hostname or "", port)
+
+
+def _scheme(text: str) -> str | None:
+    return one_of("the listener", *SCHEMES)(text.strip().lower()) if text.strip() else None
+
+
+def _extensions(text: str) -> tuple[str, ...]:
+    for name in comma_list(text):
+        if name not in (BASIC_AUTH, BASIC_AUTH.rpartition(".")[2]):
+            raise UsageError(f"{name} is a Java class that cannot run here; there is {BASIC_AUTH}")
+    return comma_list(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestOptions:
+    """Where the REST API is, and who may call it."""
+
+    listeners: tuple[Listener, ...] = option(
+        "listeners",
+        "Where the REST API listens: http://host:port and https://host:port, as many as wished. "
+        "Without a host, everywhere; then users, tokens or certificates of callers are needed.",
+        default=(),
+        parse=_listeners,
+        metavar="URL,…",
+    )
+    rest_host_name: str = option(
+        "rest.host.name",
+        "The address to listen on, where listeners is not set.",
+        default="127.0.0.1",
+        parse=str.strip,
+    )
+    rest_port: int = option(
+        "rest.port",
+        "The port to listen on, where listeners is not set; 0 takes a free one.",
+        default=DEFAULT_PORT,
+        parse=_port,
+    )
+    rest_advertised_host_name: str | None = option(
+        "rest.advertised.host.name",
+        "The name others call this worker by; it stands in worker_id.",
+        default=None,
+        parse=lambda text: text.strip() or None,
+    )
+    rest_advertised_port: int | None = option(
+        "rest.advertised.port",
+        "The port others call this worker at.",
+        default=None,
+        parse=lambda text: _port(text) if text.strip() else None,
+    )
+    rest_advertised_listener: str | None = option(
+        "rest.advertised.listener",
+        "http or https: others call this worker at its first listener of that kind; at the first "
+        "of http, if there is one, unless set. A kind without a listener is what a proxy in front "
+        "speaks: then its host and port are advertised too.",
+        default=None,
+        parse=_scheme,
+    )
+    rest_extension_classes: tuple[str, ...] = option(
+        "rest.extension.classes",
+        f"{BASIC_AUTH} demands kafkeep.rest.users.file; other classes are refused.",
+        default=(),
+        parse=_extensions,
+    )
+    kafkeep_rest_users_file: str | None = option(
+        "kafkeep.rest.users.file",
+        "Users with passwords (Basic), a line each: name:role:argon2 hash. Roles are read, operate "
+        "and admin. kafkeep user prints a line.",
+        default=None,
+        parse=lambda text: text.strip() or None,
+        metavar="FILE",
+    )
+    kafkeep_rest_tokens_file: str | None = option(
+        "kafkeep.rest.tokens.file",
+        "Bearer tokens, a line each: role:token, or role:sha256:digest in hex.",
+        default=None,
+        parse=lambda text: text.strip() or None,
+        metavar="FILE",
+    )
+    kafkeep_rest_hosts: tuple[str, ...] = option(
+        "kafkeep.rest.hosts",
+        "More names this service is called by, and whose pages may call it; the advertised one, "
+        "those of listeners, loopback names and addresses are known as Host anyway. A request for "
+        "another Host is refused (DNS rebinding); * takes every Host, but no further page.",
+        default=(),
+        parse=comma_list,
+    )
+    kafkeep_rest_body_limit_bytes: int = option(
+        "kafkeep.rest.body.limit.bytes",
+        "Larger requests are refused.",
+        default=DEFAULT_BODY_LIMIT_BYTES,
+        parse=positive("kafkeep.rest.body.limit.bytes"),
+        metavar="BYTES",
+    )
+    kafkeep_rest_mask_secrets: str = option(
+        "kafkeep.rest.mask.secrets",
+        "Whether configurations are shown with ****** in place of secrets. never: callers who may "
+        "change connectors (admin) see them as they were sent, as in Connect, others do not. "
+        "always: nobody does. auto: as never where every caller has to say who they are (users, "
+        "tokens or certificates), else as always.",
+        default="auto",
+        parse=lambda text: one_of("masking", "auto", "always", "never")(text.strip().lower()),
+    )
+    kafkeep_rest_insecure: bool = option(
+        "kafkeep.rest.insecure",
+        "Listen beyond this machine although nobody has to say who they are.",
+        default=False,
+    )
+
+    @property
+    def listening(self) -> tuple[Listener, ...]:
+        """What is listened on, whichever keys say it."""
+        return self.listeners or (Listener("http", self.rest_host_name, self.rest_port),)
+
+    @property
+    def is_https(self) -> bool:
+        """Tell whether there is a listener that needs a key store."""
+        return any(one.is_https for one in self.listening)
+
+    @property
+    def advertised(self) -> Listener:
+        """The listener others are told of, as Connect chooses it: plain http, if there is one."""
+        wanted = self.rest_advertised_listener or SCHEMES[0]
+        found = (one for one in self.listening if one.scheme == wanted)
+        return next(found, self.listening[0])
+
+    @property
+    def advertised_host(self) -> str:
+        """The name others call this worker by."""
+        if self.rest_advertised_host_name:
+            return self.rest_advertised_host_name
+        bound = self.advertised.address
+        return socket.gethostname() if bound in _EVERYWHERE else bound
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names this service is called by, without a port."""
+        own = (one.host for one in self.listening if one.host not in _EVERYWHERE)
+        return frozenset({self.advertised_host, *own, *self.kafkeep_rest_hosts})
+
+    def worker_id(self, bound_port: int | None = None) -> str:
+        """Return ``host:port`` as statuses tell it; a port of 0 is known once it is bound."""
+        port = self.rest_advertised_port or bound_port or self.advertised.port
+        return f"{in_brackets(self.advertised_host)}:{port}"
+
+    def url(self, bound_port: int | None = None) -> str:
+        """Return the address other workers reach this one at."""
+        scheme = self.rest_advertised_listener or self.advertised.scheme
+        return f"{scheme}://{self.worker_id(bound_port)}"
+
+    def check_advertised(self) -> None:
+        """Raise UsageError when others would be told a scheme that nobody speaks."""
+        told, spoken = self.rest_advertised_listener, self.advertised.scheme
+        if told in (None, spoken):
+            return
+        if not (self.rest_advertised_host_name and self.rest_advertised_port):
+            raise UsageError(
+                f"is {told}, but the listener is {spoken}; where a proxy in front "
+                "speaks it, set rest.advertised.host.name and rest.advertised.port as well"
+            )
+
+
+def in_brackets(host: str) -> str:
+    """Return a host as addresses have it: IPv6 in brackets."""
+    try:
+        return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
+    except ValueError:
+        return host
+
 
 POLICIES = ("All", "None", "Principal")
 _POLICY_PACKAGE = "org.apache.kafka.connect.connector.policy."

@@ -12,34 +12,32 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from kafkeep.config.choose import did_you_mean
-from kafkeep.config.connector_keys import ROLES
-from kafkeep.config.converters import parse_role_class
-from kafkeep.config.group import ConfigErrors, parse_group
-from kafkeep.config.kafka import KafkaOptions
-from kafkeep.config.option import iter_options
-from kafkeep.config.path import load_text
-from kafkeep.config.properties import parse_properties
+from kafkeep.connect.connectors.sink_keys import ROLES
 from kafkeep.connect.rest.security import RestSecurity, require_safe_bind
-from kafkeep.connect.worker.clients import CLIENTS, READ_DEFAULTS, ClientReader, is_client_key
+from kafkeep.connect.worker.config_providers import PREFIX as PROVIDERS
+from kafkeep.connect.worker.config_providers import Providers
+from kafkeep.connect.worker.fixed_keys import KEYS, worker_standing
+from kafkeep.connect.worker.kafka_clients import CLIENTS, READ_DEFAULTS, ClientReader, is_client_key
 from kafkeep.connect.worker.keys import (
     GROUPS,
     GuardOptions,
+    RestOptions,
     ServiceOptions,
     TrackingOptions,
 )
-from kafkeep.connect.worker.providers import PREFIX as PROVIDERS
-from kafkeep.connect.worker.providers import Providers
-from kafkeep.connect.worker.rest_keys import RestOptions
-from kafkeep.connect.worker.standing import KEYS, worker_standing
-from kafkeep.connect.worker.tls import (
+from kafkeep.connect.worker.rest_access import (
     Tls,
     is_listener_key,
     read_tls,
+    read_tokens,
+    read_users,
     shares_with_clients,
 )
-from kafkeep.connect.worker.users import read_tokens, read_users
 from kafkeep.errors import UsageError
+from kafkeep.options.files import load_text, parse_properties
+from kafkeep.options.kafka import KafkaOptions
+from kafkeep.options.option import ConfigErrors, did_you_mean, iter_options, parse_group
+from kafkeep.options.sink.converters import parse_role_class
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,0 +1,155 @@
+"""Reading the chain of commits: dense, in order, each naming the digest of the one before.
+
+Commits that were removed from a log: what is lost with them, and what can be done. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+
+from kafkeep.archive.codec import decode_commit
+from kafkeep.archive.commit import Commit
+from kafkeep.archive.document import HINT, digest_of, read_sound, reading
+from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.keys import LAST_NUMBER, log_key, log_prefix, parse_log_key
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.state import State, apply
+from kafkeep.errors import DamagedError, KeyMissingError
+
+MOST_NAMED = 3
+"""So many partitions are named in a message; the others are counted."""
+
+
+def lost_commits_error(state: State, removed: State) -> DamagedError:
+    """Return the error of a log that ends at ``state``, though it once stood at ``removed``."""
+    lost = lost_offsets(state.positions, removed.positions)
+    return DamagedError(
+        f"{removed.name}: commits from {state.commit + 1} on were removed from the log: an intact "
+        f"checkpoint shows that it went up to commit {removed.commit} at least; "
+        f"{format_lost(lost)}",
+        hint=_hint(state, removed),
+    )
+
+
+def lost_offsets(
+    positions: Mapping[PartitionId, int], before: Mapping[PartitionId, int]
+) -> dict[PartitionId, OffsetRange]:
+    """Return what was archived at ``before`` and is no longer, by partition."""
+    return {
+        pid: OffsetRange(positions.get(pid, 0), position)
+        for pid, position in sorted(before.items())
+        if position > positions.get(pid, 0)
+    }
+
+
+def format_lost(lost: Mapping[PartitionId, OffsetRange]) -> str:
+    """Say which offsets went with commits, in one clause."""
+    if not lost:
+        return "no archived offset went with them"
+    return f"{sum(map(len, lost.values())):,} offsets are lost with them: {format_offsets(lost)}"
+
+
+def format_offsets(offsets: Mapping[PartitionId, OffsetRange]) -> str:
+    """Name the offsets of the first partitions, and count the other partitions."""
+    named = [f"{r.start} to {r.end - 1} of {pid}" for pid, r in list(offsets.items())[:MOST_NAMED]]
+    more = len(offsets) - MOST_NAMED
+    return ", ".join(named) + (f" and of {more} more partitions" if more > 0 else "")
+
+
+def _hint(state: State, removed: State) -> str:
+    back = "Bring them back from older versions of the objects in the bucket, or from a copy of it"
+    if state.commit < 0:
+        return f"{back}."
+    return (
+        f"{back}. Until then what is left can be restored: kafkeep restore --name {removed.name} "
+        f"--commit {state.commit}."
+    )
+
+
+_WINDOW = 64
+_THREADS = 8
+_WORTH_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBytes:
+    """One commit as it lies in the store."""
+
+    number: int
+    key: str
+    body: bytes
+
+
+def iter_numbers(store: ObjectStore, name: str, first: int = 0) -> Iterator[int]:
+    """Yield the numbers of the commits that a listing shows, from ``first`` on, in order."""
+    prefix = log_prefix(name)
+    after = log_key(name, first - 1) if first > 0 else prefix
+    for found in store.list(prefix, after=after):
+        number = parse_log_key(found.key)
+        if number is not None:
+            yield number
+
+
+def iter_bytes(
+    store: ObjectStore, name: str, first: int = 0, last: int = LAST_NUMBER
+) -> Iterator[CommitBytes]:
+    """Yield the commits ``first..last`` as bytes, in order, up to the end of the log.
+
+    DamagedError where one is missing before a later one. A listing is no snapshot: it may show a
+    commit and not the one before it, so what it lacks is asked for by name.
+    """
+    numbers = _dense(iter_numbers(store, name, first), first, last)
+    while window := list(islice(numbers, _WINDOW)):
+        yield from _read_all(store, name, window)
+
+
+def read_commit(store: ObjectStore, name: str, number: int) -> CommitBytes:
+    """Return one commit as bytes, as good as they can be had; DamagedError when it is missing."""
+    key = log_key(name, number)
+    try:
+        return CommitBytes(number, key, read_sound(store, key))
+    except KeyMissingError as error:
+        raise DamagedError(
+            f"{key} is missing, though later commits are there",
+            hint=_what_is_left(number),
+        ) from error
+
+
+def _what_is_left(missing: int) -> str:
+    """Say what can be done about a log without one of its commits; before the first is nothing."""
+    if missing == 0:
+        return f"It is the log's first commit, so no earlier state can be restored. {HINT}"
+    return f"What was archived before it comes back by restore --commit {missing - 1}."
+
+
+def decode(name: str, stored: CommitBytes) -> Commit:
+    """Return the commit of stored bytes; DamagedError or NewerFormatError naming its key."""
+    return decode_commit(stored.body, stored.key, log=name, number=stored.number)
+
+
+def follow(state: State, stored: CommitBytes) -> tuple[State, Commit]:
+    """Return the state after a stored commit; DamagedError when it cannot follow."""
+    commit = decode(state.name, stored)
+    with reading(stored.key):
+        return apply(state, commit, digest_of(stored.body)), commit
+
+
+def _dense(listed: Iterator[int], first: int, last: int) -> Iterator[int]:
+    expected = first
+    for number in listed:
+        stop = min(number, last)
+        yield from range(expected, stop + 1)
+        expected = stop + 1
+        if number >= last:
+            return
+
+
+def _read_all(store: ObjectStore, name: str, numbers: Sequence[int]) -> Iterator[CommitBytes]:
+    if len(numbers) < _WORTH_THREADS:
+        yield from (read_commit(store, name, number) for number in numbers)
+        return
+    with ThreadPoolExecutor(_THREADS) as pool:
+        yield from pool.map(lambda number: read_commit(store, name, number), numbers)

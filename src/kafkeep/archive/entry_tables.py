@@ -1,0 +1,205 @@
+"""Entry tables: the entries and gaps of a stretch of commits in one immutable object.
+
+A table repeats what the commits say, so that a reader of a long log need not read them all. It is
+never the truth: a lost or damaged one is rebuilt from the commits it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafkeep.archive.document import (
+    FIRST_VERSION,
+    MAX_PARSED_BYTES,
+    as_int,
+    as_list,
+    as_str,
+    digest_of,
+    dump_document,
+    pack,
+    parsed_bytes,
+    read_sound,
+    reading,
+    unpack,
+)
+from kafkeep.archive.keys import parse_folder, table_key
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.errors import DamagedError, KeyExistsError, KeyMissingError, TransientError
+
+FAN_IN = 8
+"""So many tables of one level become one of the next."""
+MAX_TABLE_BYTES = 16 * 1024 * 1024
+"""Tables are not merged past this (unpacked): the work of one merge stays bounded."""
+MAX_TABLE_MEMORY = MAX_PARSED_BYTES // 2
+"""A table of many commits takes no more when it is read: well within what a reader accepts."""
+MAX_NAMED_TOPICS = 64
+_ATTEMPTS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableInfo:
+    """What a checkpoint's root says of one table."""
+
+    key: str
+    sha256: str
+    level: int
+    first: int
+    """First commit it stands for; ``last`` is included."""
+    last: int
+    entries: int
+    gaps: int
+    raw_bytes: int
+    """Size before compression."""
+    folders: tuple[str, ...]
+    """Topics with entries or gaps in it; empty when there are too many to name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Entries and gaps in document form: merging them needs no more."""
+
+    entries: Sequence[Mapping[str, Any]] = ()
+    gaps: Sequence[Mapping[str, Any]] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.entries or self.gaps)
+
+    def __add__(self, other: Rows) -> Rows:
+        return Rows([*self.entries, *other.entries], [*self.gaps, *other.gaps])
+
+    def memory_bytes(self) -> int:
+        """Estimate the memory that a table of these rows takes when it is read."""
+        return parsed_bytes(dump_document({"entries": self.entries, "gaps": self.gaps}))
+
+
+def sorted_rows(rows: Rows) -> Rows:
+    """Return the rows in the order of a table: by topic, incarnation, partition, start."""
+    return Rows(sorted(rows.entries, key=_place), sorted(rows.gaps, key=_place))
+
+
+def write_table(
+    store: ObjectStore, name: str, rows: Rows, *, first: int, last: int, level: int
+) -> TableInfo:
+    """Store the rows of commits ``first..last``, sorted by partition and offset.
+
+    A key that holds other bytes (damaged, or packed by another version) is left alone and the
+    next name is tried.
+    """
+    rows = sorted_rows(rows)
+    document = {
+        "version": FIRST_VERSION,
+        "log": name,
+        "first": first,
+        "last": last,
+        "entries": rows.entries,
+        "gaps": rows.gaps,
+    }
+    body = pack(document)
+    return TableInfo(
+        key=_store_once(store, name, first, last, body),
+        sha256=digest_of(body),
+        level=level,
+        first=first,
+        last=last,
+        entries=len(rows.entries),
+        gaps=len(rows.gaps),
+        raw_bytes=len(dump_document(document)),
+        folders=_folders(rows),
+    )
+
+
+def load_table(store: ObjectStore, name: str, table: TableInfo) -> Rows:
+    """Return the rows of a table; DamagedError when it is gone or not what the root says."""
+    try:
+        body = read_sound(store, table.key, lambda body: digest_of(body) == table.sha256)
+    except KeyMissingError as error:
+        raise DamagedError(f"{table.key} is missing") from error
+    if digest_of(body) != table.sha256:
+        raise DamagedError(f"{table.key} is damaged: its digest is not that of the checkpoint")
+    document = unpack(body, table.key)
+    with reading(table.key):
+        if (document["log"], document["first"], document["last"]) != (
+            name,
+            table.first,
+            table.last,
+        ):
+            raise ValueError("it is a table of other commits")
+        return Rows(as_list(document["entries"]), as_list(document["gaps"]))
+
+
+def plan_merge(tables: Sequence[TableInfo]) -> int:
+    """Return how many of the last tables to merge into one; 0 when it is not time yet."""
+    last = tables[-FAN_IN:]
+    if len(last) < FAN_IN or any(table.level != last[-1].level for table in last):
+        return 0
+    return FAN_IN if sum(table.raw_bytes for table in last) <= MAX_TABLE_BYTES else 0
+
+
+def table_to_json(table: TableInfo) -> dict[str, Any]:
+    """Return the document form, as it stands in a checkpoint's root."""
+    return {
+        "key": table.key,
+        "sha256": table.sha256,
+        "level": table.level,
+        "first": table.first,
+        "last": table.last,
+        "entries": table.entries,
+        "gaps": table.gaps,
+        "raw_bytes": table.raw_bytes,
+        "folders": list(table.folders),
+    }
+
+
+def table_from_json(document: Mapping[str, Any], name: str) -> TableInfo:
+    """Rebuild a table's description; KeyError, TypeError or ValueError when it is none."""
+    table = TableInfo(
+        key=as_str(document["key"]),
+        sha256=as_str(document["sha256"]),
+        level=as_int(document["level"]),
+        first=as_int(document["first"]),
+        last=as_int(document["last"]),
+        entries=as_int(document["entries"]),
+        gaps=as_int(document["gaps"]),
+        raw_bytes=as_int(document["raw_bytes"]),
+        folders=tuple(map(as_str, as_list(document["folders"]))),
+    )
+    if table.key not in {
+        table_key(name, table.first, table.last, attempt) for attempt in range(_ATTEMPTS)
+    }:
+        raise ValueError(f"not a table of this log: {table.key!r}")
+    for folder in table.folders:
+        parse_folder(folder)
+    return table
+
+
+def _store_once(store: ObjectStore, name: str, first: int, last: int, body: bytes) -> str:
+    for attempt in range(_ATTEMPTS):
+        key = table_key(name, first, last, attempt)
+        try:
+            store.put_new(key, body)
+        except KeyExistsError:
+            if not _holds(store, key, body):
+                continue
+        return key
+    raise TransientError(f"no free name for the table of commits {first}..{last}")
+
+
+def _holds(store: ObjectStore, key: str, body: bytes) -> bool:
+    try:
+        return store.get(key) == body
+    except KeyMissingError as error:
+        # "Exists" and then "not found": nothing is decided, so the checkpoint waits.
+        raise TransientError(f"{key} is taken and yet not found") from error
+
+
+def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (row["topic"], row["incarnation"], row["partition"], row["start"])
+
+
+def _folders(rows: Rows) -> tuple[str, ...]:
+    topics = {(row["topic"], row["incarnation"]) for row in (*rows.entries, *rows.gaps)}
+    if len(topics) > MAX_NAMED_TOPICS:
+        return ()
+    return tuple(sorted(t if i == 1 else f"{t}~{i}" for t, i in topics))

@@ -1,0 +1,177 @@
+"""Which objects the store may have deleted by itself, by a lifecycle rule that kafkeep set.
+
+Beside a log lies what rules there were for its topics, and when, so that an object that is gone
+can be told from one that was lost: ``_kafkeep/<log>/retention/<10^20-1-revision>.json``, created
+once each, the newest first in a listing. No part of the log: no writer is disturbed by it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kafkeep.archive.document import (
+    FIRST_VERSION,
+    as_dict,
+    as_int,
+    as_list,
+    check_seal,
+    check_whole,
+    parse_document,
+    read_sound,
+    reading,
+    seal,
+)
+from kafkeep.archive.entry import Entry
+from kafkeep.archive.keys import LAST_NUMBER, ROOT, check_log_name, check_topic_name
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.sequence import iter_numbered
+from kafkeep.archive.view import ArchiveView
+from kafkeep.errors import KeyExistsError, TransientError
+
+DAY_MS = 86_400_000
+_ATTEMPTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A rule, and from when until when it held; until None: it holds."""
+
+    days: int
+    since_ms: int
+    until_ms: int | None = None
+
+    def expired_up_to(self, now_ms: int) -> int:
+        """Return up to when an object may have been written that the rule has deleted."""
+        return min(now_ms, self.until_ms or now_ms) - self.days * DAY_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """The rules of a log's topics, as of one revision; -1 when there never was one."""
+
+    revision: int = -1
+    topics: Mapping[str, tuple[Period, ...]] = field(default_factory=dict)
+
+    def days(self, topic: str) -> int | None:
+        """Return the rule that holds now."""
+        periods = self.topics.get(topic, ())
+        return periods[-1].days if periods and periods[-1].until_ms is None else None
+
+    def active(self) -> dict[str, int]:
+        """Return the topics with a rule, and their days."""
+        found = {topic: self.days(topic) for topic in sorted(self.topics)}
+        return {topic: days for topic, days in found.items() if days is not None}
+
+    def changed(self, topics: Collection[str], days: int | None, now_ms: int) -> Retention:
+        """Return the next revision, in which these topics have this rule, or none."""
+        after = dict(self.topics)
+        for topic in topics:
+            if self.days(topic) == days:
+                continue
+            periods = [
+                p if p.until_ms is not None else replace(p, until_ms=now_ms)
+                for p in after.get(topic, ())
+            ]
+            after[topic] = (*periods, *([Period(days, now_ms)] if days is not None else ()))
+        return Retention(self.revision + 1, after)
+
+
+def load_retention(store: ObjectStore, log: str) -> Retention:
+    """Return what rules there are and were; one small listing when there is none."""
+    found = next(iter_numbered(store, _prefix(log), digits=20), None)
+    return Retention() if found is None else _decode(read_sound(store, found.key), found.key)
+
+
+def record_retention(
+    store: ObjectStore, log: str, topics: Collection[str], days: int | None, now_ms: int
+) -> None:
+    """Remember that a rule is set, or that it is gone; nothing when that is known."""
+    for _ in range(_ATTEMPTS):
+        before = load_retention(store, log)
+        after = before.changed(topics, days, now_ms)
+        if after.topics == before.topics:
+            return
+        try:
+            store.put_new(f"{_prefix(log)}{LAST_NUMBER - after.revision:020d}.json", _encode(after))
+        except KeyExistsError:
+            continue
+        return
+    raise TransientError(f"{log}: others keep changing its retention")
+
+
+def stored_sizes(store: ObjectStore, entries: Collection[Entry]) -> dict[str, int]:
+    """List the folder that objects share; return the sizes of what lies there, by key."""
+    if not entries:
+        return {}
+    folder = os.path.commonpath([os.path.dirname(entry.key) for entry in entries])
+    return {info.key: info.size_bytes for info in store.list(folder + "/" if folder else "")}
+
+
+class Expiry:
+    """Explains objects that are gone: which of a log's may have expired by now."""
+
+    def __init__(self, store: ObjectStore, view: ArchiveView, now_ms: int) -> None:
+        self._store, self._view, self._now_ms = store, view, now_ms
+        self._rules: Retention | None = None
+        self._old: dict[str, dict[int, frozenset[str]]] = {}
+
+    def find(self, entries: Collection[Entry]) -> dict[str, str]:
+        """Return which objects of one topic have expired, and why; lists them if a rule may."""
+        if not any(self.rules.topics.get(entry.partition_id.topic) for entry in entries):
+            return {}
+        there = stored_sizes(self._store, entries)
+        reasons = {e.key: self.reason(e) for e in entries if e.key not in there}
+        return {key: reason for key, reason in reasons.items() if reason is not None}
+
+    @property
+    def rules(self) -> Retention:
+        """What rules there are and were."""
+        if self._rules is None:
+            self._rules = load_retention(self._store, self._view.name)
+        return self._rules
+
+    def reason(self, entry: Entry) -> str | None:
+        """Return why the entry's object may be gone, or None when nothing explains it."""
+        topic = entry.partition_id.topic
+        for period in self.rules.topics.get(topic, ()):
+            cutoff = period.expired_up_to(self._now_ms)
+            known = self._old.setdefault(topic, {})
+            if cutoff not in known:
+                known[cutoff] = frozenset(self._view.keys_committed_by(cutoff, topic))
+            if entry.key in known[cutoff]:
+                days = "1 day" if period.days == 1 else f"{period.days} days"
+                return f"expired by the retention rule of {days}"
+        return None
+
+
+def _prefix(log: str) -> str:
+    return f"{ROOT}{check_log_name(log)}/retention/"
+
+
+def _encode(rules: Retention) -> bytes:
+    def period(one: Period) -> dict[str, Any]:
+        return {"days": one.days, "since_ms": one.since_ms, "until_ms": one.until_ms}
+
+    topics = {topic: [period(p) for p in periods] for topic, periods in rules.topics.items()}
+    return seal({"version": FIRST_VERSION, "revision": rules.revision, "topics": topics})
+
+
+def _decode(body: bytes, key: str) -> Retention:
+    def period(one: Any) -> Period:
+        until = one["until_ms"]
+        return Period(
+            as_int(one["days"]), as_int(one["since_ms"]), None if until is None else as_int(until)
+        )
+
+    check_whole(body, key)
+    document = parse_document(body, key)
+    check_seal(body, document, key, ("version", "revision", "topics"))
+    with reading(key):
+        topics = {
+            check_topic_name(topic): tuple(map(period, as_list(periods)))
+            for topic, periods in as_dict(document["topics"]).items()
+        }
+        return Retention(as_int(document["revision"]), topics)

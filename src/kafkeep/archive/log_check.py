@@ -1,0 +1,200 @@
+"""Looking a log over, commit by commit: what is wrong comes back as values, never as an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kafkeep.archive.checkpoint import Checkpoint, Fit, load_root, rows_of
+from kafkeep.archive.commit import Commit
+from kafkeep.archive.commit_chain import (
+    CommitBytes,
+    follow,
+    format_lost,
+    iter_numbers,
+    lost_offsets,
+)
+from kafkeep.archive.document import digest_of, read_sound
+from kafkeep.archive.entry_tables import Rows, TableInfo, load_table, sorted_rows
+from kafkeep.archive.keys import (
+    checkpoint_key,
+    checkpoint_prefix,
+    log_key,
+    parse_checkpoint_key,
+    schemas_key,
+)
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.schemas import load_schemas
+from kafkeep.archive.state import State
+from kafkeep.errors import DamagedError, KeyMissingError
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong with a log."""
+
+    key: str
+    problem: str
+    fatal: bool
+    """False for what only repeats the log and is rebuilt from it: checkpoints and tables."""
+    shows_loss: bool = False
+    """True for an intact checkpoint of commits that are no longer in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCommit:
+    """One commit as found: its digest, and itself or what is wrong with it."""
+
+    number: int
+    key: str
+    digest: str
+    size_bytes: int
+    commit: Commit | None
+    state: State | None
+    """What the log says after it; None once the chain is broken."""
+    finding: Finding | None = None
+
+
+def iter_commits(store: ObjectStore, name: str) -> Iterator[CheckedCommit]:
+    """Yield every commit in order, following the chain; stops after the first broken link.
+
+    What comes after a missing or damaged commit cannot be trusted, so it is only told that it is
+    there.
+    """
+    state = State(name=name)
+    for number in iter_numbers(store, name):
+        while state.commit + 1 <= number:
+            found = _check_next(store, state)
+            yield found
+            if found.state is None:
+                return
+            state = found.state
+
+
+def check_log(store: ObjectStore, name: str) -> list[Finding]:
+    """Return what is wrong with a log and its checkpoints; empty when all is well.
+
+    Reads every commit and every table of the newest checkpoint.
+    """
+    findings: list[Finding] = []
+    checkpoints, removed = _load_checkpoints(store, name, findings)
+    commits: list[Commit] = []
+    state = State(name=name)
+    for checked in iter_commits(store, name):
+        if checked.finding is not None:
+            findings.append(checked.finding)
+        if checked.commit is not None and checked.state is not None:
+            commits.append(checked.commit)
+            state = checked.state
+            findings.extend(_check_state(checkpoints, checked.state))
+    findings.extend(_removed(state, checkpoint) for checkpoint in removed)
+    findings.extend(_check_schemas(store, name, commits))
+    if checkpoints:
+        newest = checkpoints[max(checkpoints)]
+        findings.extend(_check_tables(store, newest, commits))
+    return findings
+
+
+def _check_schemas(store: ObjectStore, name: str, commits: Sequence[Commit]) -> Iterator[Finding]:
+    """Look at every document of schemas that a commit names, each once."""
+    for digest in dict.fromkeys(commit.changes.schemas for commit in commits):
+        try:
+            if digest:
+                load_schemas(store, name, digest)
+        except DamagedError as error:
+            key = schemas_key(name, digest)
+            yield Finding(key, _without(key, error.message), True)
+
+
+def _without(key: str, message: str) -> str:
+    """Return a message without the key that it begins with: a finding has it anyway."""
+    for said in (f"{key} is damaged: ", f"{key} is ", f"{key}: "):
+        message = message.removeprefix(said)
+    return message
+
+
+def _check_next(store: ObjectStore, state: State) -> CheckedCommit:
+    number = state.commit + 1
+    key = log_key(state.name, number)
+    try:
+        body = read_sound(store, key)
+    except KeyMissingError:
+        finding = Finding(key, "missing, though later commits are there", True)
+        return CheckedCommit(number, key, "", 0, None, None, finding)
+    except DamagedError as error:
+        finding = Finding(key, _without(key, error.message), True)
+        return CheckedCommit(number, key, "", 0, None, None, finding)
+    digest = digest_of(body)
+    try:
+        after, commit = follow(state, CommitBytes(number, key, body))
+    except DamagedError as error:
+        finding = Finding(key, _without(key, error.message), True)
+        return CheckedCommit(number, key, digest, len(body), None, None, finding)
+    return CheckedCommit(number, key, digest, len(body), commit, after)
+
+
+def _load_checkpoints(
+    store: ObjectStore, name: str, findings: list[Finding]
+) -> tuple[dict[int, Checkpoint], list[Checkpoint]]:
+    """Return the usable ones, and those whose commits are not in the log."""
+    found: dict[int, Checkpoint] = {}
+    removed: list[Checkpoint] = []
+    for listed in store.list(checkpoint_prefix(name)):
+        number = parse_checkpoint_key(listed.key)
+        if number is None:
+            findings.append(Finding(listed.key, "not a checkpoint", False))
+            continue
+        try:
+            checkpoint, fit = load_root(store, name, number)
+        except DamagedError as error:
+            findings.append(Finding(listed.key, _without(listed.key, error.message), False))
+            continue
+        if fit is Fit.USABLE:
+            found[number] = checkpoint
+        elif fit is Fit.REMOVED:
+            removed.append(checkpoint)
+        else:
+            text = f"stands for another commit {number} than the log's: commits were replaced"
+            findings.append(Finding(listed.key, text, False, shows_loss=True))
+    return found, removed
+
+
+def _removed(state: State, checkpoint: Checkpoint) -> Finding:
+    gone = checkpoint.state
+    lost = format_lost(lost_offsets(state.positions, gone.positions))
+    text = f"stands for commit {gone.commit}, which was removed from the log; {lost}"
+    return Finding(checkpoint_key(gone.name, gone.commit), text, True)
+
+
+def _check_state(checkpoints: dict[int, Checkpoint], state: State) -> Iterator[Finding]:
+    checkpoint = checkpoints.get(state.commit)
+    if checkpoint is not None and checkpoint.state != state:
+        key = checkpoint_key(state.name, state.commit)
+        yield Finding(key, "says something else than the log", False)
+
+
+def _check_tables(
+    store: ObjectStore, checkpoint: Checkpoint, commits: Sequence[Commit]
+) -> Iterator[Finding]:
+    expected = 0
+    for table in checkpoint.tables:
+        if table.first != expected:
+            yield Finding(table.key, f"begins at commit {table.first}, not {expected}", False)
+        expected = table.last + 1
+        yield from _check_table(store, checkpoint.state.name, table, commits)
+    missed = rows_of(commits[expected : checkpoint.state.commit + 1])
+    if missed:
+        key = checkpoint_key(checkpoint.state.name, checkpoint.state.commit)
+        yield Finding(key, f"has no table for commits from {expected} on", False)
+
+
+def _check_table(
+    store: ObjectStore, name: str, table: TableInfo, commits: Sequence[Commit]
+) -> Iterator[Finding]:
+    try:
+        rows: Rows = load_table(store, name, table)
+    except DamagedError as error:
+        yield Finding(table.key, error.message, False)
+        return
+    if rows != sorted_rows(rows_of(commits[table.first : table.last + 1])):
+        yield Finding(table.key, "says something else than the log", False)

@@ -1,0 +1,92 @@
+"""Compile the sink's kernels ahead of time: ``python -m kafkeep.backup.compile_kernels``.
+
+A first run compiles what it meets, some ten seconds in all; later ones load it from the cache.
+
+Compile every kernel ahead of time: ``python -m kafkeep.backup.compile_kernels``.
+
+The first use of a kernel on a machine compiles it, some seconds in all; later ones load it from
+the cache that ``kernel.py`` chose.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from kafkeep.archive.commit import PlannedRange
+from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.decode import decode
+from kafkeep.kafka.batch.format import check_crcs, min_timestamps, scan_batches
+from kafkeep.kafka.batch.keys import deal, matching
+from kafkeep.kafka.batch.layout import TRANSACTIONAL
+from kafkeep.kafka.batch.rewrite import regroup
+from kafkeep.kafka.batch.transactions import drop_aborted
+from kafkeep.kafka.batch.unpack import iter_unpacked, walk_records
+from kafkeep.objects.range_writer import Chunk
+from kafkeep.objects.sink.rotation import Reason
+from kafkeep.objects.sink.spec import SinkShape
+from kafkeep.objects.sink.stored_object import Uploads
+from kafkeep.objects.sink.writer import SinkWriters
+from kafkeep.options.restore import parse_filter
+from kafkeep.store.memory import MemoryStore
+
+
+def compile_kernels() -> None:
+    """Put a small batch through everything that is compiled; safe to call at any time."""
+    records = [Record(i, 0, b"key", b"value", [(b"header", b"value")]) for i in range(3)]
+    parts = [build_batch([one], producer_id=1, attributes=TRANSACTIONAL) for one in records]
+    batches = scan_batches(b"".join(parts))
+    check_crcs(batches)
+    min_timestamps(batches)
+    drop_aborted(batches, [(1, 0)])
+    decode(batches)
+    batches.select(batches.base_offsets != 1).packed()
+    list(regroup([batches], range=OffsetRange(0, 3), max_batch_bytes=1 << 20))
+    for part in iter_unpacked(batches):
+        rows = walk_records(part)
+        deal(rows, 2, 0)
+        matching(rows, parse_filter("key=key,header:header^=value"))
+
+
+if __name__ == "__main__":
+    compile_kernels()
+
+
+_JSON = "org.apache.kafka.connect.json.JsonConverter"
+_TYPED = b"""{"schema":{"type":"struct","fields":[{"field":"a","type":"int64","optional":true},
+{"field":"b","type":"string","optional":true},{"field":"c","type":"double","optional":true}]},
+"payload":{"a":1,"b":"x","c":1.5}}"""
+_PLAIN = b'{"a": 1, "b": "x",\n "c": [1.5, null]}'
+_SINKS = (
+    (
+        _PLAIN,
+        {"format.class": "json", "s3.compression.type": "gzip", "store.kafka.headers": "true"},
+    ),
+    (_PLAIN, {"format.class": "json", "partitioner.class": "field", "partition.field.name": "a"}),
+    (_PLAIN, {"format.class": "parquet"}),
+    (_PLAIN, {"format.class": "avro", "store.envelope": "true"}),
+    (_TYPED, {"format.class": "json", "value.converter": _JSON}),
+    (_TYPED, {"format.class": "avro", "value.converter": _JSON}),
+)
+
+
+def compile_sink_kernels() -> None:
+    """Put a small batch through what the usual sinks run; safe to call at any time."""
+    source = PartitionId("warm", 1, 0)
+    planned = PlannedRange(partition_id=source, topic_id="", range=OffsetRange(0, 3))
+    for value, options in _SINKS:
+        records = [Record(i, i, b"key", value, [(b"header", b"value")]) for i in range(3)]
+        given = {"headers.format.class": "json", **options}
+        shape = SinkShape(options=given, closes={str(source): Reason.END})
+        with Uploads() as uploads:
+            store = MemoryStore(uuid.uuid4().hex)
+            writers = SinkWriters(store, shape, uploads, secrets={}, at_ms=0, name="warm")
+            writer = writers.open(planned)
+            list(writer.add(Chunk(scan_batches(build_batch(records)), 3), 0))
+            list(writer.end(3, finished=True))
+            uploads.wait()
+
+
+if __name__ == "__main__":
+    compile_kernels()
+    compile_sink_kernels()

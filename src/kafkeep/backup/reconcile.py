@@ -1,0 +1,222 @@
+"""What the tasks report, settled into one commit: only what tiles the plan counts. Pure.
+
+Share a cycle's work out: cut stretches into ranges, pack ranges into tasks. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from kafkeep.archive.commit import Gap, Intent, PlannedRange
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.backup.plan import RETENTION, UNKNOWN_RECORD_BYTES, Stretch
+from kafkeep.backup.task import RangeReport
+from kafkeep.errors import TransientError
+from kafkeep.objects.range_writer import Tail
+from kafkeep.options.backup import MIB
+
+SMALLEST_SPLIT_BYTES = 32 * MIB
+SMALLEST_BUNDLE_BYTES = 8 * MIB
+LARGEST_BUNDLE_BYTES = 512 * MIB
+"""Up to here one task per core is best: it fetches, packs and stores side by side."""
+RANGES_PER_CORE = 3
+"""So that cores end at about the same time, whatever the partitions weigh."""
+
+
+def bundles_for(est_bytes: int, cores: int) -> int:
+    """Return how many tasks a cycle is given: one to three for each core."""
+    rounds = -(-est_bytes // (LARGEST_BUNDLE_BYTES * cores))
+    return cores * min(RANGES_PER_CORE, max(1, rounds))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeighedRange:
+    """One range of a stretch, with what it is expected to weigh and who leads it."""
+
+    planned: PlannedRange
+    leader: int
+    est_bytes: int
+
+
+def weigh(ranges: Iterable[PlannedRange]) -> list[WeighedRange]:
+    """Weigh ranges that an earlier cycle planned: of them only their offsets are known."""
+    return [
+        WeighedRange(planned=r, leader=-1, est_bytes=len(r.range) * UNKNOWN_RECORD_BYTES)
+        for r in ranges
+    ]
+
+
+def split_stretches(
+    stretches: Iterable[Stretch], *, tasks: int, may_cut: bool = True
+) -> list[WeighedRange]:
+    """Cut stretches so that about ``tasks`` of them are of even weight; small ones stay whole.
+
+    Without ``may_cut`` all stay whole: a sink's rules count from one cut to the next.
+    """
+    stretches = list(stretches)
+    total = sum(s.est_bytes for s in stretches)
+    share = max(SMALLEST_SPLIT_BYTES, total // max(1, tasks))
+    ranges = []
+    for s in stretches:
+        pieces = min(len(s.range), max(1, round(s.est_bytes / share))) if may_cut else 1
+        edges = [s.range.start + len(s.range) * i // pieces for i in range(pieces + 1)]
+        for start, end in pairwise(edges):
+            planned = PlannedRange(
+                partition_id=s.partition_id, topic_id=s.topic_id, range=OffsetRange(start, end)
+            )
+            ranges.append(
+                WeighedRange(planned=planned, leader=s.leader, est_bytes=s.est_bytes // pieces)
+            )
+    return ranges
+
+
+def pack(ranges: Iterable[WeighedRange], *, bundles: int) -> list[tuple[WeighedRange, ...]]:
+    """Share ranges out to at most ``bundles`` tasks of even weight, heaviest first.
+
+    Inside a bundle ranges are ordered by leader, so that one Fetch can ask for several.
+    """
+    ranges = sorted(ranges, key=lambda r: (-r.est_bytes, r.planned.partition_id))
+    total = sum(r.est_bytes for r in ranges)
+    wanted = min(bundles, len(ranges), max(1, total // (SMALLEST_BUNDLE_BYTES)))
+    slots: list[tuple[int, list[WeighedRange]]] = [(0, []) for _ in range(wanted)]
+    for r in ranges:
+        index = min(range(len(slots)), key=lambda i: (slots[i][0], len(slots[i][1])))
+        weight, members = slots[index]
+        slots[index] = (weight + r.est_bytes, [*members, r])
+    return [
+        tuple(sorted(members, key=lambda r: (r.leader, r.planned.partition_id, r.planned.range)))
+        for _, members in slots
+        if members
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """One prefix per partition of what was planned, and what remains of the plan."""
+
+    entries: tuple[Entry, ...]
+    positions: Mapping[PartitionId, int]
+    leader_epochs: Mapping[PartitionId, int]
+    """Of those whose position moved; -1 where the epoch there is not known."""
+    gaps: tuple[Gap, ...]
+    left_over: tuple[PlannedRange, ...]
+    """Planned, not read yet: the next intent names these again, so their objects are adopted."""
+    gone: tuple[PartitionId, ...]
+    """Partitions that vanished from Kafka while they were read."""
+    tails: Mapping[PartitionId, Tail]
+    """Of a sink: what was read and is left in Kafka."""
+    bad: int
+    """Records a sink left out as it was told to."""
+    complaints: tuple[str, ...]
+
+
+def settle(
+    intent: Intent,
+    entries: Mapping[int, Iterable[Entry]],
+    reports: Mapping[int, RangeReport],
+    *,
+    at_ms: int,
+) -> Settled:
+    """Put the reports of an intent's ranges together, in order.
+
+    ``entries`` and ``reports`` are by the range's place in the intent. TransientError when two
+    neighbours do not meet: then nothing may be committed.
+    """
+    by_partition: dict[PartitionId, list[int]] = {}
+    for number, planned in enumerate(intent.ranges):
+        by_partition.setdefault(planned.partition_id, []).append(number)
+    parts = [
+        _settle_partition(intent, numbers, entries, reports, at_ms)
+        for numbers in by_partition.values()
+    ]
+    gone = [part.partition_id for part in parts if part.gone]
+    left_over = [rest for part in parts if not part.gone for rest in part.left_over]
+    return Settled(
+        entries=tuple(entry for part in parts for entry in part.entries),
+        positions={part.partition_id: part.position for part in parts},
+        leader_epochs={p.partition_id: e for p in parts if (e := p.leader_epoch) is not None},
+        gaps=tuple(gap for part in parts for gap in part.gaps),
+        left_over=tuple(rest for rest in left_over if len(rest.range)),
+        gone=tuple(gone),
+        tails={
+            intent.ranges[number].partition_id: Tail(**report.tail)
+            for number, report in sorted(reports.items())
+            if report.tail is not None
+        },
+        bad=sum(report.bad for report in reports.values()),
+        complaints=tuple(line for report in reports.values() for line in report.complaints),
+    )
+
+
+@dataclass(slots=True)
+class _Part:
+    """What came of one partition: the prefix that was read without a break, and the rest."""
+
+    partition_id: PartitionId
+    position: int
+    gone: bool
+    leader_epoch: int | None = None
+    entries: list[Entry] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    left_over: list[PlannedRange] = field(default_factory=list)
+
+    def lose(self, lost: OffsetRange, at_ms: int) -> None:
+        """Note a gap; where it goes on from one that another task met, they are one."""
+        if self.gaps and self.gaps[-1].range.end == lost.start:
+            lost = OffsetRange(self.gaps.pop().range.start, lost.end)
+        self.gaps.append(Gap(self.partition_id, lost, RETENTION, at_ms))
+
+
+def _settle_partition(
+    intent: Intent,
+    numbers: Sequence[int],
+    entries: Mapping[int, Iterable[Entry]],
+    reports: Mapping[int, RangeReport],
+    at_ms: int,
+) -> _Part:
+    first = intent.ranges[numbers[0]]
+    pid = first.partition_id
+    gone = any(reports[number].gone for number in numbers if number in reports)
+    part = _Part(pid, first.range.start, gone)
+    for number in numbers:
+        planned = intent.ranges[number]
+        # Not begun, a range cannot tell where the batch ends that reaches into it from before.
+        if part.left_over or not reports[number].has_read:
+            part.left_over.append(_rest(planned, part.position))
+            continue
+        report = _behind(part.position, reports[number])
+        if report.first != part.position:
+            raise TransientError(
+                f"{pid}: a task read from offset {report.first}, but {part.position} was next"
+            )
+        part.entries.extend(entries.get(number, ()))
+        for lost in report.gaps:
+            part.lose(lost, at_ms)
+        part.position = report.next
+        if report.next > report.first:
+            part.leader_epoch = report.leader_epoch
+        if not report.finished:
+            part.left_over.append(_rest(planned, part.position))
+    return part
+
+
+def _behind(position: int, report: RangeReport) -> RangeReport:
+    """Return the report less what the range before it has of a gap that begins it.
+
+    That range had read on into this one, to the end of its last batch, before Kafka deleted it.
+    """
+    if not report.gaps or not report.first < position <= report.gaps[0].end:
+        return report
+    lost, *others = report.gaps
+    if lost.start != report.first:
+        return report
+    rest = OffsetRange(position, lost.end)
+    return replace(report, first=position, gaps=(*([rest] if len(rest) else []), *others))
+
+
+def _rest(planned: PlannedRange, position: int) -> PlannedRange:
+    """Return what is still to be read of a range; all of it, if it lies past the position."""
+    start = max(position, planned.range.start)
+    return replace(planned, range=OffsetRange(start, max(start, planned.range.end)))

@@ -1,0 +1,135 @@
+"""When a sink's partition is read: only when something may close, and then what closes it. Pure.
+
+A window is planned when its records, the clock, or the end of a one-shot backup can close it. What
+only reading can tell (a field's time, a change of directory or schema) is read again when as much
+has come as was read before: so nothing is read more than about twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkeep.archive.entry import OffsetRange
+from kafkeep.objects.range_writer import Tail
+from kafkeep.objects.sink.rotation import Reason
+from kafkeep.options.sink.sink import SinkOptions
+from kafkeep.records.partitioners.zone import Zone
+
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A partition is to be read; ``closes`` is why what remains at its end is closed too."""
+
+    why: str
+    closes: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One partition with records that are not archived."""
+
+    range: OffsetRange
+    """From the position to the last stable offset."""
+    est_bytes: int
+    since_ms: int
+    """When they were first seen."""
+    at_ms: int
+    tail: Tail | None
+    """What reading told of them, if they were read."""
+    late_offset: int | None = None
+    """First offset at least ``rotate.interval.ms`` later than the tail's first record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkTiming:
+    """The rules of a sink, as far as they decide when to read."""
+
+    options: SinkOptions
+    follow: bool
+    keeps_tail: bool
+    """As a connector: the tail waits for a rule. Otherwise it is closed by ``age_ms``."""
+    age_ms: int
+
+    def due(self, waiting: Waiting) -> Due | None:
+        """Decide about one partition."""
+        if not self.follow:
+            return Due("one-shot backup", None if self.keeps_tail else Reason.END)
+        return self._by_clock(waiting) or self._by_records(waiting)
+
+    def _by_clock(self, waiting: Waiting) -> Due | None:
+        rotate = self.options.rotate
+        waited = waiting.at_ms - waiting.since_ms
+        if rotate.rotate_schedule_interval_ms is not None:
+            tick = next_tick(
+                waiting.since_ms,
+                rotate.rotate_schedule_interval_ms,
+                self.options.partition.timezone,
+            )
+            if waiting.at_ms >= tick:
+                return Due(Reason.SCHEDULE, Reason.SCHEDULE)
+        if rotate.rotate_interval_ms is not None and waited >= rotate.rotate_interval_ms:
+            return Due(Reason.IDLE, Reason.IDLE)
+        if not self.keeps_tail and waited >= self.age_ms:
+            return Due(Reason.AGE, Reason.AGE)
+        return None
+
+    def _by_records(self, waiting: Waiting) -> Due | None:
+        rotate, tail = self.options.rotate, waiting.tail
+        if tail is None:
+            new, records, known_bytes = len(waiting.range), 0, 0
+        else:
+            new = waiting.range.end - tail.read_to
+            records, known_bytes = tail.records, tail.bytes
+        if new <= 0:
+            return None
+        if rotate.flush_size is not None and records + new >= rotate.flush_size:
+            return Due(Reason.COUNT)
+        share = new / max(1, len(waiting.range))
+        if known_bytes + waiting.est_bytes * share >= rotate.flush_bytes:
+            return Due(Reason.BYTES)
+        if waiting.late_offset is not None and waiting.late_offset < waiting.range.end:
+            return Due(Reason.INTERVAL)
+        if self._only_reading_tells and (tail is None or 2 * new >= len(waiting.range)):
+            return Due("only reading can tell whether something closes")
+        return None
+
+    @property
+    def _only_reading_tells(self) -> bool:
+        """Whether times, directories or schemas may close a window, and must be read to be known.
+
+        The time of the first record is among them: it is read once.
+        """
+        rotate = self.options.rotate
+        limited = rotate.rotate_interval_ms is not None
+        limited = limited or rotate.partitioner_max_open_files is not None
+        return limited or self.options.has_schemas
+
+
+def next_tick(after_ms: int, interval_ms: int, timezone: str) -> int:
+    """Return the first step of the clock after ``after_ms``.
+
+    Steps are counted from local midnight; the last one of a day is cut short by the next midnight.
+    """
+    zone = Zone(timezone)
+    local = after_ms + zone.offset_ms(after_ms)
+    midnight = local - local % DAY_MS
+    start, tomorrow = zone.to_utc(midnight), zone.to_utc(midnight + DAY_MS)
+    steps = (after_ms - start) // interval_ms + 1
+    return min(start + steps * interval_ms, tomorrow)
+
+
+def late_times(
+    timing: SinkTiming, tails: Mapping[tuple[str, int], Tail]
+) -> dict[tuple[str, int], int]:
+    """Return for which time each partition is to be asked: a record that late closes its files."""
+    interval = timing.options.rotate.rotate_interval_ms
+    if interval is None or timing.options.partition.extractor != "Record":
+        return {}
+    return {
+        partition: tail.base_time + interval
+        for partition, tail in tails.items()
+        if tail.base_time is not None
+    }

@@ -1,1 +1,0 @@
-"""Looking at objects of Confluent's sink that no log names."""

@@ -1,0 +1,295 @@
+"""Flags and first steps of the commands that look at an archive.
+
+Flags that say where Kafka and the archive are.
+
+What ``restore`` takes from ``--set`` and a connector's file: how objects are read; topics.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kafkeep.cli.flags import flag, with_flags
+from kafkeep.cli.output import say
+from kafkeep.connect.connectors.config_file import read_connector_file
+from kafkeep.connect.connectors.families import find_family
+from kafkeep.errors import UsageError
+from kafkeep.options.java_regex import java_regex
+from kafkeep.options.kafka import KafkaOptions
+from kafkeep.options.restore import RestoreOptions, parse_renames
+from kafkeep.options.spark import SparkOptions
+from kafkeep.options.storage import StorageOptions
+from kafkeep.options.unlogged import ForeignOptions, is_read_key, layout_of_sink
+from kafkeep.spark.preload import launch_early
+
+if TYPE_CHECKING:
+    from kafkeep.archive.object_store import ObjectStore
+    from kafkeep.options.kafka import Places
+
+
+_BOOTSTRAP = typer.Option(
+    "--bootstrap-servers",
+    envvar="KAFKEEP_BOOTSTRAP_SERVERS",
+    metavar="HOST:PORT,…",
+    help="Kafka brokers to begin with.",
+)
+BootstrapOption = Annotated[str, _BOOTSTRAP]
+OptionalBootstrapOption = Annotated[str | None, _BOOTSTRAP]
+CommandConfigOption = Annotated[
+    str | None,
+    typer.Option(
+        "--command-config",
+        envvar="KAFKEEP_COMMAND_CONFIG",
+        metavar="FILE",
+        help="Kafka client settings (TLS, SASL): the file Kafka's own tools take.",
+    ),
+]
+_ARCHIVE = typer.Option(
+    "--archive",
+    envvar="KAFKEEP_ARCHIVE",
+    metavar="ADDRESS",
+    help="s3://bucket/prefix, file:///folder or a folder.",
+)
+ArchiveOption = Annotated[str, _ARCHIVE]
+OptionalArchiveOption = Annotated[str | None, _ARCHIVE]
+EndpointOption = Annotated[
+    str | None,
+    typer.Option("--s3-endpoint", metavar="URL", help="S3 endpoint, where it is not AWS's."),
+]
+RegionOption = Annotated[str | None, typer.Option("--s3-region", metavar="NAME", help="S3 region.")]
+ProfileOption = Annotated[
+    str | None, typer.Option("--s3-profile", metavar="NAME", help="Profile of the AWS files.")
+]
+
+ConnectorConfigOption = Annotated[
+    str | None,
+    typer.Option(
+        "--connector-config",
+        metavar="FILE",
+        help="A connector of Kafka Connect's S3 sink: JSON or .properties. Flags win over it.",
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Any key of such a connector; may be repeated."
+    ),
+]
+SparkConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--spark-conf", metavar="KEY=VALUE", help="A Spark setting; may be repeated."),
+]
+
+
+def parse_settings(settings: Iterable[str]) -> dict[str, str]:
+    """Split what ``--set`` was given; of a key given twice the last value holds."""
+    pairs = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(
+                f"--set {key!r} is not KEY=VALUE", hint="Write it as --set flush.size=1000."
+            )
+        pairs[key.strip()] = text
+    return pairs
+
+
+@dataclass(frozen=True)
+class ArchivePlace:
+    """Where an archive lies."""
+
+    address: str
+    storage: StorageOptions
+
+    def open(self) -> ObjectStore:
+        """Open the store."""
+        from kafkeep.store.open import open_store  # noqa: PLC0415 - keeps --help fast
+
+        return open_store(self.address, self.storage)
+
+    def beside(self, kafka: KafkaOptions) -> Places:
+        """Return it together with a cluster."""
+        from kafkeep.options.kafka import Places  # noqa: PLC0415
+
+        return Places(kafka=kafka, archive=self.address, storage=self.storage)
+
+
+ARCHIVE_FLAGS = (
+    flag("archive", ArchiveOption, inspect.Parameter.empty),
+    flag("s3_endpoint", EndpointOption),
+    flag("s3_region", RegionOption),
+    flag("s3_profile", ProfileOption),
+)
+
+
+def archive_place(given: Mapping[str, Any]) -> ArchivePlace:
+    """Make it of the values of ``ARCHIVE_FLAGS``."""
+    stored = storage_options(given["s3_endpoint"], given["s3_region"], given["s3_profile"])
+    return ArchivePlace(given["archive"], stored)
+
+
+def with_archive(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the flags that say where its archive lies; it takes an ``ArchivePlace``."""
+    decorated: Callable[..., Any] = with_flags("archive", ARCHIVE_FLAGS, archive_place, first=True)(
+        command
+    )
+    return decorated
+
+
+def storage_options(
+    endpoint: str | None, region: str | None, profile: str | None
+) -> StorageOptions:
+    """Take the standard AWS variables, and flags over them."""
+    return StorageOptions.from_env(endpoint=endpoint, region=region, profile=profile)
+
+
+def kafka_options(
+    bootstrap_servers: str | None,
+    command_config: str | None,
+    overrides: Mapping[str, str] | None = None,
+) -> KafkaOptions:
+    """Load the client properties, and say which of them have no effect.
+
+    ``overrides`` win over the file's properties, not over the flag.
+    """
+    from kafkeep.kafka.security.client_config import property_notes  # noqa: PLC0415 - keeps --help fast
+
+    others = dict(overrides or {})
+    servers = bootstrap_servers or others.pop("bootstrap.servers", None)
+    others.pop("bootstrap.servers", None)
+    options = KafkaOptions.load(servers, command_config)
+    if others:
+        options = replace(options, properties={**options.properties, **others})
+    for note in property_notes(options):
+        say(f"warning: {note}")
+    return options
+
+
+def start_spark(
+    conf: list[str] | None, *, now: bool = True, preload: tuple[str, ...] = ()
+) -> SparkOptions:
+    """Load Spark's settings and, unless it will not be needed, start its JVM at once."""
+    options = SparkOptions.load(conf or (), preload=preload)
+    if now:
+        launch_early(options)
+    return options
+
+
+def foreign_options(file: str | None, settings: Sequence[str]) -> ForeignOptions | None:
+    """Put ``--set`` over the file; None when neither is given.
+
+    A sink's file tells how its objects were written; a source's also what becomes of records.
+    """
+    return _reading(_load(file), settings)
+
+
+def options_of_restore(
+    file: str | None, settings: Sequence[str], options: RestoreOptions
+) -> tuple[ForeignOptions | None, RestoreOptions]:
+    """Return those, and which topics come back; the file may be a pipe, and is read once."""
+    config = _load(file)
+    return _reading(config, settings), _with_topics(config or {}, options)
+
+
+def _load(file: str | None) -> Mapping[str, str] | None:
+    return None if file is None else read_connector_file(file).config
+
+
+def _reading(config: Mapping[str, str] | None, settings: Sequence[str]) -> ForeignOptions | None:
+    if config is None and not settings:
+        return None
+    return ForeignOptions.parse(_from_file(config or {}) | parse_settings(settings))
+
+
+def _with_topics(config: Mapping[str, str], options: RestoreOptions) -> RestoreOptions:
+    """Let a connector's file say which topics come back, where no flag does."""
+    if options.topics or options.topics_regex is not None:
+        return options
+    if topics := config.get("topics", "").strip():
+        return replace(options, topics=parse_renames(topics))
+    regex = config.get("topics.regex", "").strip()
+    return replace(options, topics_regex=java_regex(regex)) if regex else options
+
+
+def _from_file(config: Mapping[str, str]) -> dict[str, str]:
+    name = config.get("connector.class", "")
+    if name and find_family(name).kind == "sink":
+        return layout_of_sink(config)
+    return {key: text for key, text in config.items() if is_read_key(key)}
+
+
+NameOption = Annotated[
+    str | None,
+    typer.Option(
+        "--name",
+        metavar="LOG",
+        help="One log of the archive. Default: all of them; for cat the only one.",
+    ),
+]
+TopicsOption = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", metavar="TOPIC", help="This topic alone; may be repeated."),
+]
+
+CommitOption = Annotated[
+    int | None, typer.Option("--commit", min=0, metavar="N", help="As of this commit.")
+]
+AtOption = Annotated[
+    str | None,
+    typer.Option("--at", metavar="TIME", help="As of the last commit made by this time."),
+]
+PartitionsOption = Annotated[
+    list[int] | None,
+    typer.Option("--partition", "-p", min=0, help="This partition alone; may be repeated."),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What a command looks at: a log of an archive, or objects that no log names."""
+
+    place: ArchivePlace
+    name: str | None
+    connector_config: str | None
+    settings: tuple[str, ...]
+
+    def open(self) -> tuple[ObjectStore, ForeignOptions | None]:
+        """Open the store; where it has no log, also say how its objects are read."""
+        from kafkeep.objects.unlogged.scan import without_log  # noqa: PLC0415
+
+        told = foreign_options(self.connector_config, self.settings)
+        store = self.place.open()
+        return store, without_log(store, self.name, told)
+
+
+def reads_archive(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the flags that say what it looks at; it takes them as ``reading``."""
+    flags = [
+        *ARCHIVE_FLAGS,
+        flag("name", NameOption),
+        flag("connector_config", ConnectorConfigOption),
+        flag("settings", SetOption),
+    ]
+
+    def make(given: dict[str, Any]) -> Reading:
+        return Reading(
+            place=archive_place(given),
+            name=given["name"],
+            connector_config=given["connector_config"],
+            settings=tuple(given["settings"] or ()),
+        )
+
+    decorated: Callable[..., Any] = with_flags("reading", flags, make, first=True)(command)
+    return decorated
+
+
+def when(time_ms: int | None) -> str:
+    """Write a time for people, or a dash."""
+    from kafkeep.options.units import format_time  # noqa: PLC0415
+
+    return "-" if time_ms is None else format_time(time_ms)

@@ -1,0 +1,1 @@
+"""Compare a cluster with an archive, record by record."""

@@ -1,0 +1,120 @@
+"""Hold a target against an archive, from beginning to end. On the driver; reads only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from kafkeep.archive.commit_chain import read_commit
+from kafkeep.archive.document import digest_of
+from kafkeep.archive.expiry import Expiry
+from kafkeep.archive.view import ArchiveView
+from kafkeep.clock import now_ms
+from kafkeep.compare.plan import TopicPlan, as_restored, choose_topics, is_exact, plan_topic
+from kafkeep.compare.result import AgainstResult, TopicResult
+from kafkeep.compare.target import load_written, look_at_topics
+from kafkeep.compare.task import compare_bundle
+from kafkeep.compare.work import Bundle, Compared, Work, pack
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.kafka.client.wire import Wire
+from kafkeep.objects.choose_log import load_chosen
+from kafkeep.objects.completeness import what_is_missing
+from kafkeep.objects.sink.read_windows import SEGMENT
+from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions, load_read_options
+from kafkeep.options.kafka import Places
+from kafkeep.options.maintenance import AgainstOptions
+from kafkeep.options.spark import SparkOptions
+from kafkeep.spark.run_session import OpenSpark, SparkDoor
+from kafkeep.store.open import open_store
+
+TASKS_PER_CORE = 3
+_SMALL_BYTES = 32 << 20
+"""Less than this is not worth a task of its own."""
+
+OnProgress = Callable[[int, int], None]
+
+
+def run_against(
+    options: AgainstOptions,
+    places: Places,
+    spark: SparkOptions,
+    *,
+    name: str | None = None,
+    on_progress: OnProgress | None = None,
+) -> AgainstResult:
+    """Read the target back and compare it with the archive; see docs/verify.md.
+
+    PreflightError when a topic is not there, or its partitions are others than archived.
+    """
+    with SparkDoor(spark) as door, Wire(places.kafka) as wire:
+        store = open_store(places.archive, places.storage)
+        admin = Admin(wire)
+        named = [source for source, _ in options.topics]
+        view = load_chosen(store, name, named or None, at_ms=options.at_ms, commit=options.commit)
+        chosen = choose_topics(view, options)
+        targets = look_at_topics(admin, [target for _, target in chosen], load_written(store))
+        expired = Expiry(store, view, now_ms()).find
+        plans = [
+            plan_topic(
+                view,
+                as_restored(view, source, targets[target].written, options),
+                targets[target],
+                options,
+                expired,
+            )
+            for source, target in chosen
+        ]
+        entries = [e for plan in plans for w in plan.work for p in w.archive for e in p.entries]
+        of_sink = any(entry.format != SEGMENT for entry in entries)
+        reading = load_read_options(store, view).looking() if of_sink else NO_OPTIONS
+        began_ms = now_ms()
+        session = door.session()
+        started = time.monotonic()
+        compared = _compare(session, plans, places, reading, on_progress)
+        return AgainstResult(
+            archive=store.describe(),
+            log=view.name,
+            commit=view.commit,
+            commit_at_ms=view.at_ms,
+            commit_sha256=digest_of(read_commit(store, view.name, view.commit).body),
+            bootstrap=places.kafka.bootstrap_servers,
+            cluster_id=admin.cluster_id(),
+            exact_offsets=all(
+                is_exact(plan.target.written, options) and not plan.by_key for plan in plans
+            ),
+            began_ms=began_ms,
+            seconds=time.monotonic() - started,
+            start_seconds=started - door.launched_at,
+            topics=tuple(_result(plan, compared) for plan in plans),
+            notes=(*what_is_missing(entries, reading), *_gaps(view, plans)),
+        )
+
+
+def _compare(
+    session: OpenSpark,
+    plans: list[TopicPlan],
+    places: Places,
+    reading: ReadOptions,
+    on_progress: OnProgress | None,
+) -> list[Compared]:
+    work: list[Work] = [one for plan in plans for one in plan.work]
+    total = sum(one.est_bytes for one in work)
+    count = min(session.cores * TASKS_PER_CORE, max(1, total // _SMALL_BYTES))
+    bundles = [Bundle(work=some, places=places, reading=reading) for some in pack(work, count)]
+    rows = session.run_tasks(bundles, compare_bundle, label="verify", on_progress=on_progress)
+    return [Compared.from_json(row.body) for row in rows]
+
+
+def _result(plan: TopicPlan, compared: list[Compared]) -> TopicResult:
+    mine = [one for one in compared if one.target == plan.target.name]
+    return TopicResult(plan=plan, compared=tuple(sorted(mine, key=lambda c: c.partition or 0)))
+
+
+def _gaps(view: ArchiveView, plans: list[TopicPlan]) -> list[str]:
+    chosen = {(plan.source.topic, plan.source.incarnation) for plan in plans}
+    return [
+        f"{gap.partition_id}: offsets {gap.range.start} to {gap.range.end - 1} were never "
+        f"archived: {gap.reason}"
+        for gap in view.gaps
+        if gap.partition_id[:2] in chosen
+    ]

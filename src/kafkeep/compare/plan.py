@@ -1,0 +1,373 @@
+"""What is held against what: archived partitions and those of the target. Pure.
+
+Objects of the archive that a retention rule has deleted: what is left to compare with. Pure.
+
+What a restore's document says of how its target is to be compared. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkeep.archive.commit import TopicInfo
+from kafkeep.archive.entry import Entry, OffsetRange
+from kafkeep.archive.view import ArchiveView
+from kafkeep.compare.differences import Leniency
+from kafkeep.compare.digest import FIELDS
+from kafkeep.compare.keyed import shares_for
+from kafkeep.compare.work import ArchivePart, Selection, TargetPart, Work
+from kafkeep.errors import NoSuchArchiveError, PreflightError, UsageError
+from kafkeep.kafka.batch.schema_ids import IdMap
+from kafkeep.objects.choose_log import choose_incarnation
+from kafkeep.objects.sink.read_windows import (
+    ENVELOPE,
+    SEGMENT,
+    entries_by_partition,
+    iter_windows,
+    with_companions,
+)
+from kafkeep.options.maintenance import AgainstOptions
+from kafkeep.options.option import did_you_mean
+
+FindExpired = Callable[[Collection[Entry]], Mapping[str, str]]
+"""Returns the keys of objects that have expired, and why."""
+
+
+def held_part(
+    partition: int, entries: Sequence[Entry], selection: Selection, expired: frozenset[str]
+) -> ArchivePart:
+    """Leave expired objects out, and remember where their records stood: a target may have them.
+
+    Behind how many records that was is known when nothing was selected.
+    """
+    gone = with_companions(entries, expired & {entry.key for entry in entries})
+    kept = tuple(entry for entry in entries if entry.key not in gone)
+    places: dict[int | None, int] = {}
+    before = 0
+    for window in iter_windows(entries):
+        lost = sum(entry.own_records for entry in window.entries if entry.key in gone)
+        if lost:
+            place = before if selection == Selection() else None
+            places[place] = places.get(place, 0) + lost
+        before += window.records - lost
+    return ArchivePart(partition, kept, selection, tuple(places.items()))
+
+
+def about_expired(entries: Sequence[Entry], expired: Mapping[str, str]) -> Iterator[str]:
+    """Say of each partition which offsets are no longer held, and why."""
+    gone = [entry for entry in entries if entry.key in expired]
+    for partition_id, mine in sorted(entries_by_partition(gone).items()):
+        start, end = min(e.range.start for e in mine), max(e.range.end for e in mine)
+        yield (
+            f"partition {partition_id.partition}: objects with offsets from {start} to {end - 1} "
+            f"are gone and not compared: {expired[mine[0].key]}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What a document says of one target topic; empty when there is none."""
+
+    bases: Mapping[int, int] = field(default_factory=dict)
+    """Where each partition's records begin."""
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    """What was picked, and into what shape: ``RestoreOptions.selection``."""
+    ids: IdMap | None = None
+    """Which schema ids records got; None: they kept theirs."""
+    source: tuple[str, int] | None = None
+    """The archived topic and its incarnation."""
+    commit: tuple[str, int] | None = None
+    """The log and the commit that were restored."""
+
+    @property
+    def spread(self) -> bool:
+        """Whether records came into other partitions than they were in."""
+        return bool(self.asked.get("partition_map") or self.asked.get("partition_count"))
+
+    def moved(self, partitions: Collection[int]) -> dict[int, int] | None:
+        """Return where each partition went as a whole; None when that has no answer."""
+        if not self.spread:
+            return {number: number for number in partitions}
+        chosen = {
+            int(source): int(target) for source, target in self.asked.get("partition_map", ())
+        }
+        whole = len(set(chosen.values())) == len(chosen) and set(partitions) <= chosen.keys()
+        return chosen if whole else None
+
+
+NOTHING_WRITTEN = Written()
+
+
+def as_restored(
+    view: ArchiveView, newest: TopicInfo, written: Written, options: AgainstOptions
+) -> TopicInfo:
+    """Return the incarnation to compare with: the one asked for, else the one that was restored."""
+    told = dict(options.incarnations)
+    if newest.topic in told or written.source is None or written.source[0] != newest.topic:
+        return newest
+    return view.topics.get(written.source, newest)
+
+
+def check_asked(topic: str, written: Written) -> None:
+    """Refuse what was restored in a way that leaves nothing to compare with."""
+    if written.asked.get("filter"):
+        raise PreflightError(
+            f"topic {topic} was restored with --filter: what it left out cannot be told from what "
+            "was lost",
+            hint="Leave it out with --topics.",
+        )
+    if written.asked.get("transforms"):
+        raise PreflightError(
+            f"topic {topic} was restored with transforms: its records are not the archived ones",
+            hint="Leave it out with --topics.",
+        )
+
+
+def about_restore(
+    source: TopicInfo, written: Written, view: ArchiveView, options: AgainstOptions
+) -> Iterator[str]:
+    """Say what the document tells, as far as it matters here."""
+    bases = {n: base for n, base in written.bases.items() if base}
+    if bases:
+        yield "records before the restore began are not compared: " + ", ".join(
+            f"partition {n} begins at {base}" for n, base in sorted(bases.items())
+        )
+    if written.ids is not None:
+        yield "its restore gave records other schema ids: compared with those"
+    if written.source == (source.topic, source.incarnation) and _is_old(source, view):
+        yield f"its restore was of incarnation {source.incarnation}: compared with that"
+    if written.commit is not None and written.commit != (view.name, view.commit):
+        log, number = written.commit
+        yield f"its restore was of commit {number} of {log}, this comparison is of {view.commit}"
+    given = {
+        "partitions": options.partitions,
+        "offsets": options.offsets,
+        "from": options.from_ms,
+        "until": options.until_ms,
+    }
+    for name, value in given.items():
+        if written.asked.get(name) is not None and value in (None, ()):
+            yield f"its restore was given --{name}, this comparison is not"
+
+
+def _is_old(source: TopicInfo, view: ArchiveView) -> bool:
+    return any(n > source.incarnation for name, n in view.topics if name == source.topic)
+
+
+def is_exact(written: Written, options: AgainstOptions) -> bool:
+    """Whether records must stand at their old offsets: said here, or by the document."""
+    return options.exact_offsets or bool(written.asked.get("exact"))
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTopic:
+    """A topic of the target as it was when the comparison began."""
+
+    name: str
+    topic_id: str
+    offsets: Mapping[int, OffsetRange]
+    """What each partition holds."""
+    compacts: bool = False
+    written: Written = NOTHING_WRITTEN
+    """What the document of its restore says."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """How one topic is compared."""
+
+    source: TopicInfo
+    target: TargetTopic
+    fields: tuple[str, ...]
+    work: tuple[Work, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Fields that its objects do not hold, and that are not compared."""
+        return tuple(name for name in FIELDS if name not in self.fields)
+
+    @property
+    def by_key(self) -> bool:
+        """Whether only the order inside of each key counts."""
+        return any(work.share is not None for work in self.work)
+
+
+def choose_topics(view: ArchiveView, options: AgainstOptions) -> list[tuple[TopicInfo, str]]:
+    """Return the archived topics and their names in the target.
+
+    Each in its newest incarnation, or the one asked for.
+    """
+    told = dict(options.incarnations)
+    known = {name for name, _ in view.topics} | told.keys()
+    chosen = {name: choose_incarnation(view, name, told.get(name)) for name in sorted(known)}
+    pairs = options.topics or [(name, name) for name in chosen]
+    for source, _ in pairs:
+        if source not in chosen:
+            raise NoSuchArchiveError(
+                f"topic {source} is not in the archive",
+                hint=did_you_mean(source, chosen) or f"It holds: {', '.join(chosen)}.",
+            )
+    for pick in options.offsets:
+        if pick.topic not in dict(pairs):
+            raise UsageError(f"topic {pick.topic} is not among those to compare")
+    return [(chosen[source], target) for source, target in pairs]
+
+
+def plan_topic(
+    view: ArchiveView,
+    source: TopicInfo,
+    target: TargetTopic,
+    options: AgainstOptions,
+    find_expired: FindExpired = lambda _entries: {},
+) -> TopicPlan:
+    """Plan one topic; PreflightError when its partitions are others and nothing says why.
+
+    ``find_expired`` tells which objects are gone by a retention rule: they are left out, and said.
+    """
+    entries = view.entries(source.topic, source.incarnation)
+    check_asked(target.name, target.written)
+    fields = comparable(entries)
+    expired = find_expired(entries)
+    by_partition: dict[int, tuple[Entry, ...]] = dict.fromkeys(range(source.partitions), ())
+    for partition_id, mine in entries_by_partition(entries).items():
+        by_partition[partition_id.partition] = tuple(sorted(mine, key=lambda e: e.range))
+    wanted = _wanted(source.topic, sorted(by_partition), options)
+    parts = [
+        held_part(n, by_partition[n], _selection(source.topic, n, options), frozenset(expired))
+        for n in wanted
+    ]
+    notes = [f"{name} is not in its objects: not compared" for name in FIELDS if name not in fields]
+    notes.extend(about_expired(entries, expired))
+    if target.written.asked.get("shift") and "timestamp" in fields:
+        fields = tuple(name for name in fields if name != "timestamp")
+        notes.append("its restore moved the times of records: not compared")
+    notes.extend(about_restore(source, target.written, view, options))
+    moved = None if options.repartitioned else target.written.moved(wanted)
+    if moved is None:
+        _check_by_key(target, options, expired)
+        work = _by_keys(source, target, parts, fields)
+        if "key" not in fields:
+            notes.append("keys are not in its objects: compared without regard to order")
+    else:
+        _check_partitions(source, target, sorted(by_partition))
+        work = [
+            _side_by_side(source, target, part, moved[part.partition], fields, options)
+            for part in parts
+        ]
+    return TopicPlan(source, target, fields, tuple(work), tuple(notes))
+
+
+def comparable(entries: Collection[Entry]) -> tuple[str, ...]:
+    """Return the fields that the objects hold of all their records; see objects/completeness.py."""
+    parts = entries_by_partition(entry for entry in entries if entry.format != SEGMENT)
+    objects = [e for mine in parts.values() for w in iter_windows(mine) for e in w.entries]
+    mains = [e for e in objects if e.own_records and e.converter != ENVELOPE]
+    lacking = set()
+    if any(entry.min_timestamp != entry.max_timestamp for entry in mains):
+        lacking.add("timestamp")
+    values = sum(entry.records for entry in mains if entry.view == "value")
+    if sum(e.records for e in objects if e.view == "keys") < values:
+        lacking.add("key")
+    if sum(e.records for e in objects if e.view == "headers") < sum(e.records for e in mains):
+        lacking.add("headers")
+    return tuple(name for name in FIELDS if name not in lacking)
+
+
+def _wanted(topic: str, there: Sequence[int], options: AgainstOptions) -> list[int]:
+    for number in options.partitions:
+        if number not in there:
+            raise UsageError(f"topic {topic} has no partition {number} in the archive")
+    return [n for n in there if not options.partitions or n in options.partitions]
+
+
+def _selection(topic: str, partition: int, options: AgainstOptions) -> Selection:
+    mine = [pick for pick in options.offsets if pick.topic == topic]
+    ranges = tuple(p.range for p in mine if p.partition == partition) if mine else None
+    return Selection(ranges, options.from_ms, options.until_ms)
+
+
+def _check_by_key(target: TargetTopic, options: AgainstOptions, expired: Mapping[str, str]) -> None:
+    """Refuse what cannot be told where records were spread anew."""
+    if options.exact_offsets:
+        raise PreflightError(
+            f"topic {target.name}: its restore spread records anew, and gave them other offsets",
+            hint="Leave out --exact-offsets.",
+        )
+    if expired:
+        raise PreflightError(
+            f"topic {target.name}: records were spread anew, and objects of the archive have "
+            "expired: whose records are no longer held cannot be told",
+            hint="Leave it out with --topics, or compare a time that is held with --from.",
+        )
+
+
+def _check_partitions(source: TopicInfo, target: TargetTopic, there: Sequence[int]) -> None:
+    if target.written.spread or len(target.offsets) == len(there):
+        return
+    raise PreflightError(
+        f"topic {target.name} has {len(target.offsets)} partitions, {source.topic} had "
+        f"{len(there)} when it was archived",
+        hint="If its records were spread anew, say --repartitioned: then each key is compared.",
+    )
+
+
+def _read_from(target: TargetTopic, partition: int) -> OffsetRange:
+    """Return what is read of a partition of the target."""
+    held = target.offsets[partition]
+    start = min(held.end, max(held.start, target.written.bases.get(partition, 0)))
+    return OffsetRange(start, held.end)
+
+
+def _side_by_side(  # noqa: PLR0917
+    source: TopicInfo,
+    target: TargetTopic,
+    part: ArchivePart,
+    number: int,
+    fields: tuple[str, ...],
+    options: AgainstOptions,
+) -> Work:
+    """Hold an archived partition against partition ``number`` of the target."""
+    offsets = _read_from(target, number)
+    exact = is_exact(target.written, options)
+    return Work(
+        source=source.topic,
+        target=target.name,
+        topic_id=target.topic_id,
+        archive=(part,),
+        parts=(TargetPart(number, offsets),),
+        fields=fields,
+        ids=target.written.ids,
+        leniency=Leniency(
+            compacts=target.compacts,
+            starts_at=offsets.start if exact else 0,
+            exact=exact,
+            unheld=part.unheld,
+        ),
+    )
+
+
+def _by_keys(
+    source: TopicInfo,
+    target: TargetTopic,
+    parts: Sequence[ArchivePart],
+    fields: tuple[str, ...],
+) -> list[Work]:
+    theirs = tuple(TargetPart(n, _read_from(target, n)) for n in sorted(target.offsets))
+    records = max(sum(p.records for p in parts), sum(len(p.offsets) for p in theirs))
+    return [
+        Work(
+            source=source.topic,
+            target=target.name,
+            topic_id=target.topic_id,
+            archive=tuple(parts),
+            parts=theirs,
+            fields=fields,
+            ids=target.written.ids,
+            leniency=Leniency(compacts=target.compacts),
+            share=share,
+        )
+        for share in shares_for(records)
+    ]

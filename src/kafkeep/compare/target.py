@@ -1,0 +1,99 @@
+"""The target as it stands when a comparison begins. On the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from kafkeep.archive.document import FIELD, MAX_DOCUMENT_BYTES, is_sealed, read_sound
+from kafkeep.archive.entry import OffsetRange
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.sequence import iter_numbered
+from kafkeep.compare.plan import NOTHING_WRITTEN, TargetTopic, Written
+from kafkeep.compare.read import ids_of
+from kafkeep.errors import DamagedError, PreflightError
+from kafkeep.kafka.admin.admin import Admin, OffsetSpec
+
+RESTORES = "_kafkeep/restores/"
+OBJECTS = "-objects"
+"""Folders of lists of objects, which are no documents of restores."""
+
+
+def look_at_topics(
+    admin: Admin, names: Sequence[str], written: Mapping[str, Written]
+) -> dict[str, TargetTopic]:
+    """Return the topics; PreflightError names those that are not there."""
+    there = admin.topics(names)
+    missing = [name for name in names if name not in there]
+    if missing:
+        raise PreflightError(
+            f"the target has no topic {', '.join(missing)}",
+            hint="Say how topics are called there with --topics a:new-a.",
+        )
+    partitions = [(name, number) for name in names for number in there[name].partitions]
+    starts = admin.offsets(partitions, OffsetSpec.EARLIEST)
+    ends = admin.offsets(partitions, OffsetSpec.LAST_STABLE)
+    policies = admin.all_topic_configs(names)
+    found = {}
+    for name in names:
+        policy = policies[name].get("cleanup.policy")
+        topic_id = there[name].topic_id
+        found[name] = TargetTopic(
+            name=name,
+            topic_id=topic_id,
+            offsets={
+                n: OffsetRange(starts[name, n], max(starts[name, n], ends[name, n]))
+                for n in there[name].partitions
+            },
+            compacts=policy is not None and "compact" in (policy.value or ""),
+            written=written.get(topic_id, NOTHING_WRITTEN),
+        )
+    return found
+
+
+def load_written(store: ObjectStore) -> dict[str, Written]:
+    """Return what the archive's restore documents say, by the id of the target topic.
+
+    It tells where to begin to look; what lies there is compared whatever they say.
+    """
+    found: dict[str, tuple[int, Written]] = {}
+    for document in _iter_documents(store):
+        for target in document.get("targets", ()):
+            bases = {n: int(p["base"]) for n, p in enumerate(target.get("partitions", ()))}
+            known = found.get(target.get("topic_id") or "")
+            at_ms = int(document.get("at_ms", 0))
+            if target.get("topic_id") and bases and (known is None or known[0] <= at_ms):
+                found[target["topic_id"]] = at_ms, _written(document, target, bases)
+    return {topic_id: written for topic_id, (_, written) in found.items()}
+
+
+def _written(
+    document: Mapping[str, Any], target: Mapping[str, Any], bases: Mapping[int, int]
+) -> Written:
+    return Written(
+        bases=bases,
+        asked=document.get("asked") or {},
+        ids=ids_of(document),
+        source=(target.get("source", ""), int(target.get("incarnation", 1))),
+        commit=(document.get("log", ""), int(document.get("commit", -1))),
+    )
+
+
+def _iter_documents(store: ObjectStore) -> Iterator[dict[str, Any]]:
+    """Yield the newest revision of each document that can be read."""
+    for folder in store.folders(RESTORES):
+        if folder.endswith(OBJECTS):
+            continue
+        rows = iter_numbered(store, f"{RESTORES}{folder}/", digits=6)
+        newest = max((info.key for info in rows), default=None)
+        if newest is None:
+            continue
+        try:
+            body = read_sound(store, newest, max_bytes=MAX_DOCUMENT_BYTES)
+            document = orjson.loads(body)
+        except (ValueError, DamagedError):
+            continue
+        if isinstance(document, dict) and (is_sealed(body) or FIELD not in document):
+            yield document

@@ -1,0 +1,154 @@
+"""What a comparison gives to a task, and what comes back. Values that travel."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafkeep.archive.entry import Entry, OffsetRange
+from kafkeep.compare.differences import Leniency, Tally
+from kafkeep.compare.keyed import Share
+from kafkeep.kafka.batch.schema_ids import IdMap
+from kafkeep.objects.sink.spec import ReadOptions
+from kafkeep.options.kafka import Places
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which archived records of a partition the target must have; None is all of them."""
+
+    ranges: tuple[OffsetRange, ...] | None = None
+    from_ms: int | None = None
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivePart:
+    """One archived partition."""
+
+    partition: int
+    entries: tuple[Entry, ...]
+    selection: Selection
+    unheld: tuple[tuple[int | None, int], ...] = ()
+    """Where objects have expired; see ``Leniency``."""
+
+    @property
+    def records(self) -> int:
+        """Archived records, each counted once; those of a selection are not known before."""
+        return sum(entry.own_records for entry in self.entries)
+
+    @property
+    def raw_bytes(self) -> int:
+        """About how much there is to read."""
+        return sum(entry.raw_bytes or entry.size_bytes for entry in self.entries)
+
+    @property
+    def sha256(self) -> str:
+        """A digest over the digests of its objects: says what the target was held against."""
+        whole = hashlib.sha256()
+        for entry in self.entries:
+            whole.update(f"{entry.key} {entry.sha256}\n".encode())
+        return whole.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPart:
+    """One partition of the target, and the offsets of it that are read."""
+
+    partition: int
+    offsets: OffsetRange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Archived partitions and those of the target that must hold the same.
+
+    One of each, record by record; or with a ``share`` all of a topic, by keys.
+    """
+
+    source: str
+    target: str
+    topic_id: str
+    archive: tuple[ArchivePart, ...]
+    parts: tuple[TargetPart, ...]
+    fields: tuple[str, ...]
+    leniency: Leniency
+    share: Share | None = None
+    ids: IdMap | None = None
+    """Which schema ids archived records have in the target; None: their own."""
+
+    @property
+    def est_bytes(self) -> int:
+        """About how much is to be read."""
+        return sum(part.raw_bytes for part in self.archive)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """Everything one task needs; travels to the executor as it is."""
+
+    work: tuple[Work, ...]
+    places: Places
+    reading: ReadOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """What came of one piece of work; ``partition`` is None for a share of a whole topic."""
+
+    source: str
+    target: str
+    partition: int | None
+    archived: int
+    """Records of the archive."""
+    found: int
+    """Records of the target."""
+    matched: int
+    tally: Tally
+    sha256: str
+    began_ms: int
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that travels, and that reports have."""
+        return {
+            "source": self.source,
+            "target": self.target,
+            "partition": self.partition,
+            "archived": self.archived,
+            "found": self.found,
+            "matched": self.matched,
+            **self.tally.to_json(),
+            "objects_sha256": self.sha256,
+            "began_ms": self.began_ms,
+            "seconds": round(self.seconds, 3),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Compared:
+        """Rebuild it."""
+        return cls(
+            source=document["source"],
+            target=document["target"],
+            partition=document["partition"],
+            archived=document["archived"],
+            found=document["found"],
+            matched=document["matched"],
+            tally=Tally.from_json(document),
+            sha256=document["objects_sha256"],
+            began_ms=document["began_ms"],
+            seconds=document["seconds"],
+        )
+
+
+def pack(work: Sequence[Work], bundles: int) -> list[tuple[Work, ...]]:
+    """Spread work over at most so many tasks of even weight."""
+    slots: list[list[Work]] = [[] for _ in range(max(1, bundles))]
+    weights = [0] * len(slots)
+    for item in sorted(work, key=lambda one: -one.est_bytes):
+        lightest = weights.index(min(weights))
+        slots[lightest].append(item)
+        weights[lightest] += item.est_bytes + 1
+    return [tuple(slot) for slot in slots if slot]

@@ -1,1 +1,0 @@
-"""Options and the small values they are made of: every option is declared once, here."""

@@ -1,0 +1,85 @@
+"""Files that describe a connector, as Connect's users have them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafkeep.errors import UsageError
+from kafkeep.options.files import load_text, parse_properties
+from kafkeep.options.option import ConfigErrors
+
+_SHAPES = (
+    'Write {"name": …, "config": {…}} as for POST /connectors, the map of config alone, or a '
+    ".properties file."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorDocument:
+    """A connector as a file has it; ``config`` is not looked at yet."""
+
+    name: str | None
+    config: Mapping[str, str]
+
+
+def read_connector_file(path: str | Path) -> ConnectorDocument:
+    """Read JSON (what POST or PUT takes) or a ``.properties`` file; UsageError names the file."""
+    try:
+        text = load_text(path)
+    except UsageError as error:
+        raise UsageError(error.message, hint=_SHAPES) from error
+    try:
+        if Path(path).suffix == ".properties" or not text.lstrip().startswith(("{", "[")):
+            return _document(parse_properties(text))
+        return _document(json.loads(text, parse_float=str, parse_int=str))
+    except RecursionError as error:
+        raise UsageError(f"{path} is nested too deep", hint=_SHAPES) from error
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise UsageError(f"{path} is not JSON: {error.msg} at {where}", hint=_SHAPES) from error
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}", hint=error.hint) from error
+
+
+def to_texts(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return a configuration as texts: JSON has numbers and booleans too; null is not set.
+
+    ConfigErrors names the keys whose values are lists or maps.
+    """
+    texts: dict[str, str] = {}
+    wrong: dict[str, str] = {}
+    for key, value in given.items():
+        match value:
+            case None:
+                continue
+            case bool():
+                texts[key] = str(value).lower()
+            case str() | int() | float():
+                texts[key] = str(value)
+            case _:
+                wrong[key] = "must be a text, a number, true or false"
+    if wrong:
+        raise ConfigErrors(wrong)
+    return texts
+
+
+def _document(found: Any) -> ConnectorDocument:
+    if not isinstance(found, dict):
+        raise UsageError("there is a list, not one connector", hint=_SHAPES)
+    config = found.get("config")
+    if not isinstance(config, dict):
+        texts = to_texts(found)
+        return ConnectorDocument(texts.get("name"), texts)
+    others = sorted(found.keys() - {"name", "config", "initial_state"})
+    if others:
+        raise UsageError(f"{', '.join(others)} stands beside config, not in it", hint=_SHAPES)
+    texts, name = to_texts(config), found.get("name")
+    if name is not None and not isinstance(name, str):
+        raise UsageError("the connector's name is not a text", hint=_SHAPES)
+    if name is not None and texts.get("name", name) != name:
+        raise UsageError(f"the connector is called {name} and, in its config, {texts['name']}")
+    return ConnectorDocument(name or texts.get("name"), texts)

@@ -1,0 +1,165 @@
+"""``consumer.override.*``: what a connector says about its consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafkeep.connect.connectors.fixed_keys import StandingKey, any_text, only
+from kafkeep.errors import UsageError
+from kafkeep.options.kafka import parse_servers
+from kafkeep.options.option import (
+    ConfigErrors,
+    did_you_mean,
+    iter_options,
+    one_of,
+    option,
+    parse_group,
+)
+
+PREFIX = "consumer.override."
+TUNING = (
+    "allow.auto.create.topics",
+    "auto.commit.interval.ms",
+    "connections.max.idle.ms",
+    "default.api.timeout.ms",
+    "exclude.internal.topics",
+    "fetch.max.bytes",
+    "fetch.max.wait.ms",
+    "fetch.min.bytes",
+    "group.instance.id",
+    "group.protocol",
+    "heartbeat.interval.ms",
+    "max.partition.fetch.bytes",
+    "max.poll.interval.ms",
+    "max.poll.records",
+    "metadata.max.age.ms",
+    "partition.assignment.strategy",
+    "receive.buffer.bytes",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "request.timeout.ms",
+    "retry.backoff.max.ms",
+    "retry.backoff.ms",
+    "send.buffer.bytes",
+    "session.timeout.ms",
+)
+_NO_EFFECT = (
+    "Tuning of Java's consumer. kafkeep asks for whole record batches in a way of its own: no "
+    "effect on what is stored."
+)
+_SECURITY = ("sasl.", "ssl.")
+_CLIENT = ("security.protocol", "bootstrap.servers", "client.id")
+
+_STANDING = (
+    *(StandingKey(PREFIX + name, "string", "", _NO_EFFECT, any_text) for name in TUNING),
+    StandingKey(
+        PREFIX + "check.crcs",
+        "boolean",
+        "true",
+        "The checksum of every record batch is checked.",
+        only("true"),
+    ),
+    StandingKey(
+        PREFIX + "enable.auto.commit",
+        "boolean",
+        "false",
+        "Offsets are committed when records are in the store, and never before.",
+        only("false"),
+    ),
+    StandingKey(
+        PREFIX + "group.id",
+        "string",
+        "",
+        "The group is connect-<name>, so that one can see by its name whose it is.",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """What records are read, declared; names are whole here, as the docs show them."""
+
+    isolation_level: str = option(
+        PREFIX + "isolation.level",
+        "read_committed drops records of aborted transactions, read_uncommitted keeps them. "
+        "Connect's default is read_uncommitted; here aborted records come only when asked for.",
+        default="read_committed",
+        parse=lambda text: one_of("isolation level", "read_committed", "read_uncommitted")(
+            text.strip().lower()
+        ),
+    )
+    auto_offset_reset: str = option(
+        PREFIX + "auto.offset.reset",
+        "Where a first run begins when the group connect-<name> has no offset: earliest or latest.",
+        default="earliest",
+        parse=lambda text: one_of("auto.offset.reset", "earliest", "latest")(text.strip().lower()),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerOptions:
+    """What is read, and with which rights; ``kafka`` are client properties, by Java's names."""
+
+    isolation_level: str = "read_committed"
+    auto_offset_reset: str = "earliest"
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> ConsumerOptions:
+        """Read the keys under the prefix; ConfigErrors names each that is wrong or refused."""
+        wrong: dict[str, str] = {}
+        kafka: dict[str, str] = {}
+        for key in (key for key in given if key.startswith(PREFIX)):
+            try:
+                if _is_client(key):
+                    kafka[key.removeprefix(PREFIX)] = _client_value(key, given[key])
+                elif found := standing_override(key):
+                    found.check(given[key])
+            except UsageError as error:
+                wrong[key] = error.message
+        try:
+            read = parse_group(ReadOptions, given)
+        except ConfigErrors as error:
+            raise ConfigErrors({**wrong, **error.by_key}) from error
+        if wrong:
+            raise ConfigErrors(wrong)
+        return cls(**vars(read), kafka=kafka)
+
+
+def knows_override(key: str) -> bool:
+    """Tell whether a key under the prefix means something here."""
+    declared = {one.name for one in iter_options(ReadOptions)}
+    return key in declared or _is_client(key) or standing_override(key) is not None
+
+
+def is_secret_override(key: str) -> bool:
+    """Tell whether a key under the prefix may carry a secret."""
+    return key.startswith((PREFIX + "sasl.", PREFIX + "ssl."))
+
+
+def standing_override(key: str) -> StandingKey | None:
+    """Return what is said of a key that has no effect, or cannot have one."""
+    return next((one for one in _STANDING if one.name == key), None)
+
+
+def iter_standing_overrides() -> tuple[StandingKey, ...]:
+    """Return the keys that have no effect or are refused, for the docs."""
+    return _STANDING
+
+
+def near_override(key: str) -> str | None:
+    """Return a hint for a key that nobody knows."""
+    known = [one.name for one in iter_options(ReadOptions)] + [one.name for one in _STANDING]
+    return did_you_mean(key, [*known, *(PREFIX + name for name in _CLIENT)])
+
+
+def _is_client(key: str) -> bool:
+    name = key.removeprefix(PREFIX)
+    return key.startswith(PREFIX) and (name in _CLIENT or name.startswith(_SECURITY))
+
+
+def _client_value(key: str, text: str) -> str:
+    if key == PREFIX + "bootstrap.servers":
+        parse_servers(text)
+    return text

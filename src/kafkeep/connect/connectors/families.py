@@ -1,0 +1,69 @@
+"""All classes of connectors there are, and how they are found by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafkeep.connect.connectors import aiven, chtbd, lenses, source_families, spredfast
+from kafkeep.connect.connectors.family import ConnectorKind, Family
+from kafkeep.errors import UsageError
+from kafkeep.options.backup import BackupOptions
+from kafkeep.options.option import did_you_mean, iter_options
+
+CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
+OURS = "kafkeep.Backup"
+_OWN_KEYS = (
+    *("interval", "on.gap", "segment.bytes", "segment.age", "cycle.bytes", "cycle.time"),
+    *("schema.registry", "schema.registry.config"),
+)
+_EXTRA = tuple(one for one in iter_options(BackupOptions) if one.name in _OWN_KEYS)
+FAMILIES: tuple[Family, ...] = (
+    Family(name="confluent", kind="sink", classes=(CONFLUENT,), region="us-west-2"),
+    Family(name="kafkeep", kind="sink", classes=(OURS,), extra=_EXTRA),
+    spredfast.SINK,
+    chtbd.SINK,
+    chtbd.PAIR,
+    aiven.SINK,
+    lenses.SINK,
+    source_families.CONFLUENT,
+    source_families.OURS,
+    source_families.SPREDFAST,
+    source_families.CH_TBD,
+)
+CLASSES: Mapping[str, Family] = {name: one for one in FAMILIES for name in one.classes}
+"""Every class, by its full name."""
+
+
+def short_names(full: str) -> tuple[str, str]:
+    """Return the names Connect also takes: the last part, and that without ``Connector``."""
+    last = full.rpartition(".")[2]
+    return last, last.removesuffix("Connector")
+
+
+def matches(name: str) -> tuple[str, ...]:
+    """Return the full names that a name may mean.
+
+    Confluent's come first: of classes that share a short name, theirs is meant, for which
+    configurations that use it were written.
+    """
+    bare = name.strip()
+    if bare in CLASSES:
+        return (bare,)
+    found = tuple(full for full in CLASSES if bare in short_names(full))
+    confluent = tuple(full for full in found if CLASSES[full].name == "confluent")
+    return confluent[:1] or found
+
+
+def find_family(name: str, kind: ConnectorKind | None = None) -> Family:
+    """Return the family of a class; UsageError when there is none, or it is of the other kind."""
+    found = matches(name)
+    if len(found) != 1:
+        known = [full for full in CLASSES if kind in (None, CLASSES[full].kind)]
+        near = did_you_mean(name, known)
+        what = f"there are {', '.join(known)}" + (f". {near}" if near else "")
+        raise UsageError(f"there is no connector {name}; {what}")
+    family = CLASSES[found[0]]
+    if kind is not None and family.kind != kind:
+        does = "brings records back" if family.kind == "source" else "writes an archive"
+        raise UsageError(f"{found[0]} {does}: that is a {family.kind}, not a {kind}")
+    return family

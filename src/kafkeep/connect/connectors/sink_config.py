@@ -1,0 +1,346 @@
+"""Whether objects can expire by topic: a rule of the bucket is about a folder. Pure.
+
+A whole connector configuration, read key by key; every error is told at once.
+
+Every key is honoured, holds anyway, is refused with the reason, or is unknown: there is no fifth
+way. What shapes objects goes on as texts (``shape``), so that it can stand in the log and travel to
+tasks; what nobody may see goes apart (``secrets``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ParamSpec, TypeVar
+
+from kafkeep.connect.connectors.chtbd import CompactOptions, compact_options
+from kafkeep.connect.connectors.config_file import ConnectorDocument, read_connector_file, to_texts
+from kafkeep.connect.connectors.consumer_overrides import ConsumerOptions
+from kafkeep.connect.connectors.families import CONFLUENT, OURS, find_family
+from kafkeep.connect.connectors.family import Family, Meaning
+from kafkeep.connect.connectors.fixed_keys import standing_key
+from kafkeep.connect.connectors.s3_keys import S3Options, read_address, read_storage
+from kafkeep.connect.connectors.sink_keys import (
+    DECLARED,
+    DEFAULT_CONVERTERS,
+    OWN_CODECS,
+    ROLES,
+    ConnectorOptions,
+    format_name,
+    has_sinetstream_objects,
+    is_default,
+    is_secret,
+    is_shape_key,
+    means_something,
+    say_unknown,
+)
+from kafkeep.errors import UsageError
+from kafkeep.options.backup import BackupOptions
+from kafkeep.options.option import ConfigErrors, parse_group, parse_option
+from kafkeep.options.sink.converters import Role, parse_role_class, unknown_subkeys
+from kafkeep.options.sink.sink import SinkOptions
+from kafkeep.options.sink.transforms import known_transform_keys
+from kafkeep.options.storage import ArchiveAddress, StorageOptions
+
+__all__ = ["ConnectorConfig", "ConnectorDocument", "is_secret", "read_connector_file"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_READ_APART = ("archive", "retention_days")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectorConfig:
+    """A configuration that holds together.
+
+    ``name`` is its log's, ``called`` the connector's own: the same, if a log may bear it.
+    ``format`` is ``segment``, with an empty ``shape``, or what ``format.class`` means. ``shape``
+    and ``secrets`` together are what ``SinkOptions.parse`` reads. ``kafka`` are client properties.
+    ``compact`` is set for one of ch.tbd's pair. ``unknown`` keys were left out; ``notes`` are for
+    people.
+    """
+
+    name: str
+    called: str
+    connector_class: str
+    family: str
+    topics: tuple[str, ...]
+    topics_regex: str | None
+    tasks_max: int | None
+    archive: str
+    storage: StorageOptions
+    isolation_level: str
+    auto_offset_reset: str
+    format: str
+    shape: Mapping[str, str]
+    secrets: Mapping[str, str] = field(repr=False)
+    kafka: Mapping[str, str] = field(repr=False)
+    retention_days: int | None = None
+    retention_by_default: bool = False
+    """The class has this retention where nothing is said: a wish that may be left open."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Options of a backup that kafkeep.Backup sets, by field."""
+    compact: CompactOptions | None = None
+    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def shaped(self, options: BackupOptions) -> BackupOptions:
+        """Return a backup that writes its objects as this connector does; a tail is left to wait.
+
+        Not for kafkeep's own classes, and not where the backup ends.
+        """
+        options = replace(options, connector=self.called)
+        if self.format == "segment":
+            return options
+        return replace(
+            options,
+            sink=dict(self.shape),
+            sink_secrets=dict(self.secrets),
+            keeps_tail=options.follow and self.family != "kafkeep",
+        )
+
+    @classmethod
+    def from_map(
+        cls,
+        given: Mapping[str, Any],
+        *,
+        name: str | None = None,
+        archive: str | None = None,
+        strict: bool = True,
+        environ: Mapping[str, str] | None = None,
+        defaults: Mapping[str, str] | None = None,
+    ) -> ConnectorConfig:
+        """Read a flat map; ConfigErrors has everything that is wrong, by key.
+
+        ``archive`` is used in place of the bucket. With ``strict`` an unknown key is an error;
+        without it is only named in ``unknown``. What S3 needs and is not set comes from
+        ``environ``. ``defaults`` are keys of a worker's file: its converters are used for roles
+        that name none.
+        """
+        texts = to_texts(given)
+        if name is not None:
+            texts["name"] = name
+        return _Reader(texts, archive, strict, environ, defaults or {}).read()
+
+
+class _Reader:
+    def __init__(
+        self,
+        texts: dict[str, str],
+        archive: str | None,
+        strict: bool,
+        environ: Mapping[str, str] | None,
+        defaults: Mapping[str, str],
+    ) -> None:
+        self._given = texts
+        self._archive = archive
+        self._strict = strict
+        self._environ = environ
+        self._defaults = defaults
+        self._wrong: dict[str, str] = {}
+
+    def read(self) -> ConnectorConfig:
+        self._family = self._find_family()
+        meaning = self._try(self._family.translate, self._given, self._given.get("name", ""))
+        self._meaning = meaning or Meaning()
+        self._texts = self._with_defaults(self._meaning.over(self._given))
+        common = self._try(parse_group, ConnectorOptions, self._texts)
+        compact = self._try(compact_options, self._given)
+        extra = self._extra()
+        s3 = self._try(parse_group, S3Options, self._texts)
+        consumer = self._try(ConsumerOptions.parse, self._texts)
+        self._check_standing()
+        unknown = self._unknown()
+        shape = self._shape(unknown)
+        sink = self._sink(shape) if meaning is not None else None
+        self._check_topics()
+        if self._family.name == "confluent":
+            self._check_confluent(sink)
+        named = common.archive if common is not None else None
+        if self._archive is not None:
+            named = str(ArchiveAddress.parse(self._archive))
+        known = s3 if meaning is not None else None
+        address = read_address(named, known, self._meaning.prefix, self._wrong)
+        storage = read_storage(s3, self._environ, self._family.region, self._wrong)
+        retention = self._retention(common, sink, address, is_pair=compact is not None)
+        if self._wrong or not (common and s3 and consumer and storage):
+            raise ConfigErrors(self._meaning.in_their_words(self._wrong, self._given))
+        shape = shape if sink is not None else {}
+        secrets = {key: text for key, text in shape.items() if is_secret(key, text)}
+        return ConnectorConfig(
+            **{key: value for key, value in vars(common).items() if key not in _READ_APART},
+            **retention,
+            **vars(consumer),
+            called=self._given.get("name", common.name).strip(),
+            family=self._family.name,
+            archive=address,
+            storage=storage,
+            format="segment" if sink is None else sink.format.format_class.value,
+            shape={key: text for key, text in shape.items() if key not in secrets},
+            secrets=secrets,
+            extra=extra,
+            compact=compact,
+            unknown=tuple(unknown),
+            notes=(*s3.notes(), *self._meaning.notes),
+        )
+
+    def _retention(
+        self,
+        common: ConnectorOptions | None,
+        sink: SinkOptions | None,
+        address: str,
+        *,
+        is_pair: bool,
+    ) -> dict[str, Any]:
+        days = common.retention_days if common is not None else None
+        if days is None:
+            return {}
+        why = why_not_by_topic(sink, is_pair=is_pair)
+        by_default = not any(key.startswith("s3.retention.") for key in self._given)
+        if by_default and (why or not address.startswith("s3://")):
+            return {}
+        if why:
+            self._wrong["s3.retention.days"] = why
+        return {"retention_days": days, "retention_by_default": by_default}
+
+    def _find_family(self) -> Family:
+        name = self._given.get("connector.class", OURS).strip()
+        try:
+            return find_family(name, "sink")
+        except UsageError:
+            return find_family(OURS)  # and ConnectorOptions says what is wrong with the name
+
+    def _extra(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for one in self._family.extra:
+            if one.name not in self._given:
+                continue
+            try:
+                value = found[one.field] = parse_option(one, self._given[one.name])
+                of_segments = one.name.startswith("segment.") and "format.class" in self._texts
+                if of_segments and value != one.default:
+                    self._wrong[one.name] = "is for segments, but format.class is set"
+            except UsageError as error:
+                self._wrong[one.name] = error.message
+        return found
+
+    def _with_defaults(self, texts: dict[str, str]) -> dict[str, str]:
+        """Put the worker's converters where none is named; segments need none.
+
+        What its file says of reading (isolation level, where to begin) holds for all.
+        """
+        reading = {k: v for k, v in self._defaults.items() if k.startswith("consumer.override.")}
+        texts = {**reading, **texts}
+        if "format.class" not in texts:
+            return texts
+        for role in ROLES:
+            name = f"{role}.converter"
+            if name not in texts and name in self._defaults:
+                below = {k: v for k, v in self._defaults.items() if k.startswith(f"{name}.")}
+                texts = {name: self._defaults[name], **below, **texts}
+        return texts
+
+    def _try(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        try:
+            return read(*args, **kwargs)
+        except ConfigErrors as error:
+            for key, why in error.by_key.items():
+                self._wrong.setdefault(key, why)
+        return None
+
+    def _check_standing(self) -> None:
+        for key, text in self._given.items():
+            found = None
+            if key not in DECLARED and key not in self._family.keys:
+                found = self._family.says(key) or standing_key(key)
+            try:
+                if found is not None:
+                    found.check(text)
+            except UsageError as error:
+                self._wrong[key] = error.message
+
+    def _unknown(self) -> dict[str, None]:
+        transforms = known_transform_keys(self._texts)
+        strangers = {key for role in ROLES for key in self._strange_subkeys(role)}
+        unknown: dict[str, None] = {}
+        for key in self._given:
+            below = key.startswith(tuple(f"{role}.converter." for role in ROLES))
+            below = below and standing_key(key) is None
+            known = key not in strangers if below else means_something(key, self._family)
+            if not known and key not in transforms:
+                unknown[key] = None
+                if self._strict:
+                    self._wrong.setdefault(key, say_unknown(key, self._texts, self._family))
+        return unknown
+
+    def _strange_subkeys(self, role: Role) -> tuple[str, ...]:
+        name = f"{role}.converter"
+        if name in self._texts and self._try(parse_role_class, role, self._texts[name]) is None:
+            return ()
+        return unknown_subkeys(role, self._texts)
+
+    def _shape(self, unknown: Iterable[str]) -> dict[str, str]:
+        apart = {*unknown, *(key for key in self._texts if standing_key(key) is not None)}
+        shape = {k: v for k, v in self._texts.items() if is_shape_key(k) and k not in apart}
+        kind = format_name(shape.get("format.class", ""))
+        if "value.converter" not in shape:
+            shape = {**DEFAULT_CONVERTERS.get(kind, {}), **shape}
+        if self._family.name == "kafkeep":
+            shape = {**OWN_CODECS.get(kind, {}), **shape}
+        if kind == "bytes" and has_sinetstream_objects(shape):
+            shape = {"format.bytearray.separator": "", **shape}
+        return shape
+
+    def _sink(self, shape: Mapping[str, str]) -> SinkOptions | None:
+        if "format.class" not in shape and self._family.name != "confluent":
+            for key, text in shape.items():
+                if is_default(key, text) or text == self._defaults.get(key):
+                    continue
+                self._wrong.setdefault(
+                    key, "says how records are turned into files, but format.class is not set"
+                )
+            return None
+        sink = self._try(SinkOptions.parse, shape)
+        if sink is not None:
+            naming = sink.naming
+            self._try(
+                sink.format.check_compression,
+                keys=naming.store_kafka_keys,
+                headers=naming.store_kafka_headers,
+            )
+        return sink
+
+    def _check_topics(self) -> None:
+        if self._texts.get("topics", "").strip() and self._texts.get("topics.regex", "").strip():
+            self._wrong["topics.regex"] = "topics are given by list already: use one of the two"
+        if not (self._texts.get("topics") or self._texts.get("topics.regex", "")).strip():
+            self._wrong.setdefault("topics", "missing: give topics or topics.regex")
+
+    def _check_confluent(self, sink: SinkOptions | None) -> None:
+        if "flush.size" not in self._texts:
+            self._wrong["flush.size"] = f"missing: {CONFLUENT} has no default for it"
+        if sink is None or sink.has_envelope:
+            return
+        writes = sink.nulls.behavior_on_null_values == "write"
+        if writes and not sink.naming.store_kafka_keys:
+            self._wrong["store.kafka.keys"] = "must be true to write records without a value"
+
+
+_ROUTERS = frozenset({"RegexRouter", "TimestampRouter"})
+
+
+def why_not_by_topic(sink: SinkOptions | None, *, is_pair: bool) -> str | None:
+    """Return why ``s3.retention.days`` cannot be had; None when every topic has a folder."""
+    if is_pair:
+        return "is not for a pair: a snapshot that expires is none"
+    if sink is None:
+        return None
+    naming = sink.naming
+    if naming.directory_delim != "/":
+        return f"needs directory.delim /, not {naming.directory_delim!r}"
+    if naming.name_template is not None and not naming.name_template.startswith("{{topic}}/"):
+        return f"is by topic: names like {naming.name_template} do not begin with its folder"
+    for spec in sink.transforms:
+        if spec.kind in _ROUTERS:
+            return f"is by topic, and {spec.kind} gives objects folders of other topics"
+    return None

@@ -1,0 +1,273 @@
+"""A configuration of a connector that brings records back; every error is told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+from kafkeep.connect.connectors.config_file import to_texts
+from kafkeep.connect.connectors.families import find_family, matches
+from kafkeep.connect.connectors.family import Meaning
+from kafkeep.connect.connectors.s3_keys import S3Options, read_address, read_storage
+from kafkeep.connect.connectors.source_families import CONFLUENT, OUR_SOURCE, OURS
+from kafkeep.connect.connectors.source_keys import (
+    PRODUCER,
+    RESTORE,
+    ROLES,
+    SourceOptions,
+    is_client_key,
+    knows_source_key,
+    restore_options,
+    say_unknown_source,
+    source_standing,
+)
+from kafkeep.errors import UsageError
+from kafkeep.options.kafka import parse_servers
+from kafkeep.options.option import ConfigErrors, parse_group
+from kafkeep.options.record_changes import TIME_KEYS, ChangeOptions
+from kafkeep.options.restore import RestoreOptions
+from kafkeep.options.sink.converters import ConverterClass, parse_role_class
+from kafkeep.options.storage import StorageOptions
+from kafkeep.options.unlogged import ForeignOptions
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceConfig:
+    """A configuration that holds together.
+
+    ``name`` is what its state is kept by, ``called`` the connector's own: the same, if a log may
+    bear it. ``restore`` says what comes back and into what, ``restore.topics`` under which names;
+    ``instance`` is the log to read, where one is named. ``poll_interval_ms`` is None when the
+    connector is done after one restore. ``kafka`` are client properties. ``unknown`` keys were
+    left out; ``notes`` are for people.
+    """
+
+    name: str
+    called: str
+    connector_class: str
+    family: str
+    tasks_max: int | None
+    archive: str
+    storage: StorageOptions
+    restore: RestoreOptions
+    poll_interval_ms: int | None
+    instance: str | None
+    converters: Mapping[str, ConverterClass]
+    """The classes named for ``key``, ``value`` and ``header``."""
+    kafka: Mapping[str, str] = field(repr=False)
+    changes: ChangeOptions
+    """What becomes of records on their way back."""
+    foreign: ForeignOptions | None = None
+    """How objects are read that no log names; None for classes that read none."""
+    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def renames(self) -> tuple[tuple[str, str], ...]:
+        """Archived and new names of the topics; none when all come back under their own."""
+        return self.restore.topics
+
+    @classmethod
+    def from_map(
+        cls,
+        given: Mapping[str, Any],
+        *,
+        name: str | None = None,
+        strict: bool = True,
+        environ: Mapping[str, str] | None = None,
+    ) -> SourceConfig:
+        """Read a flat map; ConfigErrors has everything that is wrong, by key.
+
+        With ``strict`` an unknown key is an error; without it is only named in ``unknown``. What
+        S3 needs and is not set comes from ``environ``.
+        """
+        texts = to_texts(given)
+        if name is not None:
+            texts["name"] = name
+        return _Reader(texts, strict, environ).read()
+
+    def changes_of(
+        self, shape: Mapping[str, str], defaults: Mapping[str, str]
+    ) -> ChangeOptions | None:
+        """Return what is done to records of a log; None when they come back as they were.
+
+        ``shape`` is what the log says of a sink's objects, empty for segments. Which converters
+        read and write the records that transforms change is said here, else by the log, and for
+        segments, of which a log tells none, by the worker's ``defaults``.
+        """
+        texts = dict(self.changes.texts)
+        if not self.changes.transforms:
+            self.check_converters(shape)
+            texts = {key: text for key, text in texts.items() if key in TIME_KEYS}
+        elif not shape:
+            texts = with_converters(texts, defaults)
+        changes = ChangeOptions(texts)
+        return changes if changes.active else None
+
+    def check_converters(self, shape: Mapping[str, str]) -> None:
+        """Raise UsageError when a converter differs from the one the objects were written with.
+
+        ``shape`` is what the log says of a sink's objects, empty for segments. Records get the
+        bytes they had: another converter could not have its way.
+        """
+        for role, kind in self.converters.items():
+            written = shape.get(f"{role}.converter")
+            if written is None or kind in (ConverterClass.BYTES, ConverterClass.ALREADY_BYTES):
+                continue
+            if kind.value.rpartition(".")[2] != written.rpartition(".")[2]:
+                raise UsageError(
+                    f"{role}.converter is {kind.value}, but records were archived with {written}",
+                    hint="They come back as they were: name the same class, or none.",
+                )
+
+
+def with_converters(texts: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """Add the worker's converters where none is named."""
+    found = dict(texts)
+    for role in ROLES:
+        name = f"{role}.converter"
+        if name in defaults and name not in texts:
+            found |= {k: v for k, v in defaults.items() if f"{k}.".startswith(f"{name}.")}
+    return found
+
+
+def _key_of(message: str) -> str:
+    """Return the key that a restore's refusal begins with; it names options as flags."""
+    first = message.partition(" ")[0].rstrip(":").replace("-", ".")
+    known = {one.name for one in restore_options()}
+    return RESTORE + (first if first in known else "commit")
+
+
+class _Reader:
+    def __init__(
+        self, texts: dict[str, str], strict: bool, environ: Mapping[str, str] | None
+    ) -> None:
+        self._given = texts
+        self._strict = strict
+        self._environ = environ
+        self._wrong: dict[str, str] = {}
+
+    def read(self) -> SourceConfig:
+        name = self._given.get("connector.class", OUR_SOURCE).strip()
+        try:
+            self._family = find_family(name, "source")
+        except UsageError as error:
+            raise ConfigErrors({"connector.class": error.message}) from error
+        meaning = self._try(self._family.translate, self._given, self._given.get("name", ""))
+        self._meaning = meaning or Meaning()
+        texts = self._meaning.over(self._given)
+        self._check_standing()
+        unknown = self._unknown()
+        options = self._try(parse_group, SourceOptions, texts)
+        s3 = self._try(parse_group, S3Options, texts)
+        restore = self._restore(texts, options)
+        named = options.archive if options is not None else None
+        known = s3 if meaning is not None else None
+        archive = read_address(named, known, self._meaning.prefix, self._wrong)
+        storage = read_storage(s3, self._environ, self._family.region, self._wrong)
+        converters, kafka = self._converters(), self._kafka()
+        foreign = self._foreign(texts)
+        changes = foreign or self._try(ChangeOptions.of, texts)
+        if restore is not None and changes is not None and changes.transforms:
+            self._check_together(restore, changes)
+        if self._wrong or not (options and s3 and restore and storage and changes):
+            raise ConfigErrors(self._meaning.in_their_words(self._wrong, self._given))
+        return SourceConfig(
+            name=options.name,
+            called=self._given.get("name", options.name).strip(),
+            connector_class=next(iter(matches(name)), name),
+            family=self._family.name,
+            tasks_max=options.tasks_max,
+            archive=archive,
+            storage=storage,
+            restore=restore,
+            poll_interval_ms=options.poll_interval_ms,
+            instance=options.restore_log,
+            converters=converters,
+            kafka=kafka,
+            changes=changes,
+            foreign=foreign,
+            unknown=unknown,
+            notes=(*s3.notes(), *self._meaning.notes),
+        )
+
+    def _try(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        try:
+            return read(*args, **kwargs)
+        except ConfigErrors as error:
+            for key, why in error.by_key.items():
+                self._wrong.setdefault(key, why)
+        return None
+
+    def _check_standing(self) -> None:
+        for key, text in self._given.items():
+            found = source_standing(key, self._family)
+            try:
+                if found is not None:
+                    found.check(text)
+            except UsageError as error:
+                self._wrong[key] = error.message
+
+    def _unknown(self) -> tuple[str, ...]:
+        unknown = tuple(key for key in self._given if not knows_source_key(key, self._family))
+        if self._strict:
+            for key in unknown:
+                self._wrong.setdefault(key, say_unknown_source(key, self._family))
+        return unknown
+
+    def _restore(
+        self, texts: Mapping[str, str], options: SourceOptions | None
+    ) -> RestoreOptions | None:
+        told = {
+            one.name: texts[RESTORE + one.name]
+            for one in restore_options()
+            if RESTORE + one.name in texts
+        }
+        try:
+            found = parse_group(RestoreOptions, told)
+        except ConfigErrors as error:
+            self._wrong |= {RESTORE + key: why for key, why in error.by_key.items()}
+            return None
+        except UsageError as error:
+            self._wrong[_key_of(error.message)] = error.message
+            return None
+        try:
+            if options is not None:
+                found = replace(found, topics=options.topics, name=options.restore_log)
+        except UsageError as error:
+            self._wrong[RESTORE + "topics.regex"] = error.message
+        return found
+
+    def _check_together(self, restore: RestoreOptions, changes: ChangeOptions) -> None:
+        try:
+            replace(restore, changes=changes)
+        except UsageError as error:
+            self._wrong.setdefault("transforms", error.message)
+
+    def _foreign(self, texts: Mapping[str, str]) -> ForeignOptions | None:
+        if self._family.name not in (CONFLUENT.name, OURS.name):
+            return None
+        return self._try(partial(ForeignOptions.parse, strict=False), texts)
+
+    def _converters(self) -> dict[str, ConverterClass]:
+        found: dict[str, ConverterClass] = {}
+        for role in ROLES:
+            text = self._given.get(f"{role}.converter")
+            if text is not None:
+                kind = self._try(parse_role_class, role, text)  # type: ignore[arg-type]
+                found |= {role: kind} if kind is not None else {}
+        return found
+
+    def _kafka(self) -> dict[str, str]:
+        found = {k.removeprefix(PRODUCER): v for k, v in self._given.items() if is_client_key(k)}
+        try:
+            if servers := found.get("bootstrap.servers"):
+                parse_servers(servers)
+        except UsageError as error:
+            self._wrong[PRODUCER + "bootstrap.servers"] = error.message
+        return found

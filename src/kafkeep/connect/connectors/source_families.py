@@ -1,0 +1,273 @@
+"""Connectors that bring records back: their makers' keys. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from kafkeep.archive.names import connector_log
+from kafkeep.connect.connectors.chtbd import RESTORE
+from kafkeep.connect.connectors.family import Family, Meaning
+from kafkeep.connect.connectors.fixed_keys import StandingKey, any_number, any_text, any_truth, only
+from kafkeep.connect.connectors.spredfast import CALLED, PACKAGE, SpredfastPlace
+from kafkeep.errors import UsageError
+from kafkeep.options.option import ConfigErrors, one_of, option, parse_group
+from kafkeep.options.unlogged import GENERIC, TOPIC_REGEXES, parse_topic_regexes
+
+CONFLUENT_SOURCE = "io.confluent.connect.s3.source.S3SourceConnector"
+OUR_SOURCE = "kafkeep.Restore"
+_DAY_MS = 86_400_000
+
+
+def _milliseconds(text: str) -> int:
+    bare = text.strip()
+    if not bare.isdecimal() or not 1 <= int(bare) <= _DAY_MS:
+        raise UsageError(f"{text!r} is not a number of milliseconds from 1 to a day")
+    return int(bare)
+
+
+def _log_name(text: str) -> str | None:
+    return connector_log(text) if text.strip() else None
+
+
+def _mode(text: str) -> str:
+    return one_of("mode", "RESTORE_BACKUP", GENERIC)(text.strip().upper())
+
+
+def _topic_regexes(text: str) -> str:
+    if text.strip():
+        parse_topic_regexes(text)
+    return text.strip()
+
+
+def _choice(what: str, *choices: str) -> Callable[[str], str]:
+    parse = one_of(what, *choices)
+    return lambda text: parse(text.strip().lower())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfluentSourceOptions:
+    """Confluent's S3 source."""
+
+    mode: str = option(
+        "mode",
+        "Confluent's source: RESTORE_BACKUP, or GENERIC, which reads objects of any name below "
+        "topics.dir that end as format.class does.",
+        default="RESTORE_BACKUP",
+        parse=_mode,
+    )
+    topic_regex_list: str = option(
+        TOPIC_REGEXES,
+        "Confluent's source in mode GENERIC: topic:regex,topic:regex. An object goes to the topic "
+        "of the first expression that fits its whole key, in the order of folders and names.",
+        default="",
+        parse=_topic_regexes,
+        metavar="TOPIC:REGEX,…",
+    )
+    s3_poll_interval_ms: int = option(
+        "s3.poll.interval.ms",
+        "Confluent's source: how often the log is looked at for more.",
+        default=60_000,
+        parse=_milliseconds,
+        metavar="MS",
+    )
+    behavior_on_error: str = option(
+        "behavior.on.error",
+        "Confluent's source: fail stops at a missing or damaged object; ignore and log leave it "
+        "out, and both tell what is lost.",
+        default="fail",
+        parse=_choice("behavior.on.error", "fail", "ignore", "log"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpredfastSourceOptions:
+    """Spredfast's S3 source; ``targetTopic.<topic>`` gives a topic another name."""
+
+    poll_interval_ms: int = option(
+        "s3.new.record.poll.interval",
+        "Spredfast's source: how often the log is looked at for more, in ms.",
+        default=10_000,
+        parse=_milliseconds,
+        metavar="MS",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChTbdSourceOptions:
+    """ch.tbd's RestoreSourceConnector."""
+
+    instance_name_restore: str | None = option(
+        "instance.name.restore",
+        "RestoreSourceConnector: which of the pair's snapshots: the name of the connector that "
+        "wrote it, which is its log's.",
+        default=None,
+        parse=_log_name,
+    )
+
+
+_LOG = "Objects are found through the log, which knows how they were written."
+_EITHER = (
+    "Objects are found through the log, which knows how they were written; without a log by their "
+    "names, as the sink's own key says."
+)
+_NUMBERS = ("partition.duration.ms", "schema.cache.size")
+_TRUTHS = ("store.kafka.keys", "store.kafka.headers")
+_MIRRORED = tuple(
+    StandingKey(
+        name,
+        "long" if name in _NUMBERS else "boolean" if name in _TRUTHS else "string",
+        "",
+        _EITHER,
+        any_number if name in _NUMBERS else any_truth if name in _TRUTHS else any_text,
+    )
+    for name in (
+        "topics.dir",
+        "directory.delim",
+        "file.delim",
+        "format.class",
+        "partitioner.class",
+        "partition.field.name",
+        "partition.duration.ms",
+        "path.format",
+        "locale",
+        "timezone",
+        "timestamp.extractor",
+        "timestamp.field",
+        "format.bytearray.extension",
+        "format.bytearray.separator",
+        "schema.compatibility",
+        "store.kafka.keys",
+        "store.kafka.headers",
+        "keys.format.class",
+        "headers.format.class",
+        "s3.compression.type",
+        "schema.cache.size",
+    )
+)
+_CONFLUENT = (
+    *_MIRRORED,
+    StandingKey(
+        "task.batch.size", "int", "10", "Objects are given to tasks by their size.", any_number
+    ),
+    StandingKey(
+        "record.batch.max.size", "int", "200", "Batches are as large as Kafka allows.", any_number
+    ),
+    StandingKey(
+        "parse.error.topic.prefix",
+        "string",
+        "",
+        "There is no topic for objects that cannot be read; the status names them.",
+    ),
+    StandingKey(
+        "file.discovery.starting.timestamp",
+        "long",
+        "0",
+        "A restore is of whole commits; restore.at and restore.commit choose one.",
+        only("0"),
+    ),
+)
+_SPREDFAST = (
+    StandingKey("format", "string", "", _LOG, any_text),
+    StandingKey("format.include.keys", "boolean", "false", _LOG, any_truth),
+    StandingKey(
+        "max.partition.count", "int", "200", "The log knows how many there are.", any_number
+    ),
+    StandingKey("s3.page.size", "int", "100", "The bucket is not listed.", any_number),
+    StandingKey(
+        "max.poll.records", "int", "1000", "Batches are as large as Kafka allows.", any_number
+    ),
+    StandingKey(
+        "s3.error.backoff", "long", "1000", "Requests are tried again in any case.", any_number
+    ),
+    StandingKey(
+        "s3.start.marker",
+        "string",
+        "",
+        "A restore is of whole commits; restore.at and restore.commit choose one.",
+    ),
+)
+
+
+def _generic_mistakes(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return what does not go together about modes, by key."""
+    has_list = bool(texts.get(TOPIC_REGEXES, "").strip())
+    if texts.get("mode", "").strip().upper() != GENERIC:
+        why = "it is for mode GENERIC; topics chooses archived topics"
+        return {TOPIC_REGEXES: why} if has_list else {}
+    if not has_list:
+        return {TOPIC_REGEXES: "missing: mode GENERIC takes topics from it"}
+    if texts.get("topics", "").strip():
+        return {"topics": f"in mode GENERIC {TOPIC_REGEXES} names the topics"}
+    return {}
+
+
+def _confluent(texts: Mapping[str, str], _name: str) -> Meaning:
+    wrong = _generic_mistakes(texts)
+    try:
+        options = parse_group(ConfluentSourceOptions, texts)
+    except ConfigErrors as error:
+        raise ConfigErrors({**wrong, **error.by_key}) from error
+    if wrong:
+        raise ConfigErrors(wrong)
+    found = {"poll.interval.ms": str(options.s3_poll_interval_ms), "restore.into.non.empty": "true"}
+    if options.behavior_on_error != "fail":
+        found["restore.allow.missing"] = "true"
+    return Meaning(texts=found, called={"poll.interval.ms": "s3.poll.interval.ms"})
+
+
+def _spredfast(texts: Mapping[str, str], _name: str) -> Meaning:
+    place = parse_group(SpredfastPlace, texts)
+    options = parse_group(SpredfastSourceOptions, texts)
+    found = {
+        **place.meaning(),
+        "poll.interval.ms": str(options.poll_interval_ms),
+        "restore.into.non.empty": "true",
+    }
+    renames = {
+        key.removeprefix("targetTopic."): target
+        for key, target in texts.items()
+        if key.startswith("targetTopic.")
+    }
+    topics = [name.strip() for name in texts.get("topics", "").split(",") if name.strip()]
+    if unknown := sorted(renames.keys() - set(topics)) if topics else []:
+        raise ConfigErrors({f"targetTopic.{unknown[0]}": "topics does not name it"})
+    chosen = ",".join(f"{name}:{renames.get(name, name)}" for name in topics or renames)
+    instead: dict[str, str | None] = {"topics": chosen} if chosen else {}
+    return Meaning(texts=found, instead=instead, called=CALLED, prefix=place.s3_prefix)
+
+
+def _ch_tbd(texts: Mapping[str, str], _name: str) -> Meaning:
+    options = parse_group(ChTbdSourceOptions, texts)
+    found = {"restore.into.non.empty": "true"}
+    if options.instance_name_restore:
+        found["restore.log"] = options.instance_name_restore
+    return Meaning(texts=found)
+
+
+CONFLUENT = Family(
+    name="confluent",
+    kind="source",
+    classes=(CONFLUENT_SOURCE,),
+    groups=(ConfluentSourceOptions,),
+    standing=_CONFLUENT,
+    translate=_confluent,
+    region="us-west-2",
+)
+SPREDFAST = Family(
+    name="spredfast",
+    kind="source",
+    classes=(PACKAGE + "source.S3SourceConnector",),
+    groups=(SpredfastPlace, SpredfastSourceOptions),
+    standing=_SPREDFAST,
+    below=("targetTopic.",),
+    translate=_spredfast,
+)
+CH_TBD = Family(
+    name="ch.tbd",
+    kind="source",
+    classes=(RESTORE,),
+    groups=(ChTbdSourceOptions,),
+    translate=_ch_tbd,
+)
+OURS = Family(name="kafkeep", kind="source", classes=(OUR_SOURCE,))

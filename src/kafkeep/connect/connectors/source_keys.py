@@ -1,0 +1,199 @@
+"""Which keys a connector that brings records back may have, whoever made it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkeep.archive.names import connector_log
+from kafkeep.connect.connectors.family import Family
+from kafkeep.connect.connectors.fixed_keys import (
+    StandingKey,
+    any_text,
+    any_truth,
+    only,
+    standing_key,
+)
+from kafkeep.connect.connectors.s3_keys import S3Options
+from kafkeep.options.option import Option, did_you_mean, iter_options, option, positive
+from kafkeep.options.restore import RestoreOptions, parse_renames
+from kafkeep.options.storage import ArchiveAddress
+
+PRODUCER = "producer.override."
+RESTORE = "restore."
+ROLES = ("key", "value", "header")
+_CLIENT = ("bootstrap.servers", "client.id", "security.protocol")
+_SECURITY = ("sasl.", "ssl.")
+_ELSEWHERE = ("topics", "name", "state", "dry.run")
+_TUNING = (
+    "batch.size",
+    "buffer.memory",
+    "delivery.timeout.ms",
+    "linger.ms",
+    "max.block.ms",
+    "max.in.flight.requests.per.connection",
+    "max.request.size",
+    "request.timeout.ms",
+    "retries",
+    "retry.backoff.ms",
+)
+
+
+def _renames(text: str) -> tuple[tuple[str, str], ...]:
+    return parse_renames(text) if text.strip() else ()
+
+
+def _interval(text: str) -> int | None:
+    bare = text.strip()
+    return None if bare == "-1" else positive("poll.interval.ms")(bare)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """What every connector has that brings records back."""
+
+    name: str = option("name", "The connector's name.", default="restore", parse=connector_log)
+    tasks_max: int | None = option(
+        "tasks.max",
+        "At most so many tasks write at once; without it, as many as there are cores.",
+        default=None,
+        parse=positive("tasks.max"),
+        metavar="COUNT",
+    )
+    topics: tuple[tuple[str, str], ...] = option(
+        "topics",
+        "Topics to bring back, with new names if wished: a,b:new-b. Unless set, all.",
+        default=(),
+        parse=_renames,
+        metavar="NAMES",
+    )
+    archive: str | None = option(
+        "archive",
+        "Where the archive is: s3://bucket/prefix or a folder, in place of s3.bucket.name.",
+        default=None,
+        parse=lambda text: str(ArchiveAddress.parse(text.strip())),
+        metavar="ADDRESS",
+    )
+    poll_interval_ms: int | None = option(
+        "poll.interval.ms",
+        "How often the log is looked at for more; -1: once, and the connector is done.",
+        default=None,
+        parse=_interval,
+        metavar="MS",
+    )
+    restore_log: str | None = option(
+        "restore.log",
+        "The log to restore from, where the archive has several: the name of the sink.",
+        default=None,
+        parse=connector_log,
+        metavar="NAME",
+    )
+
+
+_TRANSFORMS = (
+    "Done to each record on its way back. Routers are refused: topics gives new names. Values of "
+    "segments are read and written by value.converter."
+)
+_STANDING = (
+    StandingKey(
+        "errors.tolerance",
+        "string",
+        "none",
+        "A record that cannot be converted or transformed stops the connector.",
+        only("none"),
+    ),
+    StandingKey("errors.log.enable", "boolean", "false", "Problems are told.", any_truth),
+    StandingKey("errors.log.include.messages", "boolean", "false", "Problems are told.", any_truth),
+    StandingKey("transforms", "list", "", _TRANSFORMS, any_text),
+    StandingKey("predicates", "list", "", _TRANSFORMS, any_text),
+    *(
+        StandingKey(
+            PRODUCER + name,
+            "string",
+            "",
+            "Tuning of Java's producer, which is not used: no effect on what is written.",
+            any_text,
+        )
+        for name in _TUNING
+    ),
+    StandingKey(
+        PRODUCER + "acks",
+        "string",
+        "all",
+        "Records are written to all replicas.",
+        only("all", "-1"),
+    ),
+    StandingKey(
+        PRODUCER + "enable.idempotence",
+        "boolean",
+        "true",
+        "Each record is written once.",
+        only("true"),
+    ),
+    StandingKey(
+        PRODUCER + "compression.type",
+        "string",
+        "",
+        "Batches keep the compression they had.",
+    ),
+)
+_BELOW = (
+    StandingKey("transforms.", "string", "", _TRANSFORMS, any_text),
+    StandingKey("predicates.", "string", "", _TRANSFORMS, any_text),
+    StandingKey(
+        "topic.creation.",
+        "string",
+        "",
+        "Topics are made with their archived settings; restore.replication.factor changes one.",
+    ),
+)
+
+
+def restore_options() -> tuple[Option, ...]:
+    """Return the options of a restore that stand here behind ``restore.``."""
+    return tuple(one for one in iter_options(RestoreOptions) if one.name not in _ELSEWHERE)
+
+
+def is_client_key(key: str) -> bool:
+    """Tell whether a key says where Kafka is, or who is asking."""
+    name = key.removeprefix(PRODUCER)
+    return key.startswith(PRODUCER) and (name in _CLIENT or name.startswith(_SECURITY))
+
+
+def source_standing(key: str, family: Family) -> StandingKey | None:
+    """Return what is said of a key that needs no code."""
+    if key in DECLARED or key in family.keys or is_client_key(key):
+        return None
+    own = family.says(key) or next((one for one in _STANDING if one.name == key), None)
+    below = next((one for one in _BELOW if key.startswith(one.name)), None)
+    return own or below or (None if key.startswith(PRODUCER) else standing_key(key))
+
+
+def knows_source_key(key: str, family: Family) -> bool:
+    """Tell whether a key means something; those below converters do if their class is named."""
+    if key in DECLARED or is_client_key(key) or family.knows(key):
+        return True
+    below = key.startswith(tuple(f"{role}.converter." for role in ROLES))
+    return below or source_standing(key, family) is not None
+
+
+def say_unknown_source(key: str, family: Family) -> str:
+    """Return a sentence about a key that nobody knows."""
+    near = did_you_mean(key, [*DECLARED, *family.keys, *(one.name for one in family.standing)])
+    return "there is no such key" + (f". {near}" if near else "")
+
+
+def iter_source_standing() -> tuple[StandingKey, ...]:
+    """Return what is said of keys that need no code, for the docs."""
+    return (*_STANDING, *_BELOW)
+
+
+DECLARED: Mapping[str, None] = dict.fromkeys(
+    [
+        *(one.name for group in (SourceOptions, S3Options) for one in iter_options(group)),
+        *(RESTORE + one.name for one in restore_options()),
+        *(f"{role}.converter" for role in ROLES),
+        "connector.class",
+    ]
+)
+"""Keys that every source takes."""

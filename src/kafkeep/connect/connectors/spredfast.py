@@ -1,0 +1,212 @@
+"""Spredfast's S3 sink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkeep.connect.connectors.family import Family, Meaning
+from kafkeep.connect.connectors.fixed_keys import StandingKey, any_number, any_text
+from kafkeep.errors import UsageError
+from kafkeep.options.backup import BackupOptions
+from kafkeep.options.option import ConfigErrors, iter_options, one_of, option, parse_group, truth
+from kafkeep.options.storage import ArchiveAddress
+
+PACKAGE = "com.spredfast.kafka.connect.s3."
+_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+_DAY_MS = 86_400_000
+_CLASSES = {"bytelengthformat": "binary", "stringwithdelimiterformat": "text"}
+
+
+def _format(text: str) -> str:
+    name = text.strip().rpartition(".")[2].lower()
+    return one_of("format", "binary", "text")(_CLASSES.get(name, name))
+
+
+def _number(text: str) -> int | None:
+    bare = text.strip()
+    if bare == "-1":
+        return None
+    if not bare.isdecimal() or int(bare) == 0:
+        raise UsageError(f"{text!r} is not a whole number above zero")
+    return int(bare)
+
+
+def _prefix(text: str) -> str:
+    bare = text.strip().strip("/")
+    try:
+        return ArchiveAddress.parse(f"s3://bucket/{bare}").path
+    except UsageError as error:
+        raise UsageError(f"{text!r} is not a prefix") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpredfastPlace:
+    """Where its objects lie; sink and source have these."""
+
+    s3_bucket: str | None = option(
+        "s3.bucket", "Spredfast: the bucket, as s3.bucket.name.", default=None
+    )
+    s3_prefix: str = option(
+        "s3.prefix", "Spredfast: where in the bucket the archive begins.", default="", parse=_prefix
+    )
+    s3_endpoint: str | None = option(
+        "s3.endpoint", "Spredfast: address of the store, as store.url.", default=None
+    )
+    s3_path_style: bool | None = option(
+        "s3.path_style",
+        "Spredfast: the bucket stands in the path, as s3.path.style.access.enabled.",
+        default=None,
+        parse=truth,
+    )
+
+    def meaning(self) -> dict[str, str]:
+        """Return these in kafkeep's keys; an endpoint without path_style decides by itself."""
+        found = {"s3.bucket.name": self.s3_bucket, "store.url": self.s3_endpoint}
+        if self.s3_path_style is not None:
+            found["s3.path.style.access.enabled"] = str(self.s3_path_style).lower()
+        return {key: text for key, text in found.items() if text is not None}
+
+
+CALLED = {
+    "s3.bucket.name": "s3.bucket",
+    "store.url": "s3.endpoint",
+    "s3.path.style.access.enabled": "s3.path_style",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpredfastSinkOptions:
+    """How its objects are written."""
+
+    format: str | None = option(
+        "format",
+        "Spredfast: text writes the values as lines, in folders of days, compressed with gzip. "
+        "Unless set, and for binary, segments are written, which hold keys, values, headers and "
+        "times.",
+        default=None,
+        parse=_format,
+        metavar="binary|text",
+    )
+    format_include_keys: bool = option(
+        "format.include.keys",
+        "Spredfast: keep keys too. Segments always do; lines of text cannot.",
+        default=False,
+    )
+    compressed_file_size: int | None = option(
+        "compressed_file_size",
+        "Spredfast, text: close an object after this many bytes, counted before compression.",
+        default=None,
+        parse=_number,
+        metavar="BYTES",
+    )
+    flush_interval_ms: int | None = option(
+        "flush.interval.ms",
+        "Spredfast, text: close an object when a record is this much later than its first one.",
+        default=None,
+        parse=_number,
+        metavar="MS",
+    )
+
+
+_STANDING = (
+    StandingKey("local.buffer.dir", "string", "", "Buffers lie where Spark has its own.", any_text),
+    StandingKey(
+        "compressed_block_size",
+        "long",
+        "67108864",
+        "Objects are made of independent blocks in any case, of a size kafkeep chooses.",
+        any_number,
+    ),
+    StandingKey(
+        "flush.grace.period.ms",
+        "long",
+        "",
+        "No record waits for a period of grace: the log says what was written.",
+        any_number,
+    ),
+    StandingKey(
+        "format.key.delimiter",
+        "string",
+        "",
+        "Lines of text hold values alone; segments hold keys and need no delimiter.",
+    ),
+)
+
+
+def _translate(texts: Mapping[str, str], _name: str) -> Meaning:
+    place = parse_group(SpredfastPlace, texts)
+    options = parse_group(SpredfastSinkOptions, texts)
+    found = place.meaning()
+    if options.format == "text":
+        _check_text(options, texts)
+        return Meaning(
+            texts=found | _text(options),
+            instead={"value.converter": _BYTES},
+            called=CALLED,
+            prefix=place.s3_prefix,
+        )
+    _check_segments(options)
+    note = "format=binary: kafkeep's segments are written, which Spredfast cannot read"
+    return Meaning(
+        texts=found,
+        # Segments hold bytes as they came from Kafka: what converters do and undo.
+        instead=dict.fromkeys(("key.converter", "value.converter", "header.converter")),
+        called=CALLED,
+        prefix=place.s3_prefix,
+        notes=(note,) if options.format == "binary" else (),
+    )
+
+
+def _check_segments(options: SpredfastSinkOptions) -> None:
+    asked = {
+        "compressed_file_size": (options.compressed_file_size, "segment.bytes"),
+        "flush.interval.ms": (options.flush_interval_ms, "segment.age"),
+    }
+    wrong = {
+        key: f"is for format=text; without it segments are written, which {ours} closes"
+        for key, (value, ours) in asked.items()
+        if value is not None
+    }
+    if wrong:
+        raise ConfigErrors(wrong)
+
+
+def _check_text(options: SpredfastSinkOptions, texts: Mapping[str, str]) -> None:
+    if options.format_include_keys:
+        raise ConfigErrors({"format.include.keys": "lines of text hold values alone"})
+    name = texts.get("value.converter", "").rpartition(".")[2]
+    if name not in ("", "ByteArrayConverter", "AlreadyBytesConverter", "StringConverter"):
+        raise ConfigErrors({"value.converter": "format=text holds the values' own bytes"})
+
+
+def _text(options: SpredfastSinkOptions) -> dict[str, str]:
+    found = {
+        "format.class": "bytes",
+        "format.bytearray.extension": "",
+        "s3.compression.type": "gzip",
+        "topics.dir": "",
+        "object.name.template": "{{path}}/{{topic}}-{{partition:padding=5}}-"
+        "{{start_offset:padding=12}}.gz",
+        "partitioner.class": "time",
+        "path.format": "YYYY-MM-dd",
+        "partition.duration.ms": str(_DAY_MS),
+        "rotate.file.on.partition.change": "false",
+    }
+    if options.compressed_file_size is not None:
+        found["flush.bytes"] = str(options.compressed_file_size)
+    if options.flush_interval_ms is not None:
+        found["rotate.interval.ms"] = str(options.flush_interval_ms)
+    return found
+
+
+SINK = Family(
+    name="spredfast",
+    kind="sink",
+    classes=(PACKAGE + "sink.S3SinkConnector",),
+    groups=(SpredfastPlace, SpredfastSinkOptions),
+    standing=_STANDING,
+    # When segments are closed is told as to our own class; Spredfast leaves it to its worker.
+    extra=tuple(one for one in iter_options(BackupOptions) if one.name.startswith("segment.")),
+    translate=_translate,
+)

@@ -1,0 +1,291 @@
+"""ch.tbd's pair for compacted topics: two sinks of the same topics that take turns.
+
+The one that is active archives; when its time is over, the other writes a fresh snapshot from the
+topics' beginning, and takes over once it holds as much. The old snapshot is then retired in its
+log, and its objects are deleted. The pair speak through a document in their archive.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Protocol
+
+from kafkeep.archive.checkpoint import load_head
+from kafkeep.archive.entry import PartitionId
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.state import State
+from kafkeep.archive.view import load_view
+from kafkeep.backup.plan import EARLIEST
+from kafkeep.clock import now_ms, writer_id
+from kafkeep.connect.connectors.chtbd import CompactOptions
+from kafkeep.connect.jobs.pair_state import (
+    Facts,
+    Pair,
+    PairDocument,
+    Phase,
+    Step,
+    next_step,
+    pair_id,
+)
+from kafkeep.connect.jobs.retry import run_patiently
+from kafkeep.connect.jobs.sink import SinkJob, places_of, read_sink, sink_options
+from kafkeep.connect.service.model import ConnectorType, Progress, Surroundings
+from kafkeep.errors import AccessDeniedError, NoSuchArchiveError, UsageError
+from kafkeep.maintenance.move_positions import forget_all
+from kafkeep.options.backup import BackupOptions
+from kafkeep.options.kafka import Places
+from kafkeep.store.open import open_store
+
+POLL_S = 1.0
+LONGEST_AGE_MS = 10_000
+"""What waits for a rule is closed after this, so that a snapshot can be complete."""
+logger = logging.getLogger(__name__)
+
+
+def make_compact_job(
+    name: str, config: Mapping[str, str], surroundings: Surroundings
+) -> CompactJob:
+    """Return the job of one of the pair; ``config`` is that of a CompactBackupSinkConnector."""
+    sink = read_sink(name, config, surroundings)
+    if sink.compact is None:
+        raise UsageError(f"connector {name} is not one of a pair for compacted topics")
+    places = places_of(sink, surroundings)
+    return CompactJob(sink_options(sink), sink.compact, places, surroundings)
+
+
+class CompactJob:
+    """One of a pair; see ``ConnectorJob``."""
+
+    type: ConnectorType = "sink"
+
+    def __init__(
+        self,
+        options: BackupOptions,
+        pair: CompactOptions,
+        places: Places,
+        surroundings: Surroundings,
+        *,
+        clock: Callable[[], int] = now_ms,
+        start: Callable[[SinkJob], Work] | None = None,
+    ) -> None:
+        self.options = replace(
+            options,
+            start_at=EARLIEST,
+            group=None,
+            keeps_tail=False,
+            segment_age_ms=min(LONGEST_AGE_MS, max(1, pair.length_ms // 4)),
+        )
+        self._group = options.group
+        self._pair = pair
+        self._places = places
+        self._surroundings = surroundings
+        self._clock = clock
+        self.progress = Progress()
+        self._begin_work = start or SinkThread
+        self._work: Work | None = None
+        self.task_count = 1
+
+    @property
+    def name(self) -> str:
+        """The instance: the name of the connector's log."""
+        return self.options.name
+
+    def run(self, stop: threading.Event) -> None:
+        """Take turns until stopped; brokers and stores that are away are waited for."""
+        try:
+            run_patiently(self.options.called, lambda: self._run(stop), stop)
+        finally:
+            self._rest()
+
+    def _run(self, stop: threading.Event) -> None:
+        store = open_store(self._places.archive, self._places.storage, create=True)
+        document = PairDocument(store, pair_id(self.options.topics, self.options.topics_regex))
+        while not stop.is_set():
+            self.take_turn(store, document)
+            stop.wait(POLL_S)
+
+    def take_turn(self, store: ObjectStore, document: PairDocument) -> None:
+        """Look at the document and do the one thing that is next."""
+        if self._work is not None:
+            self._work.check()
+        pair = self._join(store, document)
+        self._do(self._next(store, pair), pair, store, document)
+        self.task_count = self._work.task_count if self._work else 1
+        self.progress.waits_its_turn = self._work is None
+
+    def _join(self, store: ObjectStore, document: PairDocument) -> Pair:
+        """Return the document, with this instance in it.
+
+        One that the document does not know, and that has archived something, goes on with that.
+        """
+        pair = document.load()
+        if self.name in pair.members:
+            return pair
+        pair = pair.joined(self.name, self._clock())
+        if load_head(store, self.name).state.positions:
+            entered = replace(pair.members[self.name], phase=Phase.BUILDING)
+            pair = replace(pair, members={**pair.members, self.name: entered})
+        document.put(pair)
+        return document.load()
+
+    def _next(self, store: ObjectStore, pair: Pair) -> Step:
+        facts = Facts(
+            now_ms=self._clock(),
+            length_ms=self._pair.length_ms,
+            begins=self._pair.initial_status == "ACTIVATE",
+        )
+        phase, newest = pair.phase(self.name), pair.newest_complete()
+        if phase is Phase.BUILDING and self._work is not None and self._work.reached():
+            others = _state(store, newest) if newest else None
+            caught_up = others is None or covers(_state(store, self.name), others)
+            facts = replace(facts, caught_up=caught_up)
+        if phase is Phase.COMPLETE and newest is not None and newest != self.name:
+            covered = covers(_state(store, newest), _state(store, self.name))
+            facts = replace(facts, covered=covered)
+        return next_step(pair, self.name, facts)
+
+    def _do(self, step: Step, pair: Pair, store: ObjectStore, document: PairDocument) -> None:
+        match step:
+            case Step.BEGIN:
+                self._say(document, pair, Phase.BUILDING)
+            case Step.WORK:
+                self._start()
+            case Step.COMPLETE:
+                self._say(document, pair, Phase.COMPLETE)
+            case Step.REST | Step.WAIT:
+                self._rest()
+            case Step.RETIRE:
+                self._rest()
+                if covers(_state(store, pair.newest_complete() or ""), _state(store, self.name)):
+                    self._say(document, pair, Phase.RETIRING)
+            case Step.CLEAN:
+                self._rest()
+                self._clean(store, document)
+
+    def _say(self, document: PairDocument, pair: Pair, phase: Phase) -> None:
+        if document.put(pair.moved(self.name, phase, self._clock())):
+            logger.info("connector %s: its snapshot is %s", self.options.called, phase)
+
+    def _start(self) -> None:
+        if self._work is None:
+            sink = SinkJob(self.options, self._places, self._surroundings, group=self._group)
+            self.progress.positions, self.progress.lag_records = {}, {}
+            self.progress.ends, self.progress.due_since_ms = {}, None
+            sink.progress = self.progress
+            self._work = self._begin_work(sink)
+
+    def _rest(self) -> None:
+        work, self._work = self._work, None
+        if work is not None:
+            work.end()
+
+    def _clean(self, store: ObjectStore, document: PairDocument) -> None:
+        """Retire the log, then delete what it no longer counts, then say so.
+
+        The document is asked again once the log is held: who was overtaken while it slept would
+        otherwise retire the snapshot of the one that overtook it.
+        """
+
+        def is_mine() -> bool:
+            return document.load().phase(self.name) is Phase.RETIRING
+
+        if not forget_all(
+            store, self.name, writer=writer_id(), now_ms=self._clock, still_wanted=is_mine
+        ):
+            return
+        try:
+            for entry in load_view(store, self.name).retired():
+                store.delete(entry.key)
+        except AccessDeniedError as error:
+            called = self.options.called
+            logger.warning("connector %s: its old objects stay: %s", called, error.message)
+        pair = document.load()
+        if pair.phase(self.name) is Phase.RETIRING:
+            self._say(document, pair, Phase.EMPTY)
+
+
+class Work(Protocol):
+    """A sink at work."""
+
+    @property
+    def task_count(self) -> int:
+        """How many tasks to show."""
+
+    def check(self) -> None:
+        """Raise what ended the sink, if something did."""
+
+    def reached(self) -> bool:
+        """Whether all is archived that Kafka had when the sink first saw it."""
+
+    def end(self) -> None:
+        """Stop the sink and wait for it."""
+
+
+class SinkThread:
+    """The sink of one turn, in a thread of its own."""
+
+    def __init__(self, sink: SinkJob) -> None:
+        self._sink = sink
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._goal: dict[tuple[str, int], int] = {}
+        self._thread = threading.Thread(target=self._run, name=sink.options.called, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._sink.run(self._stop)
+        except BaseException as error:  # raised again where it is looked after
+            self._error = error
+
+    @property
+    def task_count(self) -> int:
+        """Those of the sink."""
+        return self._sink.task_count
+
+    def check(self) -> None:
+        """See Work; so for the others."""
+        if self._error is not None:
+            raise self._error
+
+    def reached(self) -> bool:  # noqa: D102
+        positions = self._sink.progress.positions
+        if not self._goal:
+            # Not from positions and lag: between two reads of the one the other may move on.
+            ends = self._sink.progress.ends
+            self._goal = {key: end for key, end in ends.items() if key in positions}
+        return bool(self._goal) and all(
+            positions.get(key, -1) >= end for key, end in self._goal.items()
+        )
+
+    def end(self) -> None:  # noqa: D102
+        self._stop.set()
+        self._thread.join()
+
+
+def covers(new: State, old: State) -> bool:
+    """Whether one log holds what the other holds.
+
+    A topic that was deleted since is held by the old one alone, also when there is another of its
+    name now: then it does not.
+    """
+    held = {(_topic_id(new, pid), pid.partition): at for pid, at in new.positions.items()}
+    return all(
+        held.get((_topic_id(old, pid), pid.partition), -1) >= at
+        for pid, at in old.positions.items()
+    )
+
+
+def _topic_id(state: State, pid: PartitionId) -> str:
+    info = state.topics.get(pid[:2])
+    return info.topic_id if info else str(pid[:2])
+
+
+def _state(store: ObjectStore, name: str) -> State:
+    with suppress(NoSuchArchiveError):
+        return load_head(store, name).state
+    return State(name=name)

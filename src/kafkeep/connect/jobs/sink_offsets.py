@@ -1,0 +1,197 @@
+"""A connector's offsets as Connect shows them: read, moved and reset, while it is stopped.
+
+A sink's are its log's positions, and its group follows them. A source's are the last objects that
+came back, by folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from kafkeep.archive.checkpoint import load_head
+from kafkeep.archive.state import State
+from kafkeep.clock import now_ms, writer_id
+from kafkeep.connect.connectors.families import find_family
+from kafkeep.connect.connectors.sink_config import ConnectorConfig
+from kafkeep.connect.connectors.source_config import SourceConfig
+from kafkeep.connect.jobs.sink import (
+    group_of,
+    newest_partitions,
+    places_of,
+    positions_now,
+    read_sink,
+    replace_offsets,
+)
+from kafkeep.connect.jobs.source_offsets import alter_source, read_source, reset_source
+from kafkeep.connect.service.model import Json, RestError, Surroundings
+from kafkeep.errors import NoSuchArchiveError, UsageError
+from kafkeep.kafka.admin.admin import Admin, OffsetSpec
+from kafkeep.kafka.client.wire import Wire
+from kafkeep.maintenance.move_positions import move_positions
+from kafkeep.maintenance.verified import last_verified_ms
+from kafkeep.store.open import open_store
+
+TopicPartition = tuple[str, int]
+_NOTHING = "Partitions / offsets need to be provided for an alter offsets request"
+_DONE = (
+    "The Connect framework-managed offsets for this connector have been {done} successfully. "
+    "However, if this connector manages offsets externally, they will need to be manually {done} "
+    "in the system that the connector uses."
+)
+TOPIC, PARTITION, OFFSET = "kafka_topic", "kafka_partition", "kafka_offset"
+GROUP_TIMEOUT_MS = 10_000
+
+
+def read_offsets(
+    name: str, config: Mapping[str, str], surroundings: Surroundings
+) -> list[dict[str, Any]]:
+    """Return ``{"partition": …, "offset": …}`` for each partition there is an offset of."""
+    if _is_source(config):
+        return read_source(_source(name, config), surroundings)
+    return sink_offsets(_state(read_sink(name, config, surroundings)))
+
+
+def read_verified(name: str, config: Mapping[str, str], surroundings: Surroundings) -> int | None:
+    """Return when a sink's log was last found sound; None for a source, or when it never was."""
+    if _is_source(config):
+        return None
+    sink = read_sink(name, config, surroundings)
+    return last_verified_ms(open_store(sink.archive, sink.storage), sink.name)
+
+
+def alter_offsets(
+    name: str, config: Mapping[str, str], surroundings: Surroundings, offsets: Sequence[Json]
+) -> str:
+    """Move partitions; those that are not named stay. RestError 400 for what cannot be."""
+    if not offsets:
+        raise RestError(400, _NOTHING)
+    with _as_answers():
+        if _is_source(config):
+            alter_source(_source(name, config), surroundings, offsets)
+        else:
+            moves = parse_moves(offsets)
+            _move(read_sink(name, config, surroundings), surroundings, lambda _state: moves)
+    return _DONE.format(done="altered")
+
+
+def reset_offsets(name: str, config: Mapping[str, str], surroundings: Surroundings) -> str:
+    """Move everything back to the beginning."""
+    with _as_answers():
+        if _is_source(config):
+            reset_source(_source(name, config), surroundings)
+        else:
+            _move(
+                read_sink(name, config, surroundings),
+                surroundings,
+                lambda state: dict.fromkeys(newest_partitions(state)),
+            )
+    return _DONE.format(done="reset")
+
+
+def sink_offsets(state: State) -> list[dict[str, Any]]:
+    """Return a log's positions in Connect's shape. Pure.
+
+    A partition at its beginning has none, as in Connect, unless it was moved there.
+    """
+    newest = newest_partitions(state)
+    return [
+        {"partition": {TOPIC: topic, PARTITION: number}, "offset": {OFFSET: at}}
+        for (topic, number), at in sorted(positions_now(state).items())
+        if at or state.generation(newest[topic, number])
+    ]
+
+
+def parse_moves(offsets: Sequence[Json]) -> dict[TopicPartition, int | None]:
+    """Read what a sink is to be moved to; RestError 400 names what is wrong. Pure."""
+    moves: dict[TopicPartition, int | None] = {}
+    for one in offsets:
+        partition, offset = one.get("partition"), one.get("offset")
+        if not isinstance(partition, dict) or not {TOPIC, PARTITION} <= partition.keys():
+            raise RestError(
+                400, f"The partition of a sink's offset must have the keys {TOPIC} and {PARTITION}"
+            )
+        topic = partition[TOPIC]
+        if not isinstance(topic, str) or not topic:
+            raise RestError(400, f"{TOPIC} must be the name of a topic, not {topic!r}")
+        number = _whole(partition[PARTITION], PARTITION)
+        if offset is not None and (not isinstance(offset, dict) or OFFSET not in offset):
+            raise RestError(400, f"A sink's offset must be null or have the key {OFFSET}")
+        if (topic, number) in moves:
+            raise RestError(400, f"{topic}-{number} is named twice")
+        moves[topic, number] = None if offset is None else _whole(offset[OFFSET], OFFSET)
+    return moves
+
+
+def _whole(value: object, key: str) -> int:
+    text = str(value).strip()
+    if isinstance(value, bool) or not text.isascii() or not text.isdigit():
+        raise RestError(400, f"{key} must be a whole number from 0 on, not {value!r}")
+    return int(text)
+
+
+def _move(
+    config: ConnectorConfig,
+    surroundings: Surroundings,
+    moves_of: Callable[[State], Mapping[TopicPartition, int | None]],
+) -> None:
+    places = places_of(config, surroundings)
+    store = open_store(places.archive, places.storage, create=True)
+    state = load_head(store, config.name).state
+    moves = moves_of(state)
+    with Wire(places.kafka) as wire:
+        admin = Admin(wire, timeout_ms=GROUP_TIMEOUT_MS)
+        _check_ends(admin, moves, newest_partitions(state))
+        if moves:
+            move_positions(store, config.name, moves, writer=writer_id(), now_ms=now_ms)
+        now = positions_now(load_head(store, config.name).state)
+        replace_offsets(admin, group_of(config.called), now)
+
+
+def _check_ends(
+    admin: Admin, moves: Mapping[TopicPartition, int | None], archived: Collection[TopicPartition]
+) -> None:
+    """Refuse an offset that Kafka has not reached: what comes until then would be left out.
+
+    An archived topic that is gone from Kafka has no end to be past.
+    """
+    wanted = {key: at for key, at in moves.items() if at is not None}
+    there = admin.topics({topic for topic, _ in wanted}) if wanted else {}
+    known = [
+        (topic, number)
+        for topic, number in wanted
+        if topic in there and number in there[topic].partitions
+    ]
+    for topic, number in wanted.keys() - {*known, *archived}:
+        raise RestError(400, f"There is no {topic}-{number}, neither in Kafka nor in the archive")
+    for (topic, number), end in admin.offsets(known, OffsetSpec.LATEST).items():
+        if wanted[topic, number] > end:
+            raise RestError(
+                400, f"{topic}-{number} ends at offset {end}; {wanted[topic, number]} is past it"
+            )
+
+
+def _state(config: ConnectorConfig) -> State:
+    """Return what the log says; a folder that is not there yet has no log."""
+    with suppress(NoSuchArchiveError):
+        return load_head(open_store(config.archive, config.storage), config.name).state
+    return State(name=config.name)
+
+
+def _is_source(config: Mapping[str, str]) -> bool:
+    return find_family(config.get("connector.class", "")).kind == "source"
+
+
+def _source(name: str, config: Mapping[str, str]) -> SourceConfig:
+    return SourceConfig.from_map(config, name=name, strict=False)
+
+
+@contextmanager
+def _as_answers() -> Iterator[None]:
+    """Turn what a caller did wrong into an answer."""
+    try:
+        yield
+    except UsageError as error:
+        hint = f". {error.hint}" if error.hint else ""
+        raise RestError(400, error.message + hint) from error

@@ -1,0 +1,224 @@
+"""When each connector's archive was last verified, asked for in the background now and then.
+
+The metrics that are kafkeep's own: how far behind, how much was done, what was lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from kafkeep.connect.metrics.metric import Declared, Page
+from kafkeep.connect.metrics.totals import Reading
+from kafkeep.connect.plugins.definitions import Definitions
+from kafkeep.connect.service.backlog import partition_lags
+from kafkeep.connect.service.model import (
+    Connector,
+    ConnectorStatus,
+    Progress,
+    RestError,
+    Surroundings,
+)
+from kafkeep.errors import KafkeepError
+from kafkeep.store.s3_timing import RequestTimes
+
+_CONNECTOR = ("connector",)
+_PARTITION = ("connector", "topic", "partition")
+
+BUILD = Declared("kafkeep_build_info", "gauge", "The version that runs; always 1.", ("version",))
+LEADER = Declared(
+    "kafkeep_leader",
+    "gauge",
+    "1 on the worker that runs the connectors, 0 on one that stands by.",
+)
+LAG_RECORDS = Declared(
+    "kafkeep_lag_records",
+    "gauge",
+    "Offsets in Kafka that are not archived (or not yet brought back), at the last look.",
+    _PARTITION,
+)
+LAG_SECONDS = Declared(
+    "kafkeep_lag_seconds",
+    "gauge",
+    "For how long the oldest of those has waited; 0 when nothing waits.",
+    _PARTITION,
+)
+NO_PROGRESS = Declared(
+    "kafkeep_no_progress_seconds",
+    "gauge",
+    "For how long work has been due and nothing was committed; 0 up to a minute.",
+    _CONNECTOR,
+)
+RECORDS = Declared("kafkeep_records_total", "counter", "Records committed.", _CONNECTOR)
+BYTES = Declared(
+    "kafkeep_bytes_total", "counter", "Bytes of these records as Kafka holds them.", _CONNECTOR
+)
+OBJECTS = Declared(
+    "kafkeep_objects_total", "counter", "Objects written by a sink, read by a source.", _CONNECTOR
+)
+COMMITS = Declared("kafkeep_commits_total", "counter", "Commits to the archive's log.", _CONNECTOR)
+GAPS = Declared(
+    "kafkeep_gaps_total",
+    "counter",
+    "Stretches that Kafka deleted before they were archived.",
+    _CONNECTOR,
+)
+OFFSETS_SKIPPED = Declared(
+    "kafkeep_offsets_skipped_total", "counter", "Offsets in these gaps.", _CONNECTOR
+)
+BAD_RECORDS = Declared(
+    "kafkeep_bad_records_total",
+    "counter",
+    "Records left out because they could not be converted, as errors.tolerance allows.",
+    _CONNECTOR,
+)
+FAILURES = Declared(
+    "kafkeep_connector_failures_total",
+    "counter",
+    "Runs of a connector that ended in an error.",
+    _CONNECTOR,
+)
+SPARK_JOBS = Declared(
+    "kafkeep_spark_jobs_total",
+    "counter",
+    "Spark jobs run for the connector; none while there is nothing to do.",
+    _CONNECTOR,
+)
+LAST_COMMIT = Declared(
+    "kafkeep_last_commit_timestamp_seconds",
+    "gauge",
+    "When the connector last committed; absent before its first commit in this process.",
+    _CONNECTOR,
+)
+LAST_VERIFY = Declared(
+    "kafkeep_last_verify_timestamp_seconds",
+    "gauge",
+    "When the connector's archive was last verified; absent when that is not known.",
+    _CONNECTOR,
+)
+S3_SECONDS = Declared(
+    "kafkeep_s3_request_seconds",
+    "histogram",
+    "Time until S3's answer began, each attempt for itself, on the driver and in Spark's tasks; "
+    "requests of a task's attempt that failed, and those for the service's own state, are missing.",
+    ("operation",),
+)
+S3_ERRORS = Declared(
+    "kafkeep_s3_request_errors_total",
+    "counter",
+    "Those of these requests that failed: by HTTP status, or 'connection' when no answer came. "
+    "'Not there' and 'already there' are answers, not errors.",
+    ("operation", "reason"),
+)
+
+OWN = (
+    BUILD,
+    LEADER,
+    LAG_RECORDS,
+    LAG_SECONDS,
+    NO_PROGRESS,
+    RECORDS,
+    BYTES,
+    OBJECTS,
+    COMMITS,
+    GAPS,
+    OFFSETS_SKIPPED,
+    BAD_RECORDS,
+    FAILURES,
+    SPARK_JOBS,
+    LAST_COMMIT,
+    LAST_VERIFY,
+    S3_SECONDS,
+    S3_ERRORS,
+)
+
+
+def put_counts(page: Page, name: str, reading: Reading) -> None:
+    """Add what one connector did over all its runs."""
+    counts = reading.counts
+    page.put(RECORDS, counts.records, name)
+    page.put(BYTES, counts.bytes, name)
+    page.put(OBJECTS, counts.objects, name)
+    page.put(COMMITS, counts.commits, name)
+    page.put(GAPS, counts.gaps, name)
+    page.put(OFFSETS_SKIPPED, counts.skipped_offsets, name)
+    page.put(BAD_RECORDS, counts.bad_records, name)
+    page.put(FAILURES, reading.failures, name)
+    page.put(SPARK_JOBS, reading.spark_jobs, name)
+    if reading.last_commit_ms is not None:
+        page.put(LAST_COMMIT, reading.last_commit_ms / 1000, name)
+
+
+def put_lag(page: Page, name: str, progress: Progress, now_ms: int) -> None:
+    """Add how far behind one connector is, partition by partition."""
+    for lag in partition_lags(progress, now_ms):
+        labels = (name, lag.topic, str(lag.partition))
+        page.put(LAG_RECORDS, lag.records, *labels)
+        page.put(LAG_SECONDS, lag.seconds, *labels)
+
+
+def put_no_progress(page: Page, status: ConnectorStatus, now_ms: int) -> None:
+    """Add for how long one connector has had work and committed nothing."""
+    since = status.backlog.no_progress_since_ms if status.backlog is not None else None
+    page.put(NO_PROGRESS, 0 if since is None else max(0, now_ms - since) / 1000, status.name)
+
+
+def put_requests(page: Page, times: RequestTimes) -> None:
+    """Add how S3 answered."""
+    for operation, noted in sorted(times.snapshot().items()):
+        page.put_times(S3_SECONDS, noted, operation)
+        # An alert sees a first error only when the series was there before, at nought.
+        for reason, count in sorted({"connection": 0, **noted.faults}.items()):
+            page.put(S3_ERRORS, count, operation, reason)
+
+
+Read = Callable[[Connector], int | None]
+LOOK_EVERY_MS = 300_000
+logger = logging.getLogger(__name__)
+
+
+def reader(
+    definitions: Definitions, surroundings: Callable[[Mapping[str, str]], Surroundings]
+) -> Read:
+    """Return what finds the newest trace of a verify in a connector's archive."""
+
+    def read(connector: Connector) -> int | None:
+        from kafkeep.connect.jobs.sink_offsets import read_verified  # noqa: PLC0415 - rarely needed
+
+        config = definitions.resolve(connector.config)
+        return read_verified(connector.name, config, surroundings(config))
+
+    return read
+
+
+class LastVerified:
+    """Remembers what ``read`` tells of a connector; a page of metrics never waits for the store."""
+
+    def __init__(self, read: Read, now_ms: Callable[[], int]) -> None:
+        self._read = read
+        self._now_ms = now_ms
+        self._known: dict[str, int] = {}
+        self._looked_ms = -LOOK_EVERY_MS
+        self._lock = threading.Lock()
+
+    def of(self, connectors: Mapping[str, Connector]) -> Mapping[str, int]:
+        """Return what is known of these, and see to it that more is known next time."""
+        with self._lock:
+            if connectors and self._now_ms() - self._looked_ms >= LOOK_EVERY_MS:
+                self._looked_ms = self._now_ms()
+                threading.Thread(
+                    target=self._look, args=(dict(connectors),), name="last-verified", daemon=True
+                ).start()
+            return {name: at for name, at in self._known.items() if name in connectors}
+
+    def _look(self, connectors: Mapping[str, Connector]) -> None:
+        for name, connector in connectors.items():
+            try:
+                at_ms = self._read(connector)
+            except (KafkeepError, RestError) as error:
+                logger.debug("%s: when it was verified is not known: %s", name, error)
+                continue
+            if at_ms is not None:
+                with self._lock:
+                    self._known[name] = at_ms

@@ -1,0 +1,203 @@
+"""The gate before every route: where a call comes from, who makes it, and the headers of answers.
+
+Whatever is added to the app stands behind it, so no page or endpoint can go around the policy.
+
+Who is calling: the Authorization header, checked in constant time.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import logging
+import secrets
+from dataclasses import dataclass
+
+import anyio
+import anyio.to_thread
+from argon2 import PasswordHasher
+from argon2.exceptions import VerificationError
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kafkeep.connect.rest.answers import HttpError, error_answer
+from kafkeep.connect.rest.security import OWN_SITE, RestSecurity, Role, token_digest
+from kafkeep.connect.service.model import RestError
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Someone who said who they are; ``role`` is None for one who has not said it yet."""
+
+    name: str
+    role: Role | None
+
+
+EVERYONE = Caller("everyone", Role.ADMIN)
+NOBODY = Caller("nobody", None)
+
+
+class Authenticator:
+    """Turns an Authorization header into a caller.
+
+    argon2 takes tens of milliseconds by design, so a password that was right is remembered as a
+    keyed digest: a page that asks every second does not pay for it every time.
+    """
+
+    def __init__(self, security: RestSecurity) -> None:
+        self._security = security
+        self._hasher = PasswordHasher()
+        self._key = secrets.token_bytes(32)
+        self._right: dict[str, bytes] = {}
+
+    def known(self, header: str | None) -> Caller | None:
+        """Return the caller if that is cheap to tell: no password has to be checked."""
+        if not self._security.has_auth:
+            return EVERYONE
+        if header is None:
+            return NOBODY
+        scheme, _, value = header.partition(" ")
+        if scheme.lower() == "bearer":
+            return self._bearer(value.strip())
+        if scheme.lower() == "basic":
+            name, password = _parse_basic(value)
+            if hmac.compare_digest(self._right.get(name, b""), self._digest(name, password)):
+                return Caller(name, self._security.basic_users[name][1])
+        return None
+
+    def check(self, header: str) -> Caller | None:
+        """Check a password the slow way; None when the credentials are wrong."""
+        scheme, _, value = header.partition(" ")
+        users = self._security.basic_users
+        if scheme.lower() != "basic" or not users:
+            return None
+        name, password = _parse_basic(value)
+        # An unknown name costs as much as a wrong password, so that names cannot be guessed.
+        stored, role = users.get(name) or next(iter(users.values()))
+        try:
+            self._hasher.verify(stored, password)
+        except VerificationError:
+            return None
+        if name not in users:
+            return None
+        self._right[name] = self._digest(name, password)
+        return Caller(name, role)
+
+    def _bearer(self, token: str) -> Caller | None:
+        digest = token_digest(token)
+        found = None
+        for stored, role in self._security.bearer_tokens.items():
+            if hmac.compare_digest(stored, digest):
+                found = Caller(f"token {digest[:8]}", role)
+        return found
+
+    def _digest(self, name: str, password: str) -> bytes:
+        text = f"{name}\0{password}".encode("utf-8", "surrogatepass")
+        return hmac.new(self._key, text, hashlib.sha256).digest()
+
+
+def _parse_basic(value: str) -> tuple[str, str]:
+    try:
+        text = base64.b64decode(value.strip(), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return "", ""
+    name, _, password = text.partition(":")
+    return name, password
+
+
+log = logging.getLogger(__name__)
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_PASSWORDS_AT_ONCE = 2
+"""argon2 is slow on purpose; more at once would let guesses starve everything else."""
+
+
+class Gate:
+    """ASGI middleware; leaves the caller in ``scope["state"]["caller"]``."""
+
+    def __init__(self, app: ASGIApp, security: RestSecurity) -> None:
+        self._app = app
+        self._security = security
+        self._authenticator = Authenticator(security)
+        self._passwords = anyio.CapacityLimiter(_PASSWORDS_AT_ONCE)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a call through, or answer it here."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        guarded = _with_headers(send)
+        headers = Headers(scope=scope)
+        try:
+            self._check_place(scope["method"], headers)
+            caller = await self._caller(headers.get("authorization"), scope.get("client"))
+        except RestError as error:
+            await error_answer(error)(scope, receive, guarded)
+            return
+        scope.setdefault("state", {})["caller"] = caller
+        await self._app(scope, receive, guarded)
+
+    def _check_place(self, method: str, headers: Headers) -> None:
+        """Refuse a page of elsewhere, and a name that someone else's DNS points here."""
+        host = headers.get("host", "")
+        # Every browser sends a Host; a probe that speaks HTTP/1.0 may not.
+        if "host" in headers and not self._security.allows_host(host):
+            raise RestError(
+                403, f"This service is not called {host!r}; kafkeep.rest.hosts can say it is"
+            )
+        origin, fetch_site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+        if origin is not None and not self._security.allows_origin(origin, host, fetch_site):
+            raise RestError(
+                403,
+                f"Pages of {origin!r} may not call this service at {host!r}; kafkeep.rest.hosts "
+                "can name their host, unless that is a loopback name: then their own server has "
+                "to pass the calls on",
+            )
+        if origin is None and fetch_site not in OWN_SITE and method not in _SAFE_METHODS:
+            raise RestError(403, "Pages of other sites may not call this service")
+
+    async def _caller(self, header: str | None, client: tuple[str, int] | None) -> Caller:
+        caller = self._authenticator.known(header)
+        if caller is None and header is not None:
+            caller = await anyio.to_thread.run_sync(
+                self._authenticator.check, header, limiter=self._passwords
+            )
+        if caller is None:
+            log.warning("wrong credentials from %s", client[0] if client else "an unknown address")
+            raise unauthorized(self._security)
+        return caller
+
+
+def unauthorized(security: RestSecurity) -> HttpError:
+    """Return the 401 that says which credentials there are."""
+    schemes = ['Basic realm="kafkeep", charset="UTF-8"'] if security.basic_users else []
+    schemes += ['Bearer realm="kafkeep"'] if security.bearer_tokens else []
+    return HttpError(
+        401, "User cannot access the resource.", {"WWW-Authenticate": ", ".join(schemes)}
+    )
+
+
+def _with_headers(send: Send) -> Send:
+    """Return a ``send`` that adds the headers every answer has, unless it has its own."""
+
+    async def guarded(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return guarded

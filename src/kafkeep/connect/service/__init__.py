@@ -1,0 +1,1 @@
+"""The service: herder, leader election, journal and the supervisor of connectors."""

@@ -1,0 +1,92 @@
+"""How far a connector is behind, and since when nothing moved. Pure.
+
+Status answers and ``/metrics`` both take these numbers from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kafkeep.archive.commit import Gap
+from kafkeep.connect.service.model import Backlog, ConnectorType, LostOffsets, OffsetGaps, Progress
+
+NO_PROGRESS_MS = 60_000
+"""Work that is due and stays undone for so long is reported."""
+GAPS_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PartitionLag:
+    """Offsets of one partition that wait, and for how long the oldest of them has waited."""
+
+    topic: str
+    partition: int
+    records: int = field(compare=False)
+    seconds: float = field(compare=False)
+
+
+def partition_lags(progress: Progress, now_ms: int) -> list[PartitionLag]:
+    """Return how far behind each partition is, sorted; 0 records for one at its end."""
+    # The job's thread goes on writing: a copy is one step for it, a loop is not.
+    waiting, since = progress.lag_records.copy(), progress.lag_since_ms.copy()
+    return sorted(
+        PartitionLag(
+            topic,
+            partition,
+            records,
+            max(0, now_ms - since.get((topic, partition), now_ms)) / 1000,
+        )
+        for (topic, partition), records in waiting.items()
+    )
+
+
+def backlog_of(
+    progress: Progress, kind: ConnectorType, now_ms: int, running_since_ms: int | None
+) -> Backlog:
+    """Return what is known; ``running_since_ms`` is None for one that is not running."""
+    lags = partition_lags(progress, now_ms)
+    stuck_ms = None if running_since_ms is None else _undone_since(progress, kind, running_since_ms)
+    return Backlog(
+        measured_ms=progress.measured_ms,
+        records=sum(lag.records for lag in lags),
+        seconds=max((lag.seconds for lag in lags), default=0.0),
+        last_progress_ms=progress.last_commit_ms,
+        no_progress_since_ms=stuck_ms
+        if stuck_ms is not None and now_ms - stuck_ms >= NO_PROGRESS_MS
+        else None,
+        gaps=progress.lost,
+    )
+
+
+def _undone_since(progress: Progress, kind: ConnectorType, running_since_ms: int) -> int | None:
+    """Return since when something is to be done; a sink looks at Kafka every few seconds.
+
+    Records that wait for a rule to end their file are not due, and do not count.
+    """
+    if progress.due_since_ms is not None:
+        return max(progress.due_since_ms, running_since_ms)
+    if kind == "source" or progress.waits_its_turn:
+        return None
+    return max(progress.measured_ms or 0, running_since_ms)
+
+
+def gaps_of(gaps: Iterable[Gap]) -> OffsetGaps:
+    """Return the gaps of a log for its connector's status: all counted, the newest listed."""
+    found = sorted(gaps, key=lambda gap: (gap.at_ms, gap.partition_id, gap.range.start))
+    return OffsetGaps(
+        count=len(found),
+        offsets=sum(len(gap.range) for gap in found),
+        newest=tuple(_lost(gap) for gap in reversed(found[-GAPS_SHOWN:])),
+    )
+
+
+def _lost(gap: Gap) -> LostOffsets:
+    return LostOffsets(
+        topic=gap.partition_id.topic,
+        partition=gap.partition_id.partition,
+        start=gap.range.start,
+        end=gap.range.end,
+        reason=gap.reason,
+        at_ms=gap.at_ms,
+    )

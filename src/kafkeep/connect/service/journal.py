@@ -1,0 +1,329 @@
+"""The service's state in a store that can only create: a dense sequence of changes.
+
+::
+
+    journal/000000000000.json     change 0: whoever created it has decided what it says
+    journal/000000000001.json
+    snapshots/000000000099.json   the state after change 99, so that opening is cheap
+
+Nothing is ever replaced. Changes that the snapshot before the newest one covers are deleted, and so
+is that snapshot's predecessor. A create that comes so late that its number is free again (it was
+taken, covered and deleted) is told by a snapshot that covers the number: its writer looks for one
+after each create, readers begin from the newest one, and such a document counts for nothing.
+
+Every document has a checksum. A damaged one stops its reader (DamagedError), unless the others hold
+all that it says: a snapshot covers a change, and an older snapshot with the changes after it makes
+up for the newest one.
+
+Documents of the service's state, with checksums: a flipped bit changes no connector in silence.
+
+Documents of an older kafkeep have no checksum, and are read as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kafkeep.archive.document import check_seal, check_whole, read_sound, reading, seal
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.sequence import iter_numbered, number_of
+from kafkeep.connect.service.model import RestError
+from kafkeep.connect.service.state import STATE_VERSION, Change, State, apply, parse_state_document
+from kafkeep.errors import (
+    DamagedError,
+    KafkeepError,
+    KeyExistsError,
+    KeyMissingError,
+    NewerFormatError,
+    PreflightError,
+    TransientError,
+    UnknownOutcomeError,
+)
+from kafkeep.failpoint import failpoint
+from kafkeep.options.storage import ArchiveAddress, StorageOptions
+from kafkeep.store.conditional_writes import probe_conditional_create
+from kafkeep.store.local import LocalStore
+from kafkeep.store.open import open_store
+from kafkeep.store.retry import RetryingStore, RetryPolicy
+
+MAX_BYTES = 64 << 20
+"""No document of the state is larger; of a larger one no more than this is read."""
+HINT = (
+    "Bring the document back from a copy of the service's state, or from an older version of it "
+    "in the store, and start the workers again."
+)
+
+
+def seal_state(fields: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a document: its fields, the version of the state and the checksum."""
+    return seal({"version": STATE_VERSION, **fields})
+
+
+def load_state_document(
+    store: ObjectStore, key: str, unsealed: Collection[str], *, hint: str = HINT
+) -> dict[str, Any]:
+    """Read a document of the state; it is asked for again when it came damaged.
+
+    ``unsealed`` are the fields that it had, beside its version, before documents had checksums.
+    DamagedError when it lies damaged in the store; NewerFormatError; KeyMissingError.
+    """
+    try:
+        body = read_sound(store, key, max_bytes=MAX_BYTES)
+        check_whole(body, key)
+        document = parse_state_document(body, key)
+        check_seal(body, document, key, ("version", *unsealed))
+    except NewerFormatError:
+        raise
+    except DamagedError as error:
+        raise DamagedError(error.message, hint=hint) from error
+    return document
+
+
+SNAPSHOT_EVERY = 100
+SEND_ATTEMPTS = 6
+APPLY_ATTEMPTS = 16
+_FIRST_PAUSE_S = 0.05
+_CHANGES, _SNAPSHOTS = "journal/", "snapshots/"
+_UNSEALED_CHANGE = ("number", "id", "kind", "name", "config", "target", "topics")
+_UNSEALED_SNAPSHOT = ("number", "recent", "connectors")
+logger = logging.getLogger(__name__)
+
+Decide = Callable[[State], Change | None]
+"""Looks at the newest state and returns the change to make, None for none, or raises RestError."""
+
+
+def open_state(address: str, storage: StorageOptions | None = None) -> ObjectStore:
+    """Return the store of a service's state; a folder is made, for its user's eyes alone."""
+    options = storage if storage is not None else StorageOptions.from_env()
+    where = ArchiveAddress.parse(address)
+    store = open_store(address, options, create=True)
+    if where.kind == "file":
+        Path(where.path).chmod(0o700)
+        store = RetryingStore(PrivateFolder(where.path), RetryPolicy.of(options))
+    return store
+
+
+class PrivateFolder(LocalStore):
+    """A folder whose files nobody but their owner can read; the folder itself is closed too."""
+
+    file_mode = 0o600
+
+
+class Journal:
+    """The state as one worker sees it. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+        sleep: Callable[[float], None] = time.sleep,
+        snapshot_every: int = SNAPSHOT_EVERY,
+    ) -> None:
+        self._store = store
+        self._new_id = new_id
+        self._sleep = sleep
+        self._every = snapshot_every
+        self._lock = threading.RLock()
+        self._state = State()
+
+    @classmethod
+    def open(cls, store: ObjectStore) -> Journal:
+        """Read the state; a store used for the first time is tried for its one promise."""
+        journal = cls(store)
+        if journal.refresh().number < 0 and not probe_conditional_create(store):
+            raise PreflightError(
+                f"{store.describe()} lets two writers create the same object",
+                hint="The state of the service needs a store that honours If-None-Match on PUT.",
+            )
+        return journal
+
+    @property
+    def state(self) -> State:
+        """The state as last read or written here; no request is made."""
+        return self._state
+
+    def refresh(self) -> State:
+        """Read what others have changed meanwhile and return the newest state.
+
+        DamagedError, and the state stays as it was, when a document that is needed is damaged.
+        """
+        with self._lock:
+            while True:
+                state, damage = self._read_on(self._state)
+                newer = self._snapshots(after=self._state.number)
+                if newer:
+                    # What was read may have been a late create under a number long gone.
+                    loaded, error = self._load_newest(newer)
+                    if loaded is not None or error is None:
+                        self._state = loaded or self._state
+                        continue
+                    # Changes are deleted once two snapshots cover them: here all are there.
+                    is_made_up_for = len(newer) == 1 and state.number >= newer[0]
+                    damage = damage if is_made_up_for else error
+                if damage:
+                    raise damage
+                self._state = state
+                return state
+
+    def _load_newest(self, numbers: Sequence[int]) -> tuple[State | None, DamagedError | None]:
+        """Return the newest of these snapshots that is intact, or else the damage.
+
+        Neither when one is gone: then another worker has written a newer one.
+        """
+        damage = None
+        for number in reversed(numbers):
+            try:
+                return self._load_snapshot(number), None
+            except KeyMissingError:
+                return None, None
+            except NewerFormatError:
+                raise
+            except DamagedError as error:
+                logger.warning("the state of the service: %s", error.message)
+                damage = damage or error
+        return None, damage
+
+    def commit(self, decide: Decide) -> State:
+        """Make the change that ``decide`` chooses, once the store holds it for certain.
+
+        Another's change that comes first is read, and ``decide`` is asked again. RestError 409
+        when others keep coming first; UnknownOutcomeError when the store gives no answer.
+        """
+        sent: set[str] = set()
+        with self._lock:
+            for _ in range(APPLY_ATTEMPTS):
+                state = self.refresh()
+                if not sent.isdisjoint(state.recent):
+                    return state  # it was there after all, and is covered by a snapshot already
+                wanted = decide(state)
+                if wanted is None:
+                    return state
+                change = replace(wanted, id=self._new_id())
+                sent.add(change.id)
+                if self._append(state.number + 1, change):
+                    self._snapshot_if_due()
+                    return self._state
+        raise RestError(409, "Cannot complete request: other workers keep changing connectors")
+
+    def _append(self, number: int, change: Change) -> bool:
+        """Create change ``number``; False when another holds it."""
+        body = seal_state({"number": number, **change.to_json()})
+        if len(body) > MAX_BYTES:
+            raise RestError(413, f"The configuration has more than {MAX_BYTES} bytes")
+        if not self._create(_change_key(number), body):
+            return False
+        if not self._snapshots(after=number - 1):
+            self._state = apply(self._state, change)
+            return True
+        return change.id in self.refresh().recent
+
+    def _create(self, key: str, body: bytes) -> bool:
+        """Send ``body`` until the store tells who holds ``key``: True means this writer."""
+        failure: TransientError | None = None
+        for attempt in range(SEND_ATTEMPTS):
+            if attempt:
+                self._sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
+            try:
+                failpoint("journal.before")
+                self._store.put_new(key, body)
+                failpoint("journal.after")
+            except KeyExistsError:
+                try:
+                    return read_sound(self._store, key, max_bytes=MAX_BYTES) == body
+                except KeyMissingError:
+                    return False  # taken, covered by a snapshot and deleted: another's
+                except TransientError as error:
+                    failure = error
+            except TransientError as error:
+                failure = error
+            else:
+                return True
+        raise UnknownOutcomeError(
+            f"{key} was sent to {self._store.describe()}, and no answer tells whether it is there",
+            hint="Look at the connector, and send the request again if it is not as wanted.",
+        ) from failure
+
+    def _read_on(self, state: State) -> tuple[State, DamagedError | None]:
+        """Apply the changes after ``state``, up to the last one or to one that is damaged."""
+        while True:
+            try:
+                state = apply(state, self._load_change(state.number + 1))
+            except KeyMissingError:
+                return state, None
+            except NewerFormatError:
+                raise
+            except DamagedError as error:
+                return state, error
+
+    def _load_change(self, number: int) -> Change:
+        key = _change_key(number)
+        document = load_state_document(self._store, key, _UNSEALED_CHANGE)
+        _check_number(document, number, key)
+        with reading(key):
+            return Change.from_json(document)
+
+    def _snapshots(self, *, after: int = -1) -> list[int]:
+        """Return the numbers of the snapshots past a change, in order."""
+        begin = _snapshot_key(after) if after >= 0 else ""
+        rows = iter_numbered(self._store, _SNAPSHOTS, after=begin)
+        return sorted(number_of(row.key) for row in rows)
+
+    def _load_snapshot(self, number: int) -> State:
+        key = _snapshot_key(number)
+        document = load_state_document(self._store, key, _UNSEALED_SNAPSHOT)
+        _check_number(document, number, key)
+        with reading(key):
+            return State.from_json(document)
+
+    def _snapshot_if_due(self) -> None:
+        """Write a snapshot every so many changes; one that fails is written by a later change.
+
+        The change itself is made by then, so nothing here is an error of it.
+        """
+        state = self._state
+        if (state.number + 1) % self._every:
+            return
+        try:
+            body = seal_state(state.to_json())
+            if len(body) > MAX_BYTES:
+                raise KafkeepError(f"its snapshot would have more than {MAX_BYTES} bytes")
+            with suppress(KeyExistsError):  # another's, with the same state
+                self._store.put_new(_snapshot_key(state.number), body)
+            self._delete_covered()
+        except KafkeepError as error:
+            logger.warning("the journal of the service could not be shortened: %s", error.message)
+
+    def _delete_covered(self) -> None:
+        """Delete what the last snapshot but one covers: nobody reads that far back."""
+        snapshots = self._snapshots()
+        for covered in snapshots[:-1][-1:]:
+            for row in list(iter_numbered(self._store, _CHANGES)):
+                if number_of(row.key) <= covered:
+                    self._store.delete(row.key)
+            for older in snapshots[:-2]:
+                self._store.delete(_snapshot_key(older))
+
+
+def _change_key(number: int) -> str:
+    return f"{_CHANGES}{number:012d}.json"
+
+
+def _snapshot_key(number: int) -> str:
+    return f"{_SNAPSHOTS}{number:012d}.json"
+
+
+def _check_number(document: Mapping[str, Any], number: int, key: str) -> None:
+    if document.get("number") != number:
+        raise DamagedError(
+            f"{key} is damaged: it is the document of number {document.get('number')!r:.20}",
+            hint=HINT,
+        )

@@ -1,0 +1,281 @@
+"""Which worker runs the connectors: the one whose beats go on.
+
+Beats are a dense sequence of conditional creates, ``lease/000000000007.json``. The leader creates
+the next one every now and then. Another worker that has seen no new beat for ``timeout_s`` on its
+own clock creates the next one itself, under the next epoch; the old leader's create of that number
+fails, and it knows. A leader whose beats do not get through stops at the same time by its own
+clock, counted from before it sent the last one that did. So clocks need not agree.
+
+A damaged beat tells nothing but its number. Its writer may be alive, so it is waited for as for any
+other; if no later beat comes, the next number is taken.
+
+What two workers that both believe they lead could do to data is not for the lease to prevent: the
+archive's own epochs do.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kafkeep.archive.document import as_int, as_list, as_str, reading
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.sequence import iter_numbered, number_of
+from kafkeep.clock import now_ms
+from kafkeep.connect.service.journal import MAX_BYTES, load_state_document, seal_state
+from kafkeep.connect.service.model import ConnectorStatus, LoggerLevel
+from kafkeep.connect.service.state import (
+    level_from_json,
+    level_to_json,
+    status_from_json,
+    status_to_json,
+)
+from kafkeep.errors import (
+    DamagedError,
+    KafkeepError,
+    KeyExistsError,
+    KeyMissingError,
+    NewerFormatError,
+    TransientError,
+)
+
+DEFAULT_TIMEOUT_S = 10.0
+BEATS_PER_TIMEOUT = 4
+_KEPT_BEATS = 3
+_FOLDER = "lease/"
+_UNSEALED = (
+    *("number", "epoch", "worker_id", "url", "at_ms"),
+    *("released", "statuses", "levels"),
+)
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """A sign of life: who leads, where it answers, how its connectors are, what others log."""
+
+    number: int
+    epoch: int
+    worker_id: str
+    url: str
+    at_ms: int
+    released: bool = False
+    statuses: tuple[ConnectorStatus, ...] = ()
+    levels: tuple[LoggerLevel, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields of this beat's document."""
+        return {
+            "number": self.number,
+            "epoch": self.epoch,
+            "worker_id": self.worker_id,
+            "url": self.url,
+            "at_ms": self.at_ms,
+            "released": self.released,
+            "statuses": [status_to_json(status) for status in self.statuses],
+            "levels": [level_to_json(level) for level in self.levels],
+        }
+
+
+def load_beat(store: ObjectStore, number: int) -> Beat:
+    """Read a beat; DamagedError, NewerFormatError or KeyMissingError naming its key."""
+    key = _key(number)
+    document = load_state_document(store, key, _UNSEALED)
+    with reading(key):
+        if as_int(document["number"]) != number:
+            raise ValueError(f"it is the document of number {document['number']}")
+        return Beat(
+            number=number,
+            epoch=as_int(document["epoch"]),
+            worker_id=as_str(document["worker_id"]),
+            url=as_str(document["url"]),
+            at_ms=as_int(document["at_ms"]),
+            released=document["released"] is True,
+            statuses=tuple(status_from_json(row) for row in as_list(document["statuses"])),
+            levels=tuple(level_from_json(row) for row in as_list(document.get("levels", []))),
+        )
+
+
+class Lease:
+    """One worker's part in it. ``step`` is called by one thread; the rest may be asked by any."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        worker_id: str,
+        url: str,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        clock: Callable[[], float] = time.monotonic,
+        statuses: Callable[[], Sequence[ConnectorStatus]] = tuple,
+        levels: Callable[[], Sequence[LoggerLevel]] = tuple,
+    ) -> None:
+        self._store = store
+        self._worker_id, self._url = worker_id, url
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._statuses, self._levels = statuses, levels
+        self._lock = threading.Lock()
+        self._mine: Beat | None = None
+        self._held_until = 0.0
+        self._seen: Beat | None = None
+        self._newest = -1
+        """The number of the newest beat there is; one that is damaged is not ``_seen``."""
+        self._seen_at = 0.0
+        """When that number was first met."""
+        self._damaged = -1
+
+    @property
+    def interval_s(self) -> float:
+        """How long to wait between two steps."""
+        return self._timeout_s / BEATS_PER_TIMEOUT
+
+    def holds(self) -> bool:
+        """Tell whether this worker leads, by its own clock; asks nobody."""
+        return self._mine is not None and self._clock() < self._held_until
+
+    def leader(self) -> Beat | None:
+        """Return the last beat of whoever leads; None when nobody seems to."""
+        if self.holds():
+            return self._mine
+        beat = self._seen
+        if beat is None or beat.released or self._clock() - self._seen_at > self._timeout_s:
+            return None
+        return beat
+
+    def step(self) -> None:
+        """Beat, or look whether another does and take its place if it does not.
+
+        A store that fails for now is no error: the time that passes decides.
+        """
+        with self._lock, suppress(TransientError):
+            if self._mine is not None and not self.holds():
+                logger.warning("this worker could not renew its lease in time and stops its work")
+                self._mine = None
+            if self._mine is not None:
+                self._beat(self._mine)
+            else:
+                self._watch()
+
+    def look(self) -> None:
+        """Read the newest beat of another, without taking its place."""
+        with self._lock, suppress(TransientError):
+            if self._mine is None:
+                self._see()
+
+    def give_up(self) -> None:
+        """Tell the others that they need not wait: called last, when nothing runs any more."""
+        with self._lock, suppress(KafkeepError):
+            if self._mine is not None and self.holds():
+                self._put(self._next(self._mine.number, self._mine.epoch, released=True))
+            self._mine = None
+
+    def _beat(self, last: Beat) -> None:
+        begun = self._clock()
+        beat = self._next(last.number, last.epoch)
+        try:
+            self._put(beat)
+        except KeyExistsError:
+            holder = self._load(beat.number)
+            if holder is None or holder.epoch != last.epoch or holder.worker_id != last.worker_id:
+                logger.warning("another worker took the lease; this one stops its work")
+                self._mine = None
+                return
+            beat = holder  # sent before, and the answer was lost: when, nobody knows
+            begun = self._held_until - self._timeout_s
+        self._hold(beat, begun)
+        self._delete(beat.number - _KEPT_BEATS)
+
+    def _watch(self) -> None:
+        begun = self._clock()
+        self._see()
+        newest = self._seen if self._seen and self._seen.number == self._newest else None
+        is_free = self._newest < 0 or (newest is not None and newest.released)
+        if not is_free and self._clock() - self._seen_at < self._timeout_s:
+            return
+        # The first beat has number 0 and epoch 1, and each raises the epoch by at most one: so
+        # the epoch of a damaged one is not above its number plus one.
+        epoch = newest.epoch if newest is not None else self._newest + 1
+        beat = self._next(self._newest, epoch + 1)
+        try:
+            self._put(beat)
+        except KeyExistsError:
+            self._see()
+            return
+        # So slow that others have led since, and that number was free again?
+        if max(self._numbers(), default=-1) == beat.number:
+            self._hold(beat, begun)
+            for number in self._numbers():
+                if number <= beat.number - _KEPT_BEATS:
+                    self._delete(number)
+
+    def _see(self) -> None:
+        """Look for the newest beat; one that is damaged is read again each time."""
+        newest = max(self._numbers(), default=-1)
+        if newest < 0 or (newest == self._newest and newest != self._damaged):
+            return
+        is_new = newest != self._newest
+        try:
+            self._seen = load_beat(self._store, newest)
+            self._damaged = -1
+        except KeyMissingError:
+            return
+        except NewerFormatError:
+            raise
+        except DamagedError as error:
+            if is_new:
+                logger.warning("the lease: %s; waiting for a later heartbeat", error.message)
+            self._damaged = newest
+        self._newest = newest
+        if is_new:
+            self._seen_at = self._clock()
+
+    def _hold(self, beat: Beat, begun: float) -> None:
+        self._mine = self._seen = beat
+        self._newest, self._seen_at = beat.number, begun
+        self._held_until = begun + self._timeout_s
+
+    def _next(self, number: int, epoch: int, *, released: bool = False) -> Beat:
+        return Beat(
+            number=number + 1,
+            epoch=epoch,
+            worker_id=self._worker_id,
+            url=self._url,
+            at_ms=now_ms(),
+            released=released,
+            statuses=() if released else tuple(self._statuses()),
+            levels=() if released else tuple(self._levels()),
+        )
+
+    def _numbers(self) -> list[int]:
+        return [number_of(row.key) for row in iter_numbered(self._store, _FOLDER)]
+
+    def _put(self, beat: Beat) -> None:
+        body = seal_state(beat.to_json())
+        if len(body) > MAX_BYTES:
+            logger.warning("the states of all connectors are too large for a heartbeat")
+            body = seal_state(replace(beat, statuses=()).to_json())
+        self._store.put_new(_key(beat.number), body)
+
+    def _load(self, number: int) -> Beat | None:
+        """Read a beat; None for one that is gone, or damaged, which is nobody's."""
+        try:
+            return load_beat(self._store, number)
+        except NewerFormatError:
+            raise
+        except (KeyMissingError, DamagedError):
+            return None
+
+    def _delete(self, number: int) -> None:
+        if number >= 0:
+            with suppress(KafkeepError):  # a later beat, or a successor, deletes it
+                self._store.delete(_key(number))
+
+
+def _key(number: int) -> str:
+    return f"{_FOLDER}{number:012d}.json"

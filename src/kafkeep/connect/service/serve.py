@@ -1,0 +1,239 @@
+"""Open everything a service needs, run it until it is told to stop, close it in order."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+from kafkeep.clock import now_ms
+from kafkeep.connect.metrics.totals import Totals, measured
+from kafkeep.connect.plugins.definitions import Definitions
+from kafkeep.connect.plugins.validate import machine_problems
+from kafkeep.connect.rest.app import make_app
+from kafkeep.connect.rest.server import Bound, RestServer, bind
+from kafkeep.connect.safety.restrictions import check_connector
+from kafkeep.connect.safety.secrets import HideSecrets
+from kafkeep.connect.service.forward import ForwardDoor, shared_token
+from kafkeep.connect.service.herder import Herder
+from kafkeep.connect.service.journal import Journal, open_state
+from kafkeep.connect.service.leader_loop import Duty
+from kafkeep.connect.service.lease import BEATS_PER_TIMEOUT, Lease
+from kafkeep.connect.service.loggers import Loggers
+from kafkeep.connect.service.model import ConnectorJob, ConnectorStatus, Surroundings
+from kafkeep.connect.service.shared_spark import SharedSpark
+from kafkeep.connect.service.supervisor import Supervisor, Turns
+from kafkeep.connect.worker.keys import RestOptions
+from kafkeep.connect.worker.options import WorkerOptions
+from kafkeep.errors import KafkeepError
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.kafka.client.wire import Wire
+from kafkeep.options.spark import SparkOptions
+from kafkeep.options.storage import StorageOptions
+
+STOP_SECONDS = 25.0
+"""How long jobs may take to finish what they are at: less than Kubernetes waits before it kills."""
+_CLUSTER_SECONDS = 3.0
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """What is told when the service answers."""
+
+    url: str
+    worker_id: str
+    state: str
+
+
+def run_service(
+    worker: WorkerOptions,
+    *,
+    storage: StorageOptions | None = None,
+    spark: SparkOptions | None = None,
+    on_ready: Callable[[Ready], None] = lambda _ready: None,
+    stop: threading.Event | None = None,
+) -> bool:
+    """Run the service until SIGTERM, SIGINT or ``stop``; what is at hand is finished first.
+
+    Returns False when some job did not end in time. A second signal ends it at once. ``storage``
+    is how the state's store is reached; connectors bring their own.
+    """
+    stop = stop or threading.Event()
+    with ExitStack() as closing:
+        listening = _bind(worker.rest, closing)
+        told = listening[worker.rest.listening.index(worker.rest.advertised)]
+        service = _Parts.open(worker, told.port, storage, spark)
+        closing.callback(service.spark.close)
+        closing.callback(service.herder.close)
+        closing.callback(service.secrets.install())
+        server = _server(service, worker, listening)
+        _handle_signals(stop)
+        server.start()
+        closing.callback(server.close)
+        service.duty.start()
+        on_ready(service.ready)
+        while not stop.wait(0.5):
+            server.check()
+        logger.info("stopping: connectors finish what they are at")
+        return service.duty.close(STOP_SECONDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """The service put together."""
+
+    ready: Ready
+    duty: Duty
+    herder: Herder
+    spark: SharedSpark
+    secrets: HideSecrets = field(repr=False)
+    token: str = field(repr=False)
+
+    @classmethod
+    def open(
+        cls,
+        worker: WorkerOptions,
+        port: int,
+        storage: StorageOptions | None,
+        spark_options: SparkOptions | None,
+    ) -> _Parts:
+        storage = storage if storage is not None else StorageOptions.from_env()
+        store = open_state(worker.state_address, storage)
+        journal = Journal.open(store)
+        token = shared_token(store)
+        spark = SharedSpark(spark_options or SparkOptions.load())
+        definitions = Definitions(
+            providers=worker.providers,
+            defaults=worker.defaults,
+            guard=lambda config: check_connector(config, worker),
+            machine=lambda config: machine_problems(config, worker),
+        )
+        surroundings = _surroundings_of(worker, storage, spark, definitions)
+        secrets, totals, loggers = HideSecrets(), Totals(), Loggers(now_ms)
+        worker_id, url = worker.rest.worker_id(port), worker.rest.url(port)
+        supervisor = Supervisor(
+            make_job=measured(_make_job, totals),
+            surroundings=surroundings,
+            resolve=definitions.resolve,
+            describe=definitions.describe,
+            secrets=secrets,
+            worker_id=worker_id,
+        )
+
+        def statuses() -> list[ConnectorStatus]:
+            return [supervisor.status(one) for one in journal.state.connectors.values()]
+
+        timeout_s = worker.service.kafkeep_lease_timeout_ms / 1000
+        quick = replace(storage, retry_deadline_ms=int(timeout_s * 1000 / BEATS_PER_TIMEOUT))
+        lease = Lease(
+            open_state(worker.state_address, quick),
+            worker_id=worker_id,
+            url=url,
+            timeout_s=timeout_s,
+            statuses=statuses,
+            levels=loggers.everywhere,
+        )
+        duty = Duty(journal, lease, supervisor, lambda beat: loggers.follow(beat.levels))
+        supervisor.on_change = duty.beat_soon
+        herder = Herder(
+            duty=duty,
+            definitions=definitions,
+            surroundings=surroundings,
+            tracking=worker.tracking,
+            totals=totals,
+            loggers=loggers,
+            token=token,
+            cluster_id=_ClusterId(worker),
+            now_ms=now_ms,
+            tls=None if worker.tls is None else worker.tls.client,
+        )
+        return cls(
+            ready=Ready(url=url, worker_id=worker_id, state=store.describe()),
+            duty=duty,
+            herder=herder,
+            spark=spark,
+            secrets=secrets,
+            token=token,
+        )
+
+
+def _bind(rest: RestOptions, closing: ExitStack) -> list[Bound]:
+    """Take every port before anything is begun; none is kept when one cannot be had."""
+    return [closing.enter_context(contextlib.closing(bind(one))) for one in rest.listening]
+
+
+def _server(parts: _Parts, worker: WorkerOptions, listening: Sequence[Bound]) -> RestServer:
+    app = make_app(parts.herder, worker.security)
+    door = ForwardDoor(app, parts.herder.local_operations, parts.token)
+    return RestServer(door, listening, None if worker.tls is None else worker.tls.server)
+
+
+def _surroundings_of(
+    worker: WorkerOptions, storage: StorageOptions, spark: SharedSpark, definitions: Definitions
+) -> Callable[[Mapping[str, str]], Surroundings]:
+    """Return what jobs share: sinks read with the worker's consumer, sources write as producer."""
+    turns = Turns()
+
+    def surroundings(config: Mapping[str, str]) -> Surroundings:
+        is_source = definitions.describe(config).type == "source"
+        return Surroundings(
+            kafka=worker.producer if is_source else worker.consumer,
+            run_tasks=turns.given_up_for(spark.run_tasks),
+            turn=turns,
+            cores=spark.cores,
+            state_address=worker.state_address,
+            state_storage=storage,
+            defaults=worker.defaults,
+        )
+
+    return surroundings
+
+
+def _make_job(name: str, config: Mapping[str, str], surroundings: Surroundings) -> ConnectorJob:
+    from kafkeep.connect.jobs.make import make_job  # noqa: PLC0415 - idle services need none of it
+
+    return make_job(name, config, surroundings)
+
+
+class _ClusterId:
+    """Asks Kafka once which cluster it is, in the background; None while Kafka does not answer."""
+
+    def __init__(self, worker: WorkerOptions) -> None:
+        self._kafka = worker.kafka
+        self._known: str | None = None
+        self._asking = threading.Lock()
+        self._asked = threading.Event()
+
+    def __call__(self) -> str | None:
+        if self._known is None and self._asking.acquire(blocking=False):
+            self._asked.clear()
+            threading.Thread(target=self._ask, name="cluster", daemon=True).start()
+        self._asked.wait(_CLUSTER_SECONDS)
+        return self._known
+
+    def _ask(self) -> None:
+        try:
+            with Wire(self._kafka) as wire:
+                self._known = Admin(wire).cluster_id()
+        except KafkeepError as error:
+            logger.warning("the cluster's id is not known yet: %s", error.message)
+        finally:
+            self._asked.set()
+            self._asking.release()
+
+
+def _handle_signals(stop: threading.Event) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def handle(number: int, _frame: object) -> None:
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handle)

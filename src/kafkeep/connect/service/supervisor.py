@@ -1,0 +1,372 @@
+"""Runs connectors in threads: what runs is made to agree with what is wanted.
+
+One failure leaves the others alone, and is shown until somebody restarts the connector. A run that
+is replaced is waited for, so that two of one connector do not take the log from each other.
+
+Jobs of a service that plan and commit take turns: calls to the REST API wait for few of them.
+
+One thread of Python runs at a time. Dozens that all have something to do at the same moment, as
+when all their files are full, would each go before a call, again and again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from functools import partial, wraps
+from types import TracebackType
+from typing import Any
+
+from kafkeep.clock import now_ms
+from kafkeep.connect.safety.secrets import HideSecrets
+from kafkeep.connect.service.backlog import backlog_of
+from kafkeep.connect.service.model import (
+    Backlog,
+    Connector,
+    ConnectorJob,
+    ConnectorStatus,
+    ConnectorType,
+    MakeJob,
+    Progress,
+    RunState,
+    Surroundings,
+    Target,
+    TaskStatus,
+    expected_tasks,
+    format_trace,
+)
+from kafkeep.errors import TransientError
+
+AT_ONCE = 2
+"""While one waits for Kafka or the store, another goes on."""
+PATIENCE_S = 0.5
+"""Nobody waits longer for a turn: a job whose store hangs keeps its own for minutes."""
+
+
+class Turns:
+    """A context to plan and commit in, for any number of threads; not to be entered twice."""
+
+    def __init__(self, at_once: int = AT_ONCE, patience_s: float = PATIENCE_S) -> None:
+        self._free = threading.Semaphore(at_once)
+        self._patience_s = patience_s
+        self._mine = threading.local()
+
+    def __enter__(self) -> None:
+        self._mine.is_taken = self._free.acquire(timeout=self._patience_s)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        if self._mine.is_taken:
+            self._mine.is_taken = False
+            self._free.release()
+
+    def given_up_for(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``work`` such that a turn, if this thread is in one, is others' meanwhile."""
+
+        @wraps(work)
+        def run(*given: Any, **named: Any) -> Any:
+            if not getattr(self._mine, "is_taken", False):
+                return work(*given, **named)
+            self.__exit__()
+            try:
+                return work(*given, **named)
+            finally:
+                self.__enter__()
+
+        return run
+
+
+REPLACED_SECONDS = 60.0
+"""How long a run waits for the one before it; then the log's epochs decide between them."""
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 10.0
+logger = logging.getLogger(__name__)
+
+
+class Phase(Enum):
+    """Where a run is."""
+
+    STARTING = auto()
+    RUNNING = auto()
+    PAUSED = auto()
+    DONE = auto()
+    """It ended by itself, as a source does that has read everything."""
+    CONNECTOR_FAILED = auto()
+    TASKS_FAILED = auto()
+
+
+FAILED = (Phase.CONNECTOR_FAILED, Phase.TASKS_FAILED)
+_SHOWN = {
+    Phase.STARTING: RunState.UNASSIGNED,
+    Phase.RUNNING: RunState.RUNNING,
+    Phase.DONE: RunState.RUNNING,
+    Phase.PAUSED: RunState.PAUSED,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One start of a connector. Its thread alone writes ``phase``, ``job`` and ``trace``."""
+
+    connector: Connector
+    before: Run | None = None
+    replaces: bool = False
+    """Whether ``before`` is of the same connector, not of a deleted one of its name."""
+    stop: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+    phase: Phase = Phase.STARTING
+    running_since_ms: int | None = None
+    job: ConnectorJob | None = None
+    expected_tasks: int | None = None
+    """How many tasks to show while ``job`` is that of the run before it."""
+    trace: str | None = None
+
+    def fits(self, connector: Connector) -> bool:
+        """Tell whether this run is what ``connector`` asks for."""
+        mine = self.connector
+        return (mine.generation, mine.target) == (connector.generation, connector.target)
+
+    def shown(self) -> RunState:
+        """Return the state of one that has not failed; until work has ended it is not paused."""
+        phase, before = self.phase, self.before
+        if self.connector.target is not Target.PAUSED:
+            return _SHOWN.get(phase, RunState.RUNNING)  # it may fail in this very moment
+        if phase is not Phase.STARTING or not self.replaces or before is None:
+            return RunState.PAUSED
+        return RunState.PAUSED if before.phase in FAILED else before.shown()
+
+    def task_count(self) -> int:
+        """Return how many tasks to show."""
+        if self.expected_tasks is not None:
+            return self.expected_tasks
+        return self.job.task_count if self.job else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Describe:
+    """What a plugin is: its kind, and the version that statuses tell."""
+
+    type: ConnectorType
+    version: str
+
+
+class Supervisor:
+    """All runs of one worker. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        *,
+        make_job: MakeJob,
+        surroundings: Callable[[Mapping[str, str]], Surroundings],
+        resolve: Callable[[Mapping[str, str]], dict[str, str]],
+        describe: Callable[[Mapping[str, str]], Describe],
+        secrets: HideSecrets,
+        worker_id: str,
+        on_change: Callable[[], None] = lambda: None,
+        now_ms: Callable[[], int] = now_ms,
+    ) -> None:
+        self._make_job = make_job
+        self._surroundings = surroundings
+        self._resolve = resolve
+        self._describe = describe
+        self._secrets = secrets
+        self._worker_id = worker_id
+        self._now_ms = now_ms
+        self.on_change = on_change
+        self._lock = threading.Lock()
+        self._runs: dict[str, Run] = {}
+        self._ending: dict[str, Run] = {}
+        self._is_open = True
+
+    def reconcile(self, wanted: Iterable[Connector]) -> None:
+        """Start what is wanted and does not run, and stop what runs and is not wanted.
+
+        Never waits. A stopped connector has no run; a paused one has a run that does nothing.
+        """
+        running = {one.name: one for one in wanted if one.target is not Target.STOPPED}
+        with self._lock:
+            if not self._is_open:
+                return
+            for name in [name for name in self._runs if name not in running]:
+                self._end(name)
+                self._forget_if_gone(name)
+            for name, connector in running.items():
+                run = self._runs.get(name)
+                if run is None or not run.fits(connector):
+                    self._start(connector)
+
+    def restart(self, connector: Connector) -> None:
+        """Start a connector anew, whatever it does now; nothing for a stopped one."""
+        with self._lock:
+            if self._is_open and connector.target is not Target.STOPPED:
+                self._start(connector)
+
+    def stop_all(self) -> None:
+        """Stop every run and forget them; does not wait."""
+        with self._lock:
+            for name in list(self._runs):
+                self._end(name)
+
+    def close(self, timeout_s: float) -> bool:
+        """Stop every run for good, and wait for them; False when some did not end in time."""
+        with self._lock:
+            self._is_open = False
+        self.stop_all()
+        deadline = time.monotonic() + timeout_s
+        for run in self._all_ending():
+            run.ended.wait(max(0.0, deadline - time.monotonic()))
+        return not self._all_ending()
+
+    def wait_ended(self, name: str, timeout_s: float) -> bool:
+        """Wait until nothing of a stopped connector runs any more; False when time is up."""
+        with self._lock:
+            run = self._runs.get(name) or self._ending.get(name)
+        return run is None or run.ended.wait(timeout_s)
+
+    def progress(self) -> dict[str, Progress]:
+        """Return what the jobs have done since they were started, by connector."""
+        with self._lock:
+            return {name: run.job.progress for name, run in self._runs.items() if run.job}
+
+    def status(self, connector: Connector) -> ConnectorStatus:
+        """Return what a connector does, by what it is told and how its run is."""
+        with self._lock:
+            run = self._runs.get(connector.name)
+        told = self._describe(connector.config)
+        status = ConnectorStatus(
+            name=connector.name,
+            type=told.type,
+            version=told.version,
+            state=RunState.UNASSIGNED,
+            worker_id=self._worker_id,
+            generation=connector.generation,
+        )
+        if connector.target is Target.STOPPED:
+            return replace(status, state=RunState.STOPPED)
+        return status if run is None else self._of_run(status, run)
+
+    def _of_run(self, status: ConnectorStatus, run: Run) -> ConnectorStatus:
+        phase, trace = run.phase, run.trace
+        if phase is Phase.CONNECTOR_FAILED:
+            return replace(status, state=RunState.FAILED, trace=trace)
+        if phase is Phase.TASKS_FAILED:
+            state, own = RunState.FAILED, _SHOWN[Phase.RUNNING]
+        else:
+            trace = None
+            state = own = run.shown()
+        tasks = (
+            TaskStatus(id=number, state=state, worker_id=self._worker_id, trace=trace)
+            for number in range(run.task_count())
+        )
+        return replace(status, state=own, tasks=tuple(tasks), backlog=self._backlog(status, run))
+
+    def _backlog(self, status: ConnectorStatus, run: Run) -> Backlog | None:
+        if run.job is None:
+            return None
+        since_ms = run.running_since_ms if run.phase is Phase.RUNNING else None
+        return backlog_of(run.job.progress, status.type, self._now_ms(), since_ms)
+
+    def _start(self, connector: Connector) -> None:
+        replaced = self._runs.get(connector.name)
+        before = replaced or self._ending.get(connector.name)
+        if replaced is not None:
+            self._end(connector.name)
+        run = Run(connector, None if before is None or before.ended.is_set() else before)
+        if replaced is not None:
+            run.replaces = True
+            if replaced.job is not None:  # so that tasks stay in sight until it has its own
+                run.expected_tasks = expected_tasks(
+                    connector.config, replaced.connector.config, replaced.task_count()
+                )
+                run.job = replaced.job
+        self._runs[connector.name] = run
+        name = f"connector-{connector.name}"
+        threading.Thread(target=self._run, args=(run,), name=name, daemon=True).start()
+
+    def _end(self, name: str) -> None:
+        run = self._runs.pop(name, None)
+        if run is not None:
+            run.stop.set()
+            if not run.ended.is_set():
+                self._ending[name] = run
+
+    def _forget_if_gone(self, name: str) -> None:
+        """Forget a connector's secrets, unless something of it still runs that may tell them."""
+        if name not in self._runs and name not in self._ending:
+            self._secrets.forget(name)
+
+    def _all_ending(self) -> list[Run]:
+        with self._lock:
+            return [run for run in self._ending.values() if not run.ended.is_set()]
+
+    def _run(self, run: Run) -> None:
+        try:
+            if run.before is not None:
+                run.before.ended.wait(REPLACED_SECONDS)
+                run.before = None
+            self._work(run)
+        finally:
+            run.ended.set()
+            with self._lock:
+                if self._ending.get(run.connector.name) is run:
+                    del self._ending[run.connector.name]
+                    self._forget_if_gone(run.connector.name)
+            self.on_change()
+
+    def _work(self, run: Run) -> None:
+        try:
+            job = self._made(run)
+        except Exception as error:
+            self._fail(run, Phase.CONNECTOR_FAILED, error)
+            return
+        if job is None:
+            return
+        run.job, run.expected_tasks = job, None
+        if run.connector.target is Target.PAUSED:
+            run.phase = Phase.PAUSED
+            return
+        run.running_since_ms = self._now_ms()
+        run.phase = Phase.RUNNING
+        self.on_change()
+        try:
+            job.run(run.stop)
+        except Exception as error:
+            phase = Phase.TASKS_FAILED if job.task_count else Phase.CONNECTOR_FAILED
+            self._fail(run, phase, error)
+        else:
+            run.phase = Phase.DONE
+
+    def _made(self, run: Run) -> ConnectorJob | None:
+        """Make the job, waiting out faults that pass; None when it is told to stop meanwhile."""
+        pause = _FIRST_PAUSE_S
+        name = run.connector.name
+        while not run.stop.is_set():
+            config = self._resolve(run.connector.config)
+            self._secrets.keep(name, run.connector.config, config)
+            shared = self._surroundings(config)
+            workers = (shared.defaults, shared.kafka.properties)
+            self._secrets.keep(name, run.connector.config, config, *workers)
+            own = replace(shared, run_tasks=partial(shared.run_tasks, pool=name, stop=run.stop))
+            try:
+                return self._make_job(name, config, own)
+            except TransientError as error:
+                logger.warning("%s cannot start yet: %s; trying again", name, error.message)
+            run.stop.wait(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
+        return None
+
+    def _fail(self, run: Run, phase: Phase, error: Exception) -> None:
+        if run.stop.is_set():
+            logger.info("%s ended with: %s", run.connector.name, error)
+            return
+        run.trace = self._secrets.out_of(format_trace(error))
+        run.phase = phase
+        logger.warning("connector %s failed: %s", run.connector.name, error)

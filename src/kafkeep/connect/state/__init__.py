@@ -1,1 +1,0 @@
-"""What outlives a worker: connectors and the lease, in a store that can only create."""

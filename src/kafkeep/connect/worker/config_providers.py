@@ -1,0 +1,266 @@
+"""Kafka's config providers: values that stand in files or variables instead of configurations.
+
+``${file:/run/secrets/s3.properties:key}``, ``${dir:/run/secrets:password}`` and ``${env:NAME}``
+are filled in when a job starts. The result is never stored and never shown. Nothing is read
+unless the worker's file allows it: whoever may define a connector may else read every file the
+service can read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from kafkeep.connect.safety.secrets import FromProvider, Reference, iter_references
+from kafkeep.errors import UsageError
+from kafkeep.options.files import check_path, parse_properties
+from kafkeep.options.java_regex import JavaPattern, compile_java_regex
+from kafkeep.options.option import ConfigErrors
+
+PREFIX = "config.providers"
+PACKAGE = "org.apache.kafka.common.config.provider."
+CLASSES = ("FileConfigProvider", "DirectoryConfigProvider", "EnvVarConfigProvider")
+_SHORT = {"file": CLASSES[0], "dir": CLASSES[1], "directory": CLASSES[1], "env": CLASSES[2]}
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_MAX_BYTES = 1 << 20
+
+
+class Provider(Protocol):
+    """One source of values."""
+
+    def get(self, path: str, key: str) -> str:
+        """Return a value; UsageError says why it cannot be had, without telling any value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Providers:
+    """The providers a worker's file names."""
+
+    by_name: Mapping[str, Provider] = field(default_factory=dict)
+
+    @classmethod
+    def from_worker(
+        cls, properties: Mapping[str, str], environ: Mapping[str, str] | None = None
+    ) -> Providers:
+        """Read ``config.providers`` and the keys under it; ConfigErrors names what is wrong.
+
+        ``environ`` is where variables are looked up, later: this process's unless told.
+        """
+        names = [name.strip() for name in properties.get(PREFIX, "").split(",") if name.strip()]
+        wrong: dict[str, str] = _strangers(properties, names)
+        found: dict[str, Provider] = {}
+        for name in names:
+            try:
+                found[name] = _make(name, properties, os.environ if environ is None else environ)
+            except ConfigErrors as error:
+                wrong |= error.by_key
+        if wrong:
+            raise ConfigErrors(wrong)
+        return cls(found)
+
+    def resolve(self, config: Mapping[str, str]) -> dict[str, str]:
+        """Return the configuration with every reference filled in; ConfigErrors by key.
+
+        Values that were are FromProvider, so that ``hide`` and ``mask`` know them.
+        """
+        wrong: dict[str, str] = {}
+        whole: dict[str, str] = {}
+        for key, text in config.items():
+            try:
+                whole[key] = self._filled(text)
+            except UsageError as error:
+                wrong[key] = error.message
+        if wrong:
+            raise ConfigErrors(wrong)
+        return whole
+
+    def _filled(self, text: str) -> str:
+        words: list[str] = []
+        parts: list[str] = []
+        end = 0
+        for reference in iter_references(text):
+            written = text[reference.start : reference.stop]
+            value = self._value(reference, written)
+            if value != written:
+                words.append(value)
+            parts += [text[end : reference.start], value]
+            end = reference.stop
+        filled = "".join([*parts, text[end:]])
+        return FromProvider(filled, words) if words else filled
+
+    def _value(self, reference: Reference, written: str) -> str:
+        name = reference.provider
+        if _NAME.fullmatch(name) is None:
+            return written
+        provider = self.by_name.get(name)
+        if provider is not None:
+            return provider.get(reference.path, reference.key)
+        kind = _SHORT.get(name, "…")
+        lines = f"{PREFIX}={','.join([*self.by_name, name])}, {PREFIX}.{name}.class={PACKAGE}{kind}"
+        raise UsageError(
+            f"{written} needs a config provider {name}, and the worker has none: its file "
+            f"needs the lines {lines} and what that may read"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Folders and files that may be read; nothing outside, not by .. and not by a link."""
+
+    key: str
+    """The key of the worker's file that says which."""
+    allowed: tuple[Path, ...]
+
+    def open_path(self, text: str) -> Path:
+        """Return the real path; UsageError when it is not absolute, not allowed or not there."""
+        path = check_path(text)
+        if not path.is_absolute():
+            raise UsageError(f"{text!r} is not an absolute path")
+        if not self.allowed:
+            raise UsageError(f"{text} may not be read: the worker's file needs {self.key}=…")
+        plain = Path(os.path.normpath(text))
+        if not self._is_inside(plain, self.allowed):
+            raise UsageError(f"{text} may not be read: it is not under {self.key}")
+        real = [one.resolve() for one in self.allowed]
+        try:
+            target = path.resolve(strict=True)
+        except (OSError, RuntimeError) as error:
+            raise UsageError(f"{text} cannot be read: {_reason(error)}") from error
+        if not self._is_inside(target, real):
+            raise UsageError(f"{text} may not be read: it leads out of {self.key}")
+        return target
+
+    @staticmethod
+    def _is_inside(path: Path, folders: tuple[Path, ...] | list[Path]) -> bool:
+        return any(path.is_relative_to(folder) for folder in folders)
+
+
+@dataclass(frozen=True, slots=True)
+class FileProvider:
+    """Kafka's FileConfigProvider: keys of ``.properties`` files."""
+
+    folders: Folders
+
+    def get(self, path: str, key: str) -> str:
+        """Return one key of the file."""
+        text = _read(self.folders.open_path(path), path)
+        try:
+            found = parse_properties(text)
+        except UsageError as error:
+            raise UsageError(f"{path} is not a .properties file: {error.message}") from error
+        if key not in found:
+            raise UsageError(f"there is no key {key} in {path}")
+        return found[key]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryProvider:
+    """Kafka's DirectoryConfigProvider: a folder of files, each one value."""
+
+    folders: Folders
+
+    def get(self, path: str, key: str) -> str:
+        """Return the whole of one file, its last line end too, as Kafka does."""
+        if not key or "/" in key or "\0" in key or key in (".", ".."):
+            raise UsageError(f"{key!r} is not the name of a file")
+        name = str(Path(path) / key)
+        return _read(self.folders.open_path(name), name)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvProvider:
+    """Kafka's EnvVarConfigProvider: variables whose whole name the pattern matches."""
+
+    key: str
+    pattern: JavaPattern | None
+    environ: Mapping[str, str] = field(repr=False)
+
+    def get(self, path: str, key: str) -> str:
+        """Return the variable ``key``."""
+        if path.strip():
+            raise UsageError(f"a variable has no path, and {path!r} stands before {key}")
+        if self.pattern is None:
+            raise UsageError(f"{key} may not be read: the worker's file needs {self.key}=…")
+        if not self.pattern.matches(key):
+            raise UsageError(f"{key} may not be read: {self.key} does not match it")
+        if key not in self.environ:
+            raise UsageError(f"there is no variable {key} where the service runs")
+        return self.environ[key]
+
+
+def _make(name: str, properties: Mapping[str, str], environ: Mapping[str, str]) -> Provider:
+    class_key = f"{PREFIX}.{name}.class"
+    given = properties.get(class_key, "").strip()
+    kind = given.removeprefix(PACKAGE)
+    if kind not in CLASSES:
+        known = ", ".join(PACKAGE + one for one in CLASSES)
+        problem = f"{given} cannot run here" if given else "missing"
+        raise ConfigErrors({class_key: f"{problem}; there are {known}"})
+    param = f"{PREFIX}.{name}.param."
+    takes = "allowlist.pattern" if kind == CLASSES[2] else "allowed.paths"
+    told = [key for key in properties if key.startswith(param)]
+    if others := [key for key in told if key != param + takes]:
+        raise ConfigErrors(dict.fromkeys(others, f"means nothing to {kind}, which takes {takes}"))
+    text = properties.get(param + takes, "").strip()
+    if kind == CLASSES[2]:
+        return EnvProvider(param + takes, _pattern(param + takes, text), environ)
+    folders = Folders(param + takes, _paths(param + takes, text))
+    return FileProvider(folders) if kind == CLASSES[0] else DirectoryProvider(folders)
+
+
+def _paths(key: str, text: str) -> tuple[Path, ...]:
+    try:
+        named = [check_path(one.strip()) for one in text.split(",") if one.strip()]
+    except UsageError as error:
+        raise ConfigErrors({key: error.message}) from error
+    paths = tuple(Path(os.path.normpath(path)) for path in named)
+    for path in paths:
+        if not path.is_absolute():
+            raise ConfigErrors({key: f"{path} is not an absolute path"})
+    return paths
+
+
+def _pattern(key: str, text: str) -> JavaPattern | None:
+    try:
+        return compile_java_regex(text) if text else None
+    except UsageError as error:
+        raise ConfigErrors({key: error.message}) from error
+
+
+def _strangers(properties: Mapping[str, str], names: list[str]) -> dict[str, str]:
+    wrong = {}
+    for key in properties:
+        if key.startswith(f"{PREFIX}."):
+            name, _, rest = key.removeprefix(f"{PREFIX}.").partition(".")
+            if name not in names:
+                wrong[key] = f"{PREFIX} does not name {name}"
+            elif rest != "class" and not rest.startswith("param."):
+                wrong[key] = "there is no such key; there are .class and .param.…"
+    return wrong
+
+
+def _read(real: Path, shown: str) -> str:
+    """Read a small regular file; ``real`` is resolved, so a link in its place is not followed."""
+    try:
+        descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise UsageError(f"{shown} is not a plain file")
+            raw = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{shown} cannot be read: {_reason(error)}") from error
+    if len(raw) > _MAX_BYTES:
+        raise UsageError(f"{shown} is larger than {_MAX_BYTES} bytes")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{shown} is not UTF-8") from error
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or "its links lead in a circle"

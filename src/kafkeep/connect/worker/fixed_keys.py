@@ -1,0 +1,156 @@
+"""Keys of a Connect worker that need no code of ours: what they ask for holds, or cannot be had."""
+
+from __future__ import annotations
+
+from kafkeep.connect.connectors.fixed_keys import StandingKey, any_number, any_text, any_truth, only
+
+_STATE = "Connectors and what they are told to be lie under kafkeep.state, not in a topic."
+_OFFSETS = (
+    "How far a connector is stands in its archive's log, and for Kafka's tools in the group "
+    "connect-<name>: there is no topic of offsets."
+)
+_STATUS = "The state of connectors is known to the worker that runs them: there is no such topic."
+_GROUP = (
+    "Workers are no members of a group of Kafka's: one runs the connectors, found through "
+    "kafkeep.state; see kafkeep.lease.timeout.ms."
+)
+_INTERNAL = (
+    "What one worker asks of another is proved with a secret that lies in the state store, and "
+    "that needs no setting."
+)
+_METRICS = "Metrics are at /metrics, as Prometheus reads them."
+_TUNING = "Tuning of Java's clients; no effect on what is stored."
+
+
+def _empty(text: str) -> bool:
+    return not text
+
+
+def _number(name: str, default: str, sentence: str) -> StandingKey:
+    return StandingKey(name, "int", default, sentence, any_number)
+
+
+def _text(name: str, sentence: str, default: str = "") -> StandingKey:
+    return StandingKey(name, "string", default, sentence, any_text)
+
+
+KEYS = (
+    _text("config.storage.topic", _STATE),
+    _number("config.storage.replication.factor", "3", _STATE),
+    _text("offset.storage.topic", _OFFSETS),
+    _number("offset.storage.partitions", "25", _OFFSETS),
+    _number("offset.storage.replication.factor", "3", _OFFSETS),
+    _text("offset.storage.file.filename", _OFFSETS),
+    _text("status.storage.topic", _STATUS),
+    _number("status.storage.partitions", "5", _STATUS),
+    _number("status.storage.replication.factor", "3", _STATUS),
+    _number(
+        "offset.flush.interval.ms",
+        "60000",
+        "Offsets are committed with every commit of the log, not at an interval.",
+    ),
+    _number("offset.flush.timeout.ms", "5000", "As offset.flush.interval.ms."),
+    _text(
+        "plugin.path",
+        "Java classes cannot be loaded; GET /connector-plugins names what there is.",
+    ),
+    _text("plugin.discovery", "As plugin.path.", "hybrid_warn"),
+    _number(
+        "task.shutdown.graceful.timeout.ms",
+        "5000",
+        "What is not finished at the end is not visible, and is done again at the next start.",
+    ),
+    _text("internal.key.converter", "The state is JSON."),
+    _text("internal.value.converter", "The state is JSON."),
+    _number("session.timeout.ms", "10000", _GROUP),
+    _number("heartbeat.interval.ms", "3000", _GROUP),
+    _number("rebalance.timeout.ms", "60000", _GROUP),
+    _number("scheduled.rebalance.max.delay.ms", "300000", _GROUP),
+    _number("worker.sync.timeout.ms", "3000", _GROUP),
+    _number("worker.unsync.backoff.ms", "300000", _GROUP),
+    _text("connect.protocol", _GROUP, "sessioned"),
+    StandingKey(
+        "exactly.once.source.support",
+        "string",
+        "disabled",
+        "A restore writes each record once, without transactions, whatever stands here.",
+        only("disabled", "preparing", "enabled"),
+    ),
+    StandingKey(
+        "topic.creation.enable",
+        "boolean",
+        "true",
+        "A restore makes the topics that are missing, with the settings they had.",
+        only("true"),
+    ),
+    _text("metric.reporters", _METRICS),
+    StandingKey("auto.include.jmx.reporter", "boolean", "true", _METRICS, any_truth),
+    _number("metrics.num.samples", "2", _METRICS),
+    _number("metrics.sample.window.ms", "30000", _METRICS),
+    _text("metrics.recording.level", _METRICS, "INFO"),
+    StandingKey(
+        "access.control.allow.origin",
+        "string",
+        "",
+        "Pages of other origins may not call the API.",
+        _empty,
+    ),
+    StandingKey(
+        "access.control.allow.methods",
+        "string",
+        "",
+        "Pages of other origins may not call the API.",
+        _empty,
+    ),
+    StandingKey(
+        "admin.listeners",
+        "string",
+        "",
+        "/admin is where everything else is; setting log levels needs the role admin.",
+        _empty,
+    ),
+    StandingKey(
+        "response.http.headers.config",
+        "string",
+        "",
+        "Answers carry the headers that keep browsers from harm; a proxy may add others.",
+        _empty,
+    ),
+    *(
+        _text(name, _TUNING)
+        for name in (
+            "client.dns.lookup",
+            "connections.max.idle.ms",
+            "metadata.max.age.ms",
+            "metadata.recovery.rebootstrap.trigger.ms",
+            "metadata.recovery.strategy",
+            "receive.buffer.bytes",
+            "reconnect.backoff.max.ms",
+            "reconnect.backoff.ms",
+            "retry.backoff.max.ms",
+            "retry.backoff.ms",
+            "send.buffer.bytes",
+            "socket.connection.setup.timeout.max.ms",
+        )
+    ),
+)
+
+UNDER = (
+    _text("inter.worker.", _INTERNAL),
+    _text("config.storage.", _STATE),
+    _text("offset.storage.", _OFFSETS),
+    _text("status.storage.", _STATUS),
+    _text("metrics.context.", _METRICS),
+    _text("confluent.license", "kafkeep needs no license."),
+    _text("confluent.topic.", "kafkeep keeps no license topic."),
+    _text("log4j.", "Log levels are set at /admin/loggers; kafkeep --debug shows everything."),
+)
+"""By how they begin."""
+
+_BY_NAME = {key.name: key for key in KEYS}
+
+
+def worker_standing(name: str) -> StandingKey | None:
+    """Return what is said of a key; None when nothing is."""
+    found = _BY_NAME.get(name)
+    return found or next((key for key in UNDER if name.startswith(key.name)), None)

@@ -1,1 +1,0 @@
-"""Objects of Confluent's sink that no log names: found by listing, read as records."""

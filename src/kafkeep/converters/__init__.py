@@ -1,1 +1,0 @@
-"""Kafka's bytes to columns and back, as Connect's converters do it."""

@@ -1,1 +1,0 @@
-"""Connect's data as Arrow columns: schemas, columns, rows; JSON texts and Avro schemas."""

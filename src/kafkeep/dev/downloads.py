@@ -1,0 +1,156 @@
+"""Downloads kept for the next time: Kafka's jars and the registry, fetched from Maven Central.
+
+They are resolved by the Ivy that ships inside PySpark, so nothing else has to be installed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kafkeep.errors import EnvironmentFault
+from kafkeep.options.spark import require_java
+
+KAFKA_VERSION = "4.1.0"
+REGISTRY_VERSION = "2.6.13.Final"
+_LOG4J_VERSION = "2.24.3"
+
+Progress = Callable[[str], None]
+
+_MODULE = """\
+<ivy-module version="2.0" xmlns:e="http://ant.apache.org/ivy/extra">
+  <info organisation="kafkeep" module="{name}"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</ivy-module>
+"""
+_KAFKA = f"""\
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="default"/>
+    <dependency org="org.apache.kafka" name="kafka-tools" rev="{KAFKA_VERSION}" conf="default"/>
+    <dependency org="org.apache.logging.log4j" name="log4j-core" rev="{_LOG4J_VERSION}"
+                conf="default"/>
+    <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="{_LOG4J_VERSION}"
+                conf="default"/>"""
+_REGISTRY = f"""\
+    <dependency org="io.apicurio" name="apicurio-registry-app" rev="{REGISTRY_VERSION}"
+                conf="default->master" transitive="false">
+      <artifact name="apicurio-registry-app" type="tar.gz" ext="tar.gz" e:classifier="all"/>
+    </dependency>"""
+# One configuration for brokers and tools: a tool's stdout is data, so talk goes to stderr.
+_LOG4J = """\
+status=error
+appender.console.type=Console
+appender.console.name=console
+appender.console.target=SYSTEM_ERR
+appender.console.layout.type=PatternLayout
+appender.console.layout.pattern=[%d] %p %m (%c)%n
+rootLogger.level=${sys:kafkeep.level:-warn}
+rootLogger.appenderRef.console.ref=console
+"""
+
+
+def cache_folder() -> Path:
+    """Return where downloads are kept: KAFKEEP_CACHE, else kafkeep/ in the user's cache."""
+    if own := os.environ.get("KAFKEEP_CACHE"):
+        return Path(own).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser().absolute() / "kafkeep"
+
+
+def kafka_home(progress: Progress = lambda _: None) -> Path:
+    """Return the folder of Kafka's jars (``libs/``), downloaded once per machine (55 MB)."""
+
+    def fill(folder: Path) -> None:
+        _resolve("kafka", _KAFKA, folder / "libs", types=("jar", "bundle"))
+        (folder / "log4j2.properties").write_text(_LOG4J)
+
+    return _cached(f"kafka-{KAFKA_VERSION}", fill, progress, f"Kafka {KAFKA_VERSION} (55 MB)")
+
+
+def registry_home(progress: Progress = lambda _: None) -> Path:
+    """Return the folder of Apicurio Registry, downloaded once per machine (140 MB)."""
+
+    def fill(folder: Path) -> None:
+        _resolve("registry", _REGISTRY, folder / "download", types=("tar.gz",))
+        for archive in (folder / "download").iterdir():
+            with tarfile.open(archive) as tar:
+                tar.extractall(folder, filter="data")
+        shutil.rmtree(folder / "download")
+
+    name = f"apicurio-{REGISTRY_VERSION}"
+    return _cached(name, fill, progress, f"Apicurio Registry {REGISTRY_VERSION} (140 MB)")
+
+
+def _cached(name: str, fill: Callable[[Path], None], progress: Progress, what: str) -> Path:
+    """Return the cached folder ``name``, made by ``fill`` if it is not there; whole or not at all.
+
+    Two processes at once: one downloads, the other waits for it.
+    """
+    home = cache_folder() / name
+    if home.is_dir():
+        return home
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        with locked(home.parent / f"{name}.lock"):
+            if home.is_dir():
+                return home
+            progress(f"downloading {what}, once")
+            with tempfile.TemporaryDirectory(dir=home.parent, prefix=f"{name}.") as scratch:
+                fill(Path(scratch) / "new")
+                (Path(scratch) / "new").rename(home)
+    except OSError as error:
+        raise EnvironmentFault(
+            f"the cache folder {home.parent} cannot be written: {error}",
+            hint="Set KAFKEEP_CACHE to a folder that can.",
+        ) from error
+    return home
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold ``path`` as a lock between processes of this machine; waits for it."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _resolve(name: str, dependencies: str, into: Path, *, types: tuple[str, ...]) -> None:
+    into.mkdir(parents=True)
+    module = into.parent / "ivy.xml"
+    module.write_text(_MODULE.format(name=name, dependencies=dependencies))
+    argv = [require_java(), "-jar", str(_ivy_jar())]
+    if settings := os.environ.get("KAFKEEP_IVY_SETTINGS"):
+        argv += ["-settings", settings]
+    pattern = f"{into}/[artifact]-[revision](-[classifier]).[ext]"
+    argv += ["-ivy", str(module), "-confs", "default", "-types", *types, "-retrieve", pattern]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0 or not any(into.iterdir()):
+        said = [line.strip(": \t") for line in done.stdout.splitlines() + done.stderr.splitlines()]
+        problems = [line for line in said if "not found" in line or "FAILED" in line]
+        raise EnvironmentFault(
+            f"{name} could not be downloaded from Maven Central",
+            hint="Check the network; KAFKEEP_IVY_SETTINGS may name an Ivy settings file with a"
+            " mirror. Ivy says:\n" + "\n".join(problems[-8:] or said[-8:]),
+        )
+
+
+def _ivy_jar() -> Path:
+    # Looked up, not imported: importing pyspark costs half a second and belongs to spark/.
+    found = importlib.util.find_spec("pyspark")
+    folders = list(found.submodule_search_locations or ()) if found else []
+    for folder in folders:
+        for jar in sorted((Path(folder) / "jars").glob("ivy-*.jar")):
+            return jar
+    raise EnvironmentFault(
+        "the Ivy jar that ships inside PySpark was not found", hint="Reinstall pyspark."
+    )

@@ -1,1 +1,0 @@
-"""Columns to the bytes of objects, and back: JSON lines, Avro, Parquet, bytes."""

@@ -1,0 +1,1 @@
+"""Describe and change a cluster: topics, offsets and consumer groups."""

@@ -1,0 +1,205 @@
+"""What a cluster holds and how its topics are set: questions that change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest
+
+from kafkeep.errors import EnvironmentFault, PreflightError, TransientError
+from kafkeep.kafka.admin.offsets import EpochEnd, Offsets, OffsetSpec
+from kafkeep.kafka.client.errors import DENIED, UNKNOWN_TOPIC_OR_PARTITION, refusal
+from kafkeep.kafka.client.fetch import Isolation
+from kafkeep.kafka.client.metadata import TopicDescription
+from kafkeep.kafka.client.requests import Routes, TopicPartition
+from kafkeep.kafka.client.wire import Wire
+
+TOPIC_RESOURCE = 2
+_CONFIG_SOURCES = {
+    1: "topic",
+    2: "broker",
+    3: "cluster",
+    4: "server.properties",
+    5: "default",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """One broker of the cluster."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """One setting in force; ``source`` says where it is set: topic, broker, cluster, default."""
+
+    value: str | None
+    source: str
+    sensitive: bool = False
+
+
+class Cluster:
+    """Blocking questions; each raises a KafkeepError that names what it is about when refused."""
+
+    def __init__(self, wire: Wire, *, timeout_ms: int = 60_000) -> None:
+        self.wire = wire
+        self.routes = Routes(wire.link, wire.metadata, timeout_ms=timeout_ms)
+        self._offsets = Offsets(self.routes)
+
+    def cluster_id(self) -> str:
+        """Return the id of the cluster; this is the cheapest way to see that it answers."""
+        self._refresh([])
+        return self.wire.metadata.cluster_id or ""
+
+    def brokers(self) -> list[Broker]:
+        """Return the brokers that are up, by node id."""
+        self._refresh([])
+        found = self.wire.link.cluster.brokers()
+        return sorted(
+            (Broker(b.node_id, b.host, b.port, b.rack) for b in found), key=lambda b: b.node_id
+        )
+
+    def controller(self) -> int | None:
+        """Return the node that answers for the controller."""
+        self._refresh([])
+        return self.wire.metadata.controller
+
+    def broker_version(self) -> tuple[int, ...]:
+        """Return the release the brokers' abilities point to, such as ``(4, 1)``."""
+        return tuple(self.wire.call(self.wire.link.versions).broker_version)
+
+    def api_versions(self) -> dict[int, tuple[int, int]]:
+        """Return the lowest and highest version the broker takes of each request."""
+        return dict(self.wire.call(self.wire.link.versions).api_versions)
+
+    def topics(self, names: Collection[str] | None = None) -> dict[str, TopicDescription]:
+        """Describe these topics, or all that we may see; names that do not exist are left out.
+
+        A topic we may not describe is AccessDeniedError when it was asked for by name.
+        """
+        found = self._refresh(names)
+        for name, topic in found.items():
+            if topic.error_code in DENIED and names is not None:
+                raise refusal(topic.error_code, f"topic {name}")
+        ours = {n: t for n, t in found.items() if t.error_code not in DENIED | {3, 17, 100}}
+        return dict(sorted(ours.items()))
+
+    def _refresh(self, names: Collection[str] | None) -> dict[str, TopicDescription]:
+        deadline = self.routes.deadline()
+        metadata = self.wire.metadata
+
+        async def ask() -> dict[str, TopicDescription]:
+            return await metadata.refresh(names, deadline=deadline)
+
+        return self.wire.call(ask)
+
+    def topic_configs(self, names: Collection[str]) -> dict[str, dict[str, str]]:
+        """Return what is set on each topic itself, without defaults and without secrets."""
+        return {
+            name: {
+                key: config.value
+                for key, config in configs.items()
+                if config.source == "topic" and not config.sensitive and config.value is not None
+            }
+            for name, configs in self.all_topic_configs(names).items()
+        }
+
+    def all_topic_configs(self, names: Collection[str]) -> dict[str, dict[str, ConfigValue]]:
+        """Return every setting in force on each topic, defaults included."""
+        if not names:
+            return {}
+        kind = DescribeConfigsRequest.DescribeConfigsResource
+
+        def make() -> Any:
+            resources = [
+                kind(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None)
+                for name in sorted(set(names))
+            ]
+            return DescribeConfigsRequest(resources=resources, min_version=1)
+
+        answer = self.wire.call(self.routes.any_broker, make, codes_of("results"))
+        for result in answer.results:
+            check_code(result.error_code, f"topic {result.resource_name}", result.error_message)
+        return {
+            result.resource_name: {
+                config.name: ConfigValue(
+                    config.value,
+                    _CONFIG_SOURCES.get(config.config_source, "unknown"),
+                    bool(config.is_sensitive),
+                )
+                for config in result.configs
+            }
+            for result in answer.results
+        }
+
+    def offsets(
+        self, partitions: Collection[TopicPartition], spec: OffsetSpec
+    ) -> dict[TopicPartition, int]:
+        """Return the first offset, the end, or the last stable offset of each partition."""
+        return self.wire.call(self._offsets.ends, partitions, spec) if partitions else {}
+
+    def offsets_for_times(
+        self,
+        times_ms: Mapping[TopicPartition, int],
+        *,
+        isolation: Isolation = Isolation.READ_COMMITTED,
+    ) -> dict[TopicPartition, int | None]:
+        """Return the first offset at or after each time; None where all records are older."""
+        if not times_ms:
+            return {}
+        found = self.wire.call(self._offsets.at, times_ms, isolation)
+        return {partition: at if at >= 0 else None for partition, at in found.items()}
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
+        """Return where each leader epoch ended: below a position, the log was truncated."""
+        return self.wire.call(self._offsets.epoch_ends, epochs) if epochs else {}
+
+    def partition_sizes(
+        self, topics: Mapping[str, Collection[int]] | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the bytes on disk of each partition's largest replica; empty when denied."""
+        kind = DescribeLogDirsRequest.DescribableLogDirTopic
+
+        def make() -> Any:
+            wanted = None
+            if topics is not None:
+                wanted = [kind(topic=t, partitions=sorted(p)) for t, p in topics.items()]
+            return DescribeLogDirsRequest(topics=wanted, min_version=1)
+
+        sizes: dict[TopicPartition, int] = {}
+        for answer in self.wire.call(self.routes.each_broker, make):
+            if isinstance(answer, (TransientError, EnvironmentFault)):
+                continue
+            if isinstance(answer, Exception):
+                raise answer
+            _largest(answer, sizes)
+        return sizes
+
+
+def codes_of(field: str) -> Any:
+    """Return what finds the codes in an answer with a list of results."""
+    return lambda answer: [result.error_code for result in getattr(answer, field)]
+
+
+def check_code(code: int, what: str, message: str | None = None) -> None:
+    """Raise what a code means, naming ``what``."""
+    if code == UNKNOWN_TOPIC_OR_PARTITION:
+        raise PreflightError(f"{what}: no such topic")
+    if code:
+        raise refusal(code, what, message)
+
+
+def _largest(answer: Any, sizes: dict[TopicPartition, int]) -> None:
+    for folder in answer.results:
+        for topic in folder.topics:
+            for part in topic.partitions:
+                if not part.is_future_key:
+                    key = (topic.name, part.partition_index)
+                    sizes[key] = max(sizes.get(key, 0), part.partition_size)

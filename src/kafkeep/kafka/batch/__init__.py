@@ -1,0 +1,1 @@
+"""Record batches: find, check, decode, rewrite and build."""

@@ -1,0 +1,158 @@
+"""Which partition a key belongs to, as Kafka's own producer tells it.
+
+Which records have a key or a header that was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkeep.kafka.batch.unpack import Walked
+from kafkeep.numba_setup import Bytes, Int64s, inlined, kernel, read_varint
+from kafkeep.options.restore import Condition
+
+_ANY, _BEGINS, _EQUALS = 0, 1, 2
+
+
+@inlined
+def _same(buffer: Bytes, at: int, wanted: Bytes) -> bool:
+    for i in range(len(wanted)):  # noqa: SIM110 - compiled
+        if buffer[at + i] != wanted[i]:
+            return False
+    return True
+
+
+@inlined
+def _fits(buffer: Bytes, at: int, length: int, how: int, wanted: Bytes) -> bool:
+    """Tell whether the bytes at ``at`` are what is wanted; there are none if ``length`` is -1."""
+    if how == _EQUALS:
+        return length == len(wanted) and _same(buffer, at, wanted)
+    return length >= len(wanted) and _same(buffer, at, wanted)
+
+
+@kernel
+def _match_keys(  # noqa: PLR0917
+    buffer: Bytes, fields: Int64s, ends: Int64s, how: int, wanted: Bytes, out: NDArray[np.bool_]
+) -> None:
+    for i in range(len(fields)):
+        length, at = read_varint(buffer, fields[i], ends[i])
+        out[i] = length >= 0 and _fits(buffer, at, length, how, wanted)
+
+
+@kernel
+def _match_headers(  # noqa: PLR0917
+    buffer: Bytes,
+    fields: Int64s,
+    ends: Int64s,
+    name: Bytes,
+    how: int,
+    wanted: Bytes,
+    out: NDArray[np.bool_],
+) -> None:
+    for i in range(len(fields)):
+        end = ends[i]
+        length, at = read_varint(buffer, fields[i], end)
+        length, at = read_varint(buffer, at + max(length, 0), end)
+        headers, at = read_varint(buffer, at + max(length, 0), end)
+        found = False
+        for _ in range(headers):
+            length, at = read_varint(buffer, at, end)
+            named = _fits(buffer, at, length, _EQUALS, name)
+            length, at = read_varint(buffer, at + length, end)
+            if named and (how == _ANY or (length >= 0 and _fits(buffer, at, length, how, wanted))):
+                found = True
+                break
+            at += max(length, 0)
+        out[i] = found
+
+
+def matching(records: Walked, conditions: Sequence[Condition]) -> NDArray[np.bool_]:
+    """Return for each record whether all conditions hold. Lengths were checked by ``walk``."""
+    kept = np.ones(len(records), dtype=np.bool_)
+    for condition in conditions:
+        kept &= _match(records, condition) != condition.negated
+    return kept
+
+
+def _match(records: Walked, condition: Condition) -> NDArray[np.bool_]:
+    found = np.empty(len(records), dtype=np.bool_)
+    how = _ANY if condition.value is None else _BEGINS if condition.begins else _EQUALS
+    wanted = _bytes(condition.value or b"")
+    rows = (records.buffer, records.fields, records.ends)
+    if condition.header is None:
+        _match_keys(*rows, how, wanted, found)
+    else:
+        _match_headers(*rows, _bytes(condition.header.encode()), how, wanted, found)
+    return found
+
+
+def _bytes(value: bytes) -> Bytes:
+    return np.frombuffer(value, dtype=np.uint8)
+
+
+# Compiled code has one integer type; mypy tells numpy's from Python's.
+# mypy: disable-error-code="return-value"
+
+
+_SEED = 0x9747B28C
+_FACTOR = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+
+
+@kernel
+def _murmur2(buffer: Bytes, at: int, length: int) -> int:
+    found = np.int64(_SEED) ^ length
+    for i in range(length // 4):
+        place = at + 4 * i
+        word = np.int64(buffer[place]) | np.int64(buffer[place + 1]) << 8
+        word |= np.int64(buffer[place + 2]) << 16 | np.int64(buffer[place + 3]) << 24
+        word = (word * _FACTOR) & _MASK
+        word ^= word >> 24
+        word = (word * _FACTOR) & _MASK
+        found = (found * _FACTOR) & _MASK
+        found ^= word
+    rest = length % 4
+    place = at + length - rest
+    if rest == 3:
+        found ^= np.int64(buffer[place + 2]) << 16
+    if rest >= 2:
+        found ^= np.int64(buffer[place + 1]) << 8
+    if rest >= 1:
+        found ^= np.int64(buffer[place])
+        found = (found * _FACTOR) & _MASK
+    found ^= found >> 13
+    found = (found * _FACTOR) & _MASK
+    return found ^ (found >> 15)
+
+
+@kernel
+def _deal(  # noqa: PLR0917
+    buffer: Bytes, fields: Int64s, ends: Int64s, partitions: int, turn: int, out: Int64s
+) -> int:
+    """Fill ``out``; return whose turn it is for the next record without a key."""
+    for i in range(len(fields)):
+        length, at = read_varint(buffer, fields[i], ends[i])
+        if length < 0:
+            out[i] = turn % partitions
+            turn += 1
+        else:
+            out[i] = (_murmur2(buffer, at, length) & 0x7FFFFFFF) % partitions
+    return turn
+
+
+def murmur2(key: bytes) -> int:
+    """Return the hash Kafka's clients take of a key, as a number without sign."""
+    return int(_murmur2(np.frombuffer(key, dtype=np.uint8), 0, len(key)))
+
+
+def deal(records: Walked, partitions: int, turn: int) -> tuple[Int64s, int]:
+    """Return each record's partition: by its key, or in turn for those without one.
+
+    Also returns whose turn is next.
+    """
+    out = np.empty(len(records), dtype=np.int64)
+    following = _deal(records.buffer, records.fields, records.ends, partitions, turn, out)
+    return out, int(following)

@@ -1,0 +1,1 @@
+"""The Kafka client: connections, Fetch, Produce and metadata."""

@@ -1,0 +1,257 @@
+"""One client: kafka-python's loop on a thread of its own, and requests that wait their turn.
+
+kafka-python fails a request at once when a connection is busy, throttled or in backoff, and is
+not safe to call off its loop. ``Link.send`` is a coroutine of that loop that waits instead. The
+requests to one broker are written in the order in which ``send`` was called.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+import kafka.errors as client_errors
+from kafka.future import Future
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.metadata import MetadataRequest
+
+from kafkeep.errors import KafkeepError, TransientError, UnknownOutcomeError
+from kafkeep.kafka.client.errors import connection_failure, is_final
+from kafkeep.kafka.client.transport import MAX_FRAME_BYTES, Connections, keep_record_views
+from kafkeep.kafka.security.client_config import client_config
+from kafkeep.options.kafka import KafkaOptions
+
+IN_FLIGHT = 5
+_UNLIMITED = 10_000
+_LEAST_SECONDS = 0.5
+NodeId = int | str
+
+logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters is raised, not logged
+
+
+class Turns:
+    """At most ``limit`` holders at once; the others get their turn in order of asking."""
+
+    def __init__(self, limit: int) -> None:
+        self._free = limit
+        self._waiting: deque[Any] = deque()
+
+    async def take(self) -> None:
+        """Wait for a turn."""
+        if self._free:
+            self._free -= 1
+            return
+        turn = Future()
+        self._waiting.append(turn)
+        await turn
+
+    def give(self) -> None:
+        """Hand the turn to whoever has waited longest."""
+        if self._waiting:
+            self._waiting.popleft().success(None)
+        else:
+            self._free += 1
+
+
+class Link:
+    """Connections to one cluster; every coroutine here runs on the loop's thread."""
+
+    def __init__(self, options: KafkaOptions, *, connect_timeout_ms: int | None = None) -> None:
+        config = client_config(options)
+        self.connect_timeout_ms = connect_timeout_ms or config.pop("connect_timeout_ms", 10_000)
+        config.pop("connect_timeout_ms", None)
+        self.request_timeout_ms: int = config["request_timeout_ms"]
+        self.where = options.bootstrap_servers
+        keep_record_views()
+        self.net = NetworkSelector(client_id=options.client_id, slow_task_threshold_secs=0)
+        self.connections = Connections(
+            self.net,
+            bootstrap_servers=options.bootstrap_servers,
+            receive_message_max_bytes=MAX_FRAME_BYTES,
+            max_in_flight_requests_per_connection=_UNLIMITED,  # the limit here is Turns
+            reconnect_backoff_max_ms=1000,
+            **config,
+        )
+        self.cluster = self.connections.cluster
+        # It would connect on its own after every error; metadata.py asks when it has to.
+        self.cluster.start_refresh_loop = lambda: None
+        self._slots: dict[NodeId, Turns] = {}
+        self._order: dict[NodeId, Turns] = {}
+        self._bootstrap: Any = None
+        self.closing = False
+        self.net.start()
+
+    @property
+    def failed(self) -> bool:
+        """True when the loop has died or was closed: a new client is needed."""
+        return self.closing or self.net._exception is not None
+
+    def run(self, coroutine: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+        """Schedule a coroutine from any thread; return kafka-python's future of it."""
+        return self.net.call_soon_with_future(coroutine, *args)
+
+    def close(self) -> None:
+        """Close every connection and stop the loop; what is in flight fails."""
+        if self.closing:
+            return
+        self.closing = True
+        if self.net._exception is None:
+            self.net.run(self.connections.close)  # before the loop stops, or sockets stay open
+        self.net.close()
+
+    async def gather(self, coroutines: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
+        """Run them side by side; return each one's value or exception, in order."""
+        if len(coroutines) == 1:
+            return [await _settle(coroutines[0]())]
+        started = [self.net.call_soon_with_future(coroutine) for coroutine in coroutines]
+        return [await _settle(future) for future in started]
+
+    async def connect(self) -> None:
+        """Reach one bootstrap server and learn the brokers; once for all callers.
+
+        Raises a sentence about the last failure when none answers within the time.
+        """
+        if self.cluster.brokers():
+            return
+        if self._bootstrap is None or self._bootstrap.failed():
+            self._bootstrap = self.net.call_soon_with_future(self._connect_any)
+        await self._bootstrap
+
+    async def _connect_any(self) -> None:
+        deadline = time.monotonic() + self.connect_timeout_ms / 1000
+        pause = 0.05
+        while True:
+            failures: list[KafkeepError] = []
+            for broker in self.cluster.bootstrap_brokers():
+                try:
+                    return await self._learn(broker, deadline)
+                except Exception as error:
+                    failures.append(self._sentence(error, broker))
+            final = next((failure for failure in failures if is_final(failure)), None)
+            # An attempt with no time left would only say that it timed out.
+            if final is not None or time.monotonic() + pause + _LEAST_SECONDS > deadline:
+                raise final or failures[0]
+            await self.net.sleep(pause)
+            pause = min(1.0, pause * 2)
+
+    async def _learn(self, broker: Any, deadline: float) -> None:
+        self.connections.reset_backoff(broker.node_id)  # the pauses here are our own
+        connection = self.connections.get_connection(
+            broker.node_id, timeout_ms=max(1.0, (deadline - time.monotonic()) * 1000)
+        )
+        try:
+            await connection
+            self.connections.broker_version_data = connection.broker_version_data
+            request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+            try:
+                answer = await connection.send_request(
+                    request, max(1.0, (deadline - time.monotonic()) * 1000)
+                )
+            except client_errors.KafkaError as error:
+                raise connection_failure(error, _address(broker), answered=True) from error
+            self.cluster.update_metadata(answer)
+        finally:
+            connection.close()
+
+    def _sentence(self, error: Exception, broker: Any) -> KafkeepError:
+        return connection_failure(error, _address(broker))
+
+    async def versions(self) -> Any:
+        """Return what the cluster's brokers can do, as kafka-python knows it."""
+        await self.connect()
+        return self.connections.broker_version_data
+
+    def nodes(self) -> list[int]:
+        """Return the ids of the known brokers, connected and idle ones first."""
+
+        def busy(node: int) -> tuple[bool, float, int]:
+            connection = self.connections._conns.get(node)
+            if connection is None or not connection.connected:
+                return True, self.connections.connection_delay(node), 0
+            return False, 0.0, len(connection.in_flight_requests)
+
+        return sorted((broker.node_id for broker in self.cluster.brokers()), key=busy)
+
+    async def send(
+        self, request: Any, node: NodeId, *, deadline: float, timeout_ms: float | None = None
+    ) -> Any:
+        """Send to one broker and return its answer.
+
+        Waits for its turn, for the connection and while the broker throttles. Raises
+        TransientError when nothing was sent, UnknownOutcomeError when no answer came.
+        """
+        slots = self._slots.setdefault(node, Turns(IN_FLIGHT))
+        await slots.take()
+        try:
+            answer = await self._write(request, node, deadline, timeout_ms)
+            try:
+                return await answer
+            except client_errors.KafkaError as error:
+                raise self._unanswered(error, node) from error
+        finally:
+            slots.give()
+
+    async def _write(
+        self, request: Any, node: NodeId, deadline: float, timeout_ms: float | None
+    ) -> Any:
+        order = self._order.setdefault(node, Turns(1))
+        await order.take()
+        try:
+            connection = await self._ready(node, deadline)
+            wait_ms = timeout_ms if timeout_ms is not None else self.request_timeout_ms
+            return connection.send_request(request, wait_ms)
+        finally:
+            order.give()
+
+    async def _ready(self, node: NodeId, deadline: float) -> Any:
+        """Return a connection that takes a request now."""
+        pause = 0.02
+        while True:
+            try:
+                self.connections.reset_backoff(node)  # the pauses here are our own
+                connection = self.connections.get_connection(node)
+                await connection
+                if not connection.paused:
+                    return connection
+                wait = max(0.001, connection._throttle_time - time.monotonic())
+            except Exception as error:
+                failure = self._unreachable(error, node)
+                if is_final(failure) or time.monotonic() + pause > deadline:
+                    raise failure from error
+                wait, pause = pause, min(0.5, pause * 2)
+            await self.net.sleep(min(wait, max(0.0, deadline - time.monotonic())))
+
+    def _unreachable(self, error: Exception, node: NodeId) -> KafkeepError:
+        if isinstance(error, client_errors.UnknownBrokerIdError):
+            return TransientError(f"broker {node} is not in the cluster's metadata")
+        return connection_failure(error, self.address(node))
+
+    def _unanswered(self, error: Exception, node: NodeId) -> KafkeepError:
+        failure = connection_failure(error, self.address(node), answered=True)
+        if is_final(failure):
+            return failure
+        return UnknownOutcomeError(failure.message, hint=failure.hint)
+
+    def address(self, node: NodeId) -> str:
+        """Return ``host:port`` of a broker, for messages."""
+        broker = self.cluster.broker_metadata(node)
+        return f"broker {node}" if broker is None else _address(broker)
+
+
+async def _settle(awaitable: Awaitable[Any]) -> Any:
+    try:
+        return await awaitable
+    except Exception as error:
+        return error
+
+
+def _address(broker: Any) -> str:
+    return f"{broker.host}:{broker.port}"
+
+
+def first_error(outcomes: Iterable[Any]) -> Exception | None:
+    """Return the first exception among the outcomes of ``gather``."""
+    return next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)

@@ -1,0 +1,300 @@
+"""Fetch: record batches as they lie on the broker's disk, for many partitions at once.
+
+Each leader gets one request. Answers that only mean "look elsewhere" or "later" are retried
+until the deadline; what the caller must decide about comes back as a value.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from kafka.protocol.consumer import FetchRequest
+
+from kafkeep.errors import KafkeepError, PreflightError, TransientError
+from kafkeep.kafka.client.connection import Link
+from kafkeep.kafka.client.errors import (
+    DENIED,
+    LEADER_NOT_AVAILABLE,
+    OFFSET_OUT_OF_RANGE,
+    RETRIABLE,
+    STALE_METADATA,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    error_name,
+    is_final,
+    refusal,
+)
+from kafkeep.kafka.client.metadata import (
+    Metadata,
+    TopicDescription,
+    format_topic_id,
+    parse_topic_id,
+)
+
+_FIRST_VERSION_WITH_IDS = 13
+_UNKNOWN_GRACE_SECONDS = 5.0
+_OTHER_GRACE_SECONDS = 0.5
+
+
+class Isolation(enum.IntEnum):
+    """Which records a reader sees; the values are Kafka's."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class FetchErrorKind(enum.Enum):
+    """What the caller has to decide about."""
+
+    OFFSET_OUT_OF_RANGE = "offset out of range"
+    TOPIC_GONE = "topic deleted or re-created"
+    ACCESS_DENIED = "access denied"
+    OTHER = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class FetchError:
+    """Why a partition gave no records; ``code`` is Kafka's."""
+
+    kind: FetchErrorKind
+    code: int
+    message: str
+
+    def exception(self) -> KafkeepError:
+        """Return the error to raise when this cannot be handled."""
+        if self.kind is FetchErrorKind.ACCESS_DENIED:
+            return refusal(self.code, self.message)
+        return PreflightError(f"{self.message}: {error_name(self.code)} ({self.code})")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchWanted:
+    """Where to read on in one partition.
+
+    With a ``topic_id`` (Kafka's 22 characters) a topic re-created under its name is never
+    mixed in; empty means whatever bears the name now.
+    """
+
+    topic: str
+    topic_id: str
+    partition: int
+    offset: int
+    max_bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(slots=True)
+class Fetched:
+    """One partition's answer.
+
+    ``records`` may begin with a batch that starts before the asked offset and end in one that
+    is cut short. ``aborted`` holds (producer id, first offset) and belongs to this answer alone.
+    """
+
+    topic: str
+    partition: int
+    error: FetchError | None = None
+    records: bytes | memoryview = b""
+    aborted: Sequence[tuple[int, int]] = ()
+    log_start: int = -1
+    last_stable: int = -1
+    high_watermark: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """What holds for one fetch as a whole; ``deadline`` is monotonic time."""
+
+    max_bytes: int
+    isolation: Isolation
+    wait_ms: int
+    min_bytes: int
+    deadline: float
+
+
+class Fetch:
+    """One call of ``Wire.fetch``: runs on the loop until each partition has its answer."""
+
+    def __init__(
+        self, link: Link, metadata: Metadata, wanted: Sequence[FetchWanted], limits: FetchLimits
+    ) -> None:
+        self._link = link
+        self._metadata = metadata
+        self._wanted = wanted
+        self._limits = limits
+        self._done: dict[int, Fetched] = {}
+        self._began = time.monotonic()
+        self._last: KafkeepError | None = None
+
+    async def run(self) -> list[Fetched]:
+        """Return the answers in the order of what was wanted."""
+        await self._link.connect()
+        pause = 0.05
+        while True:
+            await self._round()
+            missing = [w for i, w in enumerate(self._wanted) if i not in self._done]
+            if not missing:
+                return [self._done[i] for i in range(len(self._wanted))]
+            if time.monotonic() + pause > self._limits.deadline:
+                raise self._gave_up(missing)
+            await self._link.net.sleep(pause)
+            pause = min(1.0, pause * 2)
+
+    def _gave_up(self, missing: list[FetchWanted]) -> KafkeepError:
+        seconds = time.monotonic() - self._began
+        names = ", ".join(str(wanted) for wanted in missing[:5])
+        reason = f": {self._last.message}" if self._last else ""
+        return TransientError(f"{names} gave no answer for {seconds:.0f} s{reason}")
+
+    async def _round(self) -> None:
+        by_leader = await self._by_leader()
+        if not by_leader:
+            return
+        calls = [partial(self._from_leader, leader, asked) for leader, asked in by_leader.items()]
+        for outcome in await self._link.gather(calls):
+            if isinstance(outcome, KafkeepError):
+                self._last = outcome
+                if is_final(outcome):
+                    raise outcome
+            elif isinstance(outcome, Exception):
+                raise outcome
+
+    async def _by_leader(self) -> dict[int, list[tuple[int, TopicDescription]]]:
+        todo = [i for i in range(len(self._wanted)) if i not in self._done]
+        names = {self._wanted[i].topic for i in todo}
+        known = await self._metadata.topics(names, deadline=self._limits.deadline)
+        grouped: dict[int, list[tuple[int, TopicDescription]]] = defaultdict(list)
+        for i in todo:
+            wanted = self._wanted[i]
+            topic = known.get(wanted.topic)
+            leader = None
+            if topic is not None and not self._decided_by_metadata(i, topic):
+                described = topic.partitions.get(wanted.partition)
+                leader = described.leader if described else None
+            if topic is not None and leader is not None:
+                grouped[leader].append((i, topic))
+            elif i not in self._done:
+                self._metadata.stale([wanted.topic])
+                self._last = TransientError(f"{wanted} has no leader")
+        return grouped
+
+    def _decided_by_metadata(self, i: int, topic: TopicDescription) -> bool:
+        """Say whether the topic is denied, gone or another one: asking now is of no use."""
+        wanted = self._wanted[i]
+        if topic.error_code in DENIED:
+            self._fail(i, topic.error_code)
+        elif wanted.topic_id and topic.topic_id and wanted.topic_id != topic.topic_id:
+            # What is remembered, or the broker asked, may be behind: look again before deciding.
+            self._fail_after(_OTHER_GRACE_SECONDS, i, UNKNOWN_TOPIC_ID)
+        elif topic.error_code != LEADER_NOT_AVAILABLE and (
+            topic.error_code or wanted.partition not in topic.partitions
+        ):
+            # A topic just created is not known to every broker at once.
+            code = topic.error_code or UNKNOWN_TOPIC_OR_PARTITION
+            self._fail_after(_UNKNOWN_GRACE_SECONDS, i, code)
+        else:
+            return False
+        return True
+
+    def _fail_after(self, grace_seconds: float, i: int, code: int) -> None:
+        if time.monotonic() - self._began > grace_seconds:
+            self._fail(i, code)
+        else:
+            self._metadata.stale([self._wanted[i].topic])
+
+    async def _from_leader(self, leader: int, asked: list[tuple[int, TopicDescription]]) -> None:
+        request, by_id = self._request(asked)
+        wait_ms = self._link.request_timeout_ms + self._limits.wait_ms
+        try:
+            answer = await self._link.send(
+                request, leader, deadline=self._limits.deadline, timeout_ms=wait_ms
+            )
+        except KafkeepError:
+            self._metadata.stale({self._wanted[i].topic for i, _ in asked})
+            raise
+        index = {self._key(i, topic, by_id): i for i, topic in asked}
+        for topic in answer.responses:
+            name = format_topic_id(topic.topic_id) if by_id else topic.topic
+            for part in topic.partitions:
+                self._take(index[name, part.partition_index], part)
+
+    def _key(self, i: int, topic: TopicDescription, by_id: bool) -> tuple[str, int]:
+        wanted = self._wanted[i]
+        return (wanted.topic_id or topic.topic_id if by_id else wanted.topic), wanted.partition
+
+    def _request(self, asked: list[tuple[int, TopicDescription]]) -> tuple[Any, bool]:
+        version = self._link.connections.broker_version_data.api_version(FetchRequest)
+        by_id = version >= _FIRST_VERSION_WITH_IDS and all(t.topic_id for _, t in asked)
+        version = version if by_id else min(version, _FIRST_VERSION_WITH_IDS - 1)
+        grouped: dict[tuple[str, str], list[Any]] = defaultdict(list)
+        for i, topic in asked:
+            wanted = self._wanted[i]
+            grouped[wanted.topic, wanted.topic_id or topic.topic_id].append(
+                FetchRequest.FetchTopic.FetchPartition(
+                    version=version,
+                    partition=wanted.partition,
+                    current_leader_epoch=topic.partitions[wanted.partition].leader_epoch,
+                    fetch_offset=wanted.offset,
+                    partition_max_bytes=wanted.max_bytes,
+                )
+            )
+        topics = [
+            FetchRequest.FetchTopic(
+                version=version,
+                topic=name,
+                topic_id=parse_topic_id(topic_id) if by_id else None,
+                partitions=partitions,
+            )
+            for (name, topic_id), partitions in grouped.items()
+        ]
+        limits = self._limits
+        request = FetchRequest(
+            version=version,
+            max_wait_ms=limits.wait_ms,
+            min_bytes=limits.min_bytes,
+            max_bytes=limits.max_bytes,
+            isolation_level=int(limits.isolation),
+            topics=topics,
+        )
+        return request, by_id
+
+    def _take(self, i: int, part: Any) -> None:
+        wanted = self._wanted[i]
+        if part.error_code in STALE_METADATA:
+            self._metadata.stale([wanted.topic])
+        if part.error_code in RETRIABLE:
+            self._last = refusal(part.error_code, str(wanted))
+            return
+        if part.error_code:
+            self._fail(i, part.error_code, log_start=part.log_start_offset)
+            return
+        aborted = part.aborted_transactions or ()
+        self._done[i] = Fetched(
+            wanted.topic,
+            wanted.partition,
+            records=part.records if part.records is not None else b"",
+            aborted=[(a.producer_id, a.first_offset) for a in aborted],
+            log_start=part.log_start_offset,
+            last_stable=part.last_stable_offset,
+            high_watermark=part.high_watermark,
+        )
+
+    def _fail(self, i: int, code: int, *, log_start: int = -1) -> None:
+        wanted = self._wanted[i]
+        kind = FetchErrorKind.OTHER
+        if code == OFFSET_OUT_OF_RANGE:
+            kind = FetchErrorKind.OFFSET_OUT_OF_RANGE
+        elif code in (UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION):
+            kind = FetchErrorKind.TOPIC_GONE
+        elif code in DENIED:
+            kind = FetchErrorKind.ACCESS_DENIED
+        error = FetchError(kind, code, f"{wanted} at offset {wanted.offset}")
+        self._done[i] = Fetched(wanted.topic, wanted.partition, error, log_start=log_start)

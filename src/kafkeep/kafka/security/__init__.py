@@ -1,0 +1,1 @@
+"""Kafka's client properties, TLS stores and tokens."""

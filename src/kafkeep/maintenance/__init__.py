@@ -1,0 +1,1 @@
+"""Inspect and maintain an archive: verify, info, cat, gc, retention, drill, reports."""

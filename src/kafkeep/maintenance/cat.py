@@ -1,0 +1,342 @@
+"""Records of an archive, in order, reading no more than is asked for.
+
+Where to begin in a partition, in kcat's words.
+
+Records as text: kcat's JSON, and kcat's format strings. Pure.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import orjson
+import pyarrow as pa
+
+from kafkeep.archive.entry import Entry, OffsetRange
+from kafkeep.archive.expiry import Expiry
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.view import ArchiveView, load_view
+from kafkeep.clock import now_ms
+from kafkeep.errors import DamagedError, KeyMissingError, NoSuchArchiveError, UsageError
+from kafkeep.kafka.batch.decode import iter_decode
+from kafkeep.objects.choose_log import check_partitions, check_topics, choose_incarnation
+from kafkeep.objects.segment.reader import iter_segment
+from kafkeep.objects.sink.read_windows import UNKNOWN, Window, entries_by_partition, iter_windows
+from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions, load_read_options
+from kafkeep.options.selection import check_times
+
+_NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """An offset, or one counted back from the end of what is archived."""
+
+    kind: Literal["offset", "from-end"]
+    value: int
+
+    def resolve(self, end: int) -> int:
+        """Return the first offset wanted of a partition archived up to ``end``."""
+        return self.value if self.kind == "offset" else max(0, end - self.value)
+
+
+BEGINNING = Start("offset", 0)
+
+
+def parse_start(text: str) -> Start:
+    """Understand ``beginning``, ``end``, an offset, or ``-N`` for the last N offsets."""
+    bare = text.strip()
+    if bare == "beginning":
+        return BEGINNING
+    if bare == "end":
+        return Start("from-end", 0)
+    if not _NUMBER.fullmatch(bare):
+        raise UsageError(
+            f"{text!r} is not an offset",
+            hint="Write a number, beginning, end, or -N for the last N.",
+        )
+    return Start("from-end", int(bare[1:])) if bare[0] == "-" else Start("offset", int(bare))
+
+
+NULL = b"NULL"
+_TIME_TYPES = ("create", "logappend")
+_PIECE = re.compile(rb"%(.)|\\(x[0-9A-Fa-f]{2}|.)|[^%\\]+|[%\\]", re.DOTALL)
+_ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"\\": b"\\", b"0": b"\0"}
+
+
+class Line(NamedTuple):
+    """One record to print."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Mapping[str, bytes | None]]
+
+
+ToLine = Callable[[Line], bytes]
+
+
+def json_line(line: Line) -> bytes:
+    """Return a record as one JSON line with the names ``kcat -J`` uses.
+
+    What is not UTF-8 comes whole as ``key_b64``, ``payload_b64`` or ``headers_b64`` instead.
+    """
+    document: dict[str, Any] = {
+        "topic": line.topic,
+        "partition": line.partition,
+        "offset": line.offset,
+        "tstype": _TIME_TYPES[line.timestamp_type],
+        "ts": line.timestamp,
+    }
+    if line.headers:
+        flat = [part for header in line.headers for part in (header["key"], header["value"])]
+        document |= _text_list("headers", flat)
+    document |= _text("key", line.key)
+    document |= _text("payload", line.value)
+    return orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _text(name: str, data: bytes | None) -> dict[str, Any]:
+    try:
+        return {name: None if data is None else data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_b64": b64encode(data or b"").decode()}
+
+
+def _text_list(name: str, parts: Sequence[bytes | None]) -> dict[str, Any]:
+    try:
+        return {name: [None if part is None else part.decode() for part in parts]}
+    except UnicodeDecodeError:
+        return {
+            f"{name}_b64": [None if part is None else b64encode(part).decode() for part in parts]
+        }
+
+
+def parse_format(text: str) -> ToLine:
+    """Understand kcat's format string; UsageError names the token that is not one.
+
+    Null keys and values are ``NULL`` and have the length -1, as ``kcat -Z`` prints them. What is
+    not UTF-8 is printed as it was given.
+    """
+    pieces = [_piece(match) for match in _PIECE.finditer(os.fsencode(text))]
+    # What does not depend on the record is put together once.
+    return lambda line: b"".join(p if isinstance(p, bytes) else p(line) for p in pieces)
+
+
+def _piece(match: re.Match[bytes]) -> bytes | ToLine:
+    token, escape = match[1], match[2]
+    if token is not None:
+        if token == b"%":
+            return b"%"
+        if token not in _TOKENS:
+            raise UsageError(
+                f"{match[0].decode(errors='replace')!r} is not a token of --format",
+                hint="There are %s %S %k %K %t %p %o %T %h and %%.",
+            )
+        return _TOKENS[token]
+    if escape is not None:
+        if escape in _ESCAPES:
+            return _ESCAPES[escape]
+        if len(escape) == 3:
+            return bytes([int(escape[1:], 16)])
+        raise UsageError(
+            f"{match[0].decode(errors='replace')!r} is not an escape of --format",
+            hint=r"There are \n \t \r \0 \\ and \xNN.",
+        )
+    if match[0] in (b"%", b"\\"):
+        raise UsageError(f"--format ends in a lone {match[0].decode()}", hint="Write it twice.")
+    return match[0]
+
+
+def _size(data: bytes | None) -> bytes:
+    return b"%d" % (-1 if data is None else len(data))
+
+
+def _shown(data: bytes | None) -> bytes:
+    return NULL if data is None else data
+
+
+def _headers(line: Line) -> bytes:
+    return b",".join(_shown(h["key"]) + b"=" + _shown(h["value"]) for h in line.headers)
+
+
+_TOKENS: dict[bytes, ToLine] = {
+    b"s": lambda line: _shown(line.value),
+    b"S": lambda line: _size(line.value),
+    b"k": lambda line: _shown(line.key),
+    b"K": lambda line: _size(line.key),
+    b"t": lambda line: line.topic.encode(),
+    b"p": lambda line: b"%d" % line.partition,
+    b"o": lambda line: b"%d" % line.offset,
+    b"T": lambda line: b"%d" % line.timestamp,
+    b"h": _headers,
+}
+
+
+PIECE_BYTES = 1 << 20
+Planned = tuple[Window, OffsetRange]
+"""Objects to read, and which of their offsets are wanted."""
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatOptions:
+    """Which records; empty means all. Times are record times, ``from_ms <= time < until_ms``."""
+
+    topics: tuple[str, ...] = ()
+    partitions: tuple[int, ...] = ()
+    start: Start = BEGINNING
+    from_ms: int | None = None
+    until_ms: int | None = None
+    count: int | None = None
+    aborted: bool = False
+    incarnation: int | None = None
+
+    def __post_init__(self) -> None:
+        check_times(self.from_ms, self.until_ms)
+
+    def wants_time(self, time_ms: int) -> bool:
+        """Whether a record of that time is wanted."""
+        return (self.from_ms is None or time_ms >= self.from_ms) and (
+            self.until_ms is None or time_ms < self.until_ms
+        )
+
+    def may_want(self, entry: Entry) -> bool:
+        """Whether an object may hold wanted records, as far as its entry tells."""
+        return (
+            (not self.partitions or entry.partition_id.partition in self.partitions)
+            and (self.from_ms is None or entry.max_timestamp >= self.from_ms)
+            and (self.until_ms is None or entry.min_timestamp < self.until_ms)
+        )
+
+
+def iter_lines(
+    store: ObjectStore, name: str, options: CatOptions, to_line: ToLine
+) -> Iterator[bytes]:
+    """Yield the wanted records as text, several at a time, by topic, partition and offset.
+
+    Of a re-created topic the newest incarnation is taken unless told otherwise. Of records whose
+    time the archive does not hold, those are given that lie in an object with wanted times.
+    DamagedError names the object when its bytes are not sound.
+    """
+    view = load_view(store, name)
+    planned = plan_windows(view, options)
+    of_sink = any(not window.is_segment for window, _ in planned)
+    told = load_read_options(store, view).looking() if of_sink else NO_OPTIONS
+    expiry = Expiry(store, view, now_ms())
+    pieces = iter_pieces(store, planned, told, options, to_line, expiry=expiry)
+    yield from limited(pieces, options.count)
+
+
+def limited(pieces: Iterable[list[bytes]], count: int | None) -> Iterator[bytes]:
+    """Yield the lines of pieces, each piece as one, and no more than ``count`` lines."""
+    left = count
+    for lines in pieces:
+        wanted = lines if left is None else lines[:left]
+        if wanted:
+            yield b"".join(wanted)
+        if left is not None:
+            left -= len(wanted)
+            if left <= 0:
+                return
+
+
+def plan_windows(view: ArchiveView, options: CatOptions) -> list[Planned]:
+    """Return what may hold wanted records, and which offsets of it are wanted."""
+    check_topics([view], options.topics or None)
+    check_partitions([view], options.topics, options.partitions)
+    planned = []
+    for topic in sorted(set(options.topics) or {topic for topic, _ in view.topics}):
+        info = choose_incarnation(view, topic, options.incarnation, refusal=NoSuchArchiveError)
+        entries = view.entries(topic, info.incarnation)
+        for partition_id, mine in entries_by_partition(entries).items():
+            first = options.start.resolve(view.positions.get(partition_id, 0))
+            for window in iter_windows(mine):
+                wanted = any(options.may_want(entry) for entry in window.entries)
+                if wanted and first < window.range.end:
+                    start = max(first, window.range.start)
+                    planned.append((window, OffsetRange(start, window.range.end)))
+    return planned
+
+
+def iter_pieces(
+    store: ObjectStore,
+    planned: Iterable[Planned],
+    told: ReadOptions,
+    options: CatOptions,
+    to_line: ToLine,
+    *,
+    expiry: Expiry | None = None,
+) -> Iterator[list[bytes]]:
+    """Yield the wanted records of windows as lines."""
+    for window, offsets in planned:
+        topic, _, partition = window.entries[0].partition_id
+        vague = not window.is_segment
+        for decoded in _unless_expired(
+            expiry, window, _iter_records(store, window, offsets, options, told)
+        ):
+            columns = [column.to_pylist() for column in decoded.columns]
+            yield [
+                to_line(Line(topic, partition, *row))
+                for row in zip(*columns, strict=True)
+                if options.wants_time(row[1]) or (vague and row[1] == UNKNOWN)
+            ]
+
+
+def _unless_expired(
+    expiry: Expiry | None, window: Window, records: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records; a window that may have expired has none, and a warning instead."""
+    try:
+        yield from records
+    except DamagedError as error:
+        if expiry is None or not isinstance(error.__cause__, KeyMissingError):
+            raise
+        reasons = [r for entry in window.entries if (r := expiry.reason(entry)) is not None]
+        if not reasons:
+            raise
+        logger.warning("%s; %s", error.message, reasons[0])
+
+
+def _iter_records(
+    store: ObjectStore,
+    window: Window,
+    offsets: OffsetRange,
+    options: CatOptions,
+    told: ReadOptions,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records that may be wanted; checked, and aborted ones left out."""
+    if not window.is_segment:
+        # Formats and converters take a while to import; segments need none of them.
+        from kafkeep.objects.records import inside, iter_window  # noqa: PLC0415
+
+        files = [file for file in window.files() if options.may_want(file.main)]
+        for records in iter_window(store, window, options=told, files=files):
+            yield from iter_slices(inside(records, offsets), PIECE_BYTES)
+        return
+    for batches in iter_segment(
+        store,
+        window.entries[0],
+        offsets,
+        aborted=options.aborted,
+        from_ms=options.from_ms,
+        until_ms=options.until_ms,
+    ):
+        yield from iter_decode(batches, offsets, max_bytes=PIECE_BYTES)
+
+
+def iter_slices(records: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Cut records into pieces of about ``max_bytes``."""
+    rows = max(1, records.num_rows * max_bytes // max(1, records.nbytes))
+    for start in range(0, records.num_rows, rows):
+        yield records.slice(start, rows)

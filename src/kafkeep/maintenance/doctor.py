@@ -1,0 +1,304 @@
+"""All checks, in the order in which they help: the machine, Kafka, the store, then Spark.
+
+Ways to make a check, and to turn an error into one.
+
+The machine we run on: Java, Spark, room for temporary files.
+
+The store: can it be read and written, does it decide races, does its clock agree.
+
+Kafka: is it there, how do we talk to it, and what may we see.
+
+Kafka: does what a restore at exact offsets needs work here? Tried on a topic of its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.check_result import Check, Verdict
+from kafkeep.clock import now_ms
+from kafkeep.errors import AccessDeniedError, DamagedError, KafkeepError, PreflightError
+from kafkeep.kafka.admin.admin import Admin, OffsetSpec
+from kafkeep.kafka.admin.fill_offsets import Transactions, filler_batch
+from kafkeep.kafka.admin.groups import list_groups
+from kafkeep.kafka.batch.rewrite import stamp
+from kafkeep.kafka.client.wire import Wire
+from kafkeep.options.kafka import KafkaOptions
+from kafkeep.options.spark import SparkOptions, java_version, require_java
+from kafkeep.options.storage import StorageOptions
+from kafkeep.options.units import format_duration, format_size
+from kafkeep.spark.run_session import SparkDoor
+from kafkeep.store.conditional_writes import probe_conditional_create, probe_parts
+from kafkeep.store.open import open_store
+from kafkeep.store.retry import RetryingStore
+from kafkeep.store.s3 import S3Store
+
+
+def passed(subject: str, what: str) -> Check:
+    """Return a check that all is well with."""
+    return Check(Verdict.PASS, subject, what)
+
+
+def warned(subject: str, what: str, hint: str | None = None) -> Check:
+    """Return a check that does not stop a run, but is worth knowing."""
+    return Check(Verdict.WARN, subject, what, hint)
+
+
+def failed(subject: str, error: KafkeepError) -> Check:
+    """Return a check that a run would end with ``error`` on."""
+    return Check(Verdict.FAIL, subject, error.message, error.hint, error.exit_code)
+
+
+def guarded(subject: str, steps: Iterable[Check]) -> Iterator[Check]:
+    """Yield the checks of ``steps``; an error that ends them is a failed check."""
+    try:
+        yield from steps
+    except KafkeepError as error:
+        yield failed(subject, error)
+
+
+LITTLE_ROOM_BYTES = 1 << 30
+
+
+def check_java() -> Iterator[Check]:
+    """Say which Java is used."""
+    java = require_java()
+    yield passed("java", f"{java_version(java)} at {java}")
+
+
+def check_spark(options: SparkOptions) -> Iterator[Check]:
+    """Start Spark, run a job, and stop it."""
+    began = time.monotonic()
+    with SparkDoor(options) as door:
+        spark = door.session()
+        took = time.monotonic() - began
+        cores = "1 task" if spark.cores == 1 else f"{spark.cores} tasks"
+        yield passed("spark", f"ran its first job after {took:.1f} s; {cores} at a time")
+
+
+def check_disk(folder: str | None = None) -> Iterator[Check]:
+    """Look for room where temporary files go."""
+    folder = folder or tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    what = f"{format_size(free)} free in {folder}"
+    if free < LITTLE_ROOM_BYTES:
+        yield warned("disk", what, "Free some, or set TMPDIR to a folder with more room.")
+    else:
+        yield passed("disk", what)
+
+
+FOLDER = "_kafkeep/doctor/"
+RETRY_DEADLINE_MS = 5_000
+SKEW_MS = 5_000
+BODY = b"written by kafkeep doctor\n"
+
+
+def check_store(
+    address: str, options: StorageOptions, now_ms: Callable[[], int]
+) -> Iterator[Check]:
+    """Read, write, race and delete small objects of our own; all of them are removed."""
+    store = open_store(address, replace(options, retry_deadline_ms=RETRY_DEADLINE_MS))
+    found = next(iter(store.list("_kafkeep/")), None)
+    kept = "holds an archive" if found else "holds no archive yet"
+    yield passed("store", f"{store.describe()} can be listed; it {kept}")
+    yield from _check_write(store, now_ms)
+    yield from _check_races(store)
+
+
+def _check_write(store: ObjectStore, now_ms: Callable[[], int]) -> Iterator[Check]:
+    key = f"{FOLDER}{uuid.uuid4().hex}"
+    before = now_ms()
+    store.put_new(key, BODY)
+    after = now_ms()
+    try:
+        checks = [_read_back(store, key), _skew(store.head(key).modified_ms, before, after)]
+    finally:
+        left = _remove(store, key)
+    yield from (*checks, *left)
+
+
+def _read_back(store: ObjectStore, key: str) -> Check:
+    if store.get(key) != BODY:
+        return failed("store write", DamagedError(f"{key} does not come back as it was written"))
+    return passed("store write", "objects can be written and read back")
+
+
+def _skew(stamped_ms: int, before_ms: int, after_ms: int) -> Check:
+    """Compare the store's clock with ours; stores may tell whole seconds only."""
+    ahead = max(0, stamped_ms - after_ms)
+    behind = max(0, before_ms - stamped_ms - 1000)
+    off = ahead or behind
+    if off <= SKEW_MS:
+        return passed("clock", "agrees with the store's")
+    side = "behind" if ahead else "ahead of"
+    what = f"this machine is {format_duration(off)} {side} the store"
+    return warned("clock", what, "Set the clock (NTP): S3 refuses requests 15 minutes off.")
+
+
+def _remove(store: ObjectStore, key: str) -> tuple[Check, ...]:
+    try:
+        store.delete(key)
+    except AccessDeniedError:
+        what = f"objects cannot be deleted, so {key} stays"
+        return (warned("store delete", what, "Backups do not need it; retention would."),)
+    return ()
+
+
+def _check_races(store: ObjectStore) -> Iterator[Check]:
+    if not probe_conditional_create(store):
+        yield failed("store races", unsafe(store))
+        return
+    yield passed("store races", "of several writers of one object exactly one wins")
+    bare = store.inner if isinstance(store, RetryingStore) else store
+    if isinstance(bare, S3Store) and not bare.uses_parts:
+        yield _parts(bare)
+
+
+def _parts(store: S3Store) -> Check:
+    """Race uploads in parts where they are not used for objects of ordinary size."""
+    if probe_parts(store):
+        return passed("store parts", "uploads in parts are decided for one writer too")
+    return warned(
+        "store parts",
+        "several writers of one object in parts can win",
+        "kafkeep sends objects up to 4 GiB in one request here; keep segments smaller than that.",
+    )
+
+
+def unsafe(store: ObjectStore) -> PreflightError:
+    """Return the error for a store that does not honour conditional creates."""
+    return PreflightError(
+        f"{store.describe()} lets two writers create the same object",
+        hint="kafkeep needs a store that honours If-None-Match on PUT.",
+    )
+
+
+TIMEOUT_MS = 10_000
+
+
+def check_kafka(options: KafkaOptions) -> Iterator[Check]:
+    """Connect, then ask for all that a backup asks for; changes nothing."""
+    with Wire(options, connect_timeout_ms=TIMEOUT_MS) as wire:
+        admin = Admin(wire, timeout_ms=TIMEOUT_MS)
+        cluster = admin.cluster_id()
+        version = ".".join(map(str, admin.broker_version()))
+        brokers = len(admin.brokers())
+        yield passed(
+            "kafka", f"cluster {cluster}, version {version}, {brokers} broker(s), {_way(options)}"
+        )
+        yield from _check_topics(admin)
+        yield from _check_groups(admin)
+
+
+def _way(options: KafkaOptions) -> str:
+    protocol = options.properties.get("security.protocol", "PLAINTEXT").upper()
+    mechanism = options.properties.get("sasl.mechanism", "GSSAPI")
+    return f"{protocol} ({mechanism})" if protocol.startswith("SASL") else protocol
+
+
+def _check_topics(admin: Admin) -> Iterator[Check]:
+    names = sorted(admin.topics())
+    if not names:
+        yield warned(
+            "kafka topics",
+            "none can be seen",
+            "Grant Describe and Read on the topics to be backed up.",
+        )
+        return
+    yield passed("kafka topics", f"{len(names)} can be seen")
+    try:
+        admin.topic_configs(names[:1])
+    except AccessDeniedError as error:
+        yield warned(
+            "kafka settings",
+            error.message,
+            "Grant DescribeConfigs on the topics, or they are restored with default settings.",
+        )
+    else:
+        yield passed("kafka settings", "topic settings can be read")
+
+
+def _check_groups(admin: Admin) -> Iterator[Check]:
+    try:
+        groups = list_groups(admin)
+    except AccessDeniedError as error:
+        hint = "Grant Describe on groups, or their offsets are not kept."
+        yield warned("kafka groups", error.message, hint)
+    except KafkeepError as error:
+        yield failed("kafka groups", error)
+    else:
+        yield passed("kafka groups", f"{len(groups)} can be seen")
+
+
+SUBJECT = "kafka exact offsets"
+FILLED = 1000
+MARKER_SECONDS = 10.0
+
+
+def check_exact_offsets(options: KafkaOptions) -> Iterator[Check]:
+    """Fill a scratch topic, delete that, take an offset with a transaction; delete the topic."""
+    name = f"kafkeep-doctor-{uuid.uuid4().hex[:12]}"
+    with Wire(options, connect_timeout_ms=TIMEOUT_MS) as wire:
+        admin = Admin(wire, timeout_ms=TIMEOUT_MS)
+        topic_id = admin.create_topic(name, 1).topic_id
+        try:
+            start, end = _try(wire, admin, name, topic_id)
+        finally:
+            admin.delete_topics([name])
+    if (start, end) == (FILLED, FILLED + 1):
+        yield passed(SUBJECT, "filler, DeleteRecords and empty transactions work")
+    else:
+        what = f"{name} was to have offsets {FILLED} to {FILLED + 1}, and has {start} to {end}"
+        yield failed(SUBJECT, KafkeepError(what))
+
+
+def _try(wire: Wire, admin: Admin, name: str, topic_id: str) -> tuple[int, int]:
+    """Do what a restore does; return where the partition begins and ends then."""
+    key = (name, 0)
+    body = filler_batch(FILLED, -1)
+    stamp(body, *admin.init_producer_id(), 0)
+    answer = wire.produce({key: body}, topic_ids={name: topic_id}).result()[key]
+    if answer.error_code:
+        raise KafkeepError(f"Kafka does not take filler: {answer.error_name}")
+    admin.delete_records({key: FILLED})
+    transactions = Transactions(admin, f"kafkeep-restore-{name}")
+    transactions.begin_anew()
+    transactions.mark([key])
+    deadline = time.monotonic() + MARKER_SECONDS
+    while (end := admin.offsets([key], OffsetSpec.LATEST)[key]) <= FILLED:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.01)
+    return admin.offsets([key], OffsetSpec.EARLIEST)[key], end
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorPlaces:
+    """What to look at; None is left out."""
+
+    archive: str | None = None
+    storage: StorageOptions = field(default_factory=StorageOptions)
+    kafka: KafkaOptions | None = None
+    exact: bool = False
+    """Also try in Kafka what a restore at exact offsets needs."""
+    spark: SparkOptions | None = None
+
+
+def examine(places: DoctorPlaces, clock: Callable[[], int] = now_ms) -> Iterator[Check]:
+    """Yield each check as soon as it is done; one that fails does not stop the others."""
+    yield from guarded("java", check_java())
+    yield from guarded("disk", check_disk())
+    if places.kafka is not None:
+        yield from guarded("kafka", check_kafka(places.kafka))
+        if places.exact:
+            yield from guarded(SUBJECT, check_exact_offsets(places.kafka))
+    if places.archive is not None:
+        yield from guarded("store", check_store(places.archive, places.storage, clock))
+    if places.spark is not None:
+        yield from guarded("spark", check_spark(places.spark))

@@ -1,0 +1,242 @@
+"""A drill: restore the newest backup into scratch topics, compare, clean up, report.
+
+What restores is given to it. Nothing else is written: the restore's document lies in a folder that
+is gone afterwards.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.view import ArchiveView
+from kafkeep.clock import TOOL, now_ms
+from kafkeep.compare.job import run_against
+from kafkeep.compare.plan import choose_topics
+from kafkeep.compare.result import AgainstResult
+from kafkeep.errors import KafkeepError
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.kafka.client.wire import Wire
+from kafkeep.objects.choose_log import load_chosen
+from kafkeep.options.kafka import Places
+from kafkeep.options.maintenance import AgainstOptions, DrillOptions, Sample
+from kafkeep.options.restore import RestoreOptions
+from kafkeep.options.selection import OffsetPick
+from kafkeep.options.spark import SparkOptions
+from kafkeep.spark.run_session import SparkDoor
+from kafkeep.store.open import open_store
+
+logger = logging.getLogger(__name__)
+PREFIX = "kafkeep-drill-"
+VERSION = 1
+_LONGEST_TOPIC = 180
+
+
+class Restored(Protocol):
+    """What a drill asks of a restore's summary."""
+
+    records: int
+    bytes: int
+    seconds: float
+    missing: list[str]
+    gaps: list[dict[str, Any]]
+
+    @property
+    def left_out(self) -> list[str]:
+        """What was lost with objects, in sentences."""
+        ...
+
+
+Restore = Callable[[RestoreOptions, Places, SparkOptions], Restored]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillResult:
+    """What a drill has shown."""
+
+    against: AgainstResult
+    archived: int
+    """Records of these topics in the archive."""
+    restored: Restored
+    scratch: Mapping[str, str]
+    """Archived topic → the scratch topic it was restored into."""
+    sample: str
+    leftovers: tuple[str, ...]
+    """Scratch topics of drills that were killed, or of one that runs now."""
+    began_ms: int
+    seconds: float
+    warnings: tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def proven(self) -> int:
+        """Records that came back as they were."""
+        return self.against.sum("matched")
+
+    @property
+    def verdict(self) -> str:
+        """``clean``, ``warnings`` or ``differs``."""
+        found = self.against.verdict
+        return "warnings" if found == "clean" and (self.warnings or self.leftovers) else found
+
+    @property
+    def exit_code(self) -> int:
+        """0, 3 or 13."""
+        return 3 if self.verdict == "warnings" else self.against.exit_code
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form of ``--output json`` and of a report; scripts may rely on it."""
+        return {
+            "message_type": "summary",
+            "report": "drill",
+            "version": VERSION,
+            "tool": TOOL,
+            "verdict": self.verdict,
+            "archived": self.archived,
+            "restored": self.restored.records,
+            "proven": self.proven,
+            "proven_share": round(self.proven / self.archived, 6) if self.archived else None,
+            "sample": self.sample,
+            "bytes": self.restored.bytes,
+            "scratch_topics": dict(self.scratch),
+            "leftovers": list(self.leftovers),
+            "warnings": list(self.warnings),
+            "began_ms": self.began_ms,
+            "seconds": round(self.seconds, 3),
+            "restore_seconds": round(self.restored.seconds, 3),
+            "verify": self.against.to_json(),
+        }
+
+
+def run_drill(
+    options: DrillOptions, places: Places, spark: SparkOptions, restore: Restore
+) -> DrillResult:
+    """Restore, compare and clean up; the scratch topics are deleted whatever happens.
+
+    A drill that is killed outright leaves them: the next one names them.
+    """
+    began_ms, began = now_ms(), time.monotonic()
+    with SparkDoor(spark) as door, Wire(places.kafka) as wire:
+        admin = Admin(wire)
+        store = open_store(places.archive, places.storage)
+        view = view_to_try(store, options)
+        wanted = AgainstOptions(topics=tuple((t, t) for t in options.topics), commit=view.commit)
+        sources = [info for info, _ in choose_topics(view, wanted)]
+        scratch = scratch_names([info.topic for info in sources], began_ms)
+        leftovers = _leftovers(admin)
+        archived = {(info.topic, info.incarnation) for info in sources}
+        picks = pick_sample(view, archived, options.sample, random.SystemRandom())
+        door.session()  # both runs below borrow it
+        kept: list[str] = []
+        names = tuple(scratch.values())
+        with cleaned_up(admin, names, kept), tempfile.TemporaryDirectory() as folder:
+            restored = restore(
+                RestoreOptions(
+                    topics=tuple(scratch.items()),
+                    commit=view.commit,
+                    name=view.name,
+                    offsets=picks,
+                    replication_factor=options.replication_factor,
+                    rate_bytes=options.rate_bytes,
+                    state=folder,
+                ),
+                places,
+                spark,
+            )
+            against = run_against(
+                replace(wanted, topics=tuple(scratch.items()), offsets=picks),
+                places,
+                spark,
+                name=view.name,
+            )
+    return DrillResult(
+        against=against,
+        archived=sum(e.own_records for name in archived for e in view.entries(*name)),
+        restored=restored,
+        scratch=scratch,
+        sample=str(options.sample) if options.sample else "all",
+        leftovers=leftovers,
+        began_ms=began_ms,
+        seconds=time.monotonic() - began,
+        warnings=(*_warnings(restored), *kept),
+    )
+
+
+def view_to_try(store: ObjectStore, options: DrillOptions) -> ArchiveView:
+    """Return what is to be restored; PreflightError when a commit of several logs is asked for."""
+    topics = options.topics or None
+    return load_chosen(store, options.name, topics, at_ms=options.at_ms, commit=options.commit)
+
+
+def scratch_names(topics: Sequence[str], at_ms: int) -> dict[str, str]:
+    """Return a name for each topic that no other topic has: prefix, time, random, number, topic."""
+    when = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
+    run = f"{PREFIX}{when}-{uuid.uuid4().hex[:8]}"
+    return {
+        topic: f"{run}-{number}-{topic[:_LONGEST_TOPIC]}" for number, topic in enumerate(topics)
+    }
+
+
+def pick_sample(
+    view: ArchiveView,
+    topics: set[tuple[str, int]],
+    sample: Sample | None,
+    chance: random.Random,
+) -> tuple[OffsetPick, ...]:
+    """Return one stretch of offsets of each partition, at a random place; none for all of them."""
+    if sample is None:
+        return ()
+    spans: dict[PartitionId, OffsetRange] = {}
+    for name in topics:
+        for entry in view.entries(*name):
+            known = spans.get(entry.partition_id, entry.range)
+            start, end = min(known.start, entry.range.start), max(known.end, entry.range.end)
+            spans[entry.partition_id] = OffsetRange(start, end)
+    picks = []
+    for partition_id, span in sorted(spans.items()):
+        size = sample.offsets(len(span))
+        if size:
+            start = chance.randint(span.start, span.end - size)
+            stretch = OffsetRange(start, start + size)
+            picks.append(OffsetPick(partition_id.topic, partition_id.partition, stretch))
+    return tuple(picks)
+
+
+def _leftovers(admin: Admin) -> tuple[str, ...]:
+    return tuple(sorted(name for name in admin.topics() if name.startswith(PREFIX)))
+
+
+@contextmanager
+def cleaned_up(admin: Admin, topics: tuple[str, ...], kept: list[str]) -> Iterator[None]:
+    """Delete the topics at the end, whatever it is.
+
+    That they cannot be deleted is added to ``kept``, and hides nothing of what the drill has shown.
+    """
+    try:
+        yield
+    finally:
+        try:
+            admin.delete_topics(topics)
+        except KafkeepError as error:
+            kept.append(f"scratch topics are left to be deleted: {error.message}")
+            logger.warning("%s", kept[-1])
+
+
+def _warnings(restored: Restored) -> Iterator[str]:
+    """Say what a restore of this archive would lack; retention of scratch topics is nobody's."""
+    yield from restored.left_out
+    yield from restored.missing
+    for gap in restored.gaps:
+        yield (
+            f"{gap['topic']}-{gap['partition']}: offsets {gap['start']} to {gap['end'] - 1} are "
+            f"not in the archive: {gap['reason']}"
+        )

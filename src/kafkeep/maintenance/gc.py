@@ -1,0 +1,349 @@
+"""Removes what crashes left behind: objects that no log names, and uploads nobody finished.
+
+Safe beside a running backup. Objects are listed before the logs are read, so one that a log does
+not name, and whose start its position has passed, can never be named. What is foreign, too young,
+or the only copy of an offset stays.
+
+May a left-over go? What its metadata claims, held against the log that wrote it. Pure.
+
+It may when no commit can ever name it, and when all it holds is in other objects of its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from kafkeep.archive.adoption import END, PARTITION, START, TOPIC_ID, WRITER
+from kafkeep.archive.entry import Entry, OffsetRange
+from kafkeep.archive.keys import DATA_FOLDER
+from kafkeep.archive.object_store import ObjectInfo, ObjectStore, Upload
+from kafkeep.archive.state import State
+from kafkeep.archive.view import ArchiveView, load_view
+from kafkeep.errors import AccessDeniedError, KeyMissingError
+from kafkeep.maintenance.inventory import (
+    find_left_overs,
+    find_strays,
+    list_data,
+    topic_folders,
+    unnumbered,
+)
+from kafkeep.objects.choose_log import choose_logs
+from kafkeep.options.maintenance import DAY_MS
+from kafkeep.options.units import format_duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What an object says of itself."""
+
+    log: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int | None
+    """None of a large one, whose metadata was sent before its end was known."""
+
+
+def is_ours(metadata: Mapping[str, str]) -> bool:
+    """Tell whether an object was written by kafkeep."""
+    return WRITER in {name.lower() for name in metadata}
+
+
+def parse_claim(metadata: Mapping[str, str]) -> Claim | None:
+    """Return what a data object of ours claims; None when it does not say it all.
+
+    Brokers before 2.8 give topics no id: then nobody can say whose it is.
+    """
+    found = {name.lower(): value for name, value in metadata.items()}
+    partition, start, end = (found.get(name, "") for name in (PARTITION, START, END))
+    if not found.get(WRITER) or not found.get(TOPIC_ID):
+        return None
+    if not partition.isdecimal() or not start.isdecimal():
+        return None
+    return Claim(
+        log=found[WRITER],
+        topic_id=found[TOPIC_ID],
+        partition=int(partition),
+        start=int(start),
+        end=int(end) if end.isdecimal() else None,
+    )
+
+
+def why_kept(claim: Claim, state: State, kept: Sequence[OffsetRange]) -> str | None:
+    """Say why an object that the log does not name must stay; None when it may go.
+
+    ``kept`` are the offsets of its partition that lie in objects which the log names. A position
+    past the start never comes back to that name: a log that is moved back goes on in another
+    folder.
+    """
+    place = claim.topic_id, claim.partition
+    for planned in state.intent.ranges if state.intent else ():
+        mine = (planned.topic_id, planned.partition_id.partition) == place
+        if mine and planned.range.start <= claim.start < planned.range.end:
+            return "an open intent plans these offsets: the next run may take it"
+    positions = [
+        position
+        for pid, position in state.positions.items()
+        if pid.partition == claim.partition
+        and (info := state.topics.get(pid[:2])) is not None
+        and info.topic_id == claim.topic_id
+    ]
+    if not positions or min(positions) <= claim.start:
+        return f"the log has not come past offset {claim.start}"
+    end = min(positions) if claim.end is None else claim.end
+    missing = _first_missing(OffsetRange(claim.start, max(claim.start, end)), kept)
+    return None if missing is None else f"no object of the log has offset {missing}"
+
+
+def kept_ranges(
+    entries: Iterable[Entry], there: Mapping[str, int], claims: Iterable[Claim]
+) -> dict[Claim, list[OffsetRange]]:
+    """Return which offsets of each claim's partition the store has, by the entries of its log.
+
+    Of a range that several objects share, all must be there.
+    """
+    wanted: dict[tuple[str, int], list[Claim]] = {}
+    for claim in claims:
+        wanted.setdefault((claim.topic_id, claim.partition), []).append(claim)
+    held: dict[tuple[str, int], set[OffsetRange]] = {place: set() for place in wanted}
+    lost: dict[tuple[str, int], set[OffsetRange]] = {place: set() for place in wanted}
+    for entry in entries:
+        place = entry.topic_id, entry.partition_id.partition
+        if place in wanted:
+            (held if entry.key in there else lost)[place].add(entry.range)
+    return {
+        claim: sorted(held[place] - lost[place]) for place, mine in wanted.items() for claim in mine
+    }
+
+
+def _first_missing(wanted: OffsetRange, kept: Sequence[OffsetRange]) -> int | None:
+    """Return the first offset that is in none of the sorted ranges, or None."""
+    reached = wanted.start
+    for offsets in kept:
+        if offsets.start > reached:
+            break
+        reached = max(reached, offsets.end)
+    return reached if reached < wanted.end else None
+
+
+_AT_ONCE = 8
+OnProgress = Callable[[int, int], None]
+
+
+class Fate(StrEnum):
+    """What becomes of a left-over."""
+
+    REMOVE = "remove"
+    REMOVED = "removed"
+    KEEP = "keep"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOver:
+    """One thing that was left behind, what becomes of it, and why."""
+
+    what: ObjectInfo | Upload
+    fate: Fate
+    reason: str
+    log: str = ""
+    """Whose it is; empty where only the whole archive can be named."""
+
+    @property
+    def kind(self) -> str:
+        """``object`` or ``upload``."""
+        return "object" if isinstance(self.what, ObjectInfo) else "upload"
+
+    @property
+    def name(self) -> str:
+        """Its key, or what the store calls an upload without one."""
+        return self.what.key or (self.what.id if isinstance(self.what, Upload) else "")
+
+    @property
+    def size_bytes(self) -> int | None:
+        """None where the store does not tell."""
+        return self.what.size_bytes if isinstance(self.what, ObjectInfo) else None
+
+    @property
+    def since_ms(self) -> int:
+        """When it was written, by the store's clock."""
+        return self.what.modified_ms if isinstance(self.what, ObjectInfo) else self.what.touched_ms
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form printed by ``gc --output json``; scripts may rely on it."""
+        return {
+            "kind": self.kind,
+            "key": self.what.key,
+            "upload_id": self.what.id if isinstance(self.what, Upload) else None,
+            "log": self.log or None,
+            "size_bytes": self.size_bytes,
+            "since_ms": self.since_ms,
+            "fate": self.fate.value,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GcPlan:
+    """Everything that was left behind; ``foreign`` counts what kafkeep did not write.
+
+    Links, special files and names that are not UTF-8 count as foreign: they are never removed.
+    """
+
+    archive: str
+    older_than_ms: int
+    left_overs: tuple[LeftOver, ...]
+    foreign: int
+
+    def count(self, fate: Fate) -> int:
+        """Return how many have this fate."""
+        return sum(one.fate is fate for one in self.left_overs)
+
+    def size_bytes(self, fate: Fate) -> int:
+        """Return the bytes of the objects with this fate."""
+        return sum(one.size_bytes or 0 for one in self.left_overs if one.fate is fate)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form printed by ``gc --output json``; scripts may rely on it."""
+        return {
+            "archive": self.archive,
+            "older_than_ms": self.older_than_ms,
+            **{fate.value: self.count(fate) for fate in Fate},
+            "removed_bytes": self.size_bytes(Fate.REMOVED),
+            "foreign": self.foreign,
+            "left_overs": [one.to_json() for one in self.left_overs],
+        }
+
+
+def plan_gc(
+    store: ObjectStore,
+    *,
+    older_than_ms: int = DAY_MS,
+    now_ms: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> GcPlan:
+    """Find what was left behind and say what may go; changes nothing.
+
+    ``now_ms`` is the store's own time unless given. NoSuchArchiveError without a log; a log that
+    is damaged raises DamagedError: nobody could say what it names.
+    """
+    now_ms = store.now_ms() if now_ms is None else now_ms
+    views, listed, infos = _look(store, on_progress)
+    ours = [info for info in infos if is_ours(info.metadata)]
+    claims = {info.key: parse_claim(info.metadata) for info in ours}
+    entries = {name: view.entries() for name, view in views.items()}
+    reasons = dict(_iter_reasons(claims, views, entries, listed))
+    all_entries = [entry for mine in entries.values() for entry in mine]
+    folders = topic_folders(all_entries)
+    folders |= {f"{DATA_FOLDER}/{topic}/" for view in views.values() for topic, _ in view.topics}
+    uploads = [one for one in store.uploads() if _is_in(one.key, folders)]
+    found = [
+        LeftOver(
+            what=info,
+            log=claim.log if (claim := claims[info.key]) else "",
+            fate=Fate.KEEP if info.key in reasons else Fate.REMOVE,
+            reason=reasons.get(info.key, "what it holds is in other objects"),
+        )
+        for info in ours
+    ] + [LeftOver(what=one, fate=Fate.REMOVE, reason="nobody finished it") for one in uploads]
+    return GcPlan(
+        archive=store.describe(),
+        older_than_ms=older_than_ms,
+        left_overs=tuple(_unless_young(one, now_ms, older_than_ms) for one in found),
+        foreign=len(infos) - len(ours) + len(find_strays(store, all_entries)),
+    )
+
+
+def remove(store: ObjectStore, plan: GcPlan, on_progress: OnProgress | None = None) -> GcPlan:
+    """Remove what the plan says, and return it with what became of each; may be done again."""
+    done = []
+    for number, one in enumerate(plan.left_overs, 1):
+        done.append(_remove(store, one) if one.fate is Fate.REMOVE else one)
+        if on_progress is not None:
+            on_progress(number, len(plan.left_overs))
+    return replace(plan, left_overs=tuple(done))
+
+
+def _look(
+    store: ObjectStore, on_progress: OnProgress | None
+) -> tuple[Mapping[str, ArchiveView], Mapping[str, int], list[ObjectInfo]]:
+    """Return the logs as they are after the listing, the listing, and what no log names."""
+    views = _load_all(store)
+    entries = [e for view in views.values() for e in (*view.entries(), *view.retired())]
+    listed = list_data(store, entries)
+    later: dict[str, ArchiveView] = {}
+
+    def reload() -> Iterable[ArchiveView]:
+        later.update(_load_all(store))
+        return later.values()
+
+    keys = [*find_left_overs(store, listed, {entry.key for entry in entries}, reload)]
+    infos: list[ObjectInfo] = []
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="gc") as pool:
+        for number, info in enumerate(pool.map(lambda key: _head(store, key), keys), 1):
+            infos += [info] if info is not None else []
+            if on_progress is not None:
+                on_progress(number, len(keys))
+    return later or views, listed, infos
+
+
+def _load_all(store: ObjectStore) -> dict[str, ArchiveView]:
+    return {name: load_view(store, name) for name in choose_logs(store)}
+
+
+def _head(store: ObjectStore, key: str) -> ObjectInfo | None:
+    try:
+        return store.head(key)
+    except KeyMissingError:
+        return None  # removed by another since it was listed
+
+
+def _iter_reasons(
+    claims: Mapping[str, Claim | None],
+    views: Mapping[str, ArchiveView],
+    entries: Mapping[str, Sequence[Entry]],
+    listed: Mapping[str, int],
+) -> Iterator[tuple[str, str]]:
+    """Yield the keys that must stay, and why."""
+    by_log: dict[str, dict[str, Claim]] = {}
+    for key, claim in claims.items():
+        if claim is None:
+            yield key, "its metadata does not say which offsets it holds"
+        elif claim.log not in views:
+            yield key, f"its log {claim.log} is not in this archive"
+        else:
+            by_log.setdefault(claim.log, {})[key] = claim
+    for log, mine in by_log.items():
+        kept = kept_ranges(entries[log], listed, mine.values())
+        for key, claim in mine.items():
+            if (reason := why_kept(claim, views[log].state, kept[claim])) is not None:
+                yield key, reason
+
+
+def _is_in(key: str, folders: Collection[str]) -> bool:
+    """Tell whether an upload is to become an object of a topic; one without a key is ours."""
+    path = unnumbered(key.rpartition("/")[0]) + "/"
+    return not key or any(path[: at + 1] in folders for at, char in enumerate(path) if char == "/")
+
+
+def _unless_young(one: LeftOver, now_ms: int, older_than_ms: int) -> LeftOver:
+    if one.fate is Fate.KEEP or now_ms - one.since_ms >= older_than_ms:
+        return one
+    reason = f"it is younger than {format_duration(older_than_ms)}"
+    return replace(one, fate=Fate.KEEP, reason=reason)
+
+
+def _remove(store: ObjectStore, one: LeftOver) -> LeftOver:
+    try:
+        if isinstance(one.what, Upload):
+            store.end_upload(one.what)
+        elif _head(store, one.what.key) == one.what:
+            # Looked at again: another gc may have removed it, and the name be in use since.
+            store.delete(one.what.key)
+    except AccessDeniedError as error:
+        return replace(one, fate=Fate.REFUSED, reason=error.message)
+    return replace(one, fate=Fate.REMOVED)

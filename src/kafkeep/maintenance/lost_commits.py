@@ -1,0 +1,315 @@
+"""Does the bucket show that a log once went further? Objects and traces, compared with the log.
+
+A log that lost its newest commits looks like a shorter one. But the objects of those commits are
+still there, and say of themselves which offsets they hold; and an earlier verify wrote down which
+commit it saw.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from kafkeep.archive.checkpoint import load_head
+from kafkeep.archive.commit import Intent, PlannedRange
+from kafkeep.archive.commit_chain import format_lost, format_offsets, lost_offsets, read_commit
+from kafkeep.archive.document import digest_of
+from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.keys import log_key, log_prefix
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.state import State
+from kafkeep.archive.view import iter_commits
+from kafkeep.errors import DamagedError, KeyMissingError
+from kafkeep.maintenance.finding import Finding, Kind, Severity
+from kafkeep.maintenance.gc import Claim, parse_claim
+from kafkeep.maintenance.verified import Verified, load_verified
+from kafkeep.objects.segment.reader import read_end
+
+MOST_HEADS = 1000
+"""So many objects are asked whose they are; an archive may have millions that no log names."""
+WAIT_S = 5.0
+"""So long a backup that runs has to commit the objects it has just finished."""
+_STEP_S = 0.5
+_AT_ONCE = 8
+_NAME = re.compile(r"(.+)\+([0-9]+)\+([0-9]+)\.[^+]*")
+"""Topic, partition and first offset of an object, as names have them unless told otherwise."""
+
+_Place = tuple[str, int]
+"""Topic id and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uncommitted:
+    """An object that claims offsets past the position of its log."""
+
+    key: str
+    claim: Claim
+    partition_id: PartitionId
+
+
+@dataclass(frozen=True, slots=True)
+class LostCommits:
+    """What objects show: findings, the objects they are about, and how many were not asked."""
+
+    findings: tuple[Finding, ...] = ()
+    keys: frozenset[str] = frozenset()
+    unasked: int = 0
+
+
+def check_verified(store: ObjectStore, state: State, seen: Verified | None) -> Iterator[Finding]:
+    """Yield a warning when an earlier verify saw a commit that is no longer in the log."""
+    if seen is None:
+        return
+    if seen.commit > state.commit:
+        lost = format_lost(lost_offsets(state.positions, seen.positions))
+        gone = _commits(state.commit + 1, seen.commit)
+        text = f"{gone} removed from the log since it was verified; {lost}"
+        yield _warning(state.name, seen.key, text)
+    elif seen.digest and seen.digest != _digest(store, state.name, seen.commit):
+        text = f"commit {seen.commit} is not the one that was verified: commits were replaced"
+        yield _warning(state.name, seen.key, text)
+
+
+def check_traces(store: ObjectStore, name: str) -> list[Finding]:
+    """Return what earlier verifies saw and the log no longer has."""
+    seen = load_verified(store, name)  # before the log: what is in a trace must be in it by now
+    return list(check_verified(store, load_head(store, name).state, seen))
+
+
+def check_objects_beyond(
+    store: ObjectStore,
+    unnamed: Collection[str],
+    states: Mapping[str, State],
+    sleep: Callable[[float], None] = time.sleep,
+) -> LostCommits:
+    """Return what objects that no log names show; ``states`` were loaded after they were listed.
+
+    Objects that an intent in the log planned are explained: the next backup takes them, or passes
+    them by. Only where all that the open intent planned is there, a commit must be missing.
+    """
+    asked, unasked = _candidates(unnamed, states.values())
+    beyond: dict[str, list[Uncommitted]] = {}
+    for key, claim in _claims(store, asked):
+        state = states.get(claim.log)
+        if state is not None and (found := _beyond(key, claim, state)) is not None:
+            beyond.setdefault(claim.log, []).append(found)
+    findings: list[Finding] = []
+    keys: set[str] = set()
+    for log, mine in beyond.items():
+        for finding, about in _judge(store, states[log], mine, sleep):
+            findings.append(finding)
+            keys.update(about)
+    return LostCommits(tuple(findings), frozenset(keys), unasked)
+
+
+def _candidates(keys: Collection[str], states: Iterable[State]) -> tuple[list[str], int]:
+    """Pick the objects to ask, those whose names tell most first; and count the others."""
+    reached: dict[tuple[str, int], int] = {}
+    for state in states:
+        for pid, position in state.positions.items():
+            place = pid.topic, pid.partition
+            reached[place] = min(position, reached.get(place, position))
+    likely, others = [], []
+    for key in sorted(keys):
+        match = _NAME.fullmatch(key.rpartition("/")[2])
+        if match is None or (match[1], int(match[2])) not in reached:
+            others.append(key)
+        elif int(match[3]) >= reached[match[1], int(match[2])]:
+            likely.append(key)
+    found = likely + others
+    return found[:MOST_HEADS], max(0, len(found) - MOST_HEADS)
+
+
+def _claims(store: ObjectStore, keys: Sequence[str]) -> Iterator[tuple[str, Claim]]:
+    def ask(key: str) -> Claim | None:
+        try:
+            return parse_claim(store.head(key).metadata)
+        except KeyMissingError:
+            return None  # removed since it was listed
+
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="verify") as pool:
+        for key, claim in zip(keys, pool.map(ask, keys), strict=True):
+            if claim is not None:
+                yield key, claim
+
+
+def _beyond(key: str, claim: Claim, state: State) -> Uncommitted | None:
+    """Return the object if it begins at or after the position of its partition."""
+    incarnations = [
+        place for place, info in state.topics.items() if info.topic_id == claim.topic_id
+    ]
+    if not incarnations:
+        match = _NAME.fullmatch(key.rpartition("/")[2])
+        return Uncommitted(key, claim, PartitionId(match[1] if match else "?", 1, claim.partition))
+    topic, incarnation = max(incarnations)
+    generation = state.generations.get((topic, incarnation), 0)
+    if generation and f"{topic}~{generation}/" not in key:
+        return None  # of before the topic was moved back
+    pid = PartitionId(topic, incarnation, claim.partition)
+    return Uncommitted(key, claim, pid) if claim.start >= state.positions.get(pid, 0) else None
+
+
+def _judge(
+    store: ObjectStore,
+    state: State,
+    beyond: Sequence[Uncommitted],
+    sleep: Callable[[float], None],
+) -> Iterator[tuple[Finding, list[str]]]:
+    unplanned: dict[PartitionId, list[Uncommitted]] = {}
+    for one in _unplanned(store, state, beyond):
+        unplanned.setdefault(one.partition_id, []).append(one)
+    for pid, found in sorted(unplanned.items()):
+        mine = _with_last_ends(store, sorted(found, key=_start))
+        offsets = _offsets(mine)
+        text = (
+            f"{len(mine)} objects hold offsets {offsets.start} to {offsets.end - 1}, past the "
+            f"position {state.positions.get(pid, 0)}, and no commit up to {state.commit} planned "
+            f"them: commits from {state.commit + 1} on were removed from the log"
+        )
+        yield _warning(state.name, mine[0].key, text, pid, offsets), [one.key for one in mine]
+    planned = _complete(store, state.intent, beyond) if state.intent is not None else []
+    if planned:
+        yield from _judge_open(store, state, planned, sleep)
+
+
+def _judge_open(
+    store: ObjectStore,
+    state: State,
+    mine: Sequence[Uncommitted],
+    sleep: Callable[[float], None],
+) -> Iterator[tuple[Finding, list[str]]]:
+    """Warn when all that was planned is there, and the commit that names it does not come."""
+    for _ in range(int(WAIT_S / _STEP_S)):
+        try:
+            store.head(log_key(state.name, state.commit + 1))
+            return
+        except KeyMissingError:
+            sleep(_STEP_S)
+    by_partition: dict[PartitionId, list[Uncommitted]] = {}
+    for one in mine:
+        by_partition.setdefault(one.partition_id, []).append(one)
+    lost = {pid: _offsets(found) for pid, found in sorted(by_partition.items())}
+    text = (
+        f"all that the open intent planned is in {len(mine)} objects that no commit names, offsets "
+        f"{format_offsets(lost)}: commit {state.commit + 1} was removed from the log, or a backup "
+        "died right before it; the next backup takes these objects"
+    )
+    yield _warning(state.name, log_prefix(state.name), text), [one.key for one in mine]
+
+
+def _complete(
+    store: ObjectStore, intent: Intent, beyond: Sequence[Uncommitted]
+) -> list[Uncommitted]:
+    """Return the objects of an intent when they reach the end of all its ranges; else none."""
+    places = _by_place(beyond)
+    found = [(item, _planned(places, item)) for item in intent.ranges]
+    if not all(mine for _, mine in found):
+        return []  # so no object of a backup that runs is read
+    complete: list[Uncommitted] = []
+    for item, mine in found:
+        ended = _with_last_ends(store, mine)
+        if not any((one.claim.end or 0) >= item.range.end for one in ended):
+            return []
+        complete.extend(ended)
+    return complete
+
+
+def _with_last_ends(store: ObjectStore, mine: Sequence[Uncommitted]) -> list[Uncommitted]:
+    """Give the last objects, by their starts, their end where only their bytes tell it.
+
+    One that was uploaded in parts does not say it: its metadata was sent first.
+    """
+    last = mine[-1].claim.start
+    return [
+        replace(one, claim=replace(one.claim, end=read_end(store, one.key)))
+        if one.claim.end is None and one.claim.start == last
+        else one
+        for one in mine
+    ]
+
+
+def _unplanned(
+    store: ObjectStore, state: State, beyond: Sequence[Uncommitted]
+) -> list[Uncommitted]:
+    """Return the objects that no intent of the log planned, be it open, done or given up."""
+    left = _by_place(beyond)
+    _drop_planned(left, state.intent)
+    if not left:
+        return []  # so it is beside a backup that runs, and the log need not be read for it
+    for step in iter_commits(store, state.name):
+        if step.commit and step.number <= state.commit:
+            _drop_planned(left, step.commit.changes.intent)
+    return [one for mine in left.values() for one in mine]
+
+
+def _by_place(objects: Iterable[Uncommitted]) -> dict[_Place, list[Uncommitted]]:
+    """Group objects by topic id and partition, in the order of their first offsets."""
+    places: dict[_Place, list[Uncommitted]] = {}
+    for one in sorted(objects, key=_start):
+        places.setdefault((one.claim.topic_id, one.claim.partition), []).append(one)
+    return places
+
+
+def _drop_planned(left: dict[_Place, list[Uncommitted]], intent: Intent | None) -> None:
+    for item in intent.ranges if intent else ():
+        place = item.topic_id, item.partition_id.partition
+        if place in left:
+            del left[place][_slice(left[place], item)]
+            if not left[place]:
+                del left[place]
+
+
+def _planned(
+    places: Mapping[_Place, list[Uncommitted]], item: PlannedRange
+) -> Sequence[Uncommitted]:
+    mine = places.get((item.topic_id, item.partition_id.partition), [])
+    return mine[_slice(mine, item)]
+
+
+def _slice(mine: Sequence[Uncommitted], item: PlannedRange) -> slice:
+    """Return where the objects lie that begin in a planned range."""
+    first = bisect_left(mine, item.range.start, key=_start)
+    return slice(first, bisect_left(mine, item.range.end, lo=first, key=_start))
+
+
+def _start(one: Uncommitted) -> int:
+    return one.claim.start
+
+
+def _offsets(objects: Sequence[Uncommitted]) -> OffsetRange:
+    start = min(one.claim.start for one in objects)
+    ends = (max(one.claim.end or 0, one.claim.start + 1) for one in objects)
+    return OffsetRange(start, max(ends))
+
+
+def _digest(store: ObjectStore, name: str, commit: int) -> str:
+    try:
+        return digest_of(read_commit(store, name, commit).body)
+    except DamagedError:
+        return ""  # the chain is broken, and that was found
+
+
+def _commits(first: int, last: int) -> str:
+    return f"commit {last} was" if first == last else f"commits {first} to {last} were"
+
+
+def _warning(
+    log: str,
+    key: str,
+    message: str,
+    partition_id: PartitionId | None = None,
+    lost: OffsetRange | None = None,
+) -> Finding:
+    return Finding(
+        severity=Severity.WARNING,
+        kind=Kind.LOST_COMMITS,
+        log=log,
+        key=key,
+        message=message,
+        partition_id=partition_id,
+        lost=lost,
+    )

@@ -1,0 +1,374 @@
+"""Whether objects that no log names can be read, and whether their names and counts agree.
+
+There is nothing to hold their bytes against: whether one is missing, or was replaced by another
+that can be read, nobody can tell. That is said.
+
+Records of objects that no log names, in order.
+
+Where an object ends is told by its rows and by where the next one begins, so objects are read once
+to count and once to print: a few at first, then more, until no more records are wanted.
+
+What the names and sizes of objects tell, topic by topic: nothing is read for it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.errors import DamagedError, NoSuchArchiveError, UsageError
+from kafkeep.maintenance.cat import CatOptions, Planned, ToLine, iter_pieces, limited, plan_windows
+from kafkeep.maintenance.finding import Finding, Kind, Severity
+from kafkeep.maintenance.usage import TopicUsage, Usage
+from kafkeep.maintenance.verify import DEFAULT_WORKERS, OnProgress, VerifyReport, in_order
+from kafkeep.objects.sink.read_windows import LAST, entries_by_partition, iter_windows
+from kafkeep.objects.sink.spec import ReadOptions
+from kafkeep.objects.unlogged.group import Grouped, expects, group
+from kafkeep.objects.unlogged.listing import Listed, Listing
+from kafkeep.objects.unlogged.scan import Index, Scanned, list_objects, scan
+from kafkeep.objects.unlogged.view import foreign_view
+from kafkeep.options.sink.formats import FormatKind
+from kafkeep.options.unlogged import ForeignOptions
+
+FIRST_FILES = 4
+GROWTH = 4
+
+
+def iter_foreign_lines(
+    store: ObjectStore, foreign: ForeignOptions, options: CatOptions, to_line: ToLine
+) -> Iterator[bytes]:
+    """Yield the wanted records as text, several at a time, by topic, partition and offset.
+
+    A record whose offset is not known has the offset -1 and is wanted when offsets of its object
+    are. Objects that cannot be used are left out; DamagedError names one at the end.
+    """
+    _refuse(options, foreign)
+    yield from limited(_iter_all(store, foreign, options, to_line), options.count)
+
+
+def _refuse(options: CatOptions, foreign: ForeignOptions) -> None:
+    for flag, given in (
+        ("--incarnation", options.incarnation is not None),
+        ("--aborted", options.aborted),
+    ):
+        if given:
+            raise UsageError(f"{flag} is about what a log says, and there is none")
+    timed = options.from_ms is not None or options.until_ms is not None
+    if timed and foreign.time_field is None:
+        raise UsageError(
+            "--from and --until go by record times, which these objects do not hold",
+            hint="Where values have one, name it: --set timestamp.extractor=RecordField "
+            "--set timestamp.field=…",
+        )
+
+
+def _iter_all(
+    store: ObjectStore, foreign: ForeignOptions, options: CatOptions, to_line: ToLine
+) -> Iterator[list[bytes]]:
+    told = ReadOptions(foreign=foreign).looking()
+    problems: list[tuple[str, str]] = []
+    for topic in sort_by_topic(list_objects(store, foreign), options.topics):
+        for partition in topic.partitions:
+            if options.partitions and partition.partition not in options.partitions:
+                continue
+            for planned in _iter_planned(store, partition, foreign, options, problems):
+                yield from iter_pieces(store, planned, told, options, to_line)
+    for key, why in problems[:1]:
+        more = f"; {len(problems) - 1:,} more cannot be read" if len(problems) > 1 else ""
+        raise DamagedError(f"{key}: {why}{more}", hint="kafkeep verify names all of them.")
+
+
+def _iter_planned(
+    store: ObjectStore,
+    partition: NamedPartition,
+    foreign: ForeignOptions,
+    options: CatOptions,
+    problems: list[tuple[str, str]],
+) -> Iterator[list[Planned]]:
+    """Yield windows in order; of each stretch all but the last, whose end the next one tells."""
+    needed = expects((one.name for one in partition.objects), foreign)
+    beside = {f"store.kafka.{view}": str(there).lower() for view, there in needed.items()}
+    pinned = replace(foreign, texts={**foreign.texts, **beside})
+    carried: list[Scanned] = []
+    for stretch, is_last in _iter_stretches(partition, options):
+        scanned = [*carried, *scan(store, stretch, foreign)]
+        found = foreign_view(store, Index(0, tuple(scanned)), pinned)
+        problems.extend(found.grouped.problems)
+        entries = found.grouped.entries
+        open_from = LAST if is_last else max((e.range.start for e in entries), default=LAST)
+        left = {entry.key for entry in entries if entry.range.start == open_from}
+        carried = [one for one in scanned if one.name.key in left]
+        planned = plan_windows(found.view, replace(options, topics=()))
+        yield [(window, wanted) for window, wanted in planned if window.range.start != open_from]
+
+
+def _iter_stretches(
+    partition: NamedPartition, options: CatOptions
+) -> Iterator[tuple[list[Listed], bool]]:
+    """Cut the objects that are needed into more and more at a time; the last piece is told.
+
+    All at once where the end must be known first, and bytes: how many records they hold is told
+    by all of them.
+    """
+    start = options.start
+    from_end = start.kind == "from-end"
+    first = max(0, partition.last_start + 1 - start.value) if from_end else start.value
+    files = [list(mine) for _, mine in groupby(_from(partition.objects, first), _start)]
+    whole = from_end or any(one.name.format is FormatKind.BYTES for one in partition.objects)
+    size, done = len(files) if whole else FIRST_FILES, 0
+    while done < len(files):
+        piece = files[done : done + size]
+        done, size = done + size, size * GROWTH
+        yield [one for file in piece for one in file], done >= len(files)
+
+
+def _start(one: Listed) -> int:
+    return one.name.start
+
+
+def _from(objects: Sequence[Listed], first: int) -> list[Listed]:
+    """Leave out objects whose folder has another one that begins at or before ``first``."""
+    before: dict[str, int] = {}
+    for one in objects:
+        if one.name.start <= first:
+            folder = one.name.folder
+            before[folder] = max(before.get(folder, 0), one.name.start)
+    return [one for one in objects if one.name.start >= before.get(one.name.folder, 0)]
+
+
+NOTE = (
+    "there is no log: this is what the names of objects tell; kafkeep verify reads them and counts "
+    "their records"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPartition:
+    """The objects of one partition."""
+
+    partition: int
+    objects: tuple[Listed, ...]
+
+    @property
+    def start(self) -> int:
+        """The lowest offset in a name: the first record's."""
+        return min(one.name.start for one in self.objects)
+
+    @property
+    def last_start(self) -> int:
+        """The highest offset in a name: there the last object begins; no name tells its end."""
+        return max(one.name.start for one in self.objects)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the objects."""
+        return sum(one.size_bytes for one in self.objects)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form printed by ``info --output json``."""
+        return {
+            "partition": self.partition,
+            "start": self.start,
+            "last_start": self.last_start,
+            "objects": len(self.objects),
+            "stored_bytes": self.stored_bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTopic:
+    """The objects of one topic."""
+
+    topic: str
+    partitions: tuple[NamedPartition, ...]
+
+    @property
+    def objects(self) -> list[Listed]:
+        """All of them."""
+        return [one for partition in self.partitions for one in partition.objects]
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the objects."""
+        return sum(partition.stored_bytes for partition in self.partitions)
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """The formats that values are in."""
+        values = [one.name for one in self.objects if one.name.view == "value"]
+        return tuple(sorted({name.format.value for name in values}))
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """What is stored beside values: keys, headers, tombstones."""
+        names = [one.name for one in self.objects]
+        views = {name.view for name in names if not name.tombstones} - {"value"}
+        return (*sorted(views), *(["tombstones"] if any(n.tombstones for n in names) else []))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form printed by ``info --output json``."""
+        return {
+            "topic": self.topic,
+            "objects": len(self.objects),
+            "stored_bytes": self.stored_bytes,
+            "formats": list(self.formats),
+            "beside": list(self.beside),
+            "partitions": [partition.to_json() for partition in self.partitions],
+        }
+
+
+def sort_by_topic(listing: Listing, topics: Collection[str] | None = None) -> list[NamedTopic]:
+    """Return the topics, or those asked for; NoSuchArchiveError when one has no object."""
+    there = listing.topics
+    missing = sorted(set(topics or ()) - there)
+    if missing:
+        raise NoSuchArchiveError(
+            f"there are no objects of topic {', '.join(missing)}",
+            hint=f"There are of: {', '.join(sorted(there))}.",
+        )
+    wanted = [one for one in listing.objects if not topics or one.name.topic in topics]
+    return [
+        NamedTopic(topic, tuple(_partitions(mine)))
+        for topic, mine in groupby(wanted, key=lambda one: one.name.topic)
+    ]
+
+
+def _partitions(objects: Iterable[Listed]) -> Iterable[NamedPartition]:
+    for partition, mine in groupby(objects, key=lambda one: one.name.partition):
+        yield NamedPartition(partition, tuple(mine))
+
+
+def describe_object(one: Listed) -> dict[str, Any]:
+    """Return the form printed by ``ls --output json``; what a log would tell is null."""
+    name = one.name
+    return {
+        "log": None,
+        "key": name.key,
+        "topic": name.topic,
+        "partition": name.partition,
+        "start": name.start,
+        "view": "tombstones" if name.tombstones else name.view,
+        "format": name.format.value,
+        "codec": name.compression.value,
+        "size_bytes": one.size_bytes,
+    }
+
+
+def usage_of(archive: str, listing: Listing, topics: Sequence[NamedTopic]) -> Usage:
+    """Return what objects take up; those whose names do not fit are left-overs."""
+    return Usage(
+        archive=archive,
+        topics=tuple(
+            TopicUsage(
+                log="",
+                folder=topic.topic,
+                objects=len(topic.objects),
+                records=None,
+                raw_bytes=None,
+                stored_bytes=topic.stored_bytes,
+                formats=topic.formats,
+            )
+            for topic in topics
+        ),
+        log_objects=0,
+        log_bytes=0,
+        orphans=listing.odd_count,
+        orphan_bytes=listing.odd_bytes,
+    )
+
+
+def verify_foreign(
+    store: ObjectStore,
+    options: ForeignOptions,
+    *,
+    deep: bool = False,
+    topics: Collection[str] | None = None,
+    workers: int = DEFAULT_WORKERS,
+    on_progress: OnProgress | None = None,
+) -> VerifyReport:
+    """Read every object and every row in it: what is no record of its format is damage.
+
+    There are no digests, so only reading tells; ``deep`` has nothing to add and is reported alone.
+    """
+    listing = list_objects(store, options)
+    objects = [one for topic in sort_by_topic(listing, topics) for one in topic.objects]
+    scanned = []
+    for one in scan(store, objects, options, checks_rows=True, threads=workers):
+        scanned.append(one)
+        if on_progress is not None:
+            on_progress(len(scanned), len(objects))
+    grouped = group(scanned, options)
+    findings = [
+        _no_log(store),
+        *_iter_problems(scanned, grouped),
+        *_iter_repeats(grouped),
+        *_iter_holes(grouped.entries),
+        *(_iter_odd(listing) if topics is None else ()),
+    ]
+    return VerifyReport(
+        archive=store.describe(),
+        logs=(),
+        deep=deep,
+        commits=0,
+        objects=len(scanned),
+        records=sum(entry.own_records for entry in grouped.entries),
+        read_bytes=sum(one.size_bytes for one in scanned),
+        findings=in_order(findings),
+    )
+
+
+def _no_log(store: ObjectStore) -> Finding:
+    text = (
+        "there is no log, and so no digests: that no object is missing, and none was replaced by "
+        "another that can be read, is not shown"
+    )
+    return _finding(Severity.INFO, Kind.NO_LOG, store.describe(), text)
+
+
+def _iter_problems(scanned: Sequence[Scanned], grouped: Grouped) -> Iterator[Finding]:
+    by_key = {one.name.key: one for one in scanned}
+    for key, why in grouped.problems:
+        one = by_key[key]
+        # Bytes that cannot be told apart were written so: nothing has happened to them.
+        vague = one.name.format is FormatKind.BYTES and not one.problem
+        severity = Severity.WARNING if vague else Severity.DAMAGE
+        kind = Kind.UNDECODABLE if one.problem or vague else Kind.MISCOUNTED
+        pid = PartitionId(one.name.topic, 1, one.name.partition)
+        yield _finding(severity, kind, key, why, pid)
+
+
+def _iter_repeats(grouped: Grouped) -> Iterator[Finding]:
+    text = "it holds records that are in the object before it, too: a restore writes them twice"
+    for key in grouped.repeats:
+        yield _finding(Severity.WARNING, Kind.OVERLAP, key, text)
+
+
+def _iter_holes(entries: Sequence[Entry]) -> Iterator[Finding]:
+    """Yield stretches with fewer records than offsets; the last window's end is not known."""
+    for pid, mine in entries_by_partition(entries).items():
+        windows = list(iter_windows(mine))
+        for window in windows[:-1]:
+            lacking = len(window.range) - window.records
+            if lacking:
+                yield _hole(pid, window.entries[0].key, window.range, lacking)
+
+
+def _hole(pid: PartitionId, key: str, offsets: OffsetRange, lacking: int) -> Finding:
+    where = f"offsets {offsets.start} to {offsets.end - 1}"
+    text = f"{lacking} of the {where} held no record, or an object that held them is missing"
+    return _finding(Severity.INFO, Kind.NO_OBJECT, key, text, pid)
+
+
+def _iter_odd(listing: Listing) -> Iterator[Finding]:
+    for key, why in listing.odd:
+        yield _finding(Severity.INFO, Kind.ORPHAN, key, f"it was not read: it {why}")
+
+
+def _finding(
+    severity: Severity, kind: Kind, key: str, message: str, pid: PartitionId | None = None
+) -> Finding:
+    return Finding(severity=severity, kind=kind, log="", key=key, message=message, partition_id=pid)

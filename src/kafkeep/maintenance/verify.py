@@ -1,0 +1,318 @@
+"""Is the archive complete and unchanged? Every byte is read; what is wrong comes back as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from kafkeep import clock
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.archive.expiry import Expiry
+from kafkeep.archive.keys import is_schemas_key
+from kafkeep.archive.object_store import ObjectStore, Stray
+from kafkeep.archive.state import State
+from kafkeep.archive.view import ArchiveView, check_log, iter_commits, list_logs, load_view
+from kafkeep.errors import DamagedError, GapError
+from kafkeep.maintenance.coverage import iter_coverage_findings
+from kafkeep.maintenance.finding import Finding, Kind, Severity
+from kafkeep.maintenance.inventory import find_left_overs, find_strays, list_data
+from kafkeep.maintenance.lost_commits import check_objects_beyond, check_verified
+from kafkeep.maintenance.verified import load_verified
+from kafkeep.maintenance.verify_objects import CheckedObject, check_object
+from kafkeep.objects.choose_log import check_topics
+from kafkeep.objects.sink.read_windows import SEGMENT
+from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions, load_read_options
+
+DEFAULT_WORKERS = 4
+OnProgress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """What was looked at and what was found; damage first, then warnings, then the rest."""
+
+    archive: str
+    logs: tuple[str, ...]
+    deep: bool
+    commits: int
+    objects: int
+    records: int
+    """Records that the logs count, lost ones included."""
+    read_bytes: int
+    findings: tuple[Finding, ...]
+    states: tuple[State, ...] = ()
+    """What the logs said when they were verified."""
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether anything is damaged."""
+        return any(finding.severity is Severity.DAMAGE for finding in self.findings)
+
+    @property
+    def intact(self) -> bool:
+        """Whether nothing is damaged, and nothing shows that commits were removed."""
+        lost = any(finding.kind is Kind.LOST_COMMITS for finding in self.findings)
+        return not self.is_damaged and not lost
+
+    @property
+    def verdict(self) -> str:
+        """One word for people; without a log nobody can say that nothing is missing."""
+        if not self.intact:
+            return "damaged" if self.is_damaged else "incomplete"
+        return "intact" if self.logs else "readable"
+
+    @property
+    def exit_code(self) -> int:
+        """13 for damage, 3 when only commits are missing."""
+        if self.is_damaged:
+            return DamagedError.exit_code
+        return 0 if self.intact else GapError.exit_code
+
+    @property
+    def lost_offsets(self) -> int:
+        """How many offsets can no longer be read or trusted; each is counted once."""
+        lost: dict[PartitionId | None, list[OffsetRange]] = {}
+        for finding in self.findings:
+            if finding.lost is not None:
+                lost.setdefault(finding.partition_id, []).append(finding.lost)
+        return sum(_covered(sorted(ranges)) for ranges in lost.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form printed by ``verify --output json``; scripts may rely on it."""
+        return {
+            "archive": self.archive,
+            "logs": list(self.logs),
+            "deep": self.deep,
+            "intact": self.intact,
+            "commits": self.commits,
+            "objects": self.objects,
+            "records": self.records,
+            "read_bytes": self.read_bytes,
+            "lost_offsets": self.lost_offsets,
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+
+def verify(
+    store: ObjectStore,
+    names: Sequence[str],
+    *,
+    deep: bool = False,
+    topics: Collection[str] | None = None,
+    workers: int = DEFAULT_WORKERS,
+    on_progress: OnProgress | None = None,
+    now_ms: int | None = None,
+) -> VerifyReport:
+    """Check the logs of those names and every object they name.
+
+    Runs in threads of this process; each holds a few MiB. With ``topics`` only their objects are
+    read. Left-overs are looked for when all logs and topics are. ``now_ms`` is for what may have
+    expired by now.
+    """
+    # Before the logs are read: another verify may see more of them meanwhile, and write that down.
+    seen = {name: load_verified(store, name) for name in names}
+    findings = [found for name in names for found in _check_chain(store, name)]
+    views = [view for name in names if (view := _load(store, name, findings)) is not None]
+    if not any(found.kind is Kind.BROKEN_CHAIN for found in findings):
+        check_topics(views, topics)  # of a broken log nobody can say what it held
+    work: list[tuple[str, Entry]] = []
+    options: dict[str, ReadOptions] = {}
+    for view in views:
+        entries = _entries(view, topics)
+        work.extend((view.name, entry) for entry in entries)
+        if deep and any(entry.format != SEGMENT for entry in entries):
+            options[view.name] = load_read_options(store, view)
+        findings.extend(_iter_log_findings(view, entries, topics))
+    retired = [entry for view in views for entry in view.retired()] if topics is None else []
+    listed = list_data(store, [*(entry for _, entry in work), *retired])
+    checked = _check_objects(
+        store, work, listed, options, deep=deep, workers=workers, progress=on_progress
+    )
+    findings.extend(_iter_explained(store, views, work, checked, now_ms))
+    broken = {found.log for found in findings if found.kind is Kind.BROKEN_CHAIN}
+    whole = [view for view in views if view.name not in broken]
+    for view in whole:
+        findings.extend(check_verified(store, view.state, seen[view.name]))
+    if topics is None and len(views) == len(names) and set(names) == set(list_logs(store)):
+        named = {entry.key for entry in (*(entry for _, entry in work), *retired)}
+        findings.extend(_iter_orphans(store, names, listed, named, broken))
+        entries = [*(entry for _, entry in work), *retired]
+        findings.extend(_stray(found) for found in find_strays(store, entries))
+    return VerifyReport(
+        archive=store.describe(),
+        logs=tuple(names),
+        deep=deep,
+        commits=sum(view.commits for view in views),
+        objects=len(work),
+        records=sum(entry.own_records for _, entry in work),
+        read_bytes=sum(result.read_bytes for result in checked),
+        findings=in_order(findings),
+        states=tuple(view.state for view in views),
+    )
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Put the worst first; what is alike stays as it was."""
+    order = list(Severity)
+    return tuple(sorted(findings, key=lambda found: order.index(found.severity)))
+
+
+def _check_chain(store: ObjectStore, name: str) -> Iterator[Finding]:
+    for found in check_log(store, name):
+        kind = Kind.BROKEN_CHAIN if found.fatal else Kind.BAD_CHECKPOINT
+        kind = Kind.LOST_COMMITS if found.shows_loss else kind
+        yield Finding(
+            severity=Severity.DAMAGE if found.fatal else Severity.WARNING,
+            kind=Kind.BAD_SCHEMAS if is_schemas_key(found.key) else kind,
+            log=name,
+            key=found.key,
+            message=found.problem,
+        )
+
+
+def _load(store: ObjectStore, name: str, findings: list[Finding]) -> ArchiveView | None:
+    """Return the log as it stands, or up to the last commit that can be trusted."""
+    try:
+        return load_view(store, name)
+    except DamagedError as error:
+        if not any(found.kind is Kind.BROKEN_CHAIN and found.log == name for found in findings):
+            findings.append(_broken(name, error.message))
+    sound = [step.number for step in iter_commits(store, name) if step.state is not None]
+    try:
+        return load_view(store, name, commit=sound[-1]) if sound else None
+    except DamagedError as error:
+        findings.append(_broken(name, error.message))
+        return None
+
+
+def _broken(name: str, message: str) -> Finding:
+    key = f"_kafkeep/{name}/log/"
+    return Finding(
+        severity=Severity.DAMAGE, kind=Kind.BROKEN_CHAIN, log=name, key=key, message=message
+    )
+
+
+def _entries(view: ArchiveView, topics: Collection[str] | None) -> list[Entry]:
+    if topics is None:
+        return view.entries()
+    return [entry for topic in sorted(set(topics)) for entry in view.entries(topic)]
+
+
+def _iter_log_findings(
+    view: ArchiveView, entries: Sequence[Entry], topics: Collection[str] | None
+) -> Iterator[Finding]:
+    gaps = [gap for gap in view.gaps if topics is None or gap.partition_id.topic in topics]
+    yield from iter_coverage_findings(view.name, entries, gaps, view.positions)
+    if view.intent is not None:
+        yield Finding(
+            severity=Severity.INFO,
+            kind=Kind.OPEN_INTENT,
+            log=view.name,
+            key=f"_kafkeep/{view.name}/log/",
+            message=f"{len(view.intent.ranges)} ranges are being backed up, or were left open",
+        )
+
+
+def _check_objects(
+    store: ObjectStore,
+    work: Sequence[tuple[str, Entry]],
+    listed: dict[str, int],
+    options: Mapping[str, ReadOptions],
+    *,
+    deep: bool,
+    workers: int,
+    progress: OnProgress | None,
+) -> list[CheckedObject]:
+    """Check objects in threads; results in the order of ``work``."""
+
+    def check(number: int) -> tuple[int, CheckedObject]:
+        log, entry = work[number]
+        size = listed.get(entry.key)
+        told = options.get(log, NO_OPTIONS)
+        return number, check_object(store, log, entry.stored, size, deep=deep, options=told)
+
+    results: dict[int, CheckedObject] = {}
+    waiting = iter(range(len(work)))
+    with ThreadPoolExecutor(workers, thread_name_prefix="verify") as pool:
+        running: set[Future[tuple[int, CheckedObject]]] = set()
+        try:
+            while True:
+                # Only a few are handed over at a time, so that Ctrl-C does not wait for all.
+                free = islice(waiting, workers - len(running))
+                running |= {pool.submit(check, number) for number in free}
+                if not running:
+                    break
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                results.update(future.result() for future in done)
+                if progress is not None:
+                    progress(len(results), len(work))
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    return [results[number] for number in range(len(work))]
+
+
+def _iter_explained(
+    store: ObjectStore,
+    views: Sequence[ArchiveView],
+    work: Sequence[tuple[str, Entry]],
+    checked: Sequence[CheckedObject],
+    now_ms: int | None,
+) -> Iterator[Finding]:
+    """Yield what was found; an object that may have expired is missing, and no damage."""
+    now = clock.now_ms() if now_ms is None else now_ms
+    expiries = {view.name: Expiry(store, view, now) for view in views}
+    for (log, entry), result in zip(work, checked, strict=True):
+        for found in result.findings:
+            reason = expiries[log].reason(entry) if found.kind is Kind.MISSING else None
+            if reason is None:
+                yield found
+            else:
+                text = f"{found.message}; {reason}"
+                yield replace(found, severity=Severity.WARNING, kind=Kind.EXPIRED, message=text)
+
+
+def _iter_orphans(
+    store: ObjectStore,
+    names: Sequence[str],
+    listed: dict[str, int],
+    named: set[str],
+    broken: Collection[str],
+) -> Iterator[Finding]:
+    views: dict[str, ArchiveView] = {}
+
+    def reload() -> Iterator[ArchiveView]:
+        for name in names:
+            if (view := _load(store, name, [])) is not None:
+                views[name] = view
+                yield view
+
+    orphans = find_left_overs(store, listed, named, reload)
+    states = {name: view.state for name, view in views.items() if name not in broken}
+    beyond = check_objects_beyond(store, orphans, states)
+    yield from beyond.findings
+    if beyond.unasked:
+        text = f"{beyond.unasked} objects that no log names were not compared with the logs"
+        yield _orphan("", text)
+    for key, size_bytes in orphans.items():
+        if key not in beyond.keys:
+            yield _orphan(key, f"{size_bytes} bytes that no log names")
+
+
+def _orphan(key: str, message: str) -> Finding:
+    return Finding(severity=Severity.INFO, kind=Kind.ORPHAN, log="", key=key, message=message)
+
+
+def _stray(found: Stray) -> Finding:
+    text = f"it {found.reason}; it was passed over"
+    return Finding(severity=Severity.INFO, kind=Kind.STRAY, log="", key=found.path, message=text)
+
+
+def _covered(ranges: Sequence[OffsetRange]) -> int:
+    total = reached = 0
+    for offsets in ranges:
+        total += max(0, offsets.end - max(offsets.start, reached))
+        reached = max(reached, offsets.end)
+    return total

@@ -1,0 +1,288 @@
+"""Compiled loops over bytes: where numba is set up, and the primitives every loop is made of.
+
+Kernels read bytes that nobody has checked. A kernel never raises and never reads outside of the
+``end`` it is given: it returns an error code, and ``damaged`` turns that into an error.
+"""
+
+# Compiled code has one integer type; mypy tells numpy's from Python's.
+# mypy: disable-error-code="return-value"
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkeep.errors import DamagedError
+
+Bytes: TypeAlias = NDArray[np.uint8]
+Int64s: TypeAlias = NDArray[np.int64]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+_CALLED_FILES = (
+    "numba_setup.py",
+    "kafka/batch/layout.py",
+    "records/json/scan.py",
+    "records/json/members.py",
+    "records/json/arrow.py",
+    "records/json/leaf_kernels.py",
+    "records/avro/encode_kernels.py",
+)
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def _choose_cache_folder() -> str | None:
+    """Return where compiled kernels are kept, or None when the user has set it for numba.
+
+    Beside the source, like other compiled Python; else, since executors often run from a folder
+    that is read-only or as a user without a home, wherever one may write.
+    """
+    if "NUMBA_CACHE_DIR" in os.environ:
+        return None
+    # numba looks whether a kernel's own file has changed, not whether what it calls has.
+    called = b"".join((Path(__file__).parent / name).read_bytes() for name in _CALLED_FILES)
+    version = f"numba-{zlib.crc32(called):08x}"
+    wanted = os.environ.get("KAFKEEP_CACHE")
+    home = Path(os.path.expanduser("~")) / ".cache" / "kafkeep"
+    for base in [Path(wanted)] if wanted else [Path(__file__).parent / "__pycache__", home]:
+        if _writable(base / version):
+            return str(base / version)
+    # A cache is code: a folder under /tmp that others could have made is never used.
+    return tempfile.mkdtemp(prefix="kafkeep-numba-")
+
+
+_cache_folder = _choose_cache_folder()
+if _cache_folder is not None:
+    os.environ["NUMBA_CACHE_DIR"] = _cache_folder
+
+import numba  # noqa: E402  (it reads NUMBA_CACHE_DIR when it is imported)
+from llvmlite import ir  # type: ignore[import-untyped]  # noqa: E402
+from numba.core import cgutils, types  # noqa: E402
+from numba.extending import intrinsic  # noqa: E402
+
+if _cache_folder is not None:
+    numba.config.CACHE_DIR = _cache_folder
+
+_ADDRESS = ir.IntType(64)
+_CACHE_LINE_BYTES = 64
+_AHEAD_BYTES = 1024
+
+# Error codes of kernels; 0 is success.
+OK = 0
+CUT_SHORT = 1
+BAD_VARINT = 2
+BAD_LENGTH = 3
+BAD_COUNT = 4
+BAD_OFFSET = 5
+BAD_MAGIC = 6
+BAD_CODEC = 7
+OLD_MAGIC = 8
+BAD_CRC = 9
+BAD_ORDER = 10
+
+_REASONS = {
+    CUT_SHORT: "cut short",
+    BAD_VARINT: "a number is not readable",
+    BAD_LENGTH: "a length points outside of its batch",
+    BAD_COUNT: "the number of records is not what the header says",
+    BAD_OFFSET: "offsets do not fit the header",
+    BAD_MAGIC: "this is not a record batch",
+    BAD_CODEC: "the compression codec is unknown",
+    BAD_ORDER: "its offsets lie before those of the batch in front of it",
+    BAD_CRC: "its checksum does not fit",
+}
+
+
+def damaged(code: int, position: int, offset: int) -> DamagedError:
+    """Return the error for a kernel's code: which batch, and where in its bytes."""
+    reason = _REASONS[code]
+    return DamagedError(f"record batch at offset {offset} is damaged at byte {position}: {reason}")
+
+
+def kernel(function: F) -> F:
+    """Compile ``function`` when it is first called; the result is kept on disk."""
+    compiled: F = numba.njit(cache=True, nogil=True)(function)
+    return compiled
+
+
+def inlined(function: F) -> F:
+    """Compile ``function`` into each kernel that calls it.
+
+    For the few bytes it reads, a call takes as long as the work: references to the arrays it is
+    given would be counted.
+    """
+    compiled: F = numba.njit(inline="always", nogil=True)(function)
+    return compiled
+
+
+def view_bytes(buffer: Any) -> Bytes:
+    """Return any bytes-like thing as a read-only array, without a copy.
+
+    Always read-only, so that each kernel is compiled for one type only.
+    """
+    view = np.frombuffer(buffer, dtype=np.uint8)
+    view.flags.writeable = False
+    return view
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def address_of(typing: Any, buffer: Any) -> tuple[Any, Any]:
+    """Return where the bytes of an array are; the caller keeps it alive."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        return builder.ptrtoint(array.data, _ADDRESS)
+
+    return types.int64(buffer), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def byte_at(typing: Any, at: Any) -> tuple[Any, Any]:
+    """Read one byte; the caller has checked the bounds."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte = builder.load(builder.inttoptr(args[0], ir.IntType(8).as_pointer()))
+        return builder.zext(byte, _ADDRESS)
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _prefetch(typing: Any, at: Any) -> tuple[Any, Any]:
+    """Have a cache line brought near; it may be any address, nothing is read."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        wanted = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        call = builder.module.declare_intrinsic("llvm.prefetch", (pointer,), wanted)
+        to_read, keep_near, data = number(0), number(3), number(1)
+        builder.call(call, [builder.inttoptr(args[0], pointer), to_read, keep_near, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@inlined
+def fetch_ahead(buffer: Bytes, position: int, fetched: int) -> int:
+    """Have what lies behind ``position`` brought near; return up to where that was done.
+
+    Only a record's length tells where the next one begins, so a loop over records waits for
+    memory at each of them, five times as long as it takes otherwise.
+    """
+    start = address_of(buffer)
+    fetched = max(fetched, position)
+    while fetched < position + _AHEAD_BYTES:
+        _prefetch(start + fetched)
+        fetched += _CACHE_LINE_BYTES
+    return fetched
+
+
+@inlined
+def read_i16(buffer: Bytes, position: int) -> int:
+    """Read a big-endian int16; the caller has checked the bounds."""
+    value = (np.int64(buffer[position]) << 8) | np.int64(buffer[position + 1])
+    return value - ((value & 0x8000) << 1)
+
+
+@inlined
+def read_i32(buffer: Bytes, position: int) -> int:
+    """Read a big-endian int32; the caller has checked the bounds."""
+    value = np.int64(0)
+    for i in range(4):
+        value = (value << 8) | np.int64(buffer[position + i])
+    return value - ((value & 0x80000000) << 1)
+
+
+@inlined
+def read_i64(buffer: Bytes, position: int) -> int:
+    """Read a big-endian int64; the caller has checked the bounds."""
+    value = np.int64(0)
+    for i in range(8):
+        value = (value << 8) | np.int64(buffer[position + i])
+    return value
+
+
+@inlined
+def read_varlong(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
+    """Read a zigzag varlong; return it and the next position, which is -1 when not readable."""
+    # An array that is used no later than here has no references to count.
+    start = address_of(buffer) + position
+    value = np.int64(0)
+    for i in range(min(end - position, 10)):
+        byte = byte_at(start + i)
+        value |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1), position + i + 1
+    return np.int64(0), np.int64(-1)
+
+
+@inlined
+def read_varint(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
+    """Read a zigzag varint of 32 bits; return it and the next position, or -1 as above."""
+    start = address_of(buffer) + position
+    value = np.int64(0)
+    for i in range(min(end - position, 5)):
+        byte = byte_at(start + i)
+        value |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                return np.int64(0), np.int64(-1)
+            return (value >> 1) ^ -(value & 1), position + i + 1
+    return np.int64(0), np.int64(-1)
+
+
+@inlined
+def varlong_size(value: int) -> int:
+    """Return how many bytes ``write_varlong`` will use."""
+    rest = (value << 1) ^ (value >> 63)
+    size = 1
+    while (rest >> 7) & 0x01FFFFFFFFFFFFFF:
+        rest = (rest >> 7) & 0x01FFFFFFFFFFFFFF
+        size += 1
+    return size
+
+
+@inlined
+def write_varlong(buffer: Bytes, position: int, value: int) -> int:
+    """Write a zigzag varlong (the same bytes as a varint where it fits); return what follows."""
+    rest = (value << 1) ^ (value >> 63)
+    while rest & ~0x7F:
+        buffer[position] = np.uint8((rest & 0x7F) | 0x80)
+        rest = (rest >> 7) & 0x01FFFFFFFFFFFFFF
+        position += 1
+    buffer[position] = np.uint8(rest)
+    return position + 1
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_bytes(  # noqa: PLR0917
+    typing: Any, target: Any, target_position: Any, source: Any, source_position: Any, count: Any
+) -> tuple[Any, Any]:
+    """Copy memory between two arrays of bytes; the caller has checked the bounds."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointers = [
+            builder.gep(
+                context.make_array(signature.args[i])(context, builder, args[i]).data,
+                [args[i + 1]],
+            )
+            for i in (0, 2)
+        ]
+        cgutils.raw_memcpy(builder, pointers[0], pointers[1], args[4], 1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.intp, source, types.intp, types.intp), generate

@@ -1,0 +1,1 @@
+"""Data objects: what they hold, with the writer of each format beside its reader."""

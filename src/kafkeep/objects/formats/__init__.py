@@ -1,0 +1,1 @@
+"""File formats of sink objects: JSON, Avro, Parquet and raw bytes."""

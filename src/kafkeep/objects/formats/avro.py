@@ -1,0 +1,316 @@
+"""Avro object container files.
+
+The bytes of an object are a function of its schema and rows alone, however the rows were handed
+over: blocks are cut after the row that fills them, and the sync marker is a digest of the schema
+and the first rows. Only ``flush`` makes a block end earlier.
+
+Avro object container files, read block by block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from kafkeep.errors import DamagedError, RecordError
+from kafkeep.numba_setup import Bytes, Int64s, view_bytes
+from kafkeep.objects.formats.avro_anything import decode_anything, encode_anything
+from kafkeep.objects.formats.avro_codecs import LIMIT_BYTES, LOG_NAMES, compress, decompress
+from kafkeep.objects.formats.format import Encoder
+from kafkeep.options.sink.formats import FormatOptions
+from kafkeep.records.avro.schema import dump_avro, from_avro, to_avro
+from kafkeep.records.avro.values import AvroValues, avro_values
+from kafkeep.records.schema import Column, Schema
+
+MAGIC = b"Obj\x01"
+_SYNC_BYTES = 16
+_PIECE_BYTES = 1 << 20
+_PIECE_ROWS = 1 << 20
+"""Rows may take no bytes at all."""
+_MAX_HEADER_BYTES = 16 << 20
+
+
+class _Source:
+    """Bytes read forward, never fewer than asked."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._source = source
+
+    def take(self, count: int) -> bytes:
+        """Return exactly ``count`` bytes."""
+        found = self._source.read(count)
+        while len(found) < count:
+            more = self._source.read(count - len(found))
+            if not more:
+                raise DamagedError("an Avro file is cut short")
+            found += more
+        return found
+
+    def at_end(self) -> bytes:
+        """Return the next byte, or none at the end."""
+        return self._source.read(1)
+
+    def long(self, first: bytes = b"") -> int:
+        """Read a number; ``first`` is its first byte when that was read already."""
+        value = 0
+        for i in range(10):
+            byte = (first if i == 0 and first else self.take(1))[0]
+            value |= (byte & 0x7F) << (7 * i)
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1)
+        raise DamagedError("an Avro file has a number that is not readable")
+
+    def sized(self, limit: int) -> bytes:
+        """Read a length and as many bytes."""
+        size = self.long()
+        if not 0 <= size <= limit:
+            raise DamagedError(f"an Avro file has a part of {size} bytes")
+        return self.take(size)
+
+
+def count_rows(source: BinaryIO) -> int:
+    """Return how many rows the blocks of a file say they have; nothing is unpacked."""
+    reader = _Source(source)
+    if reader.take(len(MAGIC)) != MAGIC:
+        raise DamagedError("this is not an Avro file")
+    _read_meta(reader)
+    sync = reader.take(_SYNC_BYTES)
+    rows = 0
+    while first := reader.at_end():
+        count = reader.long(first)
+        reader.sized(LIMIT_BYTES)
+        if reader.take(_SYNC_BYTES) != sync:
+            raise DamagedError("an Avro block does not end with the marker of its file")
+        if count < 0:
+            raise DamagedError(f"an Avro block says it has {count} rows")
+        rows += count
+    return rows
+
+
+def iter_columns(source: BinaryIO, *, enhanced: bool = True) -> Iterator[Column]:
+    """Yield the rows of a file in pieces of about 1 MiB, or of one block when that is larger."""
+    reader = _Source(source)
+    if reader.take(len(MAGIC)) != MAGIC:
+        raise DamagedError("this is not an Avro file")
+    meta = _read_meta(reader)
+    sync = reader.take(_SYNC_BYTES)
+    codec = meta.get("avro.codec", b"null").decode(errors="replace")
+    values = _values(meta.get("avro.schema", b""), enhanced)
+    waiting: list[bytes] = []
+    rows = 0
+    for count, data in _iter_blocks(reader, codec, sync):
+        waiting.append(data)
+        rows += count
+        if sum(map(len, waiting)) >= _PIECE_BYTES or rows >= _PIECE_ROWS:
+            yield _decode(values, b"".join(waiting), rows)
+            waiting, rows = [], 0
+    if rows:
+        yield _decode(values, b"".join(waiting), rows)
+
+
+def _values(text: bytes, enhanced: bool) -> AvroValues | None:
+    try:
+        schema = from_avro(orjson.loads(text), enhanced=enhanced)
+        return None if schema is None else avro_values(text.decode(), schema)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise DamagedError(f"an Avro file has a schema that is not readable: {error}") from error
+
+
+def _read_meta(reader: _Source) -> dict[str, bytes]:
+    meta = {}
+    while count := reader.long():
+        if count < 0:
+            count = -count
+            reader.long()
+        for _ in range(count):
+            key = reader.sized(_MAX_HEADER_BYTES).decode(errors="replace")
+            meta[key] = reader.sized(_MAX_HEADER_BYTES)
+    return meta
+
+
+def _iter_blocks(reader: _Source, codec: str, sync: bytes) -> Iterator[tuple[int, bytes]]:
+    while first := reader.at_end():
+        count = reader.long(first)
+        data = reader.sized(LIMIT_BYTES)
+        if reader.take(_SYNC_BYTES) != sync:
+            raise DamagedError("an Avro block does not end with the marker of its file")
+        unpacked = decompress(codec, data)
+        if not 0 <= count <= max(len(unpacked), _PIECE_ROWS):
+            raise DamagedError(f"an Avro block of {len(unpacked)} bytes says it has {count} rows")
+        yield count, unpacked
+
+
+def _decode(values: AvroValues | None, data: bytes, rows: int) -> Column:
+    if values is None:
+        return Column(None, pa.array(decode_anything(data, rows), pa.binary()))
+    starts = np.zeros(rows, dtype=np.int64)
+    ends = np.full(rows, len(data), dtype=np.int64)
+    try:
+        column, end = values.decode(view_bytes(data), starts, ends, chained=True)
+    except RecordError as error:
+        raise DamagedError(error.message) from error
+    if end != len(data):
+        raise DamagedError("an Avro block has bytes behind its last row")
+    return column
+
+
+BLOCK_BYTES = 256 * 1024
+"""A block ends after the row that makes it this large, before compression."""
+
+_MARKED_BYTES = 4096
+"""How much of the first block goes into the sync marker."""
+
+
+@dataclass(frozen=True)
+class AvroFormat:
+    """Avro objects of values, keys or headers: all three have the schema they come with."""
+
+    options: FormatOptions
+    view: str = "value"
+
+    @property
+    def extension(self) -> str:
+        """``.avro`` with every codec, as Connect has it."""
+        return ".avro"
+
+    @property
+    def codec(self) -> str:
+        """The codec's name in the log."""
+        return LOG_NAMES[self.options.avro_codec]
+
+    def encoder(self, schema: Schema | None) -> Encoder:
+        """Begin an object."""
+        options = self.options
+        text = dump_avro(
+            to_avro(
+                schema,
+                enhanced=options.enhanced_avro_schema_support,
+                connect_meta=options.connect_meta_data,
+                allow_optional_map_keys=options.allow_optional_map_keys,
+            )
+        )
+        return AvroEncoder(schema, text, options.avro_codec)
+
+    def read(self, source: BinaryIO) -> Iterator[Column]:
+        """Read any Avro file whose schema Connect can express, also Confluent's."""
+        return iter_columns(source, enhanced=self.options.enhanced_avro_schema_support)
+
+
+class _RowsToWrite(Protocol):
+    sizes: Int64s
+
+    def write(self, start: int, stop: int, out: Bytes) -> int:
+        """Write rows ``[start, stop)`` to the beginning of ``out``."""
+
+
+class _AnythingRows:
+    """Schemaless rows, encoded one by one."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self._rows = [encode_anything(text) for text in array.to_pylist()]
+        self.sizes: Int64s = np.array([len(row) for row in self._rows], dtype=np.int64)
+
+    def write(self, start: int, stop: int, out: Bytes) -> int:
+        whole = b"".join(self._rows[start:stop])
+        out[: len(whole)] = np.frombuffer(whole, dtype=np.uint8)
+        return len(whole)
+
+
+class AvroEncoder:
+    """One Avro object in the making: holds less than one block of rows, already encoded."""
+
+    def __init__(self, schema: Schema | None, avro: str, codec: str) -> None:
+        self._schema = schema
+        self._avro = avro
+        self._codec = codec
+        self._values = None if schema is None else avro_values(avro, schema)
+        self._waiting = b""
+        self._waiting_rows = 0
+        self._sync = b""
+        self.buffered_bytes = 0
+
+    def check(self, column: Column) -> None:
+        """See Encoder."""
+        if column.schema != self._schema:
+            raise RecordError("a row of another schema than its Avro object has")
+        if self._values is not None:
+            self._values.check_rows(column.array)
+
+    def add(self, column: Column) -> bytes:
+        """Take rows; return the blocks they fill."""
+        if column.schema != self._schema:
+            raise RecordError("a row of another schema than its Avro object has")
+        if not len(column):
+            return b""
+        rows: _RowsToWrite = (
+            _AnythingRows(column.array)
+            if self._values is None
+            else self._values.encode(column.array)
+        )
+        ends = np.cumsum(rows.sizes)
+        done, done_bytes, blocks = 0, 0, []
+        while True:
+            room = BLOCK_BYTES - len(self._waiting)
+            filled = int(np.searchsorted(ends, done_bytes + room))
+            if filled >= len(ends):
+                break
+            size = int(ends[filled]) - done_bytes
+            blocks += self._block(*self._join(rows, done, filled + 1, size))
+            done, done_bytes = filled + 1, int(ends[filled])
+        joined, count = self._join(rows, done, len(ends), int(ends[-1]) - done_bytes)
+        self._waiting, self._waiting_rows = joined.tobytes(), count
+        self.buffered_bytes = len(self._waiting)
+        return b"".join(blocks)
+
+    def flush(self) -> bytes:
+        """End the block at hand."""
+        if not self._waiting_rows:
+            return b""
+        data = np.frombuffer(self._waiting, dtype=np.uint8)
+        return b"".join(self._block(data, self._waiting_rows))
+
+    def finish(self) -> bytes:
+        """Return the rest; an object without rows is a header alone."""
+        return self.flush() if self._waiting_rows or self._sync else self._header(b"")
+
+    def _join(self, rows: _RowsToWrite, start: int, stop: int, size: int) -> tuple[Bytes, int]:
+        """Return what waits and some rows behind it, and how many rows that is."""
+        before = len(self._waiting)
+        out = np.empty(before + size, dtype=np.uint8)
+        out[:before] = np.frombuffer(self._waiting, dtype=np.uint8)
+        rows.write(start, stop, out[before:])
+        return out, self._waiting_rows + stop - start
+
+    def _block(self, data: Bytes, count: int) -> list[bytes]:
+        """Return the pieces of one block, with the header in front of the first."""
+        self._waiting, self._waiting_rows, self.buffered_bytes = b"", 0, 0
+        header = b"" if self._sync else self._header(data[:_MARKED_BYTES].tobytes())
+        packed = compress(self._codec, data.data)
+        return [header, avro_long(count), avro_long(len(packed)), packed, self._sync]
+
+    def _header(self, first: bytes) -> bytes:
+        meta = {"avro.schema": self._avro.encode(), "avro.codec": self._codec.encode()}
+        parts = [MAGIC, avro_long(len(meta))]
+        for key, value in meta.items():
+            parts += (avro_long(len(key)), key.encode(), avro_long(len(value)), value)
+        parts.append(b"\x00")
+        digest = hashlib.blake2b(b"".join(parts) + first, digest_size=16)
+        self._sync = digest.digest()
+        return b"".join(parts) + self._sync
+
+
+def avro_long(number: int) -> bytes:
+    """Return a number that is not negative in Avro's form."""
+    rest = number << 1
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)

@@ -1,0 +1,320 @@
+"""Parquet files: typed columns where there is a schema, inferred ones for JSON without.
+
+The bytes of an object are a function of its schema and rows alone, however the rows were handed
+over: a row group ends after the row that fills it. Only ``flush`` makes one end earlier.
+``parquet_schema`` says how rows lie in a file, ``parquet_json`` how columns are inferred;
+``parquet_tables`` has them written by Arrow, ``parquet_records`` writes whole Kafka records itself.
+
+Parquet files read as columns, in pieces of bounded size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kafkeep.errors import DamagedError, RecordError
+from kafkeep.numba_setup import Int64s
+from kafkeep.objects.formats.envelope import KAFKA_RECORD
+from kafkeep.objects.formats.format import Encoder
+from kafkeep.objects.formats.parquet_columns import ColumnRules
+from kafkeep.objects.formats.parquet_json import Inferred, rebuild
+from kafkeep.objects.formats.parquet_records import RecordWriter
+from kafkeep.objects.formats.parquet_schema import (
+    AVRO_SCHEMA,
+    JSON_COLUMNS,
+    Layout,
+    is_wrapped,
+    read_schema,
+    wrap,
+)
+from kafkeep.objects.formats.parquet_tables import JsonTables, TableWriter, TypedTables
+from kafkeep.options.sink.formats import PARQUET_CODECS, FormatOptions
+from kafkeep.records.avro.schema import dump_avro, to_avro
+from kafkeep.records.json.exact import dump_json
+from kafkeep.records.schema import Column, Schema, arrow_type
+
+_PIECE_BYTES = 8 << 20
+_PIECE_ROWS = 1 << 16
+_PROBE_ROWS = 1 << 10
+_STEPS = 8
+_MOST_BYTES = 64 << 20
+"""What a piece may weigh if each of its values is the largest one that its column has."""
+
+
+def iter_columns(source: BinaryIO) -> Iterator[Column]:
+    """Yield the rows of a file in pieces of some MiB; what was wrapped comes back bare."""
+    try:
+        file = pq.ParquetFile(source)
+        metadata = file.metadata.metadata or {}
+        if JSON_COLUMNS in metadata:
+            yield from _iter_json(source, file, metadata[JSON_COLUMNS])
+        else:
+            yield from _iter_typed(source, file, metadata)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DamagedError(f"a Parquet file is not readable: {error}") from error
+    except RecordError as error:
+        raise DamagedError(f"the schema of a Parquet file: {error.message}") from error
+
+
+def _iter_batches(source: BinaryIO, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        row_bytes = max(1, group.total_byte_size // max(1, group.num_rows))
+        rows = max(1, min(_PIECE_ROWS, _PIECE_BYTES // row_bytes))
+        if repeated := _repeated_bytes(source, file, number, min(rows, _PROBE_ROWS)):
+            safe = max(1, _MOST_BYTES // (row_bytes + repeated))
+            if safe < rows:
+                rows = max(safe, _weighed_rows(source, file, number, rows))
+        yield from file.iter_batches(batch_size=rows, row_groups=[number])
+
+
+def _repeated_bytes(source: BinaryIO, file: pq.ParquetFile, number: int, rows: int) -> int:
+    """Return what a row may weigh by values that are stored once and repeated by their number.
+
+    The file's own sizes count such a value once: a few hundred bytes may unpack to gigabytes.
+    """
+    first = next(_iter_by_numbers(source, file, number, rows), None)
+    if first is None or not len(first):
+        return 0
+    weights = [
+        _largest(array.dictionary) * max(1, len(array) // len(first))
+        for column in first.columns
+        for array in _dictionary_arrays(column)
+    ]
+    return sum(weights)
+
+
+def _weighed_rows(source: BinaryIO, file: pq.ParquetFile, number: int, rows: int) -> int:
+    """Return how many rows, at most ``rows``, no piece of which weighs too much; 0 if few do.
+
+    Most files with a large value have it once: they are weighed before they are cut small. The
+    values stay numbers meanwhile, so that this takes no more memory than what is stored.
+    """
+    rows = min(rows, max(1, file.metadata.row_group(number).num_rows))
+    step = -(-rows // _STEPS)
+    weights = list[int]()
+    begin = 0
+    for batch in filter(len, _iter_by_numbers(source, file, number, step)):
+        end = begin + len(batch)
+        weights += [0] * (-(-end // step) - len(weights))
+        weights[begin // step] += sum(
+            _unpacked_bytes(array)
+            for column in batch.columns
+            for array in _dictionary_arrays(column)
+        )
+        if weights[begin // step] > _MOST_BYTES:
+            return 0
+        begin = end
+    for count in (_STEPS, _STEPS // 2, _STEPS // 4, 1):
+        pieces = (sum(weights[at : at + count]) for at in range(0, len(weights), count))
+        if max(pieces, default=0) <= _MOST_BYTES:
+            return count * step
+    return 0
+
+
+def _iter_by_numbers(
+    source: BinaryIO, file: pq.ParquetFile, number: int, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the texts and bytes of a row group as numbers of values, each value there once."""
+    # Nothing is asked of column chunks: of damaged ones pyarrow ends the process.
+    columns = map(file.metadata.schema.column, range(file.metadata.num_columns))
+    paths = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+    if paths:
+        by_numbers = pq.ParquetFile(
+            source, metadata=file.metadata, read_dictionary=paths, pre_buffer=False
+        )
+        yield from by_numbers.iter_batches(
+            rows, row_groups=[number], columns=paths, use_threads=False
+        )
+
+
+def _unpacked_bytes(array: pa.DictionaryArray) -> int:
+    lengths = pc.binary_length(array.dictionary)
+    return pc.sum(lengths.take(array.indices)).as_py() or 0
+
+
+def _dictionary_arrays(array: pa.Array) -> Iterator[pa.DictionaryArray]:
+    """Yield what of an array is stored by numbers, however deep."""
+    if pa.types.is_dictionary(array.type):
+        yield array
+    elif pa.types.is_struct(array.type):
+        for place in range(array.type.num_fields):
+            yield from _dictionary_arrays(array.field(place))
+    elif pa.types.is_map(array.type):
+        yield from _dictionary_arrays(array.keys)
+        yield from _dictionary_arrays(array.items)
+    elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        yield from _dictionary_arrays(array.values)
+
+
+def _largest(dictionary: pa.Array) -> int:
+    return pc.max(pc.binary_length(dictionary)).as_py() or 0
+
+
+def _iter_typed(
+    source: BinaryIO, file: pq.ParquetFile, metadata: dict[bytes, bytes]
+) -> Iterator[Column]:
+    schema = read_schema(file.schema_arrow, metadata)
+    layout = Layout(schema)
+    for batch in _iter_batches(source, file):
+        rows = layout.from_batch(batch)
+        rows.validate(full=True)  # nobody has looked whether texts are UTF-8
+        if is_wrapped(schema):
+            yield Column(schema.fields[0].schema, rows.field(0))
+        else:
+            yield Column(schema, rows)
+
+
+def _iter_json(source: BinaryIO, file: pq.ParquetFile, told: bytes) -> Iterator[Column]:
+    try:
+        what = orjson.loads(told)
+        columns = what["columns"]
+        inferred = None if columns is None else Inferred.from_json(columns)
+        texts_column: str = what["texts"]
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise DamagedError(f"what a Parquet file says of its columns: {error}") from error
+    for batch in _iter_batches(source, file):
+        if texts_column not in batch.schema.names:
+            raise DamagedError(f"a Parquet file has no column {texts_column!r}")
+        batch.validate(full=True)
+        texts = batch.column(texts_column).cast(pa.binary())
+        if inferred is not None:
+            texts = pa.array(_rebuilt(batch, texts, inferred), pa.binary())
+        yield Column(None, texts)
+
+
+def _rebuilt(batch: pa.RecordBatch, texts: pa.Array, inferred: Inferred) -> Iterator[bytes]:
+    names = [name for name, _, _ in inferred.members]
+    rows = batch.select(names).to_pylist()
+    for text, row in zip(texts.to_pylist(), rows, strict=True):
+        yield text if text is not None else dump_json(rebuild(row, inferred))
+
+
+GROUP_ROWS = 1 << 20
+_MAX_PIECES = 1024
+
+
+@dataclass(frozen=True)
+class ParquetFormat:
+    """Parquet objects of values, keys or headers."""
+
+    options: FormatOptions
+    view: str = "value"
+
+    @property
+    def extension(self) -> str:
+        """The codec is part of it: ``.snappy.parquet``."""
+        return PARQUET_CODECS[self.options.parquet_codec] + ".parquet"
+
+    @property
+    def codec(self) -> str:
+        """The codec's name in the log."""
+        return self.options.parquet_codec
+
+    def encoder(self, schema: Schema | None) -> Encoder:
+        """Begin an object."""
+        return ParquetEncoder(schema, self._writer(schema))
+
+    def _writer(self, schema: Schema | None) -> _Writer:
+        codec = self.options.parquet_codec
+        if schema is None:
+            return TableWriter(JsonTables(self.view), pa.binary(), codec)
+        struct = wrap(schema, self.view)
+        avro = to_avro(
+            struct,
+            enhanced=self.options.enhanced_avro_schema_support,
+            connect_meta=self.options.connect_meta_data,
+            allow_optional_map_keys=self.options.allow_optional_map_keys,
+        )
+        if schema == KAFKA_RECORD and struct is schema:
+            return RecordWriter(codec, {AVRO_SCHEMA: dump_avro(avro).encode()})
+        rules = ColumnRules(
+            self.options.enhanced_avro_schema_support, self.options.allow_optional_map_keys
+        )
+        tables = TypedTables(schema, Layout(struct, rules), avro)
+        return TableWriter(tables, arrow_type(schema), codec)
+
+    def read(self, source: BinaryIO) -> Iterator[Column]:
+        """Read a Parquet file, also Confluent's; ``source`` must be seekable."""
+        return iter_columns(source)
+
+
+class _Writer(Protocol):
+    """How the rows of an object are counted and written."""
+
+    group_bytes: int
+
+    def check(self, array: pa.Array) -> None:
+        """RecordError when a row has no place in the file."""
+
+    def ends(self, array: pa.Array) -> Int64s:
+        """Return how much the rows up to each count together."""
+
+    def write_group(self, pieces: list[pa.Array]) -> bytes:
+        """Return the bytes of one row group; its rows come in pieces, none of them empty."""
+
+    def close(self) -> bytes:
+        """Return the rest of the file; one without rows has its columns."""
+
+
+class ParquetEncoder:
+    """One Parquet object in the making: holds less than one row group of rows."""
+
+    def __init__(self, schema: Schema | None, writer: _Writer) -> None:
+        self._schema = schema
+        self._writer = writer
+        self._waiting: list[pa.Array] = []
+        self._waiting_rows = 0
+        self._filled_bytes = 0
+        """What the row group at hand has, as its writer counts."""
+        self.buffered_bytes = 0
+        """What its rows take in memory: of small ones many times as much."""
+
+    def check(self, column: Column) -> None:
+        """See Encoder: a row group is made long after its rows were taken."""
+        if column.schema != self._schema:
+            raise RecordError("a row of another schema than its Parquet object has")
+        self._writer.check(column.array)
+
+    def add(self, column: Column) -> bytes:
+        """Take rows; return the row groups they fill."""
+        if column.schema != self._schema:
+            raise RecordError("a row of another schema than its Parquet object has")
+        ends = self._writer.ends(column.array)
+        groups: list[bytes] = []
+        done, done_bytes = 0, 0
+        while done < len(ends):
+            room = self._writer.group_bytes - self._filled_bytes
+            filled = int(np.searchsorted(ends, done_bytes + room))
+            stop = min(filled + 1, done + GROUP_ROWS - self._waiting_rows, len(ends))
+            self._waiting.append(column.array.slice(done, stop - done))
+            self._waiting_rows += stop - done
+            self._filled_bytes += int(ends[stop - 1]) - done_bytes
+            self.buffered_bytes += self._waiting[-1].nbytes
+            done, done_bytes = stop, int(ends[stop - 1])
+            if filled < stop or self._waiting_rows >= GROUP_ROWS:
+                groups.append(self.flush())
+        if len(self._waiting) > _MAX_PIECES:
+            self._waiting = [pa.concat_arrays(self._waiting)]  # many tiny ones take more room
+        return b"".join(groups)
+
+    def flush(self) -> bytes:
+        """End the row group at hand."""
+        if not self._waiting_rows:
+            return b""
+        made = self._writer.write_group(self._waiting)
+        self._waiting, self._waiting_rows = [], 0
+        self._filled_bytes = self.buffered_bytes = 0
+        return made
+
+    def finish(self) -> bytes:
+        """Return the rest, with the footer; an object without rows has its columns."""
+        return self.flush() + self._writer.close()

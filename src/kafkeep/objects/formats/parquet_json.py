@@ -1,0 +1,218 @@
+"""Columns for JSON objects that have no schema, found by looking at them.
+
+The rows of the first row group decide which columns there are and of which types; objects become
+structs, arrays lists. Where rows disagree (a text here, a number there), or a number is one that
+neither int64 nor double holds exactly, the column has the JSON text of the member instead.
+
+Nothing is lost or changed: a row that its columns do not give back in full (a member that came
+later, another type, a null where others leave the member out) has its whole text in the column
+``_json`` too, which is null for all other rows. The columns then hold what fits. If no row is an
+object, there is one column ``value`` with the texts.
+
+What comes back is the same JSON value; the order of members is that of the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from kafkeep.records.json.exact import RawJson, dump_json, is_int64, parse_json
+
+_MAX_DEPTH = 16
+_MAX_MEMBERS = 1000
+_EXACT_DOUBLE = 1 << 53
+_ARROW = {
+    "int": pa.int64(),
+    "double": pa.float64(),
+    "bool": pa.bool_(),
+    "string": pa.string(),
+    "json": pa.string(),
+}
+
+
+_PLAIN = {bool: "bool", float: "double"}
+
+
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    """A type: a name of ``_ARROW``, ``list`` with its items, or ``struct`` with its members."""
+
+    kind: str
+    items: Inferred | None = None
+    members: tuple[tuple[str, Inferred, bool], ...] = ()
+    """Name, type, and whether every object had it: then null is null, else it is left out."""
+
+    def arrow(self) -> pa.DataType:
+        """Return the type of the column."""
+        if self.kind == "list":
+            assert self.items is not None
+            return pa.list_(pa.field("element", self.items.arrow()))
+        if self.kind == "struct":
+            return pa.struct([(name, inferred.arrow()) for name, inferred, _ in self.members])
+        return _ARROW[self.kind]
+
+    def to_json(self) -> Any:
+        """Return it as JSON values."""
+        items = None if self.items is None else self.items.to_json()
+        return [self.kind, items, [[n, t.to_json(), always] for n, t, always in self.members]]
+
+    @classmethod
+    def from_json(cls, told: Any) -> Inferred:
+        """Read what ``to_json`` wrote."""
+        kind, items, members = told
+        return cls(
+            kind,
+            None if items is None else cls.from_json(items),
+            tuple((name, cls.from_json(inner), always) for name, inner, always in members),
+        )
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was seen of values in one place."""
+
+    kinds: set[str] = field(default_factory=set)
+    objects: int = 0
+    present: int = 0
+    items: Seen | None = None
+    members: dict[str, Seen] = field(default_factory=dict)
+
+    def look(self, value: Any, depth: int = _MAX_DEPTH) -> None:
+        """Take one more value into account."""
+        self.present += 1
+        if value is None:
+            return
+        if depth and type(value) is dict:
+            self.kinds.add("struct")
+            self.objects += 1
+            for name, member in value.items():
+                seen = self.members.get(name)
+                if seen is None and len(self.members) <= _MAX_MEMBERS:
+                    seen = self.members[name] = Seen()
+                if seen is not None:
+                    seen.look(member, depth - 1)
+        elif depth and type(value) is list:
+            self.kinds.add("list")
+            self.items = self.items or Seen()
+            for item in value:
+                self.items.look(item, depth - 1)
+        else:
+            self.kinds.add(_scalar_kind(value))
+
+    def decide(self) -> Inferred:
+        """Return the type that fits."""
+        if self.kinds == {"int", "double"}:
+            return Inferred("double")
+        if len(self.kinds) != 1:
+            return Inferred("json")
+        (kind,) = self.kinds
+        if kind == "struct":
+            return self.decide_members()
+        if kind == "list":
+            assert self.items is not None
+            items = self.items.decide()
+            return Inferred("json") if items.kind == "json" else Inferred("list", items)
+        return Inferred(kind)
+
+    def decide_members(self) -> Inferred:
+        """Return the struct that fits the objects, whatever else was seen."""
+        taken: dict[str, str] = {}
+        for name in self.members:
+            if name and _is_text(name):  # names that differ in case are one column for SQL
+                taken.setdefault(name.lower(), name)
+        members = tuple(
+            (name, self.members[name].decide(), self.members[name].present == self.objects)
+            for name in taken.values()
+        )
+        if not members or len(members) > _MAX_MEMBERS:
+            return Inferred("json")
+        return Inferred("struct", None, members)
+
+
+def infer(texts: Iterable[bytes]) -> Inferred | None:
+    """Return the struct for rows of these texts, or None when there is no object among them."""
+    seen = Seen()
+    for text in texts:
+        seen.look(parse_json(text))
+    found = seen.decide_members()
+    return found if found.kind == "struct" else None
+
+
+def project(value: Any, inferred: Inferred) -> tuple[Any, bool]:
+    """Return what the column holds of a value that is not null, and whether that is all of it."""
+    match inferred.kind:
+        case "json":
+            return dump_json(value).decode(), True
+        case "struct" if isinstance(value, dict):
+            return _project_members(value, inferred)
+        case "list" if isinstance(value, list):
+            assert inferred.items is not None
+            pairs = [
+                (None, True) if item is None else project(item, inferred.items) for item in value
+            ]
+            return [item for item, _ in pairs], all(exact for _, exact in pairs)
+        case "double" if type(value) is int:
+            return (float(value) if abs(value) <= _EXACT_DOUBLE else None), False
+        case kind:
+            fits = not isinstance(value, dict | list) and _scalar_kind(value) == kind
+            return (value if fits else None), fits
+
+
+def _project_members(value: dict[str, Any], inferred: Inferred) -> tuple[dict[str, Any], bool]:
+    made, matched, exact = {}, 0, True
+    for name, inner, always in inferred.members:
+        if name not in value:
+            exact = exact and (inner.kind == "json" or not always)
+            continue
+        matched += 1
+        member = value[name]
+        if member is None and inner.kind != "json":
+            exact = exact and always
+            continue
+        if _scalar_kind(member) == inner.kind != "json":
+            made[name] = member
+            continue
+        made[name], fits = project(member, inner)
+        exact = exact and fits
+    return made, exact and matched == len(value)
+
+
+def rebuild(stored: Any, inferred: Inferred) -> Any:
+    """Return the value that a column holds; the opposite of ``project``."""
+    if stored is None:
+        return None
+    if inferred.kind == "json":
+        return RawJson(stored)
+    if inferred.kind == "list":
+        assert inferred.items is not None
+        return [rebuild(item, inferred.items) for item in stored]
+    if inferred.kind != "struct":
+        return stored
+    made = {}
+    for name, inner, always in inferred.members:
+        if stored[name] is not None:
+            made[name] = rebuild(stored[name], inner)
+        elif always and inner.kind != "json":
+            made[name] = None
+    return made
+
+
+def _scalar_kind(value: Any) -> str:
+    kind = type(value)
+    if kind is str:
+        return "string" if value.isascii() or _is_text(value) else "json"
+    if kind is int:
+        return "int" if is_int64(value) else "json"
+    return _PLAIN.get(kind, "json")
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a character, which JSON can spell and UTF-8 cannot
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Segment objects: record batches exactly as Kafka stores them."""

@@ -1,0 +1,285 @@
+"""Where a segment object ends, from its last frame alone: its metadata may not tell.
+
+One frame of a segment object, held against what the log says of it. Pure.
+
+The batches of a segment object that are wanted, each checked. In tasks.
+
+What is left of a damaged object: the stretches of a segment whose frames are sound. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.errors import DamagedError, KeyMissingError
+from kafkeep.kafka.batch.decode import decode
+from kafkeep.kafka.batch.format import Batches, UnsupportedBatchError, check_crcs, scan_batches
+from kafkeep.kafka.batch.unpack import iter_unpacked, walk_records
+from kafkeep.objects.prefetch import HINT, Ranges, lost_with
+from kafkeep.objects.segment.format import FRAME_BYTES, MAX_FRAME_BYTES, read_segment, unpack_frame
+from kafkeep.objects.sink.read_windows import SEGMENT
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where a frame lies in its object, and what the log's index says of it."""
+
+    number: int
+    start: int
+    end: int
+    point: IndexPoint
+    offsets: OffsetRange
+    """What of the entry's range this frame answers for."""
+    following: int | None
+    """The offset the next frame begins at; None for the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameFacts:
+    """What a sound frame holds."""
+
+    records: int
+    """All of its records, also those outside of the entry's range."""
+    wanted: int
+    """Those inside of it."""
+    raw_bytes: int
+    problem: str | None = None
+    """What does not agree with the index, or None."""
+
+
+def plan_frames(entry: Entry) -> list[Frame] | None:
+    """Cut an object into the frames of its index; None when the index cannot be right."""
+    index = entry.index
+    ends = [point.position for point in index[1:]] + [entry.size_bytes]
+    if not index or index[0].position != 0 or index[0].offset > entry.range.end:
+        return None
+    if any(point.position >= end for point, end in zip(index, ends, strict=True)):
+        return None
+    if any(a.offset >= b.offset or a.records > b.records for a, b in pairwise(index)):
+        return None
+    starts = [*(point.offset for point in index[1:]), None]
+    return [
+        Frame(number, point.position, end, point, _answers_for(entry, number), following)
+        for number, (point, end, following) in enumerate(zip(index, ends, starts, strict=True))
+    ]
+
+
+def _answers_for(entry: Entry, number: int) -> OffsetRange:
+    index, whole = entry.index, entry.range
+    start = whole.start if number == 0 else max(index[number].offset, whole.start)
+    end = whole.end if number + 1 == len(index) else index[number + 1].offset
+    return OffsetRange(start, max(start, min(end, whole.end)))
+
+
+def check_frame(data: bytes | memoryview, frame: Frame, entry: Entry, *, deep: bool) -> FrameFacts:
+    """Unpack a frame and check every batch; DamagedError when it is not sound."""
+    raw = unpack_frame(data)
+    try:
+        batches = scan_batches(raw, partial_tail=False)
+    except UnsupportedBatchError as error:
+        raise DamagedError(error.message) from error
+    if len(batches) == 0:
+        raise DamagedError("a frame without record batches")
+    check_crcs(batches)
+    problem = next(_iter_problems(batches, frame), None)
+    if deep:
+        low, high = _decode_all(batches)
+        if problem is None and low is not None and (low, high) != frame.point[3:]:
+            problem = f"record times are {low} to {high}, the index says otherwise"
+    records = int(batches.record_counts.sum())
+    return FrameFacts(records, _count_inside(batches, entry.range), len(raw), problem)
+
+
+def _iter_problems(batches: Batches, frame: Frame) -> Iterator[str]:
+    if int(batches.base_offsets[0]) != frame.point.offset:
+        yield f"begins at offset {int(batches.base_offsets[0])}, not {frame.point.offset}"
+    if np.any(batches.base_offsets[1:] <= batches.last_offsets[:-1]):
+        yield "offsets of its batches do not ascend"
+    if frame.following is not None and int(batches.last_offsets[-1]) >= frame.following:
+        yield f"ends at offset {int(batches.last_offsets[-1])}, past {frame.following - 1}"
+    if int(batches.max_timestamps.max()) != frame.point.max_timestamp:
+        yield "its largest time is not that of the index"
+
+
+def _count_inside(batches: Batches, range: OffsetRange) -> int:
+    inside = (batches.base_offsets >= range.start) & (batches.last_offsets < range.end)
+    at_edge = ~inside & (batches.last_offsets >= range.start) & (batches.base_offsets < range.end)
+    count = int(batches.record_counts[inside].sum())
+    return count + decode(batches.select(at_edge), range=range).num_rows if at_edge.any() else count
+
+
+def _decode_all(batches: Batches) -> tuple[int | None, int | None]:
+    """Go over every record; return the smallest and largest time."""
+    low: int | None = None
+    high: int | None = None
+    last = -1
+    for part in iter_unpacked(batches):
+        records = walk_records(part)
+        if len(records) != int(part.counts.sum()):
+            raise DamagedError("a record batch holds fewer records than it says")
+        if not len(records):
+            continue
+        offsets, times = records.offsets, records.timestamps
+        if int(offsets[0]) <= last or np.any(offsets[1:] <= offsets[:-1]):
+            raise DamagedError(f"record offsets do not ascend after {last}")
+        last = int(offsets[-1])
+        smallest, largest = int(times.min()), int(times.max())
+        low = smallest if low is None else min(low, smallest)
+        high = largest if high is None else max(high, largest)
+    return low, high
+
+
+def iter_segment(
+    store: Ranges,
+    entry: Entry,
+    range: OffsetRange,
+    *,
+    aborted: bool = False,
+    from_ms: int | None = None,
+    until_ms: int | None = None,
+) -> Iterator[Batches]:
+    """Yield the batches that may hold what is asked for; aborted ones only on request.
+
+    Batches at the edge of ``range`` come whole. DamagedError, after more than one try, names the
+    object and its offsets.
+    """
+    try:
+        for batches in read_segment(
+            lambda start, end: store.get_range(entry.key, start, end),
+            entry.size_bytes,
+            entry.index,
+            range,
+            from_ms=from_ms,
+            until_ms=until_ms,
+            name=entry.key,
+        ):
+            yield batches if aborted else committed(batches, entry.aborted)
+    except KeyMissingError as error:
+        raise DamagedError(f"{entry.key} is missing: {lost_with(entry)}", hint=HINT) from error
+    except DamagedError as error:
+        raise DamagedError(
+            f"{entry.key}: {error.message}; {lost_with(entry)}", hint=error.hint or HINT
+        ) from error
+
+
+def committed(batches: Batches, aborted: Sequence[OffsetRange]) -> Batches:
+    """Leave out the batches of aborted transactions."""
+    if not aborted:
+        return batches
+    keep = np.ones(len(batches), dtype=np.bool_)
+    for stretch in aborted:
+        keep &= (batches.base_offsets < stretch.start) | (batches.base_offsets >= stretch.end)
+    return batches if keep.all() else batches.select(keep)
+
+
+SoundFrame = tuple[Frame, FrameFacts]
+
+
+def sound_parts(data: bytes, entry: Entry) -> tuple[Entry, ...]:
+    """Return the sound stretches of a damaged segment, as entries to read it by; none of others.
+
+    Where every frame is sound nobody can tell what was changed, so nothing of it counts.
+    """
+    frames = plan_frames(entry.stored) if entry.format == SEGMENT else None
+    if frames is None:
+        return ()
+    checked = [_checked(data, frame, entry) for frame in frames]
+    if None not in checked:
+        return ()
+    parts = (_part(entry, stretch) for stretch in _stretches(checked))
+    return tuple(part for part in parts if part is not None)
+
+
+def lost_ranges(entry: Entry, parts: Sequence[Entry]) -> Iterator[OffsetRange]:
+    """Yield the offsets of an entry that none of its parts answers for."""
+    reached = entry.range.start
+    for part in parts:
+        if part.range.start > reached:
+            yield OffsetRange(reached, part.range.start)
+        reached = part.range.end
+    if reached < entry.range.end:
+        yield OffsetRange(reached, entry.range.end)
+
+
+def _checked(data: bytes, frame: Frame, entry: Entry) -> SoundFrame | None:
+    if frame.end > len(data):
+        return None
+    try:
+        facts = check_frame(data[frame.start : frame.end], frame, entry, deep=False)
+    except DamagedError:
+        return None
+    return (frame, facts) if facts.problem is None else None
+
+
+def _stretches(checked: Sequence[SoundFrame | None]) -> Iterator[list[SoundFrame]]:
+    """Group sound frames that are neighbours."""
+    stretch: list[SoundFrame] = []
+    for frame in (*checked, None):
+        if frame is not None:
+            stretch.append(frame)
+        elif stretch:
+            yield stretch
+            stretch = []
+
+
+def _part(entry: Entry, stretch: Sequence[SoundFrame]) -> Entry | None:
+    """Return an entry that reads these frames alone, or None when it answers for nothing of them.
+
+    Positions of its index are those in the object.
+    """
+    first, last = stretch[0][0], stretch[-1][0]
+    range = OffsetRange(first.offsets.start, last.offsets.end).overlap(entry.range)
+    if range is None:
+        return None
+    points = [frame.point for frame, _ in stretch]
+    return replace(
+        entry,
+        range=range,
+        records=sum(facts.wanted for _, facts in stretch),
+        raw_bytes=sum(facts.raw_bytes for _, facts in stretch),
+        size_bytes=last.end,
+        index=tuple(p._replace(records=p.records - points[0].records) for p in points),
+        min_timestamp=min(point.min_timestamp for point in points),
+        max_timestamp=max(point.max_timestamp for point in points),
+        whole_end=0,
+        whole_records=0,
+    )
+
+
+_MAGIC = b"\x28\xb5\x2f\xfd"
+"""With this a zstd frame begins. Batches may hold such bytes too; those give no whole batches."""
+
+
+def read_end(store: ObjectStore, key: str) -> int | None:
+    """Return the offset after the last batch; None when the object does not end with whole ones."""
+    try:
+        size, wanted = store.head(key).size_bytes, FRAME_BYTES
+        while True:
+            begin = max(0, size - wanted)
+            tail = store.get_range(key, begin, size)
+            at = tail.rfind(_MAGIC)
+            while at >= 0:
+                if (end := _end_of(memoryview(tail)[at:])) is not None:
+                    return end
+                at = tail.rfind(_MAGIC, 0, at)
+            if begin == 0 or wanted > MAX_FRAME_BYTES:
+                return None
+            wanted *= 8
+    except KeyMissingError:
+        return None  # removed since it was listed
+
+
+def _end_of(frame: memoryview) -> int | None:
+    try:
+        raw = unpack_frame(frame)
+        batches = scan_batches(raw, partial_tail=False)
+        check_crcs(batches)
+    except (DamagedError, UnsupportedBatchError):
+        return None
+    return int(batches.last_offsets[-1]) + 1 if len(batches) else None

@@ -1,0 +1,350 @@
+"""Write one planned range as segment objects, each created once. Runs in tasks.
+
+Names are taken to be free, as they nearly always are: whether one is, its conditional PUT tells.
+When one is not, the range is written once more by a writer that looks at each name first: an object
+of the same plan is adopted as it stands (a dead attempt of this range wrote it), anything else is
+foreign and left alone.
+
+Read back an object that a dead attempt left, so that the log can know it as its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import orjson
+import zstandard
+
+from kafkeep.archive.adoption import Adopt, decide, object_metadata, plan_digest
+from kafkeep.archive.commit import PlannedRange
+from kafkeep.archive.document import Readings
+from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange
+from kafkeep.archive.keys import data_key
+from kafkeep.archive.object_store import ObjectInfo, ObjectStore, ObjectWriter
+from kafkeep.errors import DamagedError, KeyExistsError, KeyMissingError, TransientError
+from kafkeep.failpoint import failpoint
+from kafkeep.kafka.batch.decode import decode
+from kafkeep.kafka.batch.format import Batches, check_crcs, min_timestamps, scan_batches
+from kafkeep.objects.range_writer import Chunk
+from kafkeep.objects.segment.format import SegmentSummary, SegmentWriter
+from kafkeep.objects.sink.stored_object import Uploads
+
+FEED_BYTES = 64 * 1024
+
+
+def read_adopted(
+    store: ObjectStore,
+    key: str,
+    planned: PlannedRange,
+    start: int,
+    aborted: tuple[OffsetRange, ...],
+) -> Entry:
+    """Describe the object at ``key`` from its own bytes; every CRC is checked.
+
+    Its range ends with its last batch: what follows is read again, so nothing is assumed.
+    """
+    readings = Readings(key)
+    while True:
+        data = store.get(key)
+        try:
+            return _describe(data, key, planned, start, aborted)
+        except DamagedError:
+            if readings.lies_so(data):
+                raise
+
+
+def _describe(
+    data: bytes, key: str, planned: PlannedRange, start: int, aborted: tuple[OffsetRange, ...]
+) -> Entry:
+    index: list[IndexPoint] = []
+    records = raw_bytes = outside = 0
+    end = start
+    for position, raw in _iter_frames(data, key):
+        batches = scan_batches(raw)
+        if batches.consumed != len(raw) or not len(batches):
+            raise DamagedError(f"{key}: a frame does not hold whole record batches")
+        check_crcs(batches)
+        low, high = int(min_timestamps(batches).min()), int(batches.max_timestamps.max())
+        index.append(IndexPoint(int(batches.base_offsets[0]), position, records, low, high))
+        if not raw_bytes and int(batches.base_offsets[0]) < start:
+            first = batches.select(slice(0, 1))
+            outside = decode(first, range=OffsetRange(0, start)).num_rows
+        records += int(batches.record_counts.sum())
+        raw_bytes += len(raw)
+        end = int(batches.last_offsets[-1]) + 1
+    if not index:
+        raise DamagedError(f"{key}: the object is empty")
+    return Entry(
+        key=key,
+        partition_id=planned.partition_id,
+        topic_id=planned.topic_id,
+        range=OffsetRange(start, end),
+        records=records - outside,
+        min_timestamp=min(point.min_timestamp for point in index),
+        max_timestamp=max(point.max_timestamp for point in index),
+        size_bytes=len(data),
+        raw_bytes=raw_bytes,
+        format="segment",
+        codec="zstd",
+        sha256=hashlib.sha256(data).hexdigest(),
+        index=tuple(index),
+        aborted=aborted,
+    )
+
+
+def _iter_frames(data: bytes, key: str) -> Iterator[tuple[int, bytes]]:
+    """Yield (position, unpacked bytes) of each zstd frame."""
+    view, position = memoryview(data), 0
+    while position < len(view):
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        pieces, fed = [], position
+        try:
+            while not frame.eof and fed < len(view):
+                pieces.append(frame.decompress(view[fed : fed + FEED_BYTES]))
+                fed = min(fed + FEED_BYTES, len(view))
+        except zstandard.ZstdError as error:
+            raise DamagedError(f"{key}: not a zstd frame at byte {position}") from error
+        if not frame.eof:
+            raise DamagedError(f"{key}: cut short after byte {position}")
+        yield position, b"".join(pieces)
+        position = fed - len(frame.unused_data)
+
+
+EXTENSION = ".log.zst"
+ABORTED_KEY = "kafkeep-aborted"
+MAX_ABORTED_METADATA = 1024
+log = logging.getLogger(__name__)
+
+
+class NameTakenError(TransientError):
+    """An object is where none was looked for; what was read for it must be read again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """What shapes the bytes of objects: part of the intent, and of every plan digest."""
+
+    segment_bytes: int
+    keeps_aborted: bool
+    format: str = "segment"
+    level: int = 1
+
+    def to_json(self) -> dict[str, int | bool | str]:
+        """Return the form kept in an intent."""
+        return {
+            "segment_bytes": self.segment_bytes,
+            "keeps_aborted": self.keeps_aborted,
+            "format": self.format,
+            "level": self.level,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, object]) -> WriteOptions:
+        """Rebuild the options an intent was made with."""
+        return cls(**document)  # type: ignore[arg-type]
+
+
+@dataclass(slots=True)
+class _OpenObject:
+    """An object being written."""
+
+    key: str
+    start: int
+    writer: ObjectWriter
+    segment: SegmentWriter
+    outside: int
+    """Records of its first batch that lie before its start."""
+    end: int = 0
+    """Behind its last batch so far."""
+    digest: hashlib._Hash = field(default_factory=hashlib.sha256)
+    aborted: list[OffsetRange] = field(default_factory=list)
+
+
+class RangeWriter:
+    """Turns the chunks of one range into objects and their entries.
+
+    One that does not look first ends with NameTakenError where an object is there already.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        log_name: str,
+        planned: PlannedRange,
+        options: WriteOptions,
+        uploads: Uploads,
+        *,
+        looks_first: bool,
+    ) -> None:
+        self._store = store
+        self._uploads = uploads
+        self._looks_first = looks_first
+        self._planned = planned
+        self._options = options
+        self._log_name = log_name
+        self._plan = plan_digest(log_name, planned, options.to_json())
+        self._object: _OpenObject | None = None
+        self._start: int | None = None
+        self.resume_at: int | None = None
+
+    def add(self, chunk: Chunk, first: int) -> Iterator[Entry]:
+        """Take a chunk; yield entries of objects that are complete, once ``uploads`` has waited.
+
+        ``first`` is where the range's own records begin. When an object was adopted, ``resume_at``
+        is set: the rest of the chunk was dropped, and reading must go on from there.
+        """
+        self.resume_at = None
+        if self._start is None:
+            self._start = first
+        if chunk.gap is not None:
+            yield from self.close(chunk.gap.start)
+            self._start = chunk.gap.end
+        batches = chunk.batches
+        while batches is not None and len(batches):
+            if self._object is None:
+                adopted = self._open(batches)
+                if adopted is not None:
+                    self._start = self.resume_at = adopted.range.end
+                    yield adopted
+                    return
+            batches = self._write(batches, chunk.aborted)
+            if batches is not None:
+                assert self._object is not None
+                yield from self.close(self._object.end)
+
+    def close(self, end: int) -> Iterator[Entry]:
+        """End the open object, if there is one, at ``end`` (exclusive)."""
+        if self._object is None:
+            return
+        current = self._object
+        last, summary = current.segment.finish()
+        if last:
+            current.digest.update(last)
+            current.writer.write(last)
+        self._object = None  # not before: abort drops it if that fails
+        entry = self._entry(current, end, summary)
+        self._uploads.add(partial(_finish, current.writer, entry, self._final_metadata(entry)))
+        self._start = end
+        yield entry
+
+    def end(self, position: int, *, finished: bool) -> Iterator[Entry]:
+        """End the range where reading has come to."""
+        yield from self.close(position)
+
+    def done(self) -> Iterator[Entry]:
+        """Yield nothing: entries were given as objects were closed."""
+        return iter(())
+
+    def reached(self, position: int) -> int:
+        """Return up to where the range is archived, when it was read to ``position``."""
+        return position
+
+    def abort(self) -> None:
+        """Drop what is open; nothing of it becomes visible."""
+        if self._object is not None:
+            self._object.writer.abort()
+            self._object = None
+
+    def _open(self, batches: Batches) -> Entry | None:
+        """Begin an object, or return the entry of one that is already there."""
+        assert self._start is not None
+        mine = self._metadata(self._start)
+        for extra in range(100):
+            key = data_key(self._planned.folder_id, self._start, EXTENSION, pad=10 + extra)
+            there = self._look_at(key)
+            if there is None:
+                break
+            if isinstance(decide(there.metadata, mine), Adopt) and self._can_adopt(there.metadata):
+                failpoint("object.adopted")
+                return read_adopted(
+                    self._store, key, self._planned, self._start, _aborted_of(there.metadata)
+                )
+            log.warning("%s is not ours: writing beside it", key)
+        first = batches.select(slice(0, 1))
+        begins_inside = int(first.base_offsets[0]) < self._start
+        outside = decode(first, range=OffsetRange(0, self._start)).num_rows if begins_inside else 0
+        self._object = _OpenObject(
+            key=key,
+            start=self._start,
+            writer=self._store.create(key, mine),
+            segment=SegmentWriter(level=self._options.level),
+            outside=outside,
+        )
+        return None
+
+    def _look_at(self, key: str) -> ObjectInfo | None:
+        """Return what is there, None where nothing is, or nobody looks."""
+        try:
+            return self._store.head(key) if self._looks_first else None
+        except KeyMissingError:
+            return None
+
+    def _write(self, batches: Batches, aborted: tuple[OffsetRange, ...]) -> Batches | None:
+        """Add batches up to the object's size; return those that belong to the next one."""
+        current = self._object
+        assert current is not None
+        room = self._options.segment_bytes - current.segment.raw_bytes
+        ends = np.cumsum(batches.sizes)
+        count = int(np.searchsorted(ends, room, side="left")) + 1
+        now = batches.select(slice(0, count)) if count < len(batches) else batches
+        for frame in current.segment.add(now, min_timestamps(now)):
+            current.digest.update(frame)
+            current.writer.write(frame)
+        covered = OffsetRange(int(now.base_offsets[0]), int(now.last_offsets[-1]) + 1)
+        current.end = covered.end
+        current.aborted.extend(r for a in aborted if (r := a.overlap(covered)) is not None)
+        return batches.select(slice(count, None)) if count < len(batches) else None
+
+    def _entry(self, current: _OpenObject, end: int, summary: SegmentSummary) -> Entry:
+        return Entry(
+            key=current.key,
+            partition_id=self._planned.partition_id,
+            topic_id=self._planned.topic_id,
+            range=OffsetRange(current.start, end),
+            records=summary.records - current.outside,
+            min_timestamp=summary.min_timestamp,
+            max_timestamp=summary.max_timestamp,
+            size_bytes=summary.size_bytes,
+            raw_bytes=summary.raw_bytes,
+            format=self._options.format,
+            codec="zstd",
+            sha256=current.digest.hexdigest(),
+            index=summary.index,
+            aborted=tuple(current.aborted),
+        )
+
+    def _metadata(self, start: int) -> dict[str, str]:
+        return object_metadata(
+            writer=self._log_name, planned=self._planned, start=start, plan=self._plan
+        )
+
+    def _final_metadata(self, entry: Entry) -> dict[str, str]:
+        metadata = {"kafkeep-end": str(entry.range.end), "kafkeep-sha256": entry.sha256}
+        aborted = orjson.dumps([[r.start, r.end] for r in entry.aborted]).decode()
+        if self._options.keeps_aborted and len(aborted) <= MAX_ABORTED_METADATA:
+            metadata[ABORTED_KEY] = aborted
+        return metadata
+
+    def _can_adopt(self, metadata: Mapping[str, str]) -> bool:
+        """Whether the object says which of its batches were aborted, where that matters."""
+        return not self._options.keeps_aborted or ABORTED_KEY in metadata
+
+
+def _finish(writer: ObjectWriter, entry: Entry, metadata: Mapping[str, str]) -> None:
+    failpoint("object.before")
+    try:
+        writer.finish(metadata)
+    except KeyExistsError as error:
+        raise NameTakenError(f"{entry.key} is there already") from error
+    finally:
+        writer.abort()
+    failpoint("object.after")
+
+
+def _aborted_of(metadata: Mapping[str, str]) -> tuple[OffsetRange, ...]:
+    return tuple(OffsetRange(*pair) for pair in orjson.loads(metadata.get(ABORTED_KEY, "[]")))

@@ -1,0 +1,1 @@
+"""Objects of a sink: rotation, naming, writing and reading back."""

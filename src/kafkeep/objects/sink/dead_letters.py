@@ -1,0 +1,205 @@
+"""The topic of dead letters, made when it is not there. On the driver.
+
+Dead letters: bad records on their way to a topic of their own, with what was wrong. In tasks.
+"""
+
+from __future__ import annotations
+
+import pickle
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kafkeep.archive.entry import PartitionId
+from kafkeep.errors import KafkeepError, PreflightError, RecordError, TransientError
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.client.wire import Wire
+from kafkeep.objects.sink.pipeline import BadRecord, Stage
+from kafkeep.options.sink.sink import ErrorOptions
+from kafkeep.records.arrow import view_numbers
+from kafkeep.store.spill import Spill
+
+PREFIX = "__connect.errors."
+BATCH_BYTES = 512 * 1024
+"""Half of what a topic takes unless it is told otherwise; a larger letter goes alone."""
+FIRST = 50
+"""So many letters are kept to tell of."""
+MEMORY_BYTES = 8 << 20
+_TOO_LARGE = 10
+_CLASSES: Mapping[Stage, str] = {
+    Stage.KEY_CONVERTER: "org.apache.kafka.connect.storage.Converter",
+    Stage.VALUE_CONVERTER: "org.apache.kafka.connect.storage.Converter",
+    Stage.TRANSFORMATION: "org.apache.kafka.connect.transforms.Transformation",
+    Stage.TASK_PUT: "org.apache.kafka.connect.sink.SinkTask",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One bad record as it lay in Kafka, and what was wrong with it."""
+
+    record: Record
+    stage: Stage
+    error: RecordError
+
+    def describe(self, source: PartitionId, *, details: bool) -> str:
+        """Say it in a line, without the record's content; with its time and sizes if asked."""
+        line = f"{source} offset {self.record.offset}: {self.stage}: {self.error.message}"
+        if not details:
+            return line
+        sizes = [
+            "null" if part is None else f"{len(part)} bytes"
+            for part in (self.record.key, self.record.value)
+        ]
+        time = self.record.timestamp
+        return f"{line} (timestamp {time}, key {sizes[0]}, value {sizes[1]})"
+
+
+def make_letter(raw: pa.RecordBatch, bad: BadRecord) -> Letter:
+    """Take the bad record out of the batch it came in."""
+    row = int(np.searchsorted(view_numbers(raw.column("offset"), np.int64), bad.offset))
+    values = {name: raw.column(name)[row].as_py() for name in ("timestamp", "key", "value")}
+    headers = [(h["key"], h["value"]) for h in raw.column("headers")[row].as_py()]
+    record = Record(bad.offset, values["timestamp"], values["key"], values["value"], headers)
+    return Letter(record, bad.stage, bad.error)
+
+
+class Letters:
+    """The bad records of one range, as they were found; many of them lie on disk.
+
+    Those before ``end`` are due. Others belong to records that are read again.
+    """
+
+    def __init__(self, *, are_sent: bool) -> None:
+        self.end = 0
+        self._are_sent = are_sent
+        self._offsets = array("q")
+        self._last = -1
+        self._first: list[Letter] = []
+        self._newest: list[Letter] = []
+        self._weight = 0
+        self._spill = Spill()
+        self._spilled: list[tuple[int, int]] = []
+
+    def add(self, letter: Letter) -> None:
+        """Take one."""
+        self._offsets.append(letter.record.offset)
+        self._last = max(self._last, letter.record.offset)
+        if len(self._first) < FIRST:
+            self._first.append(letter)
+        if not self._are_sent:
+            return
+        self._newest.append(letter)
+        self._weight += _weigh(letter.record)
+        if self._weight >= MEMORY_BYTES:
+            data = pickle.dumps(self._newest)
+            self._spilled.append((self._spill.append(data), len(data)))
+            self._newest, self._weight = [], 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there are some that are not due."""
+        return self._last >= self.end
+
+    def __len__(self) -> int:
+        return sum(offset < self.end for offset in self._offsets)
+
+    @property
+    def first(self) -> list[Letter]:
+        """Those that are due among the first there were, to tell of them."""
+        return list(self._due(self._first))
+
+    def __iter__(self) -> Iterator[Letter]:
+        """Yield those that are due; none where nobody gets them."""
+        for start, size in self._spilled:
+            yield from self._due(pickle.loads(b"".join(self._spill.read(start, size))))
+        yield from self._due(self._newest)
+
+    def _due(self, letters: Iterable[Letter]) -> Iterator[Letter]:
+        return (letter for letter in letters if letter.record.offset < self.end)
+
+
+def _weigh(record: Record) -> int:
+    parts = [record.key, record.value, *(part for header in record.headers for part in header)]
+    return 200 + sum(len(part) for part in parts if part is not None)
+
+
+def send_letters(
+    wire: Wire,
+    letters: Iterable[Letter],
+    *,
+    topic: str,
+    source: PartitionId,
+    connector: str,
+    with_context: bool,
+) -> None:
+    """Produce the letters; each at least once. TransientError when Kafka does not take them."""
+    records: list[Record] = []
+    weight = 0
+    for letter in letters:
+        record = _addressed(letter, source, connector, with_context)
+        if records and weight + _weigh(record) > BATCH_BYTES:
+            _send(wire, topic, records)
+            records, weight = [], 0
+        records.append(record)
+        weight += _weigh(record)
+    if records:
+        _send(wire, topic, records)
+
+
+def _send(wire: Wire, topic: str, records: list[Record]) -> None:
+    numbered = [record._replace(offset=number) for number, record in enumerate(records)]
+    body = build_batch(numbered, base_offset=0)
+    answer: Any = wire.produce({(topic, 0): body}).result()[topic, 0]
+    if answer.error_code == _TOO_LARGE:
+        raise KafkeepError(
+            f"dead-letter topic {topic} does not take a letter of {len(body)} bytes",
+            hint="Raise max.message.bytes of that topic.",
+        )
+    if answer.error_code:
+        raise TransientError(f"dead-letter topic {topic}: Kafka answers {answer.error_name}")
+
+
+def _addressed(letter: Letter, source: PartitionId, connector: str, with_context: bool) -> Record:
+    headers = list(letter.record.headers)
+    if with_context:
+        context = {
+            "topic": source.topic,
+            "partition": str(source.partition),
+            "offset": str(letter.record.offset),
+            "connector.name": connector,
+            "task.id": "0",
+            "stage": str(letter.stage),
+            "class.name": _CLASSES[letter.stage],
+            "exception.class.name": "org.apache.kafka.connect.errors.DataException",
+            "exception.message": letter.error.message,
+            "exception.stacktrace": letter.error.message,
+        }
+        headers += [(f"{PREFIX}{name}".encode(), text.encode()) for name, text in context.items()]
+    return letter.record._replace(headers=headers)
+
+
+def make_letter_topic(admin: Admin, errors: ErrorOptions) -> None:
+    """Make it unless it is there. Connectors share one, and may be about to make it at once."""
+    name = errors.dead_letter_topic
+    if name in admin.topics([name]):
+        return
+    try:
+        admin.create_topic(
+            name,
+            1,
+            replication_factor=errors.dead_letter_replication,
+            configs={"retention.ms": "-1"},  # letters have their records' times, old ones too
+            may_exist=True,
+        )
+    except PreflightError as error:
+        raise PreflightError(
+            f"errors.deadletterqueue.topic.name: {error.message}",
+            hint="Make the topic yourself, or set errors.deadletterqueue.topic.replication.factor"
+            f" (it is {errors.dead_letter_replication}) to what the cluster can hold.",
+        ) from error

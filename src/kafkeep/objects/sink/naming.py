@@ -1,0 +1,101 @@
+"""What a sink's objects are called, and for which records there is no name. Pure.
+
+How long a name is can be told before its object is there: what is not known yet is given the most
+room it can take. So a record that has passed is never refused because of its object's name later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from kafkeep.archive.entry import PartitionId
+from kafkeep.archive.keys import KeyLimits, check_key
+from kafkeep.errors import RecordError
+from kafkeep.options.sink.files import NamingOptions
+from kafkeep.options.sink.object_name import NameFacts, format_name
+
+MAX_NAMES = 32
+"""So many are tried for one object, each with one more zero, while others have them."""
+_LONGEST_OFFSET = 2**63 - 1
+_LONGEST_TIME = -(2**63)
+_REMEMBERED = 1 << 14
+_SHOWN = 150
+_NAMES = "No part of a name is empty, . or .., or has a backslash or a control character."
+
+
+def object_key(naming: NamingOptions, facts: NameFacts, *, extra: int = 0) -> str:
+    """Return an object's name in the layout asked for; ``extra`` zeros tell it from a foreign one.
+
+    No two objects of a partition have the same first or last offset, and every layout names one
+    of these with the topic and the partition. Not checked: ``NameCheck`` was asked before.
+    """
+    if naming.name_template is None:
+        return _confluent_key(naming, facts, extra)
+    name = format_name(naming.name_template, facts, extra=extra)
+    return f"{naming.topics_dir}/{name}" if naming.topics_dir else name
+
+
+def _confluent_key(naming: NamingOptions, facts: NameFacts, extra: int) -> str:
+    first, folder = facts.start_offset, facts.topic
+    if facts.incarnation > 1:
+        folder = f"{facts.topic}~{facts.incarnation}"
+    digits = max(naming.pad_width, len(str(first))) + extra
+    name = naming.file_delim.join([facts.topic, str(facts.partition), f"{first:0>{digits}d}"])
+    delim = naming.directory_delim
+    path = facts.path.replace("/", delim)
+    parts = [naming.topics_dir, folder, path, name + facts.extension]
+    return delim.join(part for part in parts if part)
+
+
+class NameCheck:
+    """Tells the directories whose records cannot be stored: no object there can have a name.
+
+    Each is judged once, not with every batch that has records for it.
+    """
+
+    def __init__(self, naming: NamingOptions, limits: KeyLimits, extension: str) -> None:
+        """Make it for a store's limits and the longest of the objects' extensions."""
+        self._naming = naming
+        self._limits = limits
+        self._extension = extension
+        self._known = lru_cache(maxsize=_REMEMBERED)(self._judge)
+
+    def refusals(
+        self, source: PartitionId, topic: str, paths: Iterable[str]
+    ) -> list[RecordError | None]:
+        """Return for each path of a topic why no record of ``source`` can go there, or None."""
+        known = self._known
+        return [known(source, topic, path) for path in paths]
+
+    def _judge(self, source: PartitionId, topic: str, path: str) -> RecordError | None:
+        facts = NameFacts(
+            topic=topic,
+            incarnation=source.incarnation,
+            partition=source.partition,
+            start_offset=_LONGEST_OFFSET,
+            last_offset=_LONGEST_OFFSET,
+            first_timestamp=_LONGEST_TIME,
+            last_timestamp=_LONGEST_TIME,
+            path=path,
+            extension=self._extension,
+        )
+        where = f"{topic}/{path}"[:_SHOWN]
+        try:
+            key = object_key(self._naming, facts, extra=MAX_NAMES - 1)
+            if self._is_long(key):
+                return RecordError(
+                    f"an object in {where!r} has a name of up to {len(key.encode())} bytes,"
+                    f" but the store takes {self._limits}",
+                    hint="Place by fewer or shorter fields.",
+                )
+            check_key(key)
+        except ValueError:
+            return RecordError(f"no object can lie in {where!r}", hint=_NAMES)
+        return None
+
+    def _is_long(self, key: str) -> bool:
+        if len(key.encode()) > self._limits.key_bytes:
+            return True
+        most = self._limits.folder_bytes
+        return most is not None and any(len(f.encode()) > most for f in key.split("/")[:-1])

@@ -1,0 +1,356 @@
+"""Files of one window brought into the order of their offsets. In tasks.
+
+The objects of a partition put together again: windows, and in each the files it is made of.
+
+A segment is a window of its own. A sink closes several files at once: they share one range of
+offsets, each lies in its own directory, and may be of up to three objects: values, keys, headers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.errors import DamagedError
+from kafkeep.numba_setup import Int64s
+from kafkeep.records.arrow import view_numbers
+from kafkeep.records.json.arrow import number_array
+
+SEGMENT = "segment"
+ENVELOPE = "envelope"
+UNKNOWN = -1
+"""Stands for an offset, and for a time, that an archive does not hold."""
+
+LAST = 2**63 - 1
+_DIGITS = re.compile(r"\d+$")
+_NAMED = re.compile(r".*[^A-Za-z0-9](\d+)[^0-9/][^/]*", re.DOTALL)
+"""The last number of a name that does not belong to a word, as in ``.lz4``: the offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """One file of a window; ``main`` has its values, or the keys of tombstones."""
+
+    main: Entry
+    keys: Entry | None = None
+    headers: Entry | None = None
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Its objects."""
+        return tuple(e for e in (self.main, self.keys, self.headers) if e is not None)
+
+    @property
+    def stored(self) -> StoredFile:
+        """The file as it lies in the store, also what of it no longer counts."""
+        objects = (e and e.stored for e in (self.main, self.keys, self.headers))
+        return StoredFile(*objects)  # type: ignore[arg-type]
+
+    @property
+    def whole(self) -> bool:
+        """Whether each row of it is a whole Kafka record."""
+        return self.main.converter == ENVELOPE
+
+    @property
+    def knows_offsets(self) -> bool:
+        """Whether the offset of each row is known."""
+        return self.whole or first_offset(self.main) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Objects that share one range of offsets of one partition."""
+
+    range: OffsetRange
+    entries: tuple[Entry, ...]
+
+    @property
+    def is_segment(self) -> bool:
+        """Whether it is one object of record batches."""
+        return self.entries[0].format == SEGMENT
+
+    @property
+    def records(self) -> int:
+        """Its records, each counted once."""
+        return sum(entry.own_records for entry in self.entries)
+
+    def files(self) -> list[StoredFile]:
+        """Put its objects together, in the order of their first offsets, unknown ones last.
+
+        DamagedError when the log names keys or headers without the values they belong to.
+        """
+        return sorted(_join_files(self.entries), key=lambda file: _place(file.main))
+
+
+def iter_windows(entries: Iterable[Entry]) -> Iterator[Window]:
+    """Yield the windows of one partition, in the order of their offsets."""
+    ordered = sorted(entries, key=lambda entry: (entry.range, entry.key))
+    for offsets, members in groupby(ordered, key=lambda entry: entry.range):
+        several = tuple(members)
+        segments = [entry for entry in several if entry.format == SEGMENT]
+        for entry in segments:
+            yield Window(offsets, (entry,))
+        if len(segments) < len(several):
+            yield Window(offsets, tuple(e for e in several if e.format != SEGMENT))
+
+
+def with_companions(entries: Sequence[Entry], keys: Collection[str]) -> frozenset[str]:
+    """Return ``keys`` and those of the objects that are of no use without them.
+
+    Values without their keys would be other records: a file is read whole or not at all.
+    ``entries`` are of one partition.
+    """
+    found = set(keys)
+    for window in iter_windows(entries):
+        if any(entry.key in found for entry in window.entries) and not window.is_segment:
+            for file in window.files():
+                if any(entry.key in found for entry in file.entries):
+                    found.update(entry.key for entry in file.entries)
+    return frozenset(found)
+
+
+def first_offset(entry: Entry) -> int | None:
+    """Return the offset of an object's first row; None when the log does not tell offsets."""
+    if entry.records == len(entry.range):
+        return entry.range.start
+    return int(entry.runs.edges()[0, 0]) if entry.runs else None
+
+
+class Offsets:
+    """The offsets of an object's rows, as its entry tells them."""
+
+    def __init__(self, entry: Entry) -> None:
+        whole = entry.records == len(entry.range)
+        edges = np.array([[entry.range.start, entry.range.end]]) if whole else entry.runs.edges()
+        self.known = whole or bool(entry.runs)
+        self._starts: Int64s = edges[:, 0].astype(np.int64)
+        self._before: Int64s = np.zeros(len(edges) + 1, dtype=np.int64)
+        np.cumsum(edges[:, 1] - self._starts, out=self._before[1:])
+        if self.known and self._before[-1] != entry.records:
+            raise DamagedError(
+                f"{entry.key}: the log tells {self._before[-1]} offsets for its "
+                f"{entry.records} records"
+            )
+
+    def rows(self, start: int, stop: int) -> Int64s:
+        """Return the offsets of rows ``[start, stop)``; ``UNKNOWN`` for each when they are not."""
+        if not self.known:
+            return np.full(stop - start, UNKNOWN, dtype=np.int64)
+        numbers = np.arange(start, stop, dtype=np.int64)
+        run = np.searchsorted(self._before, numbers, side="right") - 1
+        found: Int64s = self._starts[run] + numbers - self._before[run]
+        return found
+
+
+def _place(entry: Entry) -> tuple[int, int, str]:
+    first = first_offset(entry)
+    if first is not None:
+        return first, 0, entry.key
+    named = _NAMED.fullmatch(entry.key)
+    return LAST, int(named[1]) if named else 0, entry.key
+
+
+def _join_files(entries: Sequence[Entry]) -> Iterator[StoredFile]:
+    mains = [e for e in entries if e.view in ("value", "tombstones")]
+    beside = {view: _Beside(e for e in entries if e.view == view) for view in ("keys", "headers")}
+    for main in mains:
+        yield StoredFile(main, beside["keys"].take(main), beside["headers"].take(main))
+    for view, rest in beside.items():
+        for entry in rest.left:
+            raise DamagedError(f"{entry.key}: the log has no values for these {view}")
+
+
+class _Beside:
+    """Objects of keys or headers, to be found by those they lie beside.
+
+    No offset is in two files, so the first one names a file. Where offsets are not known the
+    objects' names say what belongs together.
+    """
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._by_first: dict[int, Entry] = {}
+        self._by_name: list[Entry] = []
+        for entry in entries:
+            first = first_offset(entry)
+            if first is None:
+                self._by_name.append(entry)
+            else:
+                self._by_first[first] = entry
+
+    @property
+    def left(self) -> list[Entry]:
+        """What was not taken."""
+        return [*self._by_first.values(), *self._by_name]
+
+    def take(self, main: Entry) -> Entry | None:
+        """Return what lies beside ``main``; it is not returned again."""
+        first = first_offset(main)
+        if first is not None:
+            found = self._by_first.pop(first, None)
+        else:
+            found = next((e for e in self._by_name if _same_stem(main, e)), None)
+            if found is not None:
+                self._by_name.remove(found)
+        if found is not None and found.records != main.records:
+            raise DamagedError(
+                f"{found.key} has {found.records} rows, {main.key} beside it {main.records}"
+            )
+        return found
+
+
+def _same_stem(main: Entry, other: Entry) -> bool:
+    """Whether two names differ only in what follows the offset, and in zeros in front of it."""
+    stem = other.key[: other.key.rfind(f".{other.view}")]
+    digits = _DIGITS.search(stem)
+    if digits is None or not main.key.startswith(stem[: digits.start()]):
+        return False
+    rest = re.match(r"\d+", main.key[digits.start() :])
+    return rest is not None and int(rest[0]) == int(digits[0])
+
+
+def formats_of(entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Return the formats that values are in, for people: ``segment``, ``json``."""
+    return tuple(sorted({entry.format for entry in entries if entry.own_records}))
+
+
+def entries_by_partition(entries: Iterable[Entry]) -> Mapping[PartitionId, list[Entry]]:
+    """Sort entries of many partitions apart."""
+    found: dict[PartitionId, list[Entry]] = {}
+    for entry in entries:
+        found.setdefault(entry.partition_id, []).append(entry)
+    return found
+
+
+MERGED_BYTES = 64 << 20
+"""About what is put in order at a time."""
+
+
+@dataclass(slots=True)
+class Stream:
+    """One file: how many records it has, where it begins if that is known, and how to read it."""
+
+    name: str
+    records: int
+    first: int | None
+    open: Callable[[], Iterator[pa.RecordBatch]]
+    _batches: Iterator[pa.RecordBatch] | None = None
+    _piece: pa.RecordBatch | None = None
+    _offsets: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    _read: int = 0
+    _last: int = -1
+
+    def advance(self) -> None:
+        """Have a piece at hand, unless the file is at its end; it is opened the first time."""
+        if self._batches is None:
+            self._batches = self.open()
+        if self._piece is not None:
+            return
+        piece = next(self._batches, None)
+        if piece is None:
+            return
+        self._offsets = view_numbers(piece.column("offset"), np.int64)
+        if int(self._offsets[0]) <= self._last or np.any(np.diff(self._offsets) <= 0):
+            raise DamagedError(f"{self.name}: its offsets do not ascend after {self._last}")
+        self._piece, self._last = piece, int(self._offsets[-1])
+        self._read += piece.num_rows
+
+    @property
+    def lowest(self) -> int | None:
+        """The next offset; None when nothing is left."""
+        return int(self._offsets[0]) if self._piece is not None else None
+
+    @property
+    def known_to(self) -> int | None:
+        """Every record up to this offset is at hand; None when all are."""
+        return None if self._read >= self.records else self._last
+
+    def weigh(self, bound: int) -> int:
+        """Return about how many bytes ``take`` would give."""
+        if self._piece is None:
+            return 0
+        rows = int(np.searchsorted(self._offsets, bound, side="right"))
+        return int(self._piece.nbytes) * rows // int(self._piece.num_rows)
+
+    def take(self, bound: int) -> pa.RecordBatch | None:
+        """Return the records at hand up to ``bound``, which are gone then."""
+        if self._piece is None:
+            return None
+        rows = int(np.searchsorted(self._offsets, bound, side="right"))
+        taken = self._piece.slice(0, rows)
+        if rows == self._piece.num_rows:
+            self._piece = None
+        else:
+            self._piece, self._offsets = self._piece.slice(rows), self._offsets[rows:]
+        return taken if rows else None
+
+    def finish(self) -> None:
+        """Read to the end, so that what is wrong there is met."""
+        for _ in self._batches or ():
+            raise DamagedError(f"{self.name}: more than {self.records} records")
+
+
+def merge(streams: Sequence[Stream]) -> Iterator[pa.RecordBatch]:
+    """Yield the records of all streams by offset. A file is opened when its turn comes.
+
+    Holds one piece of each file that is open.
+    """
+    waiting = sorted(streams, key=lambda s: -1 if s.first is None else s.first)
+    opened: list[Stream] = []
+    while waiting or opened:
+        _open_due(waiting, opened)
+        bound = _bound(waiting, opened)
+        taken = [piece for s in opened if (piece := s.take(bound)) is not None]
+        if taken:
+            yield _ordered(taken)
+        for stream in opened:
+            stream.advance()
+        for stream in [s for s in opened if s.lowest is None]:
+            stream.finish()
+            opened.remove(stream)
+
+
+def _open_due(waiting: list[Stream], opened: list[Stream]) -> None:
+    """Open what may hold the next record: all of unknown beginning, else the lowest one."""
+    while waiting:
+        first, lowest = waiting[0].first, [s.lowest for s in opened if s.lowest is not None]
+        if first is not None and lowest and first > min(lowest):
+            return
+        stream = waiting.pop(0)
+        stream.advance()
+        if stream.lowest is not None:
+            opened.append(stream)
+        else:
+            stream.finish()
+
+
+def _bound(waiting: list[Stream], opened: list[Stream]) -> int:
+    """Return the last offset up to which everything is at hand, and is not too much at once."""
+    limits = [s.known_to for s in opened if s.known_to is not None]
+    if waiting and waiting[0].first is not None:
+        limits.append(waiting[0].first - 1)
+    lowest = min((s.lowest for s in opened if s.lowest is not None), default=0)
+    bound = min(limits, default=2**63 - 1)
+    highest = max((s._last for s in opened), default=0)
+    bound = min(bound, highest)
+    while bound > lowest and sum(s.weigh(bound) for s in opened) > MERGED_BYTES:
+        bound = lowest + (bound - lowest) // 2
+    return bound
+
+
+def _ordered(taken: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(taken) == 1:
+        return taken[0]
+    whole = pa.concat_batches(taken)
+    offsets = view_numbers(whole.column("offset"), np.int64)
+    if np.all(np.diff(offsets) > 0):
+        return whole
+    order = np.argsort(offsets, kind="stable").astype(np.int64)
+    if np.any(np.diff(offsets[order]) == 0):
+        raise DamagedError("two objects of one window hold the same offset")
+    return whole.take(number_array(pa.int64(), order))

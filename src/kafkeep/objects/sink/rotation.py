@@ -1,0 +1,175 @@
+"""Where files end: the rules of Connect's sink, in its order, and the reason for each cut. Pure.
+
+All open files of a partition close together: a window. A new window begins with the record that
+closed the last one (rules that look at a record before it is added) or with the one after it
+(rules that look at what was added).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkeep.numba_setup import Int64s, kernel
+
+NEVER = np.iinfo(np.int64).max
+NO_TIME = np.iinfo(np.int64).min
+
+
+class Reason(StrEnum):
+    """Why a window was closed."""
+
+    COUNT = "flush.size records"
+    BYTES = "flush.bytes reached"
+    INTERVAL = "rotate.interval.ms passed by the records' time"
+    PATH = "the directory changed"
+    FILES = "partitioner.max.open.files are open"
+    SCHEMA = "the schema changed"
+    SCHEDULE = "rotate.schedule.interval.ms is due"
+    IDLE = "rotate.interval.ms passed and no record came"
+    END = "end of a one-shot backup"
+    AGE = "records have waited long enough"
+    GAP = "the records that follow are gone from Kafka"
+    PLAN = "end of the planned range"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RotateRules:
+    """When a window closes; None means that rule is off."""
+
+    size: int | None = None
+    bytes: int | None = None
+    interval_ms: int | None = None
+    on_path_change: bool = False
+    max_files: int | None = None
+    """So many directories have a file open; a record for another one closes the window."""
+
+
+@dataclass(slots=True)
+class Window:
+    """What lies in the open files of one partition so far."""
+
+    count: int = 0
+    bytes: int = 0
+    base_time: int | None = None
+    """Time of its first record that has one."""
+    path: Any = None
+    """Directory of its last record; None when the next one may have any."""
+    open_paths: frozenset[Any] = frozenset()
+    """Directories that have a file; only known where their number is limited."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The window ends before row ``row``."""
+
+    row: int
+    reason: Reason
+
+
+_REASONS = (Reason.COUNT, Reason.BYTES, Reason.INTERVAL, Reason.PATH, Reason.FILES)
+_COUNT, _BYTES, _INTERVAL, _PATH, _NONE = 0, 1, 2, 3, -1
+_ELSEWHERE, _ANYWHERE = -1, -2
+
+
+@kernel
+def _next_cut(  # noqa: PLR0917
+    state: Int64s,
+    rules: Int64s,
+    begin: int,
+    codes: NDArray[np.int32],
+    times: Int64s,
+    sizes: Int64s,
+    is_open: NDArray[np.bool_],
+) -> tuple[int, int]:
+    """Add rows from ``begin`` on until the window closes; return where, and by which rule.
+
+    ``state`` is count, bytes, base time, last code, open files; ``rules`` is size, bytes, interval,
+    by path, the code that closes nothing, most open files. ``is_open`` has one flag for each code.
+    """
+    count, weight, base, last, files = state[0], state[1], state[2], state[3], state[4]
+    reason = -1
+    i = begin
+    while i < len(codes):
+        time = times[i]
+        if count > 0 and NO_TIME not in (base, time) and time - base >= rules[2]:
+            reason = 2
+            break
+        aside = codes[i] == rules[4]
+        changed = codes[i] != last and last != _ANYWHERE and not aside
+        if count > 0 and rules[3] == 1 and changed:
+            reason = 3
+            break
+        if not is_open[codes[i]]:
+            if files >= rules[5]:
+                reason = 4
+                break
+            is_open[codes[i]] = True
+            files += 1
+        count += 1
+        weight += sizes[i]
+        last = _ANYWHERE if aside else codes[i]
+        if base == NO_TIME:
+            base = time
+        i += 1
+        if count >= rules[0]:
+            reason = 0
+            break
+        if weight >= rules[1]:
+            reason = 1
+            break
+    state[0], state[1], state[2], state[3], state[4] = count, weight, base, last, files
+    return i, reason
+
+
+def find_cut(
+    window: Window,
+    rules: RotateRules,
+    *,
+    begin: int,
+    codes: NDArray[np.int32],
+    paths: tuple[Any, ...],
+    times: Int64s | None,
+    sizes: Int64s,
+    aside: int | None = None,
+) -> Cut | None:
+    """Add rows from ``begin`` on to ``window``; return where it ends, or None when it goes on.
+
+    ``times`` are ms, with ``NO_TIME`` for records without one; older records never close a
+    window. Going to the directory of code ``aside``, and from it, is no change of directory.
+    After a cut the caller begins a new Window.
+    """
+    if times is None:
+        times = np.full(len(codes), NO_TIME, dtype=np.int64)
+    last = _ANYWHERE
+    if window.path is not None:
+        last = paths.index(window.path) if window.path in paths else _ELSEWHERE
+    base = NO_TIME if window.base_time is None else window.base_time
+    before = window.open_paths
+    is_open = np.array([rules.max_files is None or path in before for path in paths], np.bool_)
+    state = np.array([window.count, window.bytes, base, last, len(before)], dtype=np.int64)
+    wanted = [
+        NEVER if limit is None else limit for limit in (rules.size, rules.bytes, rules.interval_ms)
+    ]
+    wanted += [int(rules.on_path_change), _NONE if aside is None else aside]
+    wanted += [NEVER if rules.max_files is None else rules.max_files]
+    row, reason = _next_cut(
+        state,
+        np.array(wanted, dtype=np.int64),
+        begin,
+        codes,
+        times,
+        sizes,
+        is_open,
+    )
+    if rules.max_files is not None and state[4] > len(before):
+        window.open_paths = before | {paths[code] for code in np.flatnonzero(is_open).tolist()}
+    window.count, window.bytes = int(state[0]), int(state[1])
+    window.base_time = None if state[2] == NO_TIME else int(state[2])
+    if state[3] != _ELSEWHERE:
+        window.path = None if state[3] == _ANYWHERE else paths[int(state[3])]
+    return None if reason == _NONE else Cut(int(row), _REASONS[reason])

@@ -1,0 +1,180 @@
+"""How objects were made, as far as readers must know it: a sink's options, found in its log.
+
+Entries tell format, compression and converter. What they do not tell (the separator of bytes
+objects, encodings, registries) is in the intents, which hold a sink's options without secrets.
+
+What shapes the objects of a sink, as an intent keeps it: no secrets, the clock included.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from kafkeep.archive.commit import Intent
+from kafkeep.archive.commit_chain import decode, read_commit
+from kafkeep.archive.document import dump_document
+from kafkeep.archive.entry import Entry, PartitionId
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.view import ArchiveView
+from kafkeep.errors import DamagedError, UsageError
+from kafkeep.objects.sink.rotation import Reason
+from kafkeep.options.record_changes import ChangeOptions
+from kafkeep.options.sink.converters import ConverterClass, ConverterOptions, Role, parse_class
+from kafkeep.options.sink.formats import Compression, FormatKind, FormatOptions
+from kafkeep.options.sink.sink import SinkOptions
+from kafkeep.options.unlogged import ForeignOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkShape:
+    """Options as texts under Connect's names, and what the clock decided for each partition."""
+
+    options: Mapping[str, str]
+    closes: Mapping[str, str] = field(default_factory=dict)
+    """Partition → why its tail is closed at the end of its range."""
+    keeps_aborted: bool = False
+
+    def closes_tail(self, partition_id: PartitionId) -> Reason | None:
+        """Return why the tail of a partition is closed, or None when it is left."""
+        reason = self.closes.get(str(partition_id))
+        return None if reason is None else Reason(reason)
+
+    def digest(self, log_name: str) -> str:
+        """Return the digest of what decides the content of an object, given its records.
+
+        Records never change: an object of the same log, options, first offset, end and count is
+        the same one, whichever plan it was written for.
+        """
+        document = {"log": log_name, "options": dict(self.options)}
+        return hashlib.sha256(dump_document(document)).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form kept in an intent."""
+        return {
+            "sink": dict(self.options),
+            "closes": dict(self.closes),
+            "keeps_aborted": self.keeps_aborted,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> SinkShape:
+        """Rebuild what an intent was made with."""
+        return cls(
+            options=document["sink"],
+            closes=document["closes"],
+            keeps_aborted=document["keeps_aborted"],
+        )
+
+
+REGISTERED = (ConverterClass.AVRO, ConverterClass.JSON_SCHEMA, ConverterClass.PROTOBUF)
+"""Converters whose schemas are in a registry."""
+_ROLES: Mapping[str, Role] = {
+    "value": "value",
+    "keys": "key",
+    "tombstones": "key",
+    "headers": "header",
+}
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """A sink's options as texts under Connect's names; none when its log does not tell them."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    registers: bool = True
+    """Whether schemas may be registered on the way: not by those who only look."""
+    foreign: ForeignOptions | None = None
+    """Given for objects that no log names: what is known of them, and what they become."""
+    asked: ChangeOptions | None = None
+    """What records of a log become, if they are to be changed."""
+
+    @property
+    def changes(self) -> ChangeOptions | None:
+        """What records become on their way back; None when they get the bytes they had."""
+        return self.asked or self.foreign
+
+    @cached_property
+    def sink(self) -> SinkOptions | None:
+        """The options, if they are there and can be understood."""
+        try:
+            return SinkOptions.parse(self.texts) if self.texts else None
+        except UsageError:
+            return None
+
+    def converter(self, entry: Entry) -> ConverterOptions | None:
+        """Return the converter its rows came through; None for headers as they are.
+
+        What it was told is known when the log's options name the same one.
+        """
+        role = _ROLES[entry.view]
+        if not entry.converter:
+            return None
+        try:
+            kind = parse_class(entry.converter)
+        except UsageError as error:
+            raise DamagedError(f"{entry.key}: {error.message}") from error
+        known = self._known_converter(role)
+        if known is not None and known.kind is kind:
+            return known
+        shape = {"schemas.enable": "false"} if kind is ConverterClass.JSON else {}
+        return ConverterOptions(role, kind, shape)
+
+    def looking(self) -> ReadOptions:
+        """Return the same for who writes nothing, not even to a registry."""
+        return replace(self, registers=False)
+
+    def _known_converter(self, role: Role) -> ConverterOptions | None:
+        if self.sink is None:
+            return None
+        if role == "header":
+            return self.sink.header_converter
+        return self.sink.key if role == "key" else self.sink.value
+
+    def format(self, entry: Entry) -> FormatOptions:
+        """Return what the object's format must be told to read it."""
+        try:
+            kind = FormatKind(entry.format)
+            whole = kind in (FormatKind.JSON, FormatKind.BYTES)
+            compression = Compression(entry.codec) if whole else Compression.NONE
+        except ValueError as error:
+            raise DamagedError(
+                f"{entry.key}: the format {entry.format} ({entry.codec}) is not known"
+            ) from error
+        told = self.sink.format if self.sink is not None else FormatOptions(format_class=kind)
+        if self.foreign is not None:
+            told = self.foreign.format
+        return FormatOptions(
+            format_class=kind,
+            s3_compression_type=compression,
+            format_bytearray_separator=told.format_bytearray_separator,
+            enhanced_avro_schema_support=told.enhanced_avro_schema_support,
+        )
+
+
+NO_OPTIONS = ReadOptions()
+
+
+def load_read_options(store: ObjectStore, view: ArchiveView) -> ReadOptions:
+    """Return the options of the sink that wrote a log, from its last intent.
+
+    Nearly always that is among the last three commits; while only groups move it may be far back.
+    """
+    if view.intent is not None and (found := _options(view.intent)) is not None:
+        return found
+    for number in range(view.commit, -1, -1):
+        try:
+            commit = decode(view.name, read_commit(store, view.name, number))
+        except DamagedError:
+            continue  # whoever asks for more than options will be told
+        if commit.changes.intent is not None:
+            return _options(commit.changes.intent) or ReadOptions()
+    return ReadOptions()
+
+
+def _options(intent: Intent) -> ReadOptions | None:
+    texts = intent.options.get("sink")
+    return ReadOptions(dict(texts)) if isinstance(texts, Mapping) else None

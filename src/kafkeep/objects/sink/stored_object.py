@@ -1,0 +1,175 @@
+"""Objects finished in the background, while the next one is read. In tasks.
+
+Store one finished object of a sink, or adopt it when an earlier attempt did. In tasks.
+
+An object that is there under the wanted name is ours when its metadata tells of the same plan and
+the same records; any other is foreign, and the name gets one more zero.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
+
+from kafkeep.archive.adoption import END, PLAN, SHA256, Adopt, decide, object_metadata
+from kafkeep.archive.commit import PlannedRange
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.archive.object_store import ObjectInfo, ObjectStore
+from kafkeep.errors import KafkeepError, KeyExistsError
+from kafkeep.failpoint import failpoint
+from kafkeep.objects.sink.naming import MAX_NAMES, object_key
+from kafkeep.objects.sink.open_file import Finished
+from kafkeep.options.sink.files import NamingOptions, TagOptions
+from kafkeep.options.sink.object_name import NameFacts
+
+RECORDS = "kafkeep-records"
+VIEW = "kafkeep-view"
+HELD_BYTES = 1 << 20
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What all objects of one planned range have in common."""
+
+    log_name: str
+    planned: PlannedRange
+    plan: str
+    """Digest of the plan."""
+    naming: NamingOptions
+    tags: TagOptions
+
+
+def store_object(
+    store: ObjectStore, origin: Origin, done: Finished, window: OffsetRange, entry: Entry
+) -> Entry:
+    """Create the object and return its entry with the name it got."""
+    metadata = {
+        **object_metadata(
+            writer=origin.log_name,
+            planned=origin.planned,
+            start=done.first,
+            plan=origin.plan,
+            end=window.end,
+            sha256=done.sha256,
+        ),
+        RECORDS: str(len(done.offsets)),
+        VIEW: done.view,
+    }
+    tags = origin.tags.object_tags(
+        start=done.first, end=int(done.offsets[-1]) + 1, records=len(done.offsets)
+    )
+    facts = _name_facts(origin.planned.folder_id, done)
+    for extra in range(MAX_NAMES):
+        key = object_key(origin.naming, facts, extra=extra)
+        failpoint("object.before")
+        try:
+            _create(store, key, done, metadata, tags)
+        except KeyExistsError:
+            there = store.head(key)
+            if _is_ours(there, metadata):
+                failpoint("object.adopted")
+                if tags:
+                    store.set_tags(key, tags)
+                found = there.metadata.get(SHA256, done.sha256)
+                return replace(entry, key=key, size_bytes=there.size_bytes, sha256=found)
+            log.warning("%s is not ours: writing beside it", key)
+            continue
+        failpoint("object.after")
+        return replace(entry, key=key)
+    raise KafkeepError(f"{key}: {MAX_NAMES} names for it are taken")
+
+
+def _name_facts(source: PartitionId, done: Finished) -> NameFacts:
+    return NameFacts(
+        topic=done.place.topic,
+        incarnation=source.incarnation,
+        partition=source.partition,
+        start_offset=done.first,
+        last_offset=int(done.offsets[-1]),
+        first_timestamp=done.min_timestamp,
+        last_timestamp=done.max_timestamp,
+        path=done.place.path,
+        extension=done.extension,
+    )
+
+
+def _create(
+    store: ObjectStore,
+    key: str,
+    done: Finished,
+    metadata: Mapping[str, str],
+    tags: Mapping[str, str] | None,
+) -> None:
+    if done.body.size <= HELD_BYTES:
+        store.put_new(key, b"".join(done.body), metadata, tags=tags)
+        return
+    writer = store.create(key, metadata)
+    try:
+        for piece in done.body:
+            writer.write(piece)
+        writer.finish(tags=tags)
+    finally:
+        writer.abort()
+
+
+def _is_ours(there: ObjectInfo, mine: Mapping[str, str]) -> bool:
+    found = {name.lower(): value for name, value in there.metadata.items()}
+    # Records compacted away between two attempts move windows: as many rows, but others.
+    same = all(found.get(name) == mine[name] for name in (RECORDS, VIEW, END))
+    if found.get(SHA256) == mine[SHA256]:
+        # The same bytes, written before an option was changed that does not show in them.
+        mine = {**mine, PLAN: found.get(PLAN, "")}
+    return isinstance(decide(found, mine), Adopt) and same
+
+
+AT_ONCE = 2
+"""Each may hold its object in memory until the store has it."""
+SMALL_AT_ONCE = 8
+"""Of objects that are hardly more than a request each: what they take is the way to the store."""
+
+
+class Uploads:
+    """Runs what finishes objects, a few at a time; ``wait`` raises what went wrong.
+
+    Nothing counts as stored before ``wait`` has returned. Leaving by an error waits too, so that
+    no upload outlives the attempt it belongs to.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(SMALL_AT_ONCE, thread_name_prefix="upload")
+        self._pending: deque[Future[None]] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def add(self, finish: Callable[[], None], *, is_small: bool = False) -> None:
+        """Run ``finish`` soon; blocks while enough are under way."""
+        while len(self._pending) >= (SMALL_AT_ONCE if is_small else AT_ONCE):
+            self.wait_one()
+        self._pending.append(self._threads.submit(finish))
+
+    def wait_one(self) -> bool:
+        """Return when one more is stored; False when none was under way."""
+        if not self._pending:
+            return False
+        self._pending.popleft().result()
+        return True
+
+    def wait(self) -> None:
+        """Return when everything is stored."""
+        while self.wait_one():
+            pass

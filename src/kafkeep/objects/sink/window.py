@@ -1,0 +1,336 @@
+"""The open files of one partition: rows in, finished objects out. In tasks.
+
+A window being filled: which file each row goes to, where the window ends, what has no place.
+
+Rows are looked at before any of them is added: one that no file can take is handed back, and the
+window is as if it had never come. In tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkeep.errors import RecordError
+from kafkeep.objects.sink.open_file import Finished, Heap, OpenFile, Part, Place, Prepared, Views
+from kafkeep.objects.sink.pipeline import Ready
+from kafkeep.objects.sink.rotation import NO_TIME, Reason, RotateRules, Window, find_cut
+from kafkeep.records.arrow import view_valid
+from kafkeep.records.compatibility import needs_new_file
+from kafkeep.records.rows import Rows
+from kafkeep.records.schema import Schema
+from kafkeep.store.spill import Spill
+
+
+@dataclass(frozen=True, slots=True)
+class DealtRows:
+    """Rows, and for each of them its file, its weight and perhaps its time."""
+
+    rows: Rows
+    places: tuple[Place, ...]
+    codes: NDArray[np.int32]
+    """For each row, which of the places."""
+    sizes: NDArray[np.int64]
+    times: NDArray[np.int64] | None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def tombstones(self) -> int | None:
+        """Which of the places is the folder of records without a value; None without one."""
+        return len(self.places) - 1 if self.places and self.places[-1].tombstones else None
+
+    def without(self, rows: Sequence[int]) -> DealtRows:
+        """Return the others. They are copied: nothing of those left out stays behind."""
+        kept = np.delete(np.arange(len(self), dtype=np.int64), rows)
+        return replace(
+            self,
+            rows=self.rows.take(kept),
+            codes=self.codes[kept],
+            sizes=self.sizes[kept],
+            times=None if self.times is None else self.times[kept],
+        )
+
+
+def deal(ready: Ready, *, with_times: bool) -> DealtRows:
+    """Say which files rows go to."""
+    rows, placed = ready.rows, ready.placed
+    places = tuple(
+        Place(rows.topic, path, tombstones=code == placed.tombstones)
+        for code, path in enumerate(placed.paths)
+    )
+    times = placed.times if with_times else None
+    if times is not None:
+        times = np.where(times < 0, NO_TIME, times)
+    return DealtRows(rows, places, placed.codes, ready.sizes, times)
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """How far rows were added, and why not farther."""
+
+    stop: int
+    """The first row that was not added."""
+    reason: Reason | None = None
+    """Why the window ends in front of it."""
+    bad: tuple[tuple[int, RecordError], ...] = ()
+    """Rows from ``stop`` on that have no place: to be left out before going on."""
+
+
+class OpenWindow:
+    """The open files of a partition and the rules that end them. Ended by ``files.finish``."""
+
+    def __init__(self, views: Views, memory: Memory, rules: RotateRules) -> None:
+        self.files = WindowFiles(views, memory)
+        self.state = Window()
+        self.last_offset = -1
+        """Of the last row added."""
+        self._rules = rules
+        self._keys_have_schema = views.keys_have_schema
+
+    def fill(self, dealt: DealtRows, begin: int) -> Filled:
+        """Add rows from ``begin`` on until the window ends, one has no place, or none is left."""
+        limit, refusal = self._limit(dealt, begin)
+        if (at := self._null_key(dealt, begin, limit)) < limit:
+            limit, refusal = at, None
+        if refusal is not None and limit == begin:
+            return Filled(begin, bad=self._refused(dealt, begin, refusal))
+        before = replace(self.state)
+        cut = find_cut(
+            self.state,
+            self._rules,
+            begin=begin,
+            codes=dealt.codes[:limit],
+            paths=dealt.places,
+            times=dealt.times if dealt.times is None else dealt.times[:limit],
+            sizes=dealt.sizes[:limit],
+            aside=dealt.tombstones,
+        )
+        stop = limit if cut is None else cut.row
+        try:
+            prepared = list(self._prepare(dealt, begin, stop))
+        except RecordError:
+            self.state = before
+            return Filled(begin, bad=tuple(self._bad(dealt, begin, stop)))
+        for one, weight in prepared:
+            self.files.take(one, weight)
+        if stop > begin:
+            self.last_offset = int(dealt.rows.offsets[stop - 1])
+        if cut is not None:
+            return Filled(stop, cut.reason)
+        ends = stop < len(dealt) and refusal is None
+        return Filled(stop, Reason.SCHEMA if ends else None)
+
+    def _limit(self, dealt: DealtRows, begin: int) -> tuple[int, RecordError | None]:
+        """Return the first row that the file open for it does not take.
+
+        With an error when a new file is no answer to that.
+        """
+        limit, refusal = len(dealt), None
+        barred = self._barred(dealt)
+        valid = view_valid(dealt.rows.value.array) if barred else None
+        for code, error in barred.items():
+            here = dealt.codes[begin:limit] == code
+            # A tombstone has no schema: it goes into the file that is open.
+            hits = np.flatnonzero(here if valid is None else here & (valid[begin:limit] != 0))
+            if len(hits):
+                limit, refusal = begin + int(hits[0]), error
+        return limit, refusal
+
+    def _null_key(self, dealt: DealtRows, begin: int, limit: int) -> int:
+        """Return the first row whose key is null in a file where none may be, or ``limit``."""
+        absent = view_valid(dealt.rows.key.array) if self._keys_have_schema else None
+        if absent is None:
+            return limit
+        schema = dealt.rows.key.schema
+        is_open = schema is None or schema.optional
+        codes, nulls = dealt.codes[begin:limit], absent[begin:limit] == 0
+        found = limit
+        for code in np.unique(codes[nulls]).tolist():
+            here = np.flatnonzero(codes == code)
+            first = here[nulls[here]][0]
+            begins_so = is_open or bool(first == here[0])
+            if not self.files.takes_null_keys(dealt.places[code], begins_so):
+                found = min(found, begin + int(first))
+        return found
+
+    def _barred(self, dealt: DealtRows) -> dict[int, RecordError | None]:
+        """Return the places whose open files do not take rows of this schema."""
+        found: dict[int, RecordError | None] = {}
+        schema = dealt.rows.value.schema
+        for code, place in enumerate(dealt.places) if len(self.files) else ():
+            try:
+                if self.files.wants_new(place, schema):
+                    found[code] = None
+            except RecordError as error:
+                found[code] = error
+        return found
+
+    def _refused(
+        self, dealt: DealtRows, begin: int, refusal: RecordError
+    ) -> tuple[tuple[int, RecordError], ...]:
+        """Return the row that was refused, and those right behind it that go to the same file."""
+        others = np.flatnonzero(dealt.codes[begin:] != dealt.codes[begin])
+        end = begin + int(others[0]) if len(others) else len(dealt)
+        return tuple((row, refusal) for row in range(begin, end))
+
+    def _prepare(self, dealt: DealtRows, begin: int, stop: int) -> Iterator[tuple[Prepared, int]]:
+        """Yield what each file gets, and its weight; nothing is added yet."""
+        if begin == stop:
+            return
+        rows, here = dealt.rows.slice(begin, stop), dealt.codes[begin:stop]
+        sizes = dealt.sizes[begin:stop]
+        if (here == here[0]).all():
+            yield self.files.prepare(dealt.places[here[0]], rows), int(sizes.sum())
+            return
+        order = np.argsort(here, kind="stable").astype(np.int64)
+        grouped, ordered, sizes = rows.take(order), here[order], sizes[order]
+        edges = (np.flatnonzero(np.diff(ordered)) + 1).tolist()
+        for first, last in zip([0, *edges], [*edges, len(order)], strict=True):
+            mine = self.files.prepare(dealt.places[ordered[first]], grouped.slice(first, last))
+            yield mine, int(sizes[first:last].sum())
+
+    def _bad(self, dealt: DealtRows, begin: int, stop: int) -> Iterator[tuple[int, RecordError]]:
+        """Find the rows that have no place, halving what holds one until it stands alone."""
+        try:
+            for _ in self._prepare(dealt, begin, stop):
+                pass
+        except RecordError as error:
+            if stop - begin == 1:
+                yield begin, error
+                return
+            middle = (begin + stop) // 2
+            yield from self._bad(dealt, begin, middle)
+            yield from self._bad(dealt, middle, stop)
+
+
+MEMORY_BYTES = 80 << 20
+"""What the files of one task may hold in memory before they go to disk."""
+
+
+class Memory:
+    """What the files of all partitions of a task hold: when it is much, the largest go to disk.
+
+    Files that are being stored count too, but stay as they are: others are reading them. They are
+    waited for first, with ``wait_one``, which tells whether there was any.
+    """
+
+    def __init__(
+        self, limit_bytes: int = MEMORY_BYTES, wait_one: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._limit = limit_bytes
+        self._wait_one = wait_one
+        self._windows: set[WindowFiles] = set()
+        self._heap = Heap()
+
+    def join(self, window: WindowFiles) -> None:
+        """Count a window from now on."""
+        self._windows.add(window)
+
+    def leave(self, window: WindowFiles) -> None:
+        """Count it no longer; called when its objects are stored, by any thread."""
+        self._windows.discard(window)
+
+    @property
+    def held_bytes(self) -> int:
+        """What all of them hold."""
+        return sum(window.held_bytes for window in tuple(self._windows))
+
+    def save(self) -> None:
+        """Move complete bytes to disk, the largest first; where that is not enough, all bytes."""
+        self._heap.save()
+        while self.held_bytes > self._limit and self._wait_one():
+            pass
+        if self.held_bytes <= self._limit:
+            return
+        for free in (WindowFiles.to_disk, WindowFiles.flush):
+            open_ones = [window for window in tuple(self._windows) if not window.is_finished]
+            for window in sorted(open_ones, key=lambda w: -w.held_bytes):
+                free(window)
+                if self.held_bytes <= self._limit // 2:
+                    return
+
+
+class WindowFiles:
+    """All open files of one partition; they close together."""
+
+    def __init__(self, views: Views, memory: Memory) -> None:
+        self._views = views
+        self._mode = views.sink.rotate.schema_compatibility
+        self._spill = Spill()
+        self._files: dict[Place, OpenFile] = {}
+        self._schemas: dict[Place, Schema | None] = {}
+        self._memory = memory
+        self.held_bytes = 0
+        """What they hold in memory, as it was last counted."""
+        self.is_finished = False
+        memory.join(self)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def wants_new(self, place: Place, schema: Schema | None) -> bool:
+        """Whether a value of ``schema`` cannot go into the file that is open there."""
+        if place not in self._schemas or place.tombstones:
+            return False
+        return needs_new_file(self._schemas[place], schema, self._mode)  # type: ignore[arg-type]
+
+    def takes_null_keys(self, place: Place, begins_so: bool) -> bool:
+        """Whether a key may be null in the file of a place; ``begins_so`` where none is open."""
+        file = self._files.get(place)
+        return begins_so if file is None else file.takes_null_keys
+
+    def prepare(self, place: Place, rows: Rows) -> Prepared:
+        """Make rows ready for one file; RecordError when it cannot take one, nothing is changed."""
+        file = self._files.get(place) or OpenFile(self._views, place, self._spill)
+        return Prepared(place, file, rows, file.prepare(rows))
+
+    def take(self, prepared: Prepared, weight: int) -> None:
+        """Add rows, which weigh so many bytes in Kafka, to their file, which begins if it is new.
+
+        What was prepared is taken before anything else is prepared for that file.
+        """
+        self._files.setdefault(prepared.place, prepared.file)
+        if "value" in prepared.columns:
+            self._schemas.setdefault(prepared.place, prepared.rows.value.schema)
+        prepared.file.take(prepared, weight)
+
+    def save_memory(self) -> None:
+        """Count what the files hold, and move some to disk when that of the task is too much."""
+        self._count()
+        self._memory.save()
+
+    def to_disk(self) -> None:
+        """Move the bytes that are complete to disk."""
+        for part in self._parts():
+            part.body.to_disk()
+        self._count()
+
+    def flush(self) -> None:
+        """Complete what encoders hold, and move it to disk."""
+        for part in self._parts():
+            part.take(part.encoder.flush())
+            part.body.to_disk()
+        self._count()
+
+    def finish(self) -> list[Finished]:
+        """Complete every file; the spill lives until ``close``."""
+        self.is_finished = True
+        done = [finished for file in self._files.values() for finished in file.finish()]
+        self._count()
+        return done
+
+    def close(self) -> None:
+        """Forget everything; give the disk space back."""
+        self._memory.leave(self)
+        self._spill.close()
+
+    def _parts(self) -> list[Part]:
+        return [part for file in self._files.values() for part in file.parts.values()]
+
+    def _count(self) -> None:
+        self.held_bytes = sum(part.in_memory for part in self._parts())

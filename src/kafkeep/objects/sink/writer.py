@@ -1,0 +1,311 @@
+"""Write one planned range as a sink does: windows of files, cut by rules. Runs in tasks.
+
+What no rule has closed at the end of the range is left in Kafka, unless the plan says to close it.
+
+What the log says of an object of a sink. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from kafkeep.archive.commit import PlannedRange
+from kafkeep.archive.entry import NO_RUNS, Entry, OffsetRange
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.failpoint import failpoint
+from kafkeep.kafka.batch.decode import iter_decode
+from kafkeep.kafka.batch.unpack import AREA_BYTES
+from kafkeep.kafka.client.wire import Wire
+from kafkeep.objects.range_writer import Chunk, Tail
+from kafkeep.objects.sink.dead_letters import Letters, make_letter, send_letters
+from kafkeep.objects.sink.naming import NameCheck
+from kafkeep.objects.sink.open_file import Finished, Views
+from kafkeep.objects.sink.pipeline import BadRecord, Pipeline, Ready, Stage
+from kafkeep.objects.sink.rotation import Reason, RotateRules
+from kafkeep.objects.sink.spec import SinkShape
+from kafkeep.objects.sink.stored_object import HELD_BYTES, Origin, Uploads, store_object
+from kafkeep.objects.sink.window import Memory, OpenWindow, deal
+from kafkeep.options.sink.sink import SinkOptions
+
+
+def entry_of(
+    origin: Origin,
+    sink: SinkOptions,
+    done: Finished,
+    window: OffsetRange,
+    *,
+    parts: int,
+    reason: Reason,
+) -> Entry:
+    """Return the entry of one of the ``parts`` objects of a window; its name is not known yet."""
+    return Entry(
+        key="to be named",
+        partition_id=origin.planned.partition_id,
+        topic_id=origin.planned.topic_id,
+        range=window,
+        records=len(done.offsets),
+        min_timestamp=done.min_timestamp,
+        max_timestamp=done.max_timestamp,
+        size_bytes=done.body.size,
+        raw_bytes=done.raw_bytes,
+        format=done.format,
+        codec=done.codec,
+        sha256=done.sha256,
+        view=done.view,
+        parts=parts,
+        closed_by=str(reason),
+        converter=_converter(sink, done.view),
+        runs=NO_RUNS if len(done.offsets) == len(window) else done.runs,
+    )
+
+
+def _converter(sink: SinkOptions, view: str) -> str:
+    if view == "value" and sink.has_envelope:
+        return "envelope"
+    chosen: Mapping[str, Any] = {
+        "value": sink.value,
+        "keys": sink.key,
+        "tombstones": sink.key,
+        "headers": sink.header_converter,
+    }
+    options = chosen[view]
+    return "" if options is None else str(options.kind).rpartition(".")[2]
+
+
+LAST_OFFSET = 2**63 - 1
+PIECE_BYTES = 8 << 20
+"""Records decoded at a time: few enough for memory, and so many that Python's part is small."""
+MANY_FILES = 64
+"""Beyond these, more are decoded at a time, so that each file gets more than a row or two."""
+SKIP_AFTER = 10_000
+"""So many records left out in a row, and none kept: the position moves on without an object."""
+
+
+def rules_of(sink: SinkOptions) -> RotateRules:
+    """Return the rules that records decide."""
+    rotate = sink.rotate
+    by_path = rotate.rotate_file_on_partition_change and rotate.rotate_interval_ms is not None
+    return RotateRules(
+        size=rotate.flush_size,
+        bytes=rotate.flush_bytes,
+        interval_ms=rotate.rotate_interval_ms,
+        on_path_change=by_path and sink.partition.is_time_based,
+        max_files=rotate.partitioner_max_open_files,
+    )
+
+
+class SinkWriter:
+    """Turns the chunks of one range into the objects of a sink, and their entries."""
+
+    resume_at: int | None = None
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        origin: Origin,
+        sink: SinkOptions,
+        uploads: Uploads,
+        *,
+        at_ms: int,
+        closes: Reason | None,
+        memory: Memory | None = None,
+    ) -> None:
+        self._store = store
+        self._memory = memory or Memory()
+        self._origin = origin
+        self._pid = origin.planned.partition_id
+        self._sink = sink
+        self._uploads = uploads
+        self._at_ms = at_ms
+        self._closes = closes
+        self._views = Views(sink)
+        names = NameCheck(sink.naming, store.key_limits, self._views.longest_extension)
+        self._pipeline = Pipeline(sink, names)
+        self._rules = rules_of(sink)
+        self._tolerant = sink.errors.errors_tolerance == "all"
+        self._raw: pa.RecordBatch | None = None
+        self._entries: list[Entry | None] = []
+        self._begin_window()
+        self._left_out = 0
+        self._last = -1
+        self._read_to = origin.planned.range.start
+        self.position = origin.planned.range.start
+        """Archived up to here, once the uploads have waited."""
+        self.closed = 0
+        """Windows closed so far."""
+        self.tells_details = sink.errors.errors_log_include_messages
+        self.letters = Letters(are_sent=bool(sink.errors.dead_letter_topic))
+        """Bad records; those before ``position`` are due."""
+
+    def add(self, chunk: Chunk, first: int) -> Iterator[Entry]:
+        """Take a chunk; entries come from ``done`` when everything is stored."""
+        self.position = max(self.position, first)
+        if chunk.gap is not None:
+            self._close(chunk.gap.start, Reason.GAP)
+            self.position = chunk.gap.end
+        if chunk.batches is not None:
+            wanted = OffsetRange(self.position, LAST_OFFSET)
+            spread = len(self._window.files) > MANY_FILES
+            size = AREA_BYTES if spread else PIECE_BYTES
+            for raw in iter_decode(chunk.batches, wanted, max_bytes=size):
+                self._take(raw)
+        return iter(())
+
+    def end(self, position: int, *, finished: bool) -> Iterator[Entry]:
+        """End the range where reading has come to; what no rule closed is left or closed.
+
+        Where no record is left to wait there is nothing to read again: the position moves on.
+        """
+        if finished and (self._closes is not None or not self._window.state.count):
+            self._close(position, self._closes or Reason.PLAN)
+        self._read_to = position
+        return iter(())
+
+    def reached(self, position: int) -> int:
+        """Return up to where the range is archived, when it was read to ``position``."""
+        return min(self.position, position)
+
+    def done(self) -> Iterator[Entry]:
+        """Yield the entries, after the uploads have waited."""
+        for entry in self._entries:
+            assert entry is not None
+            yield entry
+
+    def abort(self) -> None:
+        """Drop what is open; nothing of it becomes visible."""
+        self._window.files.close()
+
+    def send_letters(self, wire: Wire, connector: str) -> None:
+        """Report bad records before their offsets count as archived: at least once, never not."""
+        errors = self._sink.errors
+        if errors.dead_letter_topic and self.letters:
+            failpoint("letters.before")
+            send_letters(
+                wire,
+                self.letters,
+                topic=errors.dead_letter_topic,
+                source=self._pid,
+                connector=connector,
+                with_context=errors.dead_letter_context,
+            )
+            failpoint("letters.after")
+
+    @property
+    def tail(self) -> Tail | None:
+        """What is left to wait, if anything."""
+        window = self._window.state
+        if not window.count and not self.letters.is_waiting and not self._left_out:
+            return None
+        return Tail(
+            records=window.count,
+            bytes=window.bytes,
+            base_time=window.base_time,
+            read_to=self._read_to,
+        )
+
+    def _begin_window(self) -> None:
+        self._window = OpenWindow(self._views, self._memory, self._rules)
+
+    def _take(self, raw: pa.RecordBatch) -> None:
+        self._raw = raw
+        folder = self._origin.planned.folder_id
+        ready = self._pipeline.run(raw, folder, at_ms=self._at_ms, on_bad=self._on_bad)
+        kept = sum(map(self._write, ready))
+        self._left_out += raw.num_rows - kept
+        if not self._window.state.count and self._left_out >= SKIP_AFTER:
+            self._close(int(raw.column("offset")[-1].as_py()) + 1, Reason.COUNT)
+
+    def _on_bad(self, bad: BadRecord) -> None:
+        if not self._tolerant:
+            raise bad.error_in(self._pid)
+        assert self._raw is not None
+        self.letters.add(make_letter(self._raw, bad))
+
+    def _write(self, ready: Ready) -> int:
+        """Add rows to the window, closing it wherever a rule says so; return how many it took."""
+        dealt = deal(ready, with_times=self._rules.interval_ms is not None)
+        begin = 0
+        while begin < len(dealt):
+            filled = self._window.fill(dealt, begin)
+            begin = filled.stop
+            if filled.bad:
+                for row, error in filled.bad:
+                    offset = int(dealt.rows.offsets[row])
+                    self._on_bad(BadRecord(offset, Stage.TASK_PUT, error))
+                dealt = dealt.without([row for row, _ in filled.bad])
+            if filled.reason is not None:
+                self._close(self._window.last_offset + 1, filled.reason)
+        self._window.files.save_memory()
+        return len(dealt)
+
+    def _close(self, end: int, reason: Reason) -> None:
+        """Complete the window: its objects go up, its bad records are due."""
+        window = OffsetRange(self.position, end)
+        files = self._window.files
+        finished = files.finish()
+        left = [*finished]
+
+        def store(done: Finished, slot: int) -> None:
+            entry = entry_of(
+                self._origin, self._sink, done, window, parts=len(finished), reason=reason
+            )
+            self._entries[slot] = store_object(self._store, self._origin, done, window, entry)
+            left.pop()  # of two threads at once, each takes one
+            if not left:
+                files.close()
+
+        for done in finished:
+            self._entries.append(None)
+            slot = len(self._entries) - 1
+            self._uploads.add(partial(store, done, slot), is_small=done.body.size <= HELD_BYTES)
+        if not finished:
+            files.close()
+        self.position = self.letters.end = end
+        self._left_out = 0
+        self.closed += 1
+        self._begin_window()
+
+
+class SinkWriters:
+    """Opens the writers of one task, which share their options."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        shape: SinkShape,
+        uploads: Uploads,
+        *,
+        secrets: Mapping[str, str],
+        at_ms: int,
+        name: str,
+    ) -> None:
+        self._store = store
+        self._shape = shape
+        self._uploads = uploads
+        self._sink = SinkOptions.parse({**shape.options, **secrets})
+        self._at_ms = at_ms
+        self._name = name
+        self._memory = Memory(wait_one=uploads.wait_one)
+
+    def open(self, planned: PlannedRange) -> SinkWriter:
+        """Return the writer of one range."""
+        origin = Origin(
+            log_name=self._name,
+            planned=planned,
+            plan=self._shape.digest(self._name),
+            naming=self._sink.naming,
+            tags=self._sink.tags,
+        )
+        return SinkWriter(
+            self._store,
+            origin,
+            self._sink,
+            self._uploads,
+            at_ms=self._at_ms,
+            closes=self._shape.closes_tail(planned.partition_id),
+            memory=self._memory,
+        )

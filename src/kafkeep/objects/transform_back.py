@@ -1,0 +1,276 @@
+"""Records changed on their way back: decoded, transformed, encoded again. In tasks.
+
+The one place for it, whatever records were read from. Those of segments and of whole-record objects
+are bytes, which the converters that were named decode; rows of a sink's objects are values already.
+
+What comes out follows from a record and the options alone: neither the clock nor how records are
+cut into pieces has a part in it. So any attempt makes the same records again.
+
+Keys and values of any schema as the bytes to produce, by the converter that was named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from kafkeep.errors import PreflightError, RecordError
+from kafkeep.kafka.batch.decode import RECORD_SCHEMA
+from kafkeep.kafka.batch.layout import TimestampType
+from kafkeep.objects.producible import IN_JSON, as_stored
+from kafkeep.objects.sink.read_windows import UNKNOWN
+from kafkeep.objects.sink.spec import REGISTERED
+from kafkeep.options.record_changes import ChangeOptions
+from kafkeep.options.sink.converters import ConverterClass, ConverterOptions
+from kafkeep.records.arrow import view_numbers
+from kafkeep.records.converters.converter import Converter, Piece, iter_aligned
+from kafkeep.records.converters.open import open_converter
+from kafkeep.records.json.arrow import number_array
+from kafkeep.records.json.decode import decode_spans
+from kafkeep.records.json.edit import find_documents
+from kafkeep.records.partitioners.record_time import Extractor
+from kafkeep.records.rows import Rows
+from kafkeep.records.schema import OPTIONAL_BYTES, Column, Kind
+from kafkeep.records.transforms.chain import open_chain
+
+BYTES = (ConverterClass.BYTES, ConverterClass.ALREADY_BYTES)
+_TAKE_BYTES = (*BYTES, ConverterClass.STRING)
+
+
+class Encoder:
+    """Without a converter bytes are bytes, texts are texts, anything else is JSON.
+
+    Who is only ``looking`` registers no schema, and sees what cannot be encoded as it stands.
+    """
+
+    def __init__(
+        self,
+        role: Literal["key", "value"],
+        told: ConverterOptions | None,
+        topic: str,
+        *,
+        looking: bool = False,
+    ) -> None:
+        self._looking = looking
+        if looking and told is not None and told.kind in REGISTERED:
+            told = replace(told, shape={**told.shape, "auto.register.schemas": "false"})
+        self._kind = told.kind if told is not None else None
+        self._converter: Converter | None = open_converter(role, told, topic) if told else None
+
+    def encode(self, column: Column) -> pa.BinaryArray:
+        """Return the bytes of each row; null stays null."""
+        if column.array.null_count == len(column):
+            return pa.nulls(len(column), pa.binary())
+        if self._converter is None:
+            return _as_it_stands(column)
+        try:
+            return self._convert(self._converter, column)
+        except RecordError:
+            if not self._looking:
+                raise
+            return _as_it_stands(column)
+
+    def _convert(self, converter: Converter, column: Column) -> pa.BinaryArray:
+        if column.schema is None:
+            return self._from_texts(converter, column)
+        if is_plain_bytes(column) and self._kind in _TAKE_BYTES:
+            return column.array
+        return converter.restore(column)
+
+    def _from_texts(self, converter: Converter, column: Column) -> pa.BinaryArray:
+        """Return what JSON texts stand for: a converter's strings, numbers and bytes."""
+        assert self._kind is not None
+        schema = IN_JSON.get(self._kind)
+        if schema is None:
+            return converter.restore(column)
+        array, misfits = decode_spans(find_documents(column.array), schema)
+        found = converter.restore(Column(schema, array))
+        if not misfits:
+            return found
+        rows = found.to_pylist()
+        for row in misfits:
+            rows[row] = column.array[row].as_py()
+        return pa.array(rows, pa.binary())
+
+
+def is_plain_bytes(column: Column) -> bool:
+    """Whether a column holds bytes that mean nothing yet."""
+    schema = column.schema
+    return schema is not None and schema.kind is Kind.BYTES and not schema.name
+
+
+def _as_it_stands(column: Column) -> pa.BinaryArray:
+    return column.array if column.schema is None else as_stored(column)
+
+
+PlainRole = Literal["key", "value"]
+Encode = Callable[[Column], pa.BinaryArray]
+
+_HEADERS = RECORD_SCHEMA.field("headers").type
+_SIDES: tuple[PlainRole, PlainRole] = ("key", "value")
+
+
+class Change:
+    """What becomes of the records of one archived topic.
+
+    ``key`` and ``value`` encode where no converter is named; without them bytes are bytes, texts
+    are texts and anything else is JSON. Bytes that no transform looks into stay what they are,
+    unless ``encodes_bytes``: then a converter makes of them what it makes of bytes. For
+    ``looking`` see ``Encoder``.
+    """
+
+    def __init__(
+        self,
+        options: ChangeOptions,
+        topic: str,
+        *,
+        key: Encode | None = None,
+        value: Encode | None = None,
+        encodes_bytes: bool = False,
+        looking: bool = False,
+    ) -> None:
+        self.topic = topic
+        self._options = options
+        self._encodes_bytes = encodes_bytes
+        self._chain = open_chain(options.transforms)
+        named, target = options.converters, options.target(topic)
+        self._encode: dict[PlainRole, Encode] = {}
+        own: Mapping[PlainRole, Encode | None] = {"key": key, "value": value}
+        for role in _SIDES:
+            made = Encoder(role, named.get(role), target, looking=looking).encode
+            self._encode[role] = made if role in named else own[role] or made
+        self._decoders: dict[PlainRole, Converter] = {
+            role: open_converter(role, named[role], topic)
+            for role in _SIDES
+            if options.reads(role) and role in named and named[role].kind not in BYTES
+        }
+
+    def apply_to_records(
+        self, batch: pa.RecordBatch, partition: int, where: str
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield what becomes of whole records, given in ``RECORD_SCHEMA``.
+
+        Keys and values that no transform changes keep their bytes, whatever they are.
+        """
+        rows = Rows(
+            topic=self.topic,
+            partition=partition,
+            offsets=view_numbers(batch.column("offset"), np.int64),
+            timestamps=view_numbers(batch.column("timestamp"), np.int64),
+            key=Column(OPTIONAL_BYTES, batch.column("key")),
+            value=Column(OPTIONAL_BYTES, batch.column("value")),
+            headers=batch.column("headers"),
+        )
+        kept = tuple(role for role in _SIDES if not self._options.changes(role))
+        for made in self._apply(rows, where, kept=kept):
+            yield _filled(made, batch, kept) if kept else made
+
+    def apply(self, rows: Rows, where: str, *, row: int) -> Iterator[pa.RecordBatch]:
+        """Yield what becomes of rows in ``RECORD_SCHEMA``; those a Filter drops are gone.
+
+        A record without a time gets that of the field that was named. ``row`` is the place of the
+        first one; PreflightError names the one that cannot become a record.
+        """
+        yield from self._apply(rows, where, row=row)
+
+    def _apply(
+        self, rows: Rows, where: str, *, row: int | None = None, kept: tuple[PlainRole, ...] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        if not len(rows):
+            return
+        try:
+            changed = self._changed(rows, timed=row is not None)
+            made = [self._batch(piece, rows, kept) for piece in changed]
+        except RecordError as error:
+            if len(rows) == 1:
+                raise _refused(rows, where, row, error) from error
+            half = len(rows) // 2
+            second = None if row is None else row + half
+            yield from self._apply(rows.slice(0, half), where, row=row, kept=kept)
+            yield from self._apply(rows.slice(half, len(rows)), where, row=second, kept=kept)
+            return
+        yield from made
+
+    def _changed(self, rows: Rows, timed: bool) -> Iterator[Rows]:
+        for decoded in self._decoded(rows):
+            yield from self._chain.apply(self._with_times(decoded) if timed else decoded)
+
+    def _decoded(self, rows: Rows) -> Iterator[Rows]:
+        """Yield rows with values in place of the bytes that transforms look into."""
+        plain = [role for role in self._decoders if is_plain_bytes(_side(rows, role))]
+        if not plain:
+            yield rows
+            return
+        keys, values = (
+            list(self._decoders[role].convert(_side(rows, role).array))
+            if role in plain
+            else [Piece(0, len(rows), _side(rows, role))]
+            for role in _SIDES
+        )
+        for start, stop, key, value in iter_aligned(keys, values, len(rows)):
+            if isinstance(key, RecordError):
+                raise key
+            if isinstance(value, RecordError):
+                raise value
+            yield replace(rows.slice(start, stop), key=key, value=value)
+
+    def _with_times(self, rows: Rows) -> Rows:
+        name, unknown = self._options.time_field, rows.timestamps == UNKNOWN
+        if name is None or not unknown.any():
+            return rows
+        found = Extractor("RecordField", name).read_or_kafka(rows, at_ms=UNKNOWN)
+        return replace(rows, timestamps=np.where(unknown, found, rows.timestamps).astype(np.int64))
+
+    def _batch(self, made: Rows, rows: Rows, kept: tuple[PlainRole, ...]) -> pa.RecordBatch:
+        """Encode rows that were made of ``rows``; what is ``kept`` is filled in by the caller."""
+        types = np.full(len(made), int(TimestampType.CREATE), dtype=np.int8)
+        sides = [
+            pa.nulls(len(made), pa.binary()) if role in kept else self._encoded(role, made, rows)
+            for role in _SIDES
+        ]
+        columns = [
+            number_array(pa.int64(), made.offsets),
+            number_array(pa.int64(), made.timestamps),
+            number_array(pa.int8(), types),
+            *sides,
+            made.headers.cast(_HEADERS),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+    def _encoded(self, role: PlainRole, made: Rows, rows: Rows) -> pa.BinaryArray:
+        column = _side(made, role)
+        undecoded = role not in self._decoders and is_plain_bytes(_side(rows, role))
+        if undecoded and is_plain_bytes(column) and not self._encodes_bytes:
+            return column.array
+        return self._encode[role](column)
+
+
+def _filled(
+    made: pa.RecordBatch, batch: pa.RecordBatch, kept: tuple[PlainRole, ...]
+) -> pa.RecordBatch:
+    """Give records the keys or values that they had in ``batch``, whose offsets ascend."""
+    before, after = (view_numbers(one.column("offset"), np.int64) for one in (batch, made))
+    places = number_array(pa.int64(), np.searchsorted(before, after).astype(np.int64))
+    columns = [
+        batch.column(name).take(places) if name in kept else made.column(name)
+        for name in RECORD_SCHEMA.names
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+def _side(rows: Rows, role: PlainRole) -> Column:
+    return rows.key if role == "key" else rows.value
+
+
+def _refused(rows: Rows, where: str, row: int | None, error: RecordError) -> PreflightError:
+    offset = int(rows.offsets[0])
+    place = f"row {row + 1}" if row is not None else ""
+    place += f"{', ' if place else ''}offset {offset}" if offset != UNKNOWN else ""
+    return PreflightError(
+        f"{where}: {place}: {error.message}",
+        hint=error.hint or "Name other converters or transforms.",
+    )

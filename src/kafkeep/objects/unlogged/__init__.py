@@ -1,0 +1,1 @@
+"""Objects in a bucket without a kafkeep log, presented as if a log named them."""

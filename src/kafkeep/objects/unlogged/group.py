@@ -1,0 +1,268 @@
+"""Scanned objects put together: files of values with keys and headers beside, then windows. Pure.
+
+A name tells an object's first offset, a count its rows; nothing tells where it ends. Objects of a
+partition are taken by their first offsets. One whose rows fill all up to the next object is a
+window of its own, and the offset of each row is known. Where rows are fewer, some offset is a hole,
+and nobody knows which; so it may be with the last one. Objects that must overlap (several
+directories were written at once) are one window: the order inside of each is known, the order
+between them is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby, pairwise
+
+from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.objects.sink.read_windows import LAST, UNKNOWN
+from kafkeep.objects.unlogged.names import ForeignName
+from kafkeep.objects.unlogged.scan import Scanned
+from kafkeep.options.sink.formats import FormatKind
+from kafkeep.options.unlogged import ForeignOptions
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignFile:
+    """The objects that hold the same records."""
+
+    main: Scanned
+    """Values, or the keys of tombstones."""
+    keys: Scanned | None = None
+    headers: Scanned | None = None
+
+    @property
+    def start(self) -> int:
+        """The offset in its name."""
+        return self.main.name.start
+
+    @property
+    def end(self) -> int:
+        """Its records end here, or later where offsets are missing."""
+        return self.start + self.main.records
+
+    @property
+    def objects(self) -> tuple[Scanned, ...]:
+        """All of them."""
+        return tuple(one for one in (self.main, self.keys, self.headers) if one is not None)
+
+
+@dataclass(slots=True)
+class Grouped:
+    """What became of the objects."""
+
+    entries: list[Entry] = field(default_factory=list)
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    """Objects that cannot be used, and why; the rest of their file is left out with them."""
+    repeats: list[str] = field(default_factory=list)
+    """Objects that begin before the one before them in the same folder ends."""
+
+
+def group(scanned: Iterable[Scanned], options: ForeignOptions) -> Grouped:
+    """Put objects together by topic and partition."""
+    found = Grouped()
+    ordered = sorted(scanned, key=lambda one: one.name)
+    for _, members in groupby(ordered, key=lambda one: (one.name.topic, one.name.partition)):
+        files = sorted(
+            _join(list(members), options, found), key=lambda f: (f.start, f.main.name.key)
+        )
+        files = _corrected(list(_each_once(files, found)))
+        files = list(_told_apart(files, options.rotate.flush_size, found))
+        found.entries.extend(_entries(files, found))
+    return found
+
+
+def expects(names: Iterable[ForeignName], options: ForeignOptions) -> dict[str, bool]:
+    """Tell whether keys and headers must lie beside values: as told, or as it is with others."""
+    views = {name.view for name in names if not name.tombstones}
+    told = options.texts
+    return {
+        "keys": options.naming.store_kafka_keys if "store.kafka.keys" in told else "keys" in views,
+        "headers": options.naming.store_kafka_headers
+        if "store.kafka.headers" in told
+        else "headers" in views,
+    }
+
+
+def _join(
+    objects: Sequence[Scanned], options: ForeignOptions, found: Grouped
+) -> Iterator[ForeignFile]:
+    wanted = expects((one.name for one in objects), options)
+    by_stem: dict[tuple[str, str, int, int], list[Scanned]] = {}
+    for one in objects:
+        by_stem.setdefault(one.name.stem, []).append(one)
+    for members in by_stem.values():
+        problem = _problem(members, wanted)
+        if problem is not None:
+            found.problems.append(problem)
+            continue
+        views = {one.name.view: one for one in members}
+        main = views.pop("value", None) or views.pop("keys")
+        yield ForeignFile(main, views.get("keys"), views.get("headers"))
+
+
+def _problem(members: Sequence[Scanned], wanted: dict[str, bool]) -> tuple[str, str] | None:
+    """Return the object for which a file cannot be used, and why."""
+    for one in members:
+        if one.problem:
+            return one.name.key, one.problem
+    names = [one.name for one in members]
+    views = [name.view for name in names]
+    for view in views:
+        if views.count(view) > 1:
+            return names[0].key, f"{views.count(view)} objects of one name hold its {view}"
+    first = names[0]
+    if "value" in views:
+        for view, needed in wanted.items():
+            if needed and view not in views and not first.tombstones:
+                return first.key, f"its {view} are not beside it, as they are with others"
+    elif not first.tombstones or "keys" not in views:
+        return first.key, "there are no values beside it"
+    main = next((one for one in members if one.name.view == "value"), members[0])
+    for one in members:
+        if one.records != main.records and not _may_be_single(one, members):
+            return one.name.key, f"it has {one.records} rows, {main.name.key} has {main.records}"
+    return None
+
+
+def _may_be_single(one: Scanned, members: Sequence[Scanned]) -> bool:
+    """Whether what lies beside says that there is one record: bytes may hold the separator."""
+    others = [o.records for o in members if o.name.format is not FormatKind.BYTES]
+    return one.name.format is FormatKind.BYTES and others[:1] == [1]
+
+
+def _each_once(files: Sequence[ForeignFile], found: Grouped) -> Iterator[ForeignFile]:
+    """Refuse two files that begin at one offset: they cannot both be right."""
+    for _, members in groupby(files, key=lambda file: file.start):
+        first, *others = members
+        if others:
+            for file in (first, *others):
+                found.problems.append(
+                    (file.main.name.key, "another object of the partition begins at its offset")
+                )
+            continue
+        yield first
+
+
+def _told_apart(
+    files: Sequence[ForeignFile], most: int | None, found: Grouped
+) -> Iterator[ForeignFile]:
+    """Leave out bytes objects with more rows than they can have: records hold the separator."""
+    ends: dict[str, int] = {}
+    kept = []
+    for file in reversed(files):
+        folder = file.main.name.folder
+        end = ends.get(folder, LAST)
+        ends[folder] = file.start
+        rows = file.main.records
+        plain = any(one.name.format is FormatKind.BYTES for one in file.objects)
+        if plain and (file.start + rows > end or rows > (most or rows)):
+            found.problems.append(
+                (
+                    file.main.name.key,
+                    f"its records cannot be told apart: split at the separator they are {rows}, "
+                    f"and it has at most {min(end - file.start, most or rows)}",
+                )
+            )
+            continue
+        kept.append(file)
+    return reversed(kept)
+
+
+def _corrected(files: list[ForeignFile]) -> list[ForeignFile]:
+    """Correct the rows of bytes objects that are known to hold one record.
+
+    Where offsets in names go up by one all along, each object has one; so it is where keys or
+    headers beside it say so. Empty objects are left out.
+    """
+    steps = {after.start - before.start for before, after in pairwise(files)}
+    made = []
+    for file in files:
+        beside = [one for one in file.objects if one.name.format is not FormatKind.BYTES]
+        single = (bool(beside) and beside[0].records == 1) or (steps == {1} and not beside)
+        if single and any(one.records != 1 for one in file.objects):
+            made.append(_single(file))
+        elif file.main.records:
+            made.append(file)
+    return made
+
+
+def _single(file: ForeignFile) -> ForeignFile:
+    keys, headers = (one and replace(one, records=1) for one in (file.keys, file.headers))
+    return ForeignFile(replace(file.main, records=1), keys, headers)
+
+
+@dataclass(slots=True)
+class _Window:
+    """Files that may hold each other's offsets, in the making."""
+
+    start: int
+    reach: int
+    """The first offset that none of them needs."""
+    files: list[ForeignFile] = field(default_factory=list)
+    covered: dict[str, int] = field(default_factory=dict)
+    """How far files go, by folder: inside of one they follow each other."""
+
+    @property
+    def least_end(self) -> int:
+        """Where the last window of a partition ends at least.
+
+        One more than its rows, so that nobody takes offsets for known that are not: there may be
+        holes, and no next object tells.
+        """
+        one = len(self.files) == 1 and self.files[0].main.records == 1
+        return self.reach if one else self.reach + 1
+
+    def add(self, file: ForeignFile) -> bool:
+        """Take a file in; tell whether rows of it must be in the one before it, too."""
+        folder = file.main.name.folder
+        again = min(max(0, self.covered.get(folder, 0) - file.start), file.main.records)
+        self.reach += file.main.records - again
+        self.covered[folder] = max(self.covered.get(folder, 0), file.end)
+        self.files.append(file)
+        return again > 0
+
+
+def _windows(files: Sequence[ForeignFile], found: Grouped) -> Iterator[_Window]:
+    window: _Window | None = None
+    for file in files:
+        if window is None or file.start >= window.reach:
+            if window is not None:
+                yield window
+            window = _Window(file.start, file.start)
+        if window.add(file):
+            found.repeats.append(file.main.name.key)
+    if window is not None:
+        yield window
+
+
+def _entries(files: Sequence[ForeignFile], found: Grouped) -> Iterator[Entry]:
+    windows = list(_windows(files, found))
+    for window, following in zip(windows, [*windows[1:], None], strict=False):
+        end = following.start if following else window.least_end
+        covered = OffsetRange(window.start, end)
+        parts = sum(len(file.objects) for file in window.files)
+        for file in window.files:
+            for one in file.objects:
+                yield _entry(one, file, covered, parts)
+
+
+def _entry(one: Scanned, file: ForeignFile, range: OffsetRange, parts: int) -> Entry:
+    name = one.name
+    view = "tombstones" if one is file.main and name.view == "keys" else name.view
+    return Entry(
+        key=name.key,
+        partition_id=PartitionId(name.topic, 1, name.partition),
+        topic_id="",
+        range=range,
+        records=one.records,
+        min_timestamp=UNKNOWN,
+        max_timestamp=LAST,
+        size_bytes=one.size_bytes,
+        raw_bytes=one.size_bytes,
+        format=name.format.value,
+        codec=name.compression.value,
+        sha256=one.sha256,
+        view=view,
+        parts=parts,
+    )

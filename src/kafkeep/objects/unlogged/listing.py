@@ -1,0 +1,136 @@
+"""The objects of a bucket that fit the names of Confluent's sink. On the driver.
+
+Objects of any name, as Confluent's source reads them in mode GENERIC. Pure.
+
+A list of regular expressions gives each object its topic; its name tells neither partition nor
+offset. So the objects of a topic are one partition, in the order of their folders and names, and
+get their places in it once they are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from kafkeep.archive.names import ROOT
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.objects.formats.open import format_of_extension
+from kafkeep.objects.unlogged.names import NO_OFFSET, ForeignName, Names
+from kafkeep.options.unlogged import ForeignOptions
+
+if TYPE_CHECKING:
+    from kafkeep.objects.unlogged.scan import Scanned
+
+
+class GenericNames:
+    """Takes names as ``topic.regex.list`` tells: the first expression that fits a whole key."""
+
+    def __init__(self, options: ForeignOptions) -> None:
+        naming = options.naming
+        self.prefix = naming.topics_dir + naming.directory_delim if naming.topics_dir else ""
+        self._topics = options.generic or ()
+        self._slash = naming.directory_delim
+        self._extension = options.format.format_bytearray_extension
+        self._kind = options.kind
+
+    def parse(self, key: str) -> ForeignName | str | None:
+        """Return an object's topic and format, why it is left out, or None for kafkeep's own."""
+        if key.startswith(ROOT):
+            return None
+        if not key.startswith(self.prefix):
+            return f"is not under {self.prefix}"
+        topic = next((name for name, pattern in self._topics if pattern.matches(key)), None)
+        if topic is None:
+            return "fits no expression of topic.regex.list"
+        told = format_of_extension(key, bytes_extension=self._extension)
+        if told is None or self._kind not in (None, told[0]):
+            return f"does not end as {self._kind or 'any of the formats'} does"
+        folder = key[: key.rfind(self._slash) + len(self._slash)] if self._slash in key else ""
+        return ForeignName(topic, 0, NO_OFFSET, folder, key, "value", *told, tombstones=False)
+
+
+def names_of(options: ForeignOptions) -> Names | GenericNames:
+    """Return what takes names apart as the options want it."""
+    return Names(options) if options.generic is None else GenericNames(options)
+
+
+def numbered(scanned: Iterable[Scanned], after: Mapping[str, int]) -> Iterator[Scanned]:
+    """Give objects without an offset theirs, in the order given; ``after`` is where topics go on.
+
+    An object without records takes up room as well, so that no two begin at one offset; it is more
+    than one, for else all might seem to have one record each.
+    """
+    nexts = dict(after)
+    for one in scanned:
+        topic = one.name.topic
+        if one.name.start != NO_OFFSET:
+            yield one
+            continue
+        start = nexts.get(topic, 0)
+        nexts[topic] = start + (one.records or 2)
+        yield replace(one, name=replace(one.name, start=start))
+
+
+MOST_ODD = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An object and its size."""
+
+    name: ForeignName
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class Listing:
+    """What a listing found, by topic, partition and offset."""
+
+    objects: list[Listed] = field(default_factory=list)
+    odd: list[tuple[str, str]] = field(default_factory=list)
+    """Keys that do not fit, and why; the first thousand."""
+    odd_count: int = 0
+    odd_bytes: int = 0
+    others: set[str] = field(default_factory=set)
+    """Topics there are objects of that were not wanted."""
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics there are objects of."""
+        return {one.name.topic for one in self.objects}
+
+    def add_odd(self, key: str, why: str, size_bytes: int = 0) -> None:
+        """Count what does not fit, and remember its name while there is room."""
+        self.odd_count += 1
+        self.odd_bytes += size_bytes
+        if len(self.odd) < MOST_ODD:
+            self.odd.append((key, why))
+
+
+def list_foreign(
+    store: ObjectStore,
+    options: ForeignOptions,
+    wanted: Callable[[str], bool] = lambda _topic: True,
+) -> Listing:
+    """List what lies under ``topics.dir``, of the topics that are wanted."""
+    found = Listing()
+    names = names_of(options)
+    for key, size in _iter_keys(store, names.prefix):
+        name = names.parse(key)
+        if isinstance(name, str):
+            found.add_odd(key, name, size)
+        elif name is not None and wanted(name.topic):
+            found.objects.append(Listed(name, size))
+        elif name is not None:
+            found.others.add(name.topic)
+    for stray in store.strays(names.prefix):
+        found.add_odd(stray.path, stray.reason)
+    found.objects.sort(key=lambda one: one.name)
+    return found
+
+
+def _iter_keys(store: ObjectStore, prefix: str) -> Iterator[tuple[str, int]]:
+    for info in store.list(prefix):
+        if not (info.key.endswith("/") and not info.size_bytes):  # folders some tools make
+            yield info.key, info.size_bytes

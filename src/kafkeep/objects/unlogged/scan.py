@@ -1,0 +1,308 @@
+"""Is there a log, and if not, which objects are there? What a command without one begins with.
+
+Objects read once before anything is made of them: how many rows each has, and its SHA-256.
+
+No name tells where an object ends. The digest makes sure that what is restored later, perhaps after
+a crash, are the very bytes that were counted. On the driver, several at a time.
+
+Which objects a restore without a log reads, written down before its first record is written.
+
+What is put into the bucket later does not change a restore that was begun: it goes on with the same
+objects. ``_kafkeep/restores/<id>-objects/<number>.json.zst``, created once each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, BinaryIO, cast
+
+import orjson
+import zstandard
+
+from kafkeep.archive.document import WHOLE_READS, Readings, check_seal, is_sealed, read_sound, seal
+from kafkeep.archive.names import ROOT
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.sequence import iter_numbered, number_of
+from kafkeep.archive.view import list_logs
+from kafkeep.errors import (
+    DamagedError,
+    KeyExistsError,
+    KeyMissingError,
+    NoSuchArchiveError,
+    RecordError,
+    UsageError,
+)
+from kafkeep.objects.formats.bytes import BytesFormat
+from kafkeep.objects.formats.open import open_format
+from kafkeep.objects.sink.read_rows import check_documents
+from kafkeep.objects.unlogged.listing import Listed, Listing, list_foreign
+from kafkeep.objects.unlogged.names import ForeignName
+from kafkeep.options.sink.formats import Compression, FormatKind, FormatOptions
+from kafkeep.options.unlogged import ForeignOptions
+
+THREADS = 8
+MEMORY_BYTES = 8 << 20
+PIECE_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """An object and what was found in it; ``problem`` says why it cannot be read."""
+
+    name: ForeignName
+    size_bytes: int
+    records: int
+    sha256: str
+    problem: str = ""
+
+
+def scan(
+    store: ObjectStore,
+    objects: Iterable[Listed],
+    options: ForeignOptions,
+    *,
+    checks_rows: bool = False,
+    threads: int = THREADS,
+) -> Iterator[Scanned]:
+    """Read objects and count their rows; in the order given.
+
+    JSON lines are parsed only when rows are to be checked: to count them it is not needed.
+    """
+    with ThreadPoolExecutor(threads, thread_name_prefix="scan") as pool:
+        yield from pool.map(partial(scan_one, store, options, checks_rows=checks_rows), objects)
+
+
+def scan_one(
+    store: ObjectStore, options: ForeignOptions, listed: Listed, *, checks_rows: bool = False
+) -> Scanned:
+    """Read one object whole; what cannot be read is read again, as an answer may be damaged."""
+    readings = Readings(listed.name.key, WHOLE_READS)
+    while True:
+        digest = hashlib.sha256()
+        try:
+            count = _read(store, options, listed, digest, checks_rows)
+        except (DamagedError, RecordError, KeyMissingError) as error:
+            if isinstance(error, KeyMissingError) or readings.lies_so(digest.digest()):
+                return Scanned(listed.name, listed.size_bytes, 0, "", error.message)
+        else:
+            return Scanned(listed.name, listed.size_bytes, count, digest.hexdigest())
+
+
+def _read(
+    store: ObjectStore,
+    options: ForeignOptions,
+    listed: Listed,
+    digest: hashlib._Hash,
+    checks_rows: bool,
+) -> int:
+    """Return how many rows an object has; ``digest`` takes its bytes."""
+    name, size = listed.name, listed.size_bytes
+    with _spool(size) as spool:
+        for start in range(0, size, PIECE_BYTES):
+            data = store.get_range(name.key, start, min(start + PIECE_BYTES, size))
+            digest.update(data)
+            spool.write(data)
+        if spool.tell() != size:
+            raise DamagedError(f"{spool.tell()} of {size} bytes came")
+        spool.seek(0)
+        return _count(spool, name, options, checks_rows)
+
+
+def read_options(name: ForeignName, options: ForeignOptions) -> FormatOptions:
+    """Return what the format of an object must be told."""
+    whole = name.format in (FormatKind.JSON, FormatKind.BYTES)
+    told = options.format
+    return FormatOptions(
+        format_class=name.format,
+        s3_compression_type=name.compression if whole else Compression.NONE,
+        format_bytearray_separator=told.format_bytearray_separator,
+        enhanced_avro_schema_support=told.enhanced_avro_schema_support,
+    )
+
+
+def _count(source: BinaryIO, name: ForeignName, options: ForeignOptions, checks_rows: bool) -> int:
+    form = open_format(name.format, read_options(name, options))
+    if isinstance(form, BytesFormat):
+        columns = form.read(source, single=options.rotate.flush_size == 1)
+    else:
+        columns = form.read(source)
+    found = 0
+    for column in columns:
+        if checks_rows and name.format is FormatKind.JSON:
+            check_documents(column, found)
+        found += len(column)
+    return found
+
+
+def _spool(size: int) -> BinaryIO:
+    if size <= MEMORY_BYTES:
+        return io.BytesIO()
+    return cast(BinaryIO, tempfile.TemporaryFile(prefix="kafkeep-scan-"))
+
+
+VERSION = 1
+FOLDER = f"{ROOT}restores"
+_SUFFIX = ".json.zst"
+_UNSEALED = ("version", "number", "objects", "odd", "odd_count", "partitions")
+_SMALL_BYTES, _MOST_TIMES = 16 << 20, 200
+"""An index unpacks to that size, or to so many times its own: names and digests pack no better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Objects as they were found; ``odd`` names did not fit."""
+
+    number: int
+    objects: tuple[Scanned, ...]
+    odd: tuple[tuple[str, str], ...] = ()
+    odd_count: int = 0
+    partitions: dict[str, int] = field(default_factory=dict)
+    """How many partitions topics have at least, where more is known than names tell."""
+
+
+def index_key(id: str, number: int) -> str:
+    """Return where an index lies."""
+    return f"{FOLDER}/{id}-objects/{number:06d}{_SUFFIX}"
+
+
+def next_number(store: ObjectStore, id: str) -> int:
+    """Return the number after the last index of a restore."""
+    rows = iter_numbered(store, f"{FOLDER}/{id}-objects/", digits=6, suffix=_SUFFIX)
+    return 1 + max((number_of(row.key) for row in rows), default=-1)
+
+
+def save_index(store: ObjectStore, id: str, index: Index) -> None:
+    """Write an index down; nothing when it is there already, which only the same run can do."""
+    document = {
+        "version": VERSION,
+        "number": index.number,
+        "objects": [_row(one) for one in index.objects],
+        "odd": index.odd,
+        "odd_count": index.odd_count,
+        "partitions": index.partitions,
+    }
+    body = zstandard.compress(seal(document))
+    key = index_key(id, index.number)
+    try:
+        store.put_new(key, body)
+    except KeyExistsError:
+        if store.get(key) != body:
+            raise
+
+
+def load_index(store: ObjectStore, id: str, number: int) -> Index:
+    """Read an index; DamagedError when it is none."""
+    key = index_key(id, number)
+    try:
+        plain = _unpack(read_sound(store, key, _is_packed))
+        document: dict[str, Any] = orjson.loads(plain)
+        if document["version"] != VERSION:
+            raise ValueError(f"its version is {document['version']}")
+        check_seal(plain, document, key, _UNSEALED)
+        return Index(
+            document["number"],
+            tuple(_scanned(row) for row in document["objects"]),
+            tuple((key, why) for key, why in document["odd"]),
+            document["odd_count"],
+            document["partitions"],
+        )
+    except (KeyError, TypeError, ValueError, zstandard.ZstdError) as error:
+        raise DamagedError(f"{key} does not name the objects of a restore: {error}") from error
+
+
+def _unpack(body: bytes) -> bytes:
+    size = zstandard.frame_content_size(body)
+    if not 0 <= size <= max(_SMALL_BYTES, _MOST_TIMES * len(body)):
+        raise ValueError(f"its unpacked size {size} is out of bounds")
+    return zstandard.ZstdDecompressor().decompress(body, max_output_size=size)
+
+
+def _is_packed(body: bytes) -> bool:
+    try:
+        return is_sealed(_unpack(body))
+    except (ValueError, zstandard.ZstdError):
+        return False
+
+
+def _row(one: Scanned) -> list[Any]:
+    name = one.name
+    return [
+        name.topic, name.partition, name.start, name.folder, name.key, name.view,
+        name.format.value, name.compression.value, name.tombstones,
+        one.size_bytes, one.records, one.sha256, one.problem,
+    ]  # fmt: skip
+
+
+def _scanned(row: Sequence[Any]) -> Scanned:
+    topic, partition, start, folder, key, view, kind, compression, tombstones, *rest = row
+    name = ForeignName(
+        topic, partition, start, folder, key, view,
+        FormatKind(kind), Compression(compression), tombstones,
+    )  # fmt: skip
+    return Scanned(name, *rest)
+
+
+SHOWN = 5
+"""So many keys that do not fit are named."""
+
+
+def without_log(
+    store: ObjectStore, name: str | None, told: ForeignOptions | None
+) -> ForeignOptions | None:
+    """Return how objects are read that no log names; None where there is a log, or one is meant.
+
+    ``name`` is the log that was asked for, ``told`` what was said about objects: said in vain, it
+    is refused.
+    """
+    if name is None and not list_logs(store):
+        return told or ForeignOptions()
+    if told is not None and told.texts:
+        raise UsageError(
+            f"{store.describe()} has a log, which says how its objects were made",
+            hint="--set and --connector-config are for objects of Confluent's sink without a log.",
+        )
+    return None
+
+
+def list_objects(
+    store: ObjectStore,
+    options: ForeignOptions,
+    wanted: Callable[[str], bool] = lambda _topic: True,
+) -> Listing:
+    """List the objects of the topics that are wanted; NoSuchArchiveError when there is none.
+
+    UsageError when there are of other topics alone.
+    """
+    listing = list_foreign(store, options, wanted)
+    if not listing.objects and listing.others:
+        raise UsageError(
+            f"no object of Confluent's sink at {store.describe()} is of a topic that is asked for",
+            hint=f"There are of: {', '.join(sorted(listing.others))}.",
+        )
+    if not listing.objects:
+        odd = f"; {listing.odd[0][0]} {listing.odd[0][1]}" if listing.odd else ""
+        raise NoSuchArchiveError(
+            f"there is no archive at {store.describe()}: no log of kafkeep's, and no object of "
+            f"Confluent's sink under {options.naming.topics_dir or 'it'}{odd}",
+            hint="Check the address, and topics.dir, directory.delim and file.delim (--set).",
+        )
+    return listing
+
+
+def find_objects(
+    store: ObjectStore,
+    options: ForeignOptions,
+    wanted: Callable[[str], bool] = lambda _topic: True,
+    *,
+    number: int = 0,
+) -> Index:
+    """List and read the objects of the topics that are wanted."""
+    listing = list_objects(store, options, wanted)
+    objects = tuple(scan(store, listing.objects, options))
+    return Index(number, objects, tuple(listing.odd[:SHOWN]), listing.odd_count)

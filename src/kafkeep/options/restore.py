@@ -1,0 +1,372 @@
+"""The options of a restore.
+
+Texts that say into what an archive is restored: a map, a shift of times, a filter.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkeep.archive.names import log_name, topic_name
+from kafkeep.errors import UsageError
+from kafkeep.options.java_regex import compile_java_regex, java_regex
+from kafkeep.options.option import commit_number, names, one_of, option, positive
+from kafkeep.options.registry import SchemaOptions
+from kafkeep.options.selection import (
+    OffsetPick,
+    check_times,
+    parse_incarnations,
+    parse_offset_picks,
+    parse_partitions,
+)
+from kafkeep.options.units import above_zero, parse_duration, parse_size, parse_time
+
+if TYPE_CHECKING:
+    from kafkeep.options.record_changes import ChangeOptions
+
+
+MOST_PARTITIONS = 100_000
+_PAIR = re.compile(r"(\d{1,6}):(\d{1,6})")
+_CONDITION = re.compile(r"(!?)(key|header:([^=!^]+?))(?:(!=|\^=|=)(.*))?", re.DOTALL)
+_COMMA = re.compile(r"(?<!\\),")
+_HINT = (
+    "Write key=a, key!=a, key^=a (begins with a), header:NAME=a, or key, !key, header:NAME and "
+    "!header:NAME for there is one or none; commas between them; bytes as hex:00ff."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What one record must have: a key, or a header of that name, that is or begins with bytes.
+
+    ``value`` None asks only whether there is one. Of headers that repeat, one is enough.
+    """
+
+    header: str | None
+    """The header's name; None is the key."""
+    value: bytes | None
+    begins: bool = False
+    negated: bool = False
+
+    def to_json(self) -> list[object]:
+        """Return it as a plain value, for the name of a restore."""
+        value = None if self.value is None else self.value.hex()
+        return [self.header, value, self.begins, self.negated]
+
+
+def parse_partition_map(text: str) -> tuple[tuple[int, int], ...]:
+    """Turn ``0:3,1:4`` into pairs of archived and target partition, each archived one once."""
+    found: dict[int, int] = {}
+    for part in text.split(","):
+        match = _PAIR.fullmatch(part.strip())
+        if match is None or int(match[2]) >= MOST_PARTITIONS:
+            raise UsageError(
+                f"{part!r} does not map a partition", hint="Write ARCHIVED:TARGET pairs: 0:3,1:4."
+            )
+        if int(match[1]) in found:
+            raise UsageError(f"partition {match[1]} is mapped twice in {text!r}")
+        found[int(match[1])] = int(match[2])
+    return tuple(sorted(found.items()))
+
+
+def parse_partition_count(text: str) -> int:
+    """Return a number of partitions."""
+    bare = text.strip()
+    if not bare.isdecimal() or not 0 < int(bare) <= MOST_PARTITIONS:
+        raise UsageError(f"partition-count is {text!r}, but must be a whole number above zero")
+    return int(bare)
+
+
+def parse_shift(text: str) -> int:
+    """Turn ``+1h`` or ``-30d`` into milliseconds; the sign must be there, but for 0."""
+    bare = text.strip()
+    if bare in ("0", "0ms"):
+        return 0
+    if bare[:1] not in ("+", "-"):
+        raise UsageError(f"{text!r} has no sign", hint="Write +1h for later, -30d for earlier.")
+    shift = parse_duration(bare[1:])
+    return -shift if bare[0] == "-" else shift
+
+
+def parse_filter(text: str) -> tuple[Condition, ...]:
+    """Turn ``key^=user-,header:type=created`` into conditions, which all must hold.
+
+    A comma inside of a value is written with a backslash before it.
+    """
+    return tuple(_condition(part.replace("\\,", ",")) for part in _COMMA.split(text))
+
+
+def _condition(text: str) -> Condition:
+    match = _CONDITION.fullmatch(text.strip(" "))
+    if match is None and text.strip().startswith("time"):
+        raise UsageError("times are not filtered by filter", hint="Use --from and --until.")
+    if match is None or (match[1] and match[4]):
+        raise UsageError(f"{text!r} is not a filter", hint=_HINT)
+    value = None if match[4] is None else _bytes(match[5])
+    negated = bool(match[1]) or match[4] == "!="
+    return Condition(match[3], value, begins=match[4] == "^=", negated=negated)
+
+
+def _bytes(text: str) -> bytes:
+    if not text.startswith("hex:"):
+        return text.encode()
+    try:
+        return bytes.fromhex(text[4:])
+    except ValueError as error:
+        raise UsageError(f"{text!r} is not in hexadecimal digits", hint=_HINT) from error
+
+
+def parse_renames(text: str) -> tuple[tuple[str, str], ...]:
+    """Turn ``a,b:new-b`` into pairs of archived name and target name."""
+    pairs = []
+    for part in text.split(","):
+        source, _, target = part.strip().partition(":")
+        if not source or (":" in part and not target):
+            raise UsageError(f"{part!r} is not a topic", hint="Write --topics a,b:new-b.")
+        pairs.append((topic_name(source), topic_name(target or source)))
+    sources, targets = zip(*pairs, strict=True)
+    if len(set(targets)) < len(pairs):
+        raise UsageError(f"two topics would be restored into one: {text}")
+    if len(set(sources)) < len(pairs):
+        raise UsageError(
+            f"a topic would be restored into two: {text}", hint="Restore it once for each."
+        )
+    return tuple(pairs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestoreOptions(SchemaOptions):
+    """What to restore, and into what."""
+
+    topics: tuple[tuple[str, str], ...] = option(
+        "topics",
+        "Topics to restore, with new names if wished: a,b:new-b. Default: all.",
+        default=(),
+        parse=parse_renames,
+        metavar="NAMES",
+    )
+    topics_regex: str | None = option(
+        "topics.regex",
+        "Topics to restore, by a regular expression that matches the whole name.",
+        default=None,
+        parse=java_regex,
+        metavar="REGEX",
+    )
+    partitions: tuple[int, ...] = option(
+        "partitions",
+        "Restore these partitions alone, as 0,3-5; the others stay empty.",
+        default=(),
+        parse=parse_partitions,
+        metavar="NUMBERS",
+    )
+    offsets: tuple[OffsetPick, ...] = option(
+        "offsets",
+        "Restore these offsets alone: TOPIC:PARTITION:START-END, several with commas; END is the "
+        "first offset left out.",
+        default=(),
+        parse=parse_offset_picks,
+        metavar="RANGES",
+    )
+    from_ms: int | None = option(
+        "from", "Restore records from this record time on.", default=None, parse=parse_time,
+        metavar="TIME",
+    )  # fmt: skip
+    until_ms: int | None = option(
+        "until", "Restore records before this record time.", default=None, parse=parse_time,
+        metavar="TIME",
+    )  # fmt: skip
+    incarnations: tuple[tuple[str, int], ...] = option(
+        "incarnation",
+        "Of a topic that was re-created, restore this one: TOPIC:NUMBER. Default: the newest.",
+        default=(),
+        parse=parse_incarnations,
+        metavar="PAIRS",
+    )
+    partition_map: tuple[tuple[int, int], ...] = option(
+        "partition.map",
+        "Where archived partitions go: 0:3,1:4. Several into one are merged by record time.",
+        default=(),
+        parse=parse_partition_map,
+        metavar="PAIRS",
+    )
+    partition_count: int | None = option(
+        "partition.count",
+        "Deal records out to so many partitions, by the key as Kafka's producer does; those "
+        "without a key in turn.",
+        default=None,
+        parse=parse_partition_count,
+        metavar="N",
+    )
+    shift_time_ms: int = option(
+        "shift.time",
+        "Move the time of every record: +1h, -30d.",
+        default=0,
+        parse=parse_shift,
+        metavar="DURATION",
+    )
+    filter: tuple[Condition, ...] = option(
+        "filter",
+        "Restore only records that have this key or header: key=a, key^=a (begins with), "
+        "header:NAME=a, != for not, header:NAME for has one, ! for has none; all of several "
+        "with commas.",
+        default=(),
+        parse=parse_filter,
+        metavar="CONDITIONS",
+    )
+    name: str | None = option(
+        "name",
+        "The log to restore from, where the archive has several.",
+        default=None,
+        parse=log_name,
+    )
+    commit: int | None = option(
+        "commit", "Restore what this commit held.", default=None, parse=commit_number, metavar="N"
+    )
+    at_ms: int | None = option(
+        "at",
+        "Restore what the last commit made at or before this time held.",
+        default=None,
+        parse=parse_time,
+        metavar="TIME",
+    )
+    exact_offsets: bool = option(
+        "exact.offsets", "Put every record at the offset it had.", default=False
+    )
+    fill_holes: str = option(
+        "fill.holes",
+        "With --exact-offsets, what stands where the source had no record: transactions leaves "
+        "nothing that consumers see, 7 ms for each offset; tombstones under a key of kafkeep's "
+        "own are fast, and consumers see them; auto is transactions, refused when it would take "
+        "more than 10 minutes.",
+        default="auto",
+        parse=one_of("fill-holes", "auto", "transactions", "tombstones"),
+        metavar="HOW",
+    )
+    groups: tuple[str, ...] = option(
+        "groups",
+        "Consumer groups whose offsets are restored too: all, or their names.",
+        default=(),
+        parse=names,
+        metavar="NAMES",
+    )
+    replication_factor: int | None = option(
+        "replication.factor",
+        "Replicas of created topics, instead of the archived number.",
+        default=None,
+        parse=positive("replication factor"),
+        metavar="N",
+    )
+    rate_bytes: int | None = option(
+        "rate",
+        "Write at most this many bytes a second.",
+        default=None,
+        parse=above_zero(parse_size),
+        metavar="SIZE",
+    )
+    apply_retention: bool = option(
+        "apply.retention",
+        "Put archived retention back even where it deletes restored records at once.",
+        default=False,
+    )
+    into_non_empty: bool = option(
+        "into.non.empty", "Append to target topics that already hold records.", default=False
+    )
+    restore_aborted: bool = option(
+        "restore.aborted",
+        "Also restore records of aborted transactions, where archived.",
+        default=False,
+    )
+    allow_missing: bool = option(
+        "allow.missing",
+        "Leave out damaged or missing objects, and list what is lost.",
+        default=False,
+    )
+    state: str | None = option(
+        "state",
+        "Folder or address for the restore's document, when the archive is read-only.",
+        default=None,
+        parse=str,
+        metavar="ADDRESS",
+    )
+    dry_run: bool = option(
+        "dry.run", "Print the plan and the preflight; write nothing.", default=False
+    )
+
+    changes: ChangeOptions | None = field(default=None, repr=False)
+    """What is done to each record: Connect's transforms. Only where they do anything."""
+
+    def __post_init__(self) -> None:
+        if self.commit is not None and self.at_ms is not None:
+            raise UsageError("commit and at cannot both be given")
+        if self.topics and self.topics_regex is not None:
+            raise UsageError("topics and topics-regex cannot both be given")
+        check_times(self.from_ms, self.until_ms)
+        if self.exact_offsets and self.into_non_empty:
+            raise UsageError("exact-offsets needs an empty topic: into-non-empty cannot be given")
+        if self.fill_holes != "auto" and not self.exact_offsets:
+            raise UsageError("fill-holes is for exact-offsets, which is not given")
+        self._check_shape()
+        self.check_schemas()
+        if self.schemas == "map" and self.changes is not None:
+            self.changes.check_ids()
+
+    def _check_shape(self) -> None:
+        """Refuse what has no meaning together."""
+        if self.partition_map and self.partition_count is not None:
+            raise UsageError("partition-map and partition-count cannot both be given")
+        targets = [target for _, target in self.partition_map]
+        merged = "a partition-map that merges" if len(set(targets)) < len(targets) else None
+        mixes = "partition-count" if self.partition_count is not None else merged
+        if self.exact_offsets and mixes:
+            raise UsageError(f"{mixes} gives records new offsets: exact-offsets cannot be given")
+        if self.exact_offsets and self.filter:
+            raise UsageError(
+                "filter leaves a hole for each record left out: exact-offsets cannot be given"
+            )
+        if self.exact_offsets and self.changes is not None and self.changes.drops_records:
+            raise UsageError(
+                "a Filter leaves a hole for each record it drops: exact-offsets cannot be given"
+            )
+        if self.groups and self.partition_count is not None and self.schemas == "map":
+            raise UsageError(
+                "partition-count deals out by keys whose schema ids are not known yet: groups "
+                "cannot be given with schemas=map"
+            )
+
+    def wants(self, topic: str) -> bool:
+        """Whether an archived topic is to be restored."""
+        if self.topics:
+            return any(source == topic for source, _ in self.topics)
+        if self.topics_regex is None:
+            return True
+        return compile_java_regex(self.topics_regex).matches(topic)
+
+    @property
+    def cuts_times(self) -> bool:
+        """Whether the time of a record decides on it."""
+        return self.from_ms is not None or self.until_ms is not None
+
+    def selection(self) -> dict[str, object]:
+        """Return what was picked, for the name of the restore; empty when nothing was."""
+        picked = {
+            "topics_regex": self.topics_regex,
+            "partitions": self.partitions,
+            "offsets": [(p.topic, p.partition, p.range.start, p.range.end) for p in self.offsets],
+            "from": self.from_ms,
+            "until": self.until_ms,
+            "incarnations": self.incarnations,
+            "exact": self.exact_offsets,
+            "partition_map": self.partition_map,
+            "partition_count": self.partition_count,
+            "shift": self.shift_time_ms or None,
+            "filter": [condition.to_json() for condition in self.filter],
+            "holes": self.fill_holes if self.fill_holes == "tombstones" else None,
+            **self.schema_selection(),
+        }
+        changed = self.changes.to_json() if self.changes is not None else {}
+        # Not by what equals False: a time of 0 picks records.
+        picked = {k: v for k, v in picked.items() if v is not None and v is not False}
+        picked = {k: v for k, v in picked.items() if v not in ((), [])}
+        return {**picked, **changed}

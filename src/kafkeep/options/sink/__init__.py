@@ -1,0 +1,1 @@
+"""The options of a sink, under the names that Kafka Connect gives them."""

@@ -1,0 +1,201 @@
+"""Converters, by Connect's classes and keys: which one, and what it is told.
+
+What a converter is told falls apart in three: what shapes the objects it makes (``shape``), where
+its registry is (``place``), and what nobody may see (``secrets``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal, TypeVar
+
+from kafkeep.errors import UsageError
+from kafkeep.options.option import ConfigErrors, iter_options, option, parse_group
+from kafkeep.options.sink.converter_settings import (
+    AvroSettings,
+    JsonSchemaSettings,
+    JsonSettings,
+    NoSettings,
+    ProtobufSettings,
+    StringSettings,
+    refuse_unsupported,
+)
+
+T = TypeVar("T")
+Role = Literal["key", "value", "header"]
+
+
+class ConverterClass(StrEnum):
+    """Connect's converters that kafkeep has, by their Java names."""
+
+    JSON = "org.apache.kafka.connect.json.JsonConverter"
+    STRING = "org.apache.kafka.connect.storage.StringConverter"
+    BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+    LONG = "org.apache.kafka.connect.converters.LongConverter"
+    INTEGER = "org.apache.kafka.connect.converters.IntegerConverter"
+    SHORT = "org.apache.kafka.connect.converters.ShortConverter"
+    FLOAT = "org.apache.kafka.connect.converters.FloatConverter"
+    DOUBLE = "org.apache.kafka.connect.converters.DoubleConverter"
+    BOOLEAN = "org.apache.kafka.connect.converters.BooleanConverter"
+    AVRO = "io.confluent.connect.avro.AvroConverter"
+    JSON_SCHEMA = "io.confluent.connect.json.JsonSchemaConverter"
+    PROTOBUF = "io.confluent.connect.protobuf.ProtobufConverter"
+    SIMPLE_HEADER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+    SINETSTREAM = "jp.ad.sinet.sinetstream.connect.converters.SinetStreamConverter"
+    ALREADY_BYTES = "com.spredfast.kafka.connect.s3.AlreadyBytesConverter"
+
+
+_ANY_PACKAGE = (ConverterClass.SINETSTREAM, ConverterClass.ALREADY_BYTES)
+"""Found by their last name alone: they were moved between packages."""
+
+HEADER_CLASSES = (
+    ConverterClass.SIMPLE_HEADER,
+    ConverterClass.STRING,
+    ConverterClass.BYTES,
+)
+
+_SETTINGS: Mapping[ConverterClass, type] = {
+    ConverterClass.JSON: JsonSettings,
+    ConverterClass.STRING: StringSettings,
+    ConverterClass.AVRO: AvroSettings,
+    ConverterClass.JSON_SCHEMA: JsonSchemaSettings,
+    ConverterClass.PROTOBUF: ProtobufSettings,
+}
+
+_SECRETS = frozenset(
+    {"basic.auth.user.info", "schema.registry.basic.auth.user.info", "bearer.auth.token"}
+)
+_PLACES = frozenset(
+    {
+        "schema.registry.url",
+        "basic.auth.credentials.source",
+        "bearer.auth.credentials.source",
+        "schema.registry.ssl.truststore.location",
+        "schema.registry.ssl.truststore.type",
+        "schemas.cache.config",
+        "schemas.cache.size",
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConverterChoice:
+    """The keys that name converters; each has sub-keys of its own, see ``known_subkeys``."""
+
+    key_converter: str | None = option(
+        "key.converter", "Connect's class that decodes keys.", default=None
+    )
+    value_converter: str | None = option(
+        "value.converter", "Connect's class that decodes values.", default=None
+    )
+    header_converter: str | None = option(
+        "header.converter",
+        "Connect's class that decodes headers. Without it headers keep their bytes: text where "
+        "they are UTF-8, base64 elsewhere.",
+        default=None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ConverterOptions:
+    """One converter and what it is told; keys are without ``value.converter.`` in front."""
+
+    role: Role
+    kind: ConverterClass
+    shape: Mapping[str, str] = field(default_factory=dict)
+    """What decides about the objects."""
+    place: Mapping[str, str] = field(default_factory=dict)
+    """Where the registry is and how it is asked; objects are the same wherever it is."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def settings(self, group: type[T]) -> T:
+        """Return all of it, read as ``group``."""
+        return parse_group(group, {**self.shape, **self.place, **self.secrets})
+
+
+def known_subkeys(kind: ConverterClass) -> tuple[str, ...]:
+    """Return the sub-keys that mean something to a converter, without the prefix."""
+    return tuple(one.name for one in iter_options(settings_group(kind)))
+
+
+def settings_group(kind: ConverterClass) -> type:
+    """Return the options a converter declares."""
+    return _SETTINGS.get(kind, NoSettings)
+
+
+def is_secret_key(key: str) -> bool:
+    """Tell whether a whole key, such as ``value.converter.basic.auth.user.info``, is a secret."""
+    return key.partition(".converter.")[2] in _SECRETS
+
+
+def parse_class(name: str) -> ConverterClass:
+    """Find a converter by its Java name; the last part is enough, as in Connect."""
+    last = name.rpartition(".")[2]
+    for kind in ConverterClass:
+        known_last = kind.value.rpartition(".")[2]
+        if name in (kind.value, known_last) or (kind in _ANY_PACKAGE and last == known_last):
+            return kind
+    known = ", ".join(kind.value for kind in ConverterClass)
+    raise UsageError(f"there is no converter {name}", hint=f"Known are: {known}.")
+
+
+def parse_converter(
+    role: Role, given: Mapping[str, str], *, unknown: Literal["refuse", "allow"] = "refuse"
+) -> ConverterOptions | None:
+    """Read ``<role>.converter`` and its sub-keys; None when no class is named.
+
+    A sub-key that means nothing to the class is refused, or left out when the caller allows
+    unknown keys (and names them itself, see ``unknown_subkeys``).
+    """
+    name = f"{role}.converter"
+    if name not in given:
+        return None
+    kind = parse_role_class(role, given[name])
+    told = _told(role, given)
+    known = {key: text for key, text in told.items() if key in known_subkeys(kind)}
+    if unknown == "refuse" and (others := unknown_subkeys(role, given)):
+        raise ConfigErrors(dict.fromkeys(others, f"means nothing to {kind.value}"))
+    try:
+        refuse_unsupported(parse_group(settings_group(kind), known), known)
+    except ConfigErrors as error:
+        raise ConfigErrors({f"{name}.{key}": why for key, why in error.by_key.items()}) from error
+    secret = {key for key in known if key in _SECRETS or "@" in known.get(key, "")}
+    return ConverterOptions(
+        role,
+        kind,
+        {key: text for key, text in known.items() if key not in _PLACES | secret},
+        {key: text for key, text in known.items() if key in _PLACES - secret},
+        {key: text for key, text in known.items() if key in secret},
+    )
+
+
+def unknown_subkeys(role: Role, given: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the whole keys under ``<role>.converter.`` that its class does not know."""
+    name = f"{role}.converter"
+    if name not in given:
+        return tuple(f"{name}.{key}" for key in _told(role, given))
+    known = known_subkeys(parse_class(given[name]))
+    return tuple(f"{name}.{key}" for key in _told(role, given) if key not in known)
+
+
+def parse_role_class(role: Role, name: str) -> ConverterClass:
+    """Find a converter that can have this role; ConfigErrors names the key."""
+    try:
+        kind = parse_class(name)
+    except UsageError as error:
+        raise ConfigErrors({f"{role}.converter": error.message}, hint=error.hint) from error
+    if role == "header" and kind not in HEADER_CLASSES:
+        known = ", ".join(one.value for one in HEADER_CLASSES)
+        raise ConfigErrors(
+            {"header.converter": f"{kind.value} is not for headers"}, hint=f"Known are: {known}."
+        )
+    if role != "header" and kind is ConverterClass.SIMPLE_HEADER:
+        raise ConfigErrors({f"{role}.converter": f"{kind.value} is for headers alone"})
+    return kind
+
+
+def _told(role: Role, given: Mapping[str, str]) -> dict[str, str]:
+    prefix = f"{role}.converter."
+    return {key.removeprefix(prefix): text for key, text in given.items() if key.startswith(prefix)}

@@ -1,0 +1,205 @@
+"""The options that shape the objects of a sink, under Connect's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafkeep.errors import UsageError
+from kafkeep.options.option import ConfigErrors, one_of, option, parse_group, positive
+from kafkeep.options.sink.converters import ConverterClass, ConverterOptions, parse_converter
+from kafkeep.options.sink.files import NamingOptions, RotateOptions, TagOptions
+from kafkeep.options.sink.formats import FormatKind, FormatOptions
+from kafkeep.options.sink.partitioners import PartitionOptions
+from kafkeep.options.sink.transforms import TransformSpec, parse_transforms
+
+
+def _tombstone_folder(text: str) -> str:
+    odd = "/" in text or "\\" in text or not text.isprintable()
+    if not text or odd or text in (".", ".."):
+        raise UsageError(f"{text!r} is not a folder's name")
+    return text
+
+
+@dataclass(frozen=True, kw_only=True)
+class NullOptions:
+    """What becomes of records without a value (tombstones)."""
+
+    behavior_on_null_values: str = option(
+        "behavior.on.null.values",
+        "fail, ignore, or write records without a value.",
+        default="fail",
+        parse=lambda text: one_of("behavior.on.null.values", "fail", "ignore", "write")(
+            text.lower()
+        ),
+    )
+    report_null_values_to_dlq: bool = option(
+        "report.null.values.to.dlq",
+        "With errors.tolerance=all, ignored records without a value go to the dead-letter topic.",
+        default=True,
+    )
+    tombstone_encoded_partition: str | None = option(
+        "tombstone.encoded.partition",
+        "Write tombstones to a folder of this name, keys only, as Confluent does (its default is "
+        "'tombstone'). Not set: in line with the values, in their directories.",
+        default=None,
+        parse=_tombstone_folder,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorOptions:
+    """What becomes of records that cannot be converted, transformed or placed."""
+
+    errors_tolerance: str = option(
+        "errors.tolerance",
+        "none: a bad record stops the run; all: it is left out, counted and reported.",
+        default="none",
+        parse=lambda text: one_of("errors.tolerance", "none", "all")(text.lower()),
+    )
+    errors_log_enable: bool = option(
+        "errors.log.enable",
+        "Log bad records: where each is, and why; the first 50 of a partition in a cycle.",
+        default=False,
+    )
+    errors_log_include_messages: bool = option(
+        "errors.log.include.messages",
+        "With errors.log.enable: tell the time and sizes of a bad record too.",
+        default=False,
+    )
+    dead_letter_topic: str = option(
+        "errors.deadletterqueue.topic.name",
+        "Topic that bad records are written to; empty for none.",
+        default="",
+        parse=str.strip,
+    )
+    dead_letter_replication: int = option(
+        "errors.deadletterqueue.topic.replication.factor",
+        "Replication factor of that topic, where it is made.",
+        default=3,
+        parse=positive("errors.deadletterqueue.topic.replication.factor"),
+    )
+    dead_letter_context: bool = option(
+        "errors.deadletterqueue.context.headers.enable",
+        "Say in headers of the dead letter where it came from and what was wrong.",
+        default=False,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkOptions:
+    """Everything that shapes a sink's objects, read from one flat map of texts."""
+
+    format: FormatOptions
+    key_converter: ConverterOptions | None
+    value_converter: ConverterOptions | None
+    header_converter: ConverterOptions | None
+    partition: PartitionOptions
+    rotate: RotateOptions
+    naming: NamingOptions
+    nulls: NullOptions
+    errors: ErrorOptions
+    tags: TagOptions
+    transforms: tuple[TransformSpec, ...]
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> SinkOptions:
+        """Read all groups; ConfigErrors names everything that is wrong at once."""
+        parts: dict[str, Any] = {}
+        wrong: dict[str, str] = {}
+        for name, read in _PARTS.items():
+            try:
+                parts[name] = read(given)
+            except ConfigErrors as error:
+                wrong |= error.by_key
+            except UsageError as error:
+                wrong[name] = error.message
+        if wrong:
+            raise ConfigErrors(wrong)
+        sink = cls(**parts)
+        sink.check()
+        return sink
+
+    def check(self) -> None:
+        """Raise ConfigErrors for options that do not go together."""
+        wrong: dict[str, str] = {}
+        bytes_format = self.format.format_class is FormatKind.BYTES
+        if self.nulls.behavior_on_null_values == "write" and not self.has_envelope:
+            folder = self.nulls.tombstone_encoded_partition is not None
+            if (folder or bytes_format) and not self.naming.store_kafka_keys:
+                wrong["store.kafka.keys"] = "must be true to write tombstones, which are keys alone"
+            if bytes_format and not folder:
+                wrong["tombstone.encoded.partition"] = (
+                    "must be set: the bytes format cannot tell a tombstone from an empty value"
+                )
+        if self.format.store_envelope and self.value.kind is not ConverterClass.BYTES:
+            wrong["store.envelope"] = "needs value.converter=ByteArrayConverter: it holds bytes"
+        if self.naming.name_template and self.nulls.tombstone_encoded_partition is not None:
+            wrong["tombstone.encoded.partition"] = "has no place in object.name.template"
+        if self.has_envelope and self.transforms:
+            wrong["transforms"] = "cannot change records that are stored whole, as bytes"
+        if wrong:
+            raise ConfigErrors(wrong)
+
+    @property
+    def value(self) -> ConverterOptions:
+        """The converter of values; without a choice, JSON for JSON and bytes for the rest."""
+        if self.value_converter is not None:
+            return self.value_converter
+        if self.format.format_class is FormatKind.JSON:
+            return ConverterOptions("value", ConverterClass.JSON, {"schemas.enable": "false"})
+        return ConverterOptions("value", ConverterClass.BYTES)
+
+    @property
+    def key(self) -> ConverterOptions:
+        """The converter of keys; without a choice their bytes."""
+        return self.key_converter or ConverterOptions("key", ConverterClass.BYTES)
+
+    @property
+    def has_envelope(self) -> bool:
+        """Whether each row is a whole Kafka record: asked for, or Parquet of plain bytes."""
+        if self.format.store_envelope is not None:
+            return self.format.store_envelope
+        plain = self.value.kind is ConverterClass.BYTES
+        return self.format.format_class is FormatKind.PARQUET and plain
+
+    @property
+    def places_by_key(self) -> bool:
+        """Whether directories are made of keys."""
+        names = self.partition.partition_field_name if self.partition.is_field else ()
+        return any(name.startswith("key:") for name in names)
+
+    @property
+    def has_schemas(self) -> bool:
+        """Whether values may come with schemas that change."""
+        kind, told = self.value.kind, self.value.shape
+        if kind is ConverterClass.JSON:
+            return told.get("schemas.enable", "true").lower() == "true"
+        return kind in (ConverterClass.AVRO, ConverterClass.JSON_SCHEMA, ConverterClass.PROTOBUF)
+
+    @property
+    def can_split(self) -> bool:
+        """Whether a partition may be cut anywhere: no rule counts from the last cut on."""
+        rotate = self.rotate
+        limits = (
+            rotate.flush_size,
+            rotate.rotate_interval_ms,
+            rotate.partitioner_max_open_files,
+        )
+        return limits == (None, None, None)
+
+
+_PARTS: Mapping[str, Callable[[Mapping[str, str]], Any]] = {
+    "format": lambda given: parse_group(FormatOptions, given),
+    "key_converter": lambda given: parse_converter("key", given),
+    "value_converter": lambda given: parse_converter("value", given),
+    "header_converter": lambda given: parse_converter("header", given),
+    "partition": lambda given: parse_group(PartitionOptions, given),
+    "rotate": lambda given: parse_group(RotateOptions, given),
+    "naming": lambda given: parse_group(NamingOptions, given),
+    "nulls": lambda given: parse_group(NullOptions, given),
+    "errors": lambda given: parse_group(ErrorOptions, given),
+    "tags": lambda given: parse_group(TagOptions, given),
+    "transforms": parse_transforms,
+}

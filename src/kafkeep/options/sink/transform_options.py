@@ -1,0 +1,379 @@
+"""The options of transforms that Apache Kafka does not have: SINETStream's, and our own.
+
+Paths to fields, in the two syntaxes Connect has for them.
+
+The options of Connect's transforms and predicates, by the names Apache Kafka gives them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kafkeep.errors import UsageError
+from kafkeep.options.java_regex import compile_java_regex, java_regex, parse_replacement
+from kafkeep.options.option import ConfigErrors, one_of, option
+from kafkeep.options.sink.date_patterns import date_pattern
+
+
+def parse_field_path(text: str, version: str) -> tuple[str, ...]:
+    """Return the names on the way to a field.
+
+    ``V1`` knows fields of the root alone, dots and all. In ``V2`` a dot leads into a field, and
+    backticks hold a name together that has dots itself: ```a.b`.c`` is ``("a.b", "c")``. A
+    backtick ends such a name when a dot or the end follows it and no backslash stands before it.
+    """
+    if version == "V1":
+        return (text,)
+    steps: list[str] = []
+    at = 0
+    while at < len(text):
+        if text[at] == "`":
+            step, at = _quoted(text, at)
+        else:
+            end = text.find(".", at)
+            end = len(text) if end < 0 else end
+            step, at = text[at:end], end + 1
+        steps.append(step)
+    if not steps or text.endswith("."):
+        steps.append("")
+    return tuple(steps)
+
+
+def _quoted(text: str, start: int) -> tuple[str, int]:
+    """Read the name in backticks at ``start``; return it and where the next one begins."""
+    name = ""
+    begin = at = start + 1
+    while (at := text.find("`", at)) >= 0:
+        escaped = text[at - 1] == "\\"
+        ends = at == len(text) - 1 or text[at + 1] == "."
+        if ends and not escaped:
+            return name + text[begin:at], at + 2
+        if ends and at < len(text) - 1:
+            name += text[begin : at - 1] + "`"
+            begin = at + 1
+        at += 1
+    raise UsageError(
+        f"the backtick at position {start} of the path {text!r} has no partner; "
+        "a backslash before a backtick makes it part of a name"
+    )
+
+
+CAST_TYPES = ("int8", "int16", "int32", "int64", "float32", "float64", "boolean", "string")
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",")) if text.strip() else ()
+
+
+def _some(text: str) -> tuple[str, ...]:
+    if not (found := _list(text)):
+        raise UsageError("the list is empty")
+    return found
+
+
+def _not_empty(text: str) -> str:
+    if not text:
+        raise UsageError("it is empty")
+    return text
+
+
+def _renames(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = tuple(tuple(part.split(":")) for part in _list(text))
+    for pair in pairs:
+        if len(pair) != 2 or not all(pair):
+            raise UsageError(f"{':'.join(pair)!r} is not a rename; write old:new,old2:new2")
+    return pairs  # type: ignore[return-value]
+
+
+def _casts(text: str) -> tuple[tuple[str | None, str], ...]:
+    """Read ``field:type,…``, or one type for the whole value (its field is None)."""
+    casts: list[tuple[str | None, str]] = []
+    for part in _some(text):
+        field, colon, kind = part.rpartition(":")
+        if (kind := kind.strip().lower()) not in CAST_TYPES:
+            raise UsageError(f"{kind!r} is no type to cast to; types are {', '.join(CAST_TYPES)}")
+        casts.append((field.strip() if colon else None, kind))
+    if len(casts) > 1 and any(field is None for field, _ in casts):
+        raise UsageError("a type without a field casts the whole value, so it must stand alone")
+    return tuple(casts)
+
+
+def _syntax(text: str) -> str:
+    return one_of("field.syntax.version", "V1", "V2")(text.upper())
+
+
+def _integer(text: str) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]+", text.strip()) or not -(2**31) <= int(text) < 2**31:
+        raise UsageError(f"{text!r} is not a whole number of 32 bits")
+    return int(text)
+
+
+def _optional(name: str, help: str, parse: Callable[[str], Any] | None = None) -> Any:
+    return option(name, help, default=None, parse=parse)
+
+
+def _null_option() -> Any:
+    return option(
+        "replace.null.with.default",
+        "Whether a null field whose schema has a default becomes that default.",
+        default=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsertFieldOptions:
+    """Names end in ``!`` for a required field, in ``?`` (or neither) for an optional one."""
+
+    topic_field: str | None = _optional("topic.field", "Field for the topic.")
+    partition_field: str | None = _optional("partition.field", "Field for the partition.")
+    offset_field: str | None = _optional("offset.field", "Field for the offset.")
+    timestamp_field: str | None = _optional("timestamp.field", "Field for the record's time.")
+    static_field: str | None = _optional("static.field", "Field for a fixed text.")
+    static_value: str | None = _optional("static.value", "The fixed text.")
+    replace_null_with_default: bool = _null_option()
+
+    def __post_init__(self) -> None:
+        metadata = (self.topic_field, self.partition_field, self.offset_field, self.timestamp_field)
+        if all(field is None for field in (*metadata, self.static_field)):
+            raise ConfigErrors({"type": "no field to insert is configured"})
+        if self.static_field is not None and self.static_value is None:
+            raise ConfigErrors({"static.value": f"missing: static.field is {self.static_field}"})
+        if self.static_field is None and self.static_value is not None:
+            raise ConfigErrors({"static.field": "missing: static.value is set"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplaceFieldOptions:
+    """Exclusion is stronger than inclusion; ``blacklist`` and ``whitelist`` are old names."""
+
+    exclude: tuple[str, ...] = option("exclude", "Fields to drop.", default=(), parse=_list)
+    include: tuple[str, ...] = option(
+        "include", "The only fields to keep, if any is named.", default=(), parse=_list
+    )
+    renames: tuple[tuple[str, str], ...] = option(
+        "renames", "New names: old:new,old2:new2.", default=(), parse=_renames
+    )
+    blacklist: tuple[str, ...] = option(
+        "blacklist", "Old name of exclude.", default=(), parse=_list
+    )
+    whitelist: tuple[str, ...] = option(
+        "whitelist", "Old name of include.", default=(), parse=_list
+    )
+    replace_null_with_default: bool = _null_option()
+
+    def __post_init__(self) -> None:
+        if self.exclude and self.blacklist:
+            raise ConfigErrors({"blacklist": "the old name of exclude, which is set as well"})
+        if self.include and self.whitelist:
+            raise ConfigErrors({"whitelist": "the old name of include, which is set as well"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskFieldOptions:
+    """What to hide, and behind what."""
+
+    fields: tuple[str, ...] = option("fields", "Fields to mask.", parse=_some)
+    replacement: str | None = _optional(
+        "replacement", "Number or text put in place, instead of the type's zero.", _not_empty
+    )
+    replace_null_with_default: bool = _null_option()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueToKeyOptions:
+    """Which fields of the value make the key."""
+
+    fields: tuple[str, ...] = option("fields", "Fields of the value.", parse=_some)
+    replace_null_with_default: bool = _null_option()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractFieldOptions:
+    """Which field takes the place of all."""
+
+    field: str = option("field", "The field.")
+    field_syntax_version: str = option(
+        "field.syntax.version", "V2: dots lead into fields.", default="V1", parse=_syntax
+    )
+    replace_null_with_default: bool = _null_option()
+
+    def __post_init__(self) -> None:
+        try:
+            parse_field_path(self.field, self.field_syntax_version)
+        except UsageError as error:
+            raise ConfigErrors({"field": error.message}) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class HoistFieldOptions:
+    """The one field of the new value."""
+
+    field: str = option("field", "Name of the field.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlattenOptions:
+    """How names of nested fields are joined."""
+
+    delimiter: str = option("delimiter", "Stands between the names.", default=".")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CastOptions:
+    """Which field becomes which type."""
+
+    spec: tuple[tuple[str | None, str], ...] = option(
+        "spec", "field:type,field2:type2, or one type for the whole value.", parse=_casts
+    )
+    replace_null_with_default: bool = _null_option()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimestampConverterOptions:
+    """Which time becomes what."""
+
+    field: str = option("field", "The field; empty for the whole value.", default="")
+    target_type: str = option(
+        "target.type",
+        "string, unix, Date, Time or Timestamp.",
+        parse=one_of("target.type", "string", "unix", "Date", "Time", "Timestamp"),
+    )
+    format: str = option(
+        "format", "Pattern of java.text.SimpleDateFormat.", default="", parse=date_pattern
+    )
+    unix_precision: str = option(
+        "unix.precision",
+        "Unit of unix times: seconds, milliseconds, microseconds or nanoseconds.",
+        default="milliseconds",
+        parse=one_of("unix.precision", "seconds", "milliseconds", "microseconds", "nanoseconds"),
+    )
+    replace_null_with_default: bool = _null_option()
+
+    def __post_init__(self) -> None:
+        if self.target_type == "string" and not self.format.strip():
+            raise ConfigErrors({"format": "missing: target.type is string"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeaderFromOptions:
+    """Which field goes to which header."""
+
+    fields: tuple[str, ...] = option("fields", "Fields.", parse=_some)
+    headers: tuple[str, ...] = option("headers", "Headers, in the same order.", parse=_some)
+    operation: str = option("operation", "move or copy.", parse=one_of("operation", "move", "copy"))
+    replace_null_with_default: bool = _null_option()
+
+    def __post_init__(self) -> None:
+        if len(self.fields) != len(self.headers):
+            raise ConfigErrors({"headers": "must be as many as fields"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsertHeaderOptions:
+    """A header for every record."""
+
+    header: str = option("header", "Its name.")
+    value_literal: str = option("value.literal", "Its value.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropHeadersOptions:
+    """Headers no record keeps."""
+
+    headers: tuple[str, ...] = option("headers", "Their names.", parse=_some)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegexRouterOptions:
+    """A new topic for those whose whole name matches."""
+
+    regex: str = option("regex", "Regular expression, as in Java.", parse=java_regex)
+    replacement: str = option("replacement", "The new name; $1 is the first group.")
+
+    def __post_init__(self) -> None:
+        try:
+            parse_replacement(self.replacement, compile_java_regex(self.regex))
+        except UsageError as error:
+            raise ConfigErrors({"replacement": error.message}) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimestampRouterOptions:
+    """A topic for each stretch of time."""
+
+    topic_format: str = option(
+        "topic.format", "With ${topic} and ${timestamp}.", default="${topic}-${timestamp}"
+    )
+    timestamp_format: str = option(
+        "timestamp.format",
+        "Pattern of java.text.SimpleDateFormat, in UTC.",
+        default="yyyyMMdd",
+        parse=date_pattern,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetSchemaMetadataOptions:
+    """Name or version of the schema."""
+
+    schema_name: str | None = _optional("schema.name", "The name.")
+    schema_version: int | None = _optional("schema.version", "The version.", _integer)
+    replace_null_with_default: bool = _null_option()
+
+    def __post_init__(self) -> None:
+        if self.schema_name is None and self.schema_version is None:
+            raise ConfigErrors({"schema.name": "missing, and schema.version too"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoOptions:
+    """Nothing to choose."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicNameMatchesOptions:
+    """Records of some topics."""
+
+    pattern: str = option("pattern", "Regular expression for the whole name.", parse=java_regex)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HasHeaderKeyOptions:
+    """Records with a header of that name."""
+
+    name: str = option("name", "The header's name.", parse=_not_empty)
+
+
+def _csv_fields(text: str) -> tuple[str, ...]:
+    found = tuple(part.strip() for part in text.lower().split(","))
+    for name in found:
+        one_of("field", "key", "value", "offset", "timestamp")(name)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeOrFieldOptions:
+    """What SINETStream's casts and its JSON reader are for."""
+
+    field: str = option("field", "The field; empty for the whole value.", default="")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CsvLineOptions:
+    """What stands in a line of CSV, in this order."""
+
+    fields: tuple[str, ...] = option(
+        "fields",
+        "key (in Base64), value, offset and timestamp (in ms).",
+        default=("value",),
+        parse=_csv_fields,
+    )
+    value_encoding: str = option(
+        "value.encoding",
+        "How values are written: base64, or none for as they are.",
+        default="base64",
+        parse=lambda text: one_of("value.encoding", "base64", "none")(text.strip().lower()),
+    )

@@ -1,0 +1,266 @@
+"""Where an archive lies, and how to reach the store it lies in."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+from kafkeep.errors import UsageError
+from kafkeep.options.files import check_path
+
+MIB = 1024 * 1024
+SINGLE_PUT_BYTES = 4096 * MIB  # S3 takes up to 5 GiB in one PUT
+MIN_PART_BYTES = 5 * MIB
+MAX_PART_BYTES = 2**31 - 1
+ANSWER_S = 60.0
+"""How long an answer of the store is waited for."""
+CUSTOMER_KEY_VARIABLE = "KAFKEEP_S3_SSE_CUSTOMER_KEY"
+_AMAZON = re.compile(r"(?:.+\.)?amazonaws\.com(?:\.cn)?", re.ASCII)
+_KMS = ("aws:kms", "aws:kms:dsse")
+_BUCKET = re.compile(r"[a-z0-9A-Z][a-zA-Z0-9._-]{1,62}", re.ASCII)
+_S3_NEAR_MISS = re.compile(r"(?:s3[an]?:/?|s3[an]://|S3:/{0,2}|s3:/{3,})(?=[^/]|$)")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageOptions:
+    """How to reach S3. Without keys, boto3's chain finds them (profile, role, instance).
+
+    ``multipart_bytes``: objects at least this large go up in parts. It is 32 MiB on AWS. With an
+    endpoint of another maker everything up to 4 GiB is one PUT, for not every store decides a race
+    of two conditional completions for one alone (SeaweedFS 4.48 lets several win); a conditional
+    PUT it does. ``part_bytes`` bounds the parts.
+
+    A failed request is sent again ``part_retries`` times, at first after ``retry_backoff_ms``, then
+    after twice as long each time; then all that once more after ``round_backoff_ms``, until
+    ``retry_deadline_ms`` are over. Without ``part_retries`` there is one long round. An answer that
+    does not come takes all of that time by itself: it is asked for once more.
+
+    ``customer_key`` (SSE-C) goes with every request that writes or reads an object: who has not
+    got it cannot read the archive. ``expect_continue``: the store is asked before
+    a body of 1 MiB or more is sent, so that it can refuse without having to take it.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    profile: str | None = None
+    path_style: bool | None = None
+    verify_tls: bool = True
+    ca_file: str | None = None
+    multipart_bytes: int | None = None
+    retry_deadline_ms: int = 60_000
+    part_bytes: int | None = None
+    part_retries: int | None = None
+    retry_backoff_ms: int = 100
+    round_backoff_ms: int = 5_000
+    accelerate: bool = False
+    proxy_url: str | None = field(default=None, repr=False)
+    proxy_user: str | None = None
+    proxy_password: str | None = field(default=None, repr=False)
+    acl: str | None = None
+    encryption: str | None = None
+    kms_key_id: str | None = None
+    customer_key: bytes | None = field(default=None, repr=False)
+    expect_continue: bool = True
+    send_digest: bool = False
+    fail_on_tagging_error: bool = False
+
+    def __post_init__(self) -> None:
+        if self.endpoint is not None and not self.endpoint.startswith(("http://", "https://")):
+            raise UsageError(
+                f"{self.endpoint!r} is not an endpoint address",
+                hint="Write it with its scheme: http://host:port or https://host.",
+            )
+        if (self.access_key is None) != (self.secret_key is None):
+            raise UsageError(
+                "only one half of the S3 credentials is set",
+                hint="Set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or neither.",
+            )
+        self._check_parts_and_ways()
+        self._check_encryption()
+
+    def _check_parts_and_ways(self) -> None:
+        if self.part_bytes is not None and not MIN_PART_BYTES <= self.part_bytes <= MAX_PART_BYTES:
+            raise UsageError(
+                f"a part of {self.part_bytes} bytes is not between {MIN_PART_BYTES} and "
+                f"{MAX_PART_BYTES}"
+            )
+        if self.accelerate and self.path_style:
+            raise UsageError(
+                "an accelerated endpoint takes no bucket in the path",
+                hint="Set s3.wan.mode or s3.path.style.access.enabled to false.",
+            )
+        if self.accelerate and self.endpoint is not None:
+            raise UsageError("an endpoint is set, so Amazon's accelerated one cannot be used")
+        if (self.proxy_user or self.proxy_password) and not self.proxy_url:
+            raise UsageError("there are credentials for a proxy, but no proxy")
+
+    def _check_encryption(self) -> None:
+        if self.kms_key_id is not None and self.encryption not in _KMS:
+            raise UsageError(f"a KMS key needs encryption by {' or '.join(_KMS)}")
+        if self.customer_key is None:
+            return
+        if len(self.customer_key) != 32:
+            raise UsageError("a customer's encryption key has 32 bytes")
+        if self.encryption not in (None, "AES256"):
+            raise UsageError(
+                f"a customer's encryption key is for AES256, not for {self.encryption}"
+            )
+
+    @property
+    def uses_path_style(self) -> bool:
+        """Tell whether the bucket goes in the path: by default when an endpoint is set."""
+        return self.endpoint is not None if self.path_style is None else self.path_style
+
+    @property
+    def is_amazon(self) -> bool:
+        """Tell whether requests go to AWS itself."""
+        host = urlsplit(self.endpoint or "").hostname or ""
+        return self.endpoint is None or _AMAZON.fullmatch(host) is not None
+
+    @property
+    def multipart_from_bytes(self) -> int:
+        """The size from which an object goes up in parts."""
+        if self.multipart_bytes is not None:
+            return self.multipart_bytes
+        if not self.is_amazon:
+            return SINGLE_PUT_BYTES
+        return 32 * MIB if self.part_bytes is None else self.part_bytes
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None, **flags: Any) -> StorageOptions:
+        """Read AWS's standard variables; a flag that is not None wins over its variable.
+
+        A profile given as a flag also wins over keys from the environment. The key of SSE-C has a
+        variable of our own, in Base64, so that every command can read such an archive.
+        """
+        env = os.environ if environ is None else environ
+        found: dict[str, Any] = {
+            "endpoint": env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL"),
+            "region": env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION"),
+            "profile": env.get("AWS_PROFILE"),
+            "ca_file": env.get("AWS_CA_BUNDLE"),
+        }
+        if customer_key := env.get(CUSTOMER_KEY_VARIABLE):
+            found["customer_key"] = parse_customer_key(customer_key)
+        given = {name: value for name, value in flags.items() if value is not None}
+        if not given.keys() & {"profile", "access_key", "secret_key"}:
+            found["access_key"] = env.get("AWS_ACCESS_KEY_ID")
+            found["secret_key"] = env.get("AWS_SECRET_ACCESS_KEY")
+            found["session_token"] = env.get("AWS_SESSION_TOKEN")
+        if flags.get("accelerate"):
+            found["endpoint"] = None
+        found = {name: value or None for name, value in found.items()}
+        return cls(**{**found, **given})
+
+
+def parse_customer_key(text: str) -> bytes:
+    """Read the key of SSE-C: 32 bytes in Base64. The text is not repeated in the error."""
+    try:
+        key = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != 32:
+        raise UsageError(
+            "the customer's encryption key is not 32 bytes in Base64",
+            hint="Make one with: openssl rand -base64 32",
+        )
+    return key
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveAddress:
+    """Where an archive lies: a bucket and prefix, a folder, or (for tests) memory.
+
+    ``path`` is the prefix for s3 (no slash at either end), the absolute folder for file, and the
+    name for memory.
+    """
+
+    kind: Literal["s3", "file", "memory"]
+    bucket: str
+    path: str
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "s3":
+                return f"s3://{self.bucket}/{self.path}".rstrip("/")
+            case "file":
+                return self.path
+            case "memory":
+                return f"memory:{self.path}"
+
+    @classmethod
+    def parse(cls, text: str) -> ArchiveAddress:
+        """Understand ``s3://bucket/prefix``, ``file:///folder``, a plain folder or ``memory:x``."""
+        if text.startswith("s3://") and not text.startswith("s3:///"):
+            return _parse_s3(text)
+        if near := _S3_NEAR_MISS.match(text):
+            rest = text[near.end() :].lstrip("/")
+            raise UsageError(
+                f"{text!r} is not an archive address",
+                hint=f"Did you mean s3://{rest or 'bucket/prefix'}?",
+            )
+        if text.startswith("memory:"):
+            return cls("memory", "", text.removeprefix("memory:"))
+        if text.startswith("file:"):
+            return cls("file", "", _parse_file(text))
+        if (scheme := _SCHEME.match(text)) and (text[scheme.end() :].startswith("/")):
+            raise UsageError(
+                f"archives cannot lie under {scheme[1]}:",
+                hint="Use s3://bucket/prefix (with --s3-endpoint for other makers), or a folder.",
+            )
+        if not text.strip():
+            raise UsageError(
+                "the archive address is empty", hint="Write s3://bucket/prefix or a folder."
+            )
+        return cls("file", "", str(_home_of(check_path(text)).absolute()))
+
+
+def _parse_s3(text: str) -> ArchiveAddress:
+    bucket, _, prefix = text.removeprefix("s3://").partition("/")
+    if not _BUCKET.fullmatch(bucket):
+        hint = "Write s3://bucket/prefix; bucket names are 3 to 63 letters, digits, dots, hyphens."
+        what = (
+            f"{bucket!r} in {text!r} is not a bucket name" if bucket else f"no bucket in {text!r}"
+        )
+        raise UsageError(what, hint=hint)
+    parts = [part for part in prefix.split("/") if part]
+    if any(part in (".", "..") for part in parts):
+        raise UsageError(
+            f"the prefix in {text!r} has a '.' or '..' in it", hint="Write the prefix out in full."
+        )
+    return ArchiveAddress("s3", bucket, "/".join(parts))
+
+
+def _parse_file(text: str) -> str:
+    rest = text.removeprefix("file:")
+    if rest.startswith("//"):
+        host, slash, tail = rest[2:].partition("/")
+        if not slash or host not in ("", "localhost"):
+            raise UsageError(
+                f"{text!r} names a host, not a folder",
+                hint=f"Did you mean file:///{rest[2:]}? A file address has three slashes.",
+            )
+        rest = "/" + tail
+    if not rest.startswith("/"):
+        raise UsageError(
+            f"{text!r} is not an absolute folder", hint="Write file:///folder, or the folder alone."
+        )
+    return str(check_path(unquote(rest)).absolute())
+
+
+def _home_of(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{str(path)!r} is in the home of nobody who is known here") from error

@@ -1,1 +1,0 @@
-"""Records to directories: by partition, field, time, and together; safe as paths."""

@@ -1,0 +1,1 @@
+"""Records as columns: schemas, Arrow arrays, converters, transforms and partitioners."""

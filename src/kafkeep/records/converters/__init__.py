@@ -1,0 +1,1 @@
+"""Kafka Connect's converters: bytes of Kafka to columns, and back."""

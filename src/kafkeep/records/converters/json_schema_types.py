@@ -1,0 +1,238 @@
+"""JSON Schema read as a Connect schema, the way Confluent's JSON Schema converter does.
+
+Objects are structs (or maps, by ``connect.type``), fields in the order of ``connect.index``, a
+choice between null and one type is that type, optional, and other choices are structs with a
+member for each. What has no counterpart (an empty schema, a tuple, a type that contains itself)
+is ``NoSchema``: such values stay JSON texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from kafkeep.archive.schemas import RegisteredSchema
+from kafkeep.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Kind, Schema
+
+ONE_OF = "io.confluent.connect.json.OneOf"
+ENUM = "io.confluent.connect.json.Enum"
+
+_CONNECT_TYPES = {
+    "int8": Kind.INT8,
+    "int16": Kind.INT16,
+    "int32": Kind.INT32,
+    "int64": Kind.INT64,
+    "float32": Kind.FLOAT32,
+    "float64": Kind.FLOAT64,
+    "bytes": Kind.BYTES,
+}
+_LOGICAL = (DECIMAL, TIMESTAMP, DATE, TIME)
+
+
+class NoSchema(Exception):
+    """There is no Connect schema for this JSON Schema."""
+
+
+def read_json_schema(
+    schema: RegisteredSchema,
+    references: Mapping[str, RegisteredSchema],
+    *,
+    optional_for_nonrequired: bool = False,
+) -> Schema:
+    """Return the Connect schema; NoSchema says why there is none."""
+    try:
+        root = orjson.loads(schema.text)
+        others = {name: orjson.loads(one.text) for name, one in references.items()}
+    except orjson.JSONDecodeError as error:
+        raise NoSchema("its text is not JSON") from error
+    return _Reading(root, others, optional_for_nonrequired).convert(root)
+
+
+class _Reading:
+    def __init__(self, root: Any, others: Mapping[str, Any], loose: bool) -> None:
+        self.root = root
+        self.others = others
+        self.loose = loose
+        self.open: list[str] = []
+
+    def convert(self, told: Any, *, optional: bool = False) -> Schema:
+        """Return the schema of one JSON Schema, optional if the place it stands in says so."""
+        if not isinstance(told, dict):
+            raise NoSchema("a schema is true or false")
+        if "$ref" in told:
+            return self._reference(str(told["$ref"]), optional)
+        for word in ("oneOf", "anyOf"):
+            if word in told:
+                return self._choice(told, told[word], optional)
+        if "allOf" in told:
+            return self._all(told, optional)
+        if isinstance(told.get("type"), list):
+            parts = [told | {"type": one} for one in told["type"]]
+            return self._choice({}, parts, optional)
+        return _described(self._base(told), told, optional)
+
+    def _base(self, told: Mapping[str, Any]) -> Schema:  # noqa: PLR0911
+        if "const" in told or "enum" in told:
+            return _enum(told)
+        connect = told.get("connect.type")
+        match told.get("type"):
+            case "boolean":
+                return Schema(kind=Kind.BOOLEAN)
+            case "integer":
+                return Schema(kind=_CONNECT_TYPES.get(str(connect), Kind.INT64))
+            case "number":
+                return Schema(kind=_CONNECT_TYPES.get(str(connect), Kind.FLOAT64))
+            case "string":
+                return Schema(kind=Kind.BYTES if connect == "bytes" else Kind.STRING)
+            case "array":
+                return self._array(told)
+            case "object":
+                return self._object(told)
+            case other:
+                if "properties" in told:
+                    return self._object(told)
+                raise NoSchema(f"a schema has the type {other}")
+
+    def _array(self, told: Mapping[str, Any]) -> Schema:
+        items = told.get("items")
+        if told.get("connect.type") == "map" and isinstance(items, dict):
+            parts = items.get("properties", {})
+            if {"key", "value"} <= parts.keys():
+                keys, values = self.convert(parts["key"]), self.convert(parts["value"])
+                return Schema(kind=Kind.MAP, keys=keys, items=values)
+        if not isinstance(items, dict) or not items:
+            raise NoSchema("an array does not say what is in it")
+        return Schema(kind=Kind.ARRAY, items=self.convert(items))
+
+    def _object(self, told: Mapping[str, Any]) -> Schema:
+        if told.get("connect.type") == "map":
+            values = self.convert(told.get("additionalProperties"))
+            return Schema(kind=Kind.MAP, keys=Schema(kind=Kind.STRING), items=values)
+        properties = told.get("properties") or {}
+        if not properties:
+            raise NoSchema("an object has no properties")
+        return self._struct(properties, told.get("required") or ())
+
+    def _struct(self, properties: Mapping[str, Any], required: Any) -> Schema:
+        fields = tuple(
+            Field(name, self.convert(one, optional=self.loose and name not in required))
+            for name, one in _ordered(properties)
+        )
+        return Schema(kind=Kind.STRUCT, fields=fields)
+
+    def _choice(self, told: Mapping[str, Any], parts: list[Any], optional: bool) -> Schema:
+        members = [one for one in parts if one != {"type": "null"} and not _is_null(one)]
+        if len(members) == 1:
+            nullable = len(parts) > 1
+            outer = {key: told[key] for key in ("title", "description", "default") if key in told}
+            schema = self.convert(members[0], optional=optional or nullable)
+            return _described(schema, outer, schema.optional)
+        fields = tuple(
+            Field(f"{ONE_OF}.field.{i}", self.convert(one, optional=True))
+            for i, one in enumerate(members)
+        )
+        schema = Schema(kind=Kind.STRUCT, name=ONE_OF, fields=fields)
+        return _described(schema, told, optional or len(members) < len(parts))
+
+    def _all(self, told: Mapping[str, Any], optional: bool) -> Schema:
+        parts = [self._resolved(one) for one in told["allOf"]] + [told]
+        properties: dict[str, Any] = {}
+        required: set[str] = set()
+        for part in parts:
+            properties |= part.get("properties") or {}
+            required |= set(part.get("required") or ())
+        if properties:
+            return _described(self._struct(properties, required), told, optional)
+        merged: dict[str, Any] = {}
+        for part in parts:
+            merged |= {key: value for key, value in part.items() if key != "allOf"}
+        return self.convert(merged, optional=optional)
+
+    def _reference(self, ref: str, optional: bool) -> Schema:
+        if ref in self.open:
+            raise NoSchema(f"{ref} contains itself")
+        self.open.append(ref)
+        try:
+            return self._inside(ref).convert(self._find(ref), optional=optional)
+        finally:
+            self.open.pop()
+
+    def _resolved(self, told: Any) -> dict[str, Any]:
+        found = self._find(str(told["$ref"])) if "$ref" in told else told
+        if not isinstance(found, dict):
+            raise NoSchema("a part of allOf is no schema")
+        return found
+
+    def _inside(self, ref: str) -> _Reading:
+        """Return the reading of the document a reference is in."""
+        name = ref.partition("#")[0]
+        if not name:
+            return self
+        other = _Reading(self._document(name), self.others, self.loose)
+        other.open = self.open
+        return other
+
+    def _document(self, name: str) -> Any:
+        short = name.rpartition("/")[2]
+        for known, document in self.others.items():
+            if known in (name, short) or document.get("$id") == name:
+                return document
+        if isinstance(self.root, dict) and self.root.get("$id") == name:
+            return self.root
+        raise NoSchema(f"{name} is not among the schema's references")
+
+    def _find(self, ref: str) -> Any:
+        name, _, pointer = ref.partition("#")
+        found = self._document(name) if name else self.root
+        for part in pointer.split("/"):
+            if part:
+                key = part.replace("~1", "/").replace("~0", "~")
+                if not isinstance(found, dict) or key not in found:
+                    raise NoSchema(f"{ref} leads nowhere")
+                found = found[key]
+        return found
+
+
+def _is_null(told: Any) -> bool:
+    return isinstance(told, dict) and told.get("type") == "null"
+
+
+def _ordered(properties: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return properties in the order of ``connect.index``; those without one as they stand."""
+    placed = [
+        (one.get("connect.index", i) if isinstance(one, dict) else i, i, name, one)
+        for i, (name, one) in enumerate(properties.items())
+    ]
+    return [(name, one) for _, _, name, one in sorted(placed, key=lambda place: place[:2])]
+
+
+def _enum(told: Mapping[str, Any]) -> Schema:
+    values = told["enum"] if "enum" in told else [told["const"]]
+    if not all(isinstance(value, str) for value in values):
+        if told.get("type") in ("integer", "number", "boolean"):
+            kinds = {"integer": Kind.INT64, "number": Kind.FLOAT64, "boolean": Kind.BOOLEAN}
+            return Schema(kind=kinds[told["type"]])
+        raise NoSchema("an enum has values that are no texts")
+    parameters = [(ENUM, "")] + [(f"{ENUM}.{value}", value) for value in values]
+    return Schema(kind=Kind.STRING, parameters=tuple(sorted(parameters)))
+
+
+def _described(schema: Schema, told: Mapping[str, Any], optional: bool) -> Schema:
+    """Add what stands beside a type: its title, version, description, parameters, default."""
+    changes: dict[str, Any] = {"optional": optional}
+    if told.get("title") and schema.name is None:
+        changes["name"] = str(told["title"])
+    if isinstance(told.get("connect.version"), int):
+        changes["version"] = told["connect.version"]
+    if told.get("description"):
+        changes["doc"] = str(told["description"])
+    if isinstance(told.get("connect.parameters"), dict):
+        given = {key: str(value) for key, value in told["connect.parameters"].items()}
+        changes["parameters"] = tuple(sorted((dict(schema.parameters) | given).items()))
+    default = told.get("default")
+    if isinstance(default, bool | int | float | str) and schema.name not in _LOGICAL:
+        changes["default"] = default if schema.kind is not Kind.BYTES else None
+    return replace(schema, **changes)

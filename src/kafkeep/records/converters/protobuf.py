@@ -1,0 +1,243 @@
+"""ProtobufConverter: messages whose Protobuf schema is in a registry.
+
+Protobuf schemas out of a registry: their text compiled to message classes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+from google.protobuf import (  # type: ignore[import-untyped]
+    descriptor_pb2,
+    descriptor_pool,
+    json_format,
+    message_factory,
+)
+from google.protobuf.descriptor import Descriptor  # type: ignore[import-untyped]
+from google.protobuf.message import (  # type: ignore[import-untyped]
+    DecodeError,
+    Message,
+)
+
+from kafkeep.archive.schemas import RegisteredSchema
+from kafkeep.errors import RecordError
+from kafkeep.options.sink.converter_settings import ProtobufSettings
+from kafkeep.records.converters.converter import Piece, Subject
+from kafkeep.records.converters.framed import HEAD_BYTES, Decoder, convert_framed, read_schema_id
+from kafkeep.records.converters.protobuf_schema import ContainsItself, ProtoReading, to_column
+from kafkeep.records.schema import Column, Schema
+from kafkeep.registry.client import Registry
+
+_MAIN = "registered.proto"
+
+# What every registry knows without being told; Google's other well-known types come with protoc.
+_KNOWN = {
+    "confluent/meta.proto": """\
+syntax = "proto3";
+package confluent;
+import "google/protobuf/descriptor.proto";
+message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }
+extend google.protobuf.FileOptions { Meta file_meta = 1088; }
+extend google.protobuf.MessageOptions { Meta message_meta = 1088; }
+extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
+extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
+extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }
+""",
+    "confluent/type/decimal.proto": """\
+syntax = "proto3";
+package confluent.type;
+message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
+""",
+    "google/type/date.proto": """\
+syntax = "proto3";
+package google.type;
+message Date { int32 year = 1; int32 month = 2; int32 day = 3; }
+""",
+    "google/type/timeofday.proto": """\
+syntax = "proto3";
+package google.type;
+message TimeOfDay { int32 hours = 1; int32 minutes = 2; int32 seconds = 3; int32 nanos = 4; }
+""",
+}
+
+
+class ProtoFile:
+    """One compiled schema: its messages, by their place in the file."""
+
+    def __init__(
+        self, schema: RegisteredSchema, references: Mapping[str, RegisteredSchema]
+    ) -> None:
+        texts = {name: one.text for name, one in references.items()}
+        compiled = _compile(_KNOWN | texts | {_MAIN: schema.text})
+        self.pool = descriptor_pool.DescriptorPool()
+        for one in compiled.file:
+            self.pool.Add(one)
+        self._main = next(one for one in compiled.file if one.name == _MAIN)
+
+    def message(self, path: tuple[int, ...]) -> Descriptor:
+        """Return a message by numbers: of one in the file, of one inside of that, and so on."""
+        names = [self._main.package] if self._main.package else []
+        among = self._main.message_type
+        for number in path:
+            if number >= len(among):
+                raise RecordError(f"the schema has no message number {'.'.join(map(str, path))}")
+            names.append(among[number].name)
+            # The entries of maps are messages to protoc, but nobody counts them.
+            inner = among[number].nested_type
+            among = [one for one in inner if not one.options.map_entry]
+        return self.pool.FindMessageTypeByName(".".join(names))
+
+
+def _compile(texts: Mapping[str, str]) -> descriptor_pb2.FileDescriptorSet:
+    """Run protoc in a folder of its own."""
+    # Imported when first needed: most runs have no Protobuf, and this takes a while.
+    from grpc_tools import protoc  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix="kafkeep-proto-") as folder:
+        for name, text in texts.items():
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts:
+                raise RecordError(f"a schema refers to {name}, which is no name for a file")
+            target = Path(folder, "in", path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+        output = Path(folder, "out")
+        include = str(files("grpc_tools").joinpath("_proto"))
+        arguments = ["protoc", f"-I{folder}/in", f"-I{include}", "--include_imports"]
+        if protoc.main([*arguments, f"--descriptor_set_out={output}", _MAIN]) != 0:
+            first = next(iter(texts[_MAIN].strip().splitlines()), "")
+            raise RecordError(
+                f"protoc refuses the schema that begins with {first!r}",
+                hint="What it says stands on stderr; an import may be no reference of the schema.",
+            )
+        return descriptor_pb2.FileDescriptorSet.FromString(output.read_bytes())
+
+
+Key = tuple[int, tuple[int, ...]]
+"""A schema's id, and which of its messages it is."""
+
+
+class ProtobufConverter:
+    """Keys or values of one topic in Confluent's Protobuf form."""
+
+    def __init__(self, settings: ProtobufSettings, registry: Registry, subject: Subject) -> None:
+        self.settings = settings
+        self.registry = registry
+        self.subject = subject
+        self._files: dict[int, ProtoFile] = {}
+        self._decoders: dict[Key, Decoder] = {}
+
+    def convert(self, values: pa.BinaryArray) -> Iterator[Piece]:
+        """Give a column for each stretch of one message type; TransientError when nobody answers.
+
+        Messages that contain themselves give JSON texts without a schema.
+        """
+        return convert_framed(values, self._decoder, read_key)
+
+    def restore(self, column: Column) -> pa.BinaryArray:
+        """Refuse: the message type is not kept beside its values."""
+        raise RecordError(
+            f"values of {self.subject.role}s cannot be produced in Protobuf's form",
+            hint="Restore with value.converter=org.apache.kafka.connect.json.JsonConverter, or "
+            "keep such topics in the segment format.",
+        )
+
+    def _decoder(self, key: Key) -> Decoder:
+        if key not in self._decoders:
+            self._decoders[key] = self._open(key)
+        return self._decoders[key]
+
+    def _open(self, key: Key) -> Decoder:
+        schema_id, path = key
+        message = self._file(schema_id).message(path)
+        try:
+            schema = ProtoReading(self.settings).root(message)
+        except ContainsItself:
+            return _Texts(message)
+        version = self.subject.version(self.registry, schema_id)
+        return _Messages(message, replace(schema, version=version), self.settings)
+
+    def _file(self, schema_id: int) -> ProtoFile:
+        if schema_id not in self._files:
+            found = self.registry.schema(schema_id)
+            if found.type != "PROTOBUF":
+                raise RecordError(f"schema id {schema_id} is of type {found.type}, not PROTOBUF")
+            self._files[schema_id] = ProtoFile(found, self.registry.references(found))
+        return self._files[schema_id]
+
+
+class _Parser:
+    """Messages of one type."""
+
+    def __init__(self, message: Descriptor) -> None:
+        self._class = message_factory.GetMessageClass(message)
+
+    def parse(self, data: bytes) -> Message:
+        _, at = read_path(data, 0)
+        try:
+            return self._class.FromString(data[at:])
+        except DecodeError as error:
+            raise RecordError(f"a value is not a {self._class.DESCRIPTOR.name}: {error}") from error
+
+
+class _Messages(_Parser):
+    """Messages as values of a schema."""
+
+    def __init__(self, message: Descriptor, schema: Schema, settings: ProtobufSettings) -> None:
+        super().__init__(message)
+        self.schema = schema
+        self._change = to_column(message, settings)
+
+    def decode(self, data: bytes) -> Any:
+        return self._change(self.parse(data))
+
+
+class _Texts(_Parser):
+    """Messages as JSON documents."""
+
+    schema = None
+
+    def decode(self, data: bytes) -> bytes:
+        text = json_format.MessageToJson(
+            self.parse(data), preserving_proto_field_name=True, indent=None
+        )
+        return bytes(text, "utf-8")
+
+
+def read_key(row: bytes) -> Key | None:
+    """Return what stands in front of a message: id and message numbers; None when it is cut."""
+    schema_id = read_schema_id(row)
+    if schema_id is None:
+        return None
+    path, _ = read_path(row, HEAD_BYTES)
+    return (schema_id, path) if path else None
+
+
+def read_path(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    """Read which message it is; return that and where it begins, or nothing when it is cut."""
+    count, at = _read_varint(data, at)
+    if count == 0:
+        return (0,), at  # short for the first message
+    path: list[int] = []
+    for _ in range(count):
+        number, at = _read_varint(data, at) if at >= 0 else (-1, -1)
+        if number < 0:
+            return (), -1
+        path.append(number)
+    return tuple(path), at
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Read a zigzag number; return it and the next position, which is -1 when not readable."""
+    value = 0
+    for i, byte in enumerate(data[at : at + 5]):
+        value |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at + i + 1
+    return -1, -1

@@ -1,0 +1,1 @@
+"""JSON text in Arrow columns: scanning, decoding and encoding without loss."""

@@ -1,0 +1,204 @@
+"""JSON values of a known Connect schema, read into Arrow columns member by member.
+
+As Connect's JsonConverter reads them, only stricter: it makes 0 of a text where a number should
+be and cuts numbers to their type; here such a row is at fault. A missing or null value is the
+schema's default; members that a struct does not have are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kafkeep.numba_setup import Int64s
+from kafkeep.records.json.arrow import bitmap, number_array
+from kafkeep.records.json.edit import FieldKind, FieldSpans, split_members, split_objects
+from kafkeep.records.json.leaves import (
+    Values,
+    read_bools,
+    read_bytes,
+    read_floats,
+    read_ints,
+    read_strings,
+)
+from kafkeep.records.schema import DECIMAL, Kind, Schema, arrow_type
+
+_WHOLE = "the value"
+
+
+def decode_spans(spans: FieldSpans, schema: Schema) -> tuple[pa.Array, dict[int, str]]:
+    """Return a column of the schema, and what is wrong with the rows that do not fit it.
+
+    Missing rows are null, whatever the schema says: they are no values. What stands in the column
+    for a row at fault means nothing.
+    """
+    there = spans.kinds != FieldKind.MISSING
+    rows = np.arange(len(spans), dtype=np.int64)
+    faults: dict[int, str] = {}
+    if bool(there.all()):
+        return _decode(Values(spans, schema, rows, _WHOLE, faults)), faults
+    array = _decode(Values(spans.where(there), schema, rows[there], _WHOLE, faults))
+    places = np.maximum(np.cumsum(there) - 1, 0).astype(np.int64)
+    buffers = [bitmap(there), pa.py_buffer(places)]
+    return array.take(pa.Array.from_buffers(pa.int64(), len(rows), buffers)), faults
+
+
+def _decode(values: Values, dead: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Return a column; nothing is asked of ``dead`` values, whose struct is not there."""
+    values, dead = _without_misfits(values, dead)
+    schema, empty = values.schema, values.spans.kinds <= FieldKind.NULL
+    gaps = empty if dead is None else empty & ~dead
+    some = bool(gaps.any())
+    if some and schema.default is None and not schema.optional:
+        values.fault(gaps, f"Invalid null value for required {schema.kind} field: {values.where}")
+    if schema.optional:
+        values = replace(values, valid=bitmap(~empty))
+    array = _READ[schema.kind](values)
+    if not some or schema.default is None:
+        return array
+    default = pa.array([_plain(schema, schema.default)], arrow_type(schema))
+    indices = np.where(gaps, len(gaps), np.arange(len(gaps)))
+    return pa.concat_arrays([array, default]).take(number_array(pa.int64(), indices))
+
+
+def _plain(schema: Schema, value: Any) -> Any:
+    """Return a default as Arrow takes it: structs by name."""
+    if value is None:
+        return None
+    match schema.kind:
+        case Kind.STRUCT:
+            pairs = zip(schema.fields, value, strict=True)
+            return {field.name: _plain(field.schema, part) for field, part in pairs}
+        case Kind.ARRAY if schema.items is not None:
+            return [_plain(schema.items, part) for part in value]
+        case Kind.MAP if schema.items is not None and schema.keys is not None:
+            keys, items = schema.keys, schema.items
+            return [(_plain(keys, key), _plain(items, part)) for key, part in value]
+        case _:
+            return value
+
+
+def _without_misfits(
+    values: Values, dead: NDArray[np.bool_] | None
+) -> tuple[Values, NDArray[np.bool_] | None]:
+    """Take out values that are something else than the schema says: their rows are at fault."""
+    spans, schema = values.spans, values.schema
+    wrong = spans.kinds > FieldKind.NULL
+    for kind in _kinds_of(schema):
+        wrong &= spans.kinds != kind
+    if not wrong.any():
+        return values, dead
+    for kind in FieldKind:
+        found = wrong & (spans.kinds == kind)
+        values.fault(found, f"{values.where} should be {schema.kind} but is {kind.name.lower()}")
+    kinds = np.where(wrong, FieldKind.MISSING, spans.kinds).astype(np.uint8)
+    dead = wrong if dead is None else dead | wrong
+    return replace(values, spans=replace(spans, kinds=kinds)), dead
+
+
+def _kinds_of(schema: Schema) -> tuple[FieldKind, ...]:
+    """Return what a value of the schema may be in JSON."""
+    if schema.kind is Kind.BYTES and schema.name == DECIMAL:
+        return (FieldKind.NUMBER, FieldKind.STRING)
+    if schema.kind is Kind.MAP and schema.keys is not None and schema.keys.kind is Kind.STRING:
+        return (FieldKind.OBJECT, FieldKind.ARRAY)
+    return _KINDS.get(schema.kind, (FieldKind.NUMBER,))
+
+
+_KINDS: Mapping[Kind, tuple[FieldKind, ...]] = {
+    Kind.BOOLEAN: (FieldKind.TRUE, FieldKind.FALSE),
+    Kind.FLOAT32: (FieldKind.NUMBER, FieldKind.STRING),
+    Kind.FLOAT64: (FieldKind.NUMBER, FieldKind.STRING),
+    Kind.STRING: (FieldKind.STRING,),
+    Kind.BYTES: (FieldKind.STRING,),
+    Kind.ARRAY: (FieldKind.ARRAY,),
+    Kind.MAP: (FieldKind.ARRAY,),
+    Kind.STRUCT: (FieldKind.OBJECT,),
+}
+
+
+def _nested(values: Values, offsets: Int64s | None, child: pa.Array | list[pa.Array]) -> pa.Array:
+    buffers = [values.valid]
+    if offsets is not None:
+        buffers.append(pa.py_buffer(offsets.astype(np.int32)))
+    children = child if isinstance(child, list) else [child]
+    kind = arrow_type(values.schema)
+    return pa.Array.from_buffers(kind, len(values.spans), buffers, children=children)
+
+
+def _read_arrays(values: Values) -> pa.Array:
+    schema = values.schema.items
+    assert schema is not None
+    offsets, _, members = split_members(values.spans)
+    rows = np.repeat(values.rows, np.diff(offsets))
+    items = Values(members, schema, rows, f"{values.where}[]", values.faults)
+    return _nested(values, offsets, _decode(items))
+
+
+def _read_maps(values: Values) -> pa.Array:
+    """Read objects, or arrays of pairs: how maps are written whose keys are not texts."""
+    schema = values.schema
+    assert schema.keys is not None and schema.items is not None
+    offsets, keys, items = split_members(values.spans)
+    rows = np.repeat(values.rows, np.diff(offsets))
+    members = replace(values, spans=items, schema=schema.items, rows=rows, valid=None)
+    keys, items = _split_pairs(members, keys)
+    required = schema.keys.as_optional(False)
+    arrays = [
+        _decode(replace(members, spans=keys, schema=required, where=f"a key of {values.where}")),
+        _decode(replace(members, spans=items, where=f"{values.where}{{}}")),
+    ]
+    kind = arrow_type(schema)
+    entries = pa.StructArray.from_arrays(arrays, fields=[kind.key_field, kind.item_field])
+    return _nested(values, offsets, entries)
+
+
+def _split_pairs(members: Values, keys: FieldSpans) -> tuple[FieldSpans, FieldSpans]:
+    """Return keys and values; members without a key have to be pairs of both."""
+    pairs = keys.kinds == FieldKind.MISSING
+    if not pairs.any():
+        return keys, members.spans
+    offsets, _, parts = split_members(members.spans)
+    good = pairs & (members.spans.kinds == FieldKind.ARRAY) & (np.diff(offsets) == 2)
+    members.fault(pairs & ~good, f"{members.where} should be an array of [key, value] pairs")
+    columns = []
+    for side, old in enumerate((keys, members.spans)):
+        places = offsets[:-1][good] + side
+        new = replace(old, starts=old.starts.copy(), ends=old.ends.copy(), kinds=old.kinds.copy())
+        new.starts[good], new.ends[good] = parts.starts[places], parts.ends[places]
+        new.kinds[good] = parts.kinds[places]
+        columns.append(new)
+    return columns[0], columns[1]
+
+
+def _read_structs(values: Values) -> pa.Array:
+    fields = values.schema.fields
+    dead = values.spans.kinds != FieldKind.OBJECT
+    within = "" if values.where == _WHOLE else f"{values.where}."
+    members = split_objects(values.spans, [field.name for field in fields])
+    children = [
+        _decode(Values(member, f.schema, values.rows, within + f.name, values.faults), dead)
+        for f, member in zip(fields, members, strict=True)
+    ]
+    return _nested(values, None, children)
+
+
+_READ: Mapping[Kind, Callable[[Values], pa.Array]] = {
+    Kind.INT8: read_ints,
+    Kind.INT16: read_ints,
+    Kind.INT32: read_ints,
+    Kind.INT64: read_ints,
+    Kind.FLOAT32: read_floats,
+    Kind.FLOAT64: read_floats,
+    Kind.BOOLEAN: read_bools,
+    Kind.STRING: read_strings,
+    Kind.BYTES: read_bytes,
+    Kind.ARRAY: _read_arrays,
+    Kind.MAP: _read_maps,
+    Kind.STRUCT: _read_structs,
+}

@@ -1,0 +1,292 @@
+"""Compiled loops over JSON text: where strings, numbers and white space end.
+
+Strict as RFC 8259 has it, UTF-8 included. Functions return the place behind what they read, or a
+negative number that ``fail`` made of what is wrong and where.
+
+Places are addresses in memory: numba counts references to an array at each call that has one as an
+argument, which takes four times as long as the work. Nothing at or behind ``end`` is part of the
+text; nothing at or behind ``limit``, the end of the whole buffer, is ever read.
+"""
+
+# Compiled code has one integer type; mypy tells numpy's from Python's. ``in`` would be a loop.
+# mypy: disable-error-code="return-value,assignment,arg-type,no-any-return"
+# ruff: noqa: PLR1714
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import types
+from numba.extending import intrinsic
+
+from kafkeep.numba_setup import byte_at, inlined, kernel
+
+# What is wrong with a text.
+EMPTY = 1
+CUT_SHORT = 2
+NO_VALUE = 3
+NO_KEY = 4
+NO_COLON = 5
+NO_COMMA = 6
+TRAILING = 7
+TOO_DEEP = 8
+BAD_NUMBER = 9
+BAD_ESCAPE = 10
+CONTROL = 11
+BAD_UTF8 = 12
+
+_LANES = 32
+_INT = ir.IntType(64)
+
+
+def _load(builder: Any, address: Any, lanes: int) -> Any:
+    """Emit a load of ``lanes`` bytes."""
+    kind = ir.VectorType(ir.IntType(8), lanes).as_pointer()
+    return builder.load(builder.inttoptr(address, kind), align=1)
+
+
+def _first(builder: Any, hits: Any, lanes: int) -> Any:
+    """Emit the number of the first lane that is set, ``lanes`` if none is."""
+    mask = builder.zext(builder.bitcast(hits, ir.IntType(lanes)), _INT)
+    stop = builder.or_(mask, ir.Constant(_INT, 1 << lanes))
+    return builder.cttz(stop, ir.Constant(ir.IntType(1), 1))
+
+
+def _splat(value: int, lanes: int) -> Any:
+    return ir.Constant(ir.VectorType(ir.IntType(8), lanes), [value] * lanes)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def put_byte(typing: Any, at: Any, byte: Any) -> tuple[Any, Any]:
+    """Write one byte; the caller has checked the bounds."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        small = builder.trunc(args[1], ir.IntType(8))
+        builder.store(small, builder.inttoptr(args[0], ir.IntType(8).as_pointer()))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _plain_run(typing: Any, at: Any) -> tuple[Any, Any]:
+    """Count the bytes from ``at``, 32 at most, that need no look inside a string.
+
+    Quotes, backslashes and, as signed numbers, control characters and all beyond ASCII stop it.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        chunk = _load(builder, args[0], _LANES)
+        quote = builder.icmp_signed("==", chunk, _splat(0x22, _LANES))
+        slash = builder.icmp_signed("==", chunk, _splat(0x5C, _LANES))
+        odd = builder.icmp_signed("<", chunk, _splat(0x20, _LANES))
+        return _first(builder, builder.or_(builder.or_(quote, slash), odd), _LANES)
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _digit_run(typing: Any, at: Any) -> tuple[Any, Any]:
+    """Count the digits from ``at``, 16 at most."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        chunk = builder.sub(_load(builder, args[0], 16), _splat(0x30, 16))
+        return _first(builder, builder.icmp_unsigned(">", chunk, _splat(9, 16)), 16)
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _same_run(typing: Any, one: Any, other: Any) -> tuple[Any, Any]:
+    """Count the bytes, 32 at most, that are the same at both places."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        chunks = [_load(builder, address, _LANES) for address in args]
+        return _first(builder, builder.icmp_unsigned("!=", *chunks), _LANES)
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@inlined
+def same_bytes(one: int, other: int, size: int) -> bool:
+    """Compare two stretches of memory."""
+    at = 0
+    while at + _LANES <= size:
+        if _same_run(one + at, other + at) < _LANES:
+            return False
+        at += _LANES
+    while at < size:
+        if byte_at(one + at) != byte_at(other + at):
+            return False
+        at += 1
+    return True
+
+
+@inlined
+def fail(code: int, at: int) -> int:
+    """Return a code and a position as one negative number."""
+    return -(at * 16 + code)
+
+
+@inlined
+def _skip_hex(at: int, end: int) -> int:
+    """Read four hex digits."""
+    for i in range(at, at + 4):
+        if i >= end:
+            return fail(CUT_SHORT, end)
+        byte = byte_at(i)
+        letter = byte | 0x20
+        if not (0x30 <= byte <= 0x39 or 0x61 <= letter <= 0x66):
+            return fail(BAD_ESCAPE, at - 2)
+    return at + 4
+
+
+@kernel
+def _skip_escape(at: int, end: int) -> int:
+    """Read what begins with the backslash at ``at``. A lone surrogate is as good as any."""
+    if at + 1 >= end:
+        return fail(CUT_SHORT, end)
+    byte = byte_at(at + 1)
+    if byte == 0x75:
+        return _skip_hex(at + 2, end)
+    if (
+        byte == 0x6E
+        or byte == 0x22
+        or byte == 0x5C
+        or byte == 0x2F
+        or byte == 0x74
+        or byte == 0x72
+        or byte == 0x62
+        or byte == 0x66
+    ):
+        return at + 2
+    return fail(BAD_ESCAPE, at)
+
+
+@kernel
+def _skip_utf8(at: int, end: int) -> int:
+    """Read one character beyond ASCII: no overlong form, no surrogate, nothing over 10FFFF."""
+    lead = byte_at(at)
+    low, high = 0x80, 0xBF
+    if 0xC2 <= lead <= 0xDF:
+        more = 1
+    elif 0xE0 <= lead <= 0xEF:
+        more = 2
+        low = 0xA0 if lead == 0xE0 else 0x80
+        high = 0x9F if lead == 0xED else 0xBF
+    elif 0xF0 <= lead <= 0xF4:
+        more = 3
+        low = 0x90 if lead == 0xF0 else 0x80
+        high = 0x8F if lead == 0xF4 else 0xBF
+    else:
+        return fail(BAD_UTF8, at)
+    for i in range(at + 1, at + 1 + more):
+        if i >= end or not low <= byte_at(i) <= high:
+            return fail(BAD_UTF8, at)
+        low, high = 0x80, 0xBF
+    return at + 1 + more
+
+
+@inlined
+def skip_string(at: int, end: int, limit: int) -> int:
+    """Read a string from behind its opening quote to behind its closing one."""
+    wide = limit - _LANES
+    while True:
+        if at <= wide:
+            count = _plain_run(at)
+            at += count
+            if count == _LANES and at < end:
+                continue
+        if at >= end:
+            return fail(CUT_SHORT, end)
+        byte = byte_at(at)
+        if byte == 0x22:
+            return at + 1
+        if byte == 0x5C:
+            at = _skip_escape(at, end)
+        elif byte < 0x20:
+            return fail(CONTROL, at)
+        elif byte < 0x80:
+            at += 1
+        else:
+            at = _skip_utf8(at, end)
+        if at < 0:
+            return at
+
+
+@inlined
+def _skip_digits(at: int, end: int, limit: int) -> int:
+    """Read digits, at least one."""
+    start = at
+    while at <= limit - 16:
+        count = _digit_run(at)
+        at += count
+        if count < 16 or at >= end:
+            at = min(at, end)
+            return at if at > start else fail(BAD_NUMBER, at)
+    while at < end and 0x30 <= byte_at(at) <= 0x39:
+        at += 1
+    return at if at > start else fail(BAD_NUMBER, at)
+
+
+@inlined
+def _skip_number(at: int, end: int, limit: int) -> int:
+    """Read a number; what follows it is not looked at."""
+    if byte_at(at) == 0x2D:
+        at += 1
+    if at < end and byte_at(at) == 0x30:
+        at += 1
+        if at < end and 0x30 <= byte_at(at) <= 0x39:
+            return fail(BAD_NUMBER, at)
+    else:
+        at = _skip_digits(at, end, limit)
+    if 0 <= at < end and byte_at(at) == 0x2E:
+        at = _skip_digits(at + 1, end, limit)
+    if 0 <= at < end and byte_at(at) | 0x20 == 0x65:
+        at += 1
+        if at < end and (byte_at(at) == 0x2B or byte_at(at) == 0x2D):
+            at += 1
+        at = _skip_digits(at, end, limit)
+    return at
+
+
+@kernel
+def _skip_word(at: int, end: int) -> int:
+    """Read ``true``, ``false`` or ``null``."""
+    size = 5 if byte_at(at) == 0x66 else 4
+    if at + size > end:
+        return fail(NO_VALUE, at)
+    word = np.int64(0)
+    for i in range(at, at + size):
+        word = (word << 8) | byte_at(i)
+    if word == 0x74727565 or word == 0x66616C7365 or word == 0x6E756C6C:
+        return at + size
+    return fail(NO_VALUE, at)
+
+
+@inlined
+def skip_scalar(at: int, end: int, limit: int) -> int:
+    """Read a value that is no object or array; the byte at ``at`` is there."""
+    byte = byte_at(at)
+    if byte == 0x22:
+        return skip_string(at + 1, end, limit)
+    if 0x30 <= byte <= 0x39 or byte == 0x2D:
+        return _skip_number(at, end, limit)
+    return _skip_word(at, end)
+
+
+@inlined
+def skip_space(at: int, end: int, breaks: int) -> tuple[int, int]:
+    """Read white space; return what follows, and ``breaks`` and the line breaks that were in it."""
+    while at < end:
+        byte = byte_at(at)
+        if byte > 0x20:
+            break
+        if byte == 0x0A or byte == 0x0D:
+            breaks += 1
+        elif byte != 0x20 and byte != 0x09:
+            break
+        at += 1
+    return at, breaks

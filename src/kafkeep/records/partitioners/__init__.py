@@ -1,0 +1,1 @@
+"""Partitioners of a sink: the directory of each record."""

@@ -1,0 +1,251 @@
+"""Fields of keys and values, and headers, as texts: what stands behind ``field=`` in a path.
+
+Fields of schemaless JSON documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kafkeep.records.arrow import Int64s, binary_scalar, codes_of, true_rows
+from kafkeep.records.calendar import date_of
+from kafkeep.records.json.text import FieldKind, FieldSpans, find_fields
+from kafkeep.records.partitioners.joda import PathFormat
+from kafkeep.records.partitioners.partitioner import RowProblem
+from kafkeep.records.partitioners.zone import Zone
+from kafkeep.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Column, Kind, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A field of some documents: its JSON, and which documents lack it.
+
+    Rows without a document, or whose field lies inside of a null, have the kind NULL.
+    """
+
+    spans: FieldSpans
+    missing: NDArray[np.bool_]
+
+    def contents(self) -> pa.BinaryArray:
+        """Return the JSON of each field, strings without their quotes; null where missing."""
+        spans = self.spans
+        quote = (spans.kinds == FieldKind.STRING).astype(np.int64)
+        return FieldSpans(spans.data, spans.starts + quote, spans.ends - quote, spans.kinds).texts()
+
+
+def find_json(texts: pa.BinaryArray, names: tuple[str, ...]) -> Found:
+    """Find a field, nested or with dots in its own name, in each document."""
+    spans = find_fields(texts, names)
+    missing = spans.kinds == FieldKind.MISSING
+    if not missing.any():
+        return Found(spans, missing)
+    kinds, starts, ends = spans.kinds.copy(), spans.starts.copy(), spans.ends.copy()
+    for way in list(_iter_ways(names))[1:]:
+        other = find_fields(texts, way)
+        fill = missing & (other.kinds != FieldKind.MISSING)
+        kinds[fill], starts[fill], ends[fill] = (
+            other.kinds[fill],
+            other.starts[fill],
+            other.ends[fill],
+        )
+        missing &= ~fill
+    is_null = np.zeros(len(texts), np.bool_)
+    is_null[true_rows(texts.is_null())] = True
+    for way in _iter_ways(names):
+        for depth in range(len(way)):
+            is_null |= missing & (find_fields(texts, way[:depth]).kinds == FieldKind.NULL)
+    kinds[missing & is_null] = FieldKind.NULL
+    return Found(FieldSpans(spans.data, starts, ends, kinds), missing & ~is_null)
+
+
+def _iter_ways(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the paths a dotted name may stand for, the most nested one first."""
+    if not names:
+        yield ()
+    for count in range(1, len(names) + 1):
+        for rest in _iter_ways(names[count:]):
+            yield (".".join(names[:count]), *rest)
+
+
+def read_json(texts: pa.BinaryArray, names: tuple[str, ...]) -> tuple[Int64s, list[str | None]]:
+    """Return codes and texts of a field: numbers as they were written, strings unescaped.
+
+    RowProblem when a document lacks the field, or when it is an object or a list.
+    """
+    found = find_json(texts, names)
+    if found.missing.any():
+        row = int(np.argmax(found.missing))
+        raise RowProblem(row, f"the field {'.'.join(names)!r} does not exist")
+    encoded = pc.dictionary_encode(found.spans.texts(), null_encoding="encode")
+    codes = codes_of(encoded)
+    written: list[str | None] = []
+    for place, value in enumerate(encoded.dictionary.to_pylist()):
+        try:
+            written.append(_write_json(value))
+        except ValueError as error:
+            raise RowProblem(int(np.argmax(codes == place)), str(error)) from error
+    return codes, written
+
+
+def _write_json(value: bytes | None) -> str | None:
+    match value[:1] if value else b"n":
+        case b"n":
+            return None
+        case b'"':
+            return unescape(value or b"")
+        case b"{" | b"[":
+            raise ValueError("an object or a list is no part of a path")
+    return (value or b"").decode()
+
+
+def unescape(string: bytes) -> str:
+    """Return the text of a JSON string with its quotes; ValueError when UTF-8 has no such text."""
+    try:
+        text: str = orjson.loads(string)
+    except orjson.JSONDecodeError:
+        raise ValueError("half of a surrogate pair is no part of a path") from None
+    return text
+
+
+_TIMESTAMP = PathFormat("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", Zone("UTC"))
+_LOGICAL = {
+    DATE: Kind.INT32,
+    TIME: Kind.INT32,
+    TIMESTAMP: Kind.INT64,
+    DECIMAL: Kind.BYTES,
+}
+_TIME = PathFormat("HH:mm:ss.SSS", Zone("UTC"))
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The text of row ``i`` is ``texts[codes[i]]``; None is null."""
+
+    codes: Int64s
+    texts: list[str | None]
+
+
+def read_column(column: Column, path: str) -> Texts:
+    """Return the texts of a field, nested with dots; of the whole value when the path is empty.
+
+    A record that is null has null fields. RowProblem when a record lacks the field, or when it
+    has no text.
+    """
+    names = tuple(path.split(".")) if path else ()
+    if column.schema is None:
+        return Texts(*read_json(column.array, names))
+    schema, leaf = read_typed(column, names)
+    return _read_leaf(schema, leaf)
+
+
+def read_typed(column: Column, names: tuple[str, ...]) -> tuple[Schema, pa.Array]:
+    """Return the schema and the array of a field; where the record is null, so is the field."""
+    assert column.schema is not None
+    steps, schema = find_steps(column.schema, names)
+    if steps is not None:
+        return schema, pc.struct_field(column.array, steps) if steps else column.array
+    rows = true_rows(column.array.is_valid())
+    if len(rows):
+        why, hint = f"the field {'.'.join(names)!r} does not exist", None
+        if column.schema.kind is not Kind.STRUCT:
+            why += f": the converter gives {column.schema.kind.value}, which has no fields"
+            hint = "Choose a converter that reads fields, such as JsonConverter."
+        raise RowProblem(int(rows[0]), why, hint)
+    return Schema(kind=Kind.STRING, optional=True), pa.nulls(len(column), pa.string())
+
+
+def find_steps(schema: Schema, names: tuple[str, ...]) -> tuple[list[int] | None, Schema]:
+    """Return the way to a nested field as positions, and its schema; None when there is none.
+
+    A field that has dots in its own name, as Flatten makes them, is found too.
+    """
+    if not names:
+        return [], schema
+    for count in range(1, len(names) + 1):
+        name = ".".join(names[:count])
+        for position, field in enumerate(schema.fields):
+            if field.name == name:
+                steps, found = find_steps(field.schema, names[count:])
+                if steps is not None:
+                    return [position, *steps], found
+    return None, schema
+
+
+def read_header(headers: pa.ListArray, name: str) -> Texts:
+    """Return the last header of that name of each record; null when it has none."""
+    lists = np.frombuffer(headers.offsets.buffers()[1], np.int32)
+    lists = lists[headers.offsets.offset :][: len(headers) + 1]
+    inner = headers.values
+    hits = true_rows(pc.equal(inner.field("key"), binary_scalar(name.encode())))
+    hits = hits[(hits >= lists[0]) & (hits < lists[-1])]
+    rows = np.searchsorted(lists, hits, side="right") - 1
+    last = np.full(len(headers), -1, np.int64)
+    # Of several positions for a row, the last one stays.
+    last[rows] = hits
+    has = last >= 0
+    places = pa.Array.from_buffers(pa.int64(), int(has.sum()), [None, pa.py_buffer(last[has])])
+    try:
+        found = _read_leaf(Schema(kind=Kind.BYTES), inner.field("value").take(places))
+    except RowProblem as problem:
+        row = int(np.flatnonzero(has)[problem.row])
+        raise RowProblem(row, f"header {name!r}: {problem.why}") from problem
+    if has.all():
+        return found
+    codes = np.full(len(headers), len(found.texts), np.int64)
+    codes[has] = found.codes
+    return Texts(codes, [*found.texts, None])
+
+
+def _read_leaf(schema: Schema, leaf: pa.Array) -> Texts:
+    if schema.kind in (Kind.STRUCT, Kind.ARRAY, Kind.MAP):
+        rows = true_rows(leaf.is_valid())
+        if len(rows):
+            raise RowProblem(int(rows[0]), f"a field of type {schema.kind} is no part of a path")
+        return Texts(np.zeros(len(leaf), np.int64), [None])
+    encoded = pc.dictionary_encode(leaf, null_encoding="encode")
+    codes = codes_of(encoded)
+    texts: list[str | None] = []
+    for place, value in enumerate(encoded.dictionary.to_pylist()):
+        try:
+            texts.append(None if value is None else _write(schema, value))
+        except UnicodeDecodeError as error:
+            row = int(np.argmax(codes == place))
+            raise RowProblem(row, "bytes that are not UTF-8 are no part of a path") from error
+    return Texts(codes, texts)
+
+
+def _write(schema: Schema, value: Any) -> str:
+    if schema.name in _LOGICAL and schema.kind is _LOGICAL[schema.name]:
+        return _write_logical(schema, value)
+    match schema.kind:
+        case Kind.BYTES:
+            return bytes(value).decode()
+        case Kind.BOOLEAN:
+            return "true" if value else "false"
+        case Kind.FLOAT32:
+            return str(np.float32(value))
+    return str(value)
+
+
+def _write_logical(schema: Schema, value: Any) -> str:
+    """Write dates and times as ISO-8601, decimals with all of their digits."""
+    if schema.name == DATE:
+        return _write_date(value)
+    if schema.name == DECIMAL:
+        unscaled = int.from_bytes(value, "big", signed=True)
+        return f"{Decimal(unscaled).scaleb(-int(schema.parameter('scale') or 0)):f}"
+    return (_TIME if schema.name == TIME else _TIMESTAMP).write(value)
+
+
+def _write_date(days: int) -> str:
+    year, month, day = date_of(days)
+    return f"{year:04}-{month:02}-{day:02}"

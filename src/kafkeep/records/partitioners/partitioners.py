@@ -1,0 +1,195 @@
+"""The partitioner that options ask for.
+
+A directory for each Kafka partition; and the parts every partitioner shares.
+
+Directories made of fields, keys and headers: ``country=de/tenant=acme``.
+
+Directories made of times: ``year=2024/month=12/day=03/hour=10``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kafkeep.options.sink.partitioners import PartitionOptions, field_label
+from kafkeep.records.arrow import Int64s, find_distinct, join_codes, merge_equal
+from kafkeep.records.partitioners.field_values import Texts, read_column, read_header
+from kafkeep.records.partitioners.joda import PathFormat
+from kafkeep.records.partitioners.partitioner import (
+    MAX_BYTES,
+    Partitioner,
+    Placed,
+    RowProblem,
+    name_part,
+)
+from kafkeep.records.partitioners.record_time import Extractor
+from kafkeep.records.partitioners.zone import Zone
+from kafkeep.records.rows import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultPartitioner:
+    """``partition=0``."""
+
+    extractor: Extractor
+    """Of times that objects are closed by; no record fails for want of one."""
+
+    def place(self, rows: Rows, *, at_ms: int) -> Placed:
+        """Place every record in the directory of its partition."""
+        times = self.extractor.read_or_kafka(rows, at_ms=at_ms)
+        return Placed(np.zeros(len(rows), np.int32), (f"partition={rows.partition}",), times)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaNamePartitioner:
+    """Another partitioner's directories with ``schema_name=<name>`` before or behind them."""
+
+    inner: Partitioner
+    is_prefix: bool
+    raw: bool
+
+    def place(self, rows: Rows, *, at_ms: int) -> Placed:
+        """Place as ``inner`` does; records without a schema or its name have ``null``."""
+        placed = self.inner.place(rows, at_ms=at_ms)
+        name = rows.value.schema.name if rows.value.schema is not None else None
+        part = name_part("schema_name", name, raw=self.raw)
+        paths = (f"{part}/{p}" if self.is_prefix else f"{p}/{part}" for p in placed.paths)
+        return Placed(placed.codes, tuple(paths), placed.times)
+
+
+_TOGETHER_BYTES = 480
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPaths:
+    """Writes some fields of a record as a path, in the order they were named."""
+
+    names: tuple[str, ...]
+    """As in ``partition.field.name``."""
+    raw: bool
+
+    def read(self, rows: Rows) -> tuple[Int64s, list[str]]:
+        """Return for each record its place in a list of paths, no two of them equal.
+
+        RecordError when a record has none.
+        """
+        codes: Int64s = np.zeros(len(rows), np.int64)
+        paths: list[str] = []
+        room = max(64, min(MAX_BYTES, _TOGETHER_BYTES // len(self.names)))
+        for name in self.names:
+            try:
+                texts = _read(rows, name)
+                label = field_label(name)
+                parts = [name_part(label, t, raw=self.raw, max_bytes=room) for t in texts.texts]
+            except RowProblem as problem:
+                raise problem.to_error(rows) from problem
+            if not paths:
+                codes, paths = merge_equal(texts.codes, parts)
+            else:
+                codes, paths = join_codes(codes, paths, texts.codes, parts)
+        return codes, paths
+
+
+def _read(rows: Rows, name: str) -> Texts:
+    source, colon, rest = name.partition(":")
+    if colon and source == "header":
+        return read_header(rows.headers, rest)
+    if colon and source == "key":
+        return read_column(rows.key, rest)
+    return read_column(rows.value, name)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPartitioner:
+    """Directories made of fields alone."""
+
+    fields: FieldPaths
+    extractor: Extractor
+    """Of times that objects are closed by; no record fails for want of one."""
+
+    def place(self, rows: Rows, *, at_ms: int) -> Placed:
+        """Place by fields; RecordError names the record that lacks one."""
+        codes, paths = self.fields.read(rows)
+        times = self.extractor.read_or_kafka(rows, at_ms=at_ms)
+        return Placed(codes.astype(np.int32), tuple(paths), times)
+
+
+class TimePaths:
+    """Writes times, rounded down to a duration in local time, with a Joda pattern.
+
+    Times before 1970 are rounded down too; Confluent's sink rounds them up.
+    """
+
+    def __init__(self, path_format: PathFormat, duration_ms: int) -> None:
+        self._format = path_format
+        self._zone = path_format.zone
+        self._duration_ms = duration_ms
+        unit = path_format.unit_ms
+        self._step_ms = unit if unit % duration_ms == 0 else duration_ms
+
+    def read(self, times: Int64s) -> tuple[Int64s, list[str]]:
+        """Return for each time its place in a list of paths, no two of them equal."""
+        local = times + self._zone.offsets_ms(times)
+        steps, codes = find_distinct(local // self._step_ms)
+        paths: dict[str, int] = {}
+        even = np.array([self._is_even(step) for step in steps.tolist()], np.bool_)
+        renamed = np.zeros(len(steps), np.int64)
+        renamed[even] = self._write_all(steps[even] * self._step_ms, paths)
+        result = renamed[codes]
+        for place in np.flatnonzero(~even).tolist():
+            rows = np.flatnonzero(codes == place)
+            cells, inner = find_distinct(local[rows] // self._duration_ms)
+            result[rows] = self._write_all(cells * self._duration_ms, paths)[inner]
+        return result, list(paths)
+
+    def _is_even(self, step: int) -> bool:
+        """Tell whether all times of a step are written alike: no change of the offset in it."""
+        if self._step_ms == self._duration_ms:
+            return True
+        first, last = step * self._step_ms, (step + 1) * self._step_ms - self._duration_ms
+        return self._zone.to_utc(last) - self._zone.to_utc(first) == last - first
+
+    def _write_all(self, local: Int64s, paths: dict[str, int]) -> Int64s:
+        """Return the places of local times in ``paths``, which grows by those not yet in it."""
+        texts = (self._format.write(self._zone.to_utc(time)) for time in local.tolist())
+        return np.array([paths.setdefault(text, len(paths)) for text in texts], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class TimePartitioner:
+    """Directories made of times, under those of fields if there are any."""
+
+    paths: TimePaths
+    extractor: Extractor
+    fields: FieldPaths | None = None
+
+    def place(self, rows: Rows, *, at_ms: int) -> Placed:
+        """Place by time; RecordError names the record that has none."""
+        times = self.extractor.read(rows, at_ms=at_ms)
+        codes, paths = self.paths.read(times)
+        if self.fields is not None:
+            codes, paths = join_codes(*self.fields.read(rows), codes, paths)
+        return Placed(codes.astype(np.int32), tuple(paths), times)
+
+
+def open_partitioner(options: PartitionOptions) -> Partitioner:
+    """Return the partitioner; cheap, to be called in each task."""
+    raw = options.partition_path_encoding == "raw"
+    affix = options.s3_schema_partition_affix_type
+    inner = _open_inner(options, raw=raw)
+    if affix == "NONE":
+        return inner
+    return SchemaNamePartitioner(inner, is_prefix=affix == "PREFIX", raw=raw)
+
+
+def _open_inner(options: PartitionOptions, *, raw: bool) -> Partitioner:
+    extractor = Extractor(options.extractor, options.timestamp_field)
+    fields = FieldPaths(options.partition_field_name, raw) if options.is_field else None
+    if options.is_time_based:
+        path_format = PathFormat(options.pattern, Zone(options.timezone), options.locale)
+        return TimePartitioner(TimePaths(path_format, options.duration_ms), extractor, fields)
+    if fields is not None:
+        return FieldPartitioner(fields, extractor)
+    return DefaultPartitioner(extractor)

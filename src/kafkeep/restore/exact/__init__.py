@@ -1,0 +1,1 @@
+"""Restore records at their original offsets."""

@@ -1,0 +1,1 @@
+"""Follow an archive: append what it gains, cycle by cycle."""

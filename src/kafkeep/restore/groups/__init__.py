@@ -1,0 +1,1 @@
+"""Restore the offsets of consumer groups."""

@@ -1,0 +1,222 @@
+"""Move consumer groups to where they stood: plan, apply, put back. On the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.check_result import Check, Verdict
+from kafkeep.errors import PreflightError
+from kafkeep.failpoint import failpoint
+from kafkeep.kafka.admin.admin import Admin, OffsetSpec, TopicDescription
+from kafkeep.kafka.admin.groups import (
+    active_groups,
+    commit_offsets,
+    delete_offsets,
+    load_group_offsets,
+)
+from kafkeep.objects.sink.spec import ReadOptions
+from kafkeep.options.restore import RestoreOptions
+from kafkeep.restore.document import RestoreDocument
+from kafkeep.restore.exact.plan import filling
+from kafkeep.restore.groups.plan import (
+    Archived,
+    GroupMove,
+    GroupPlan,
+    Place,
+    count_read,
+    plan_groups,
+    plan_routed,
+    positions_on,
+    restored_partitions,
+    wanted_offsets,
+)
+from kafkeep.restore.groups.rollback import GroupChange, load_history, save_change
+from kafkeep.restore.groups.translate import count_records_before
+from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
+from kafkeep.restore.routing.routing import SAME
+
+
+@dataclass(kw_only=True)
+class GroupJob:
+    """The groups of one restore. Everything that does I/O is given to it."""
+
+    plan: RestorePlan
+    chosen: Archived
+    """Groups and their archived offsets on the topics of the plan."""
+    options: RestoreOptions
+    reading: ReadOptions
+    admin: Admin
+    store: ObjectStore
+    documents: ObjectStore
+    now_ms: Callable[[], int]
+
+    def plan_moves(self, document: RestoreDocument | None) -> GroupPlan:
+        """Say where each group goes; before the targets are there, as far as it can be told."""
+        if self.plan.shape.routed:
+            return self._plan_routed(document)
+        names = [topic.target for topic in self.plan.topics]
+        there = self.admin.topics(names)
+        keys = [
+            (topic.target, number)
+            for topic, partition, number in restored_partitions(self.plan)
+            if topic.target in there
+            and number < there[topic.target].partition_count
+            and wanted_offsets(self.chosen, topic, partition.partition)
+        ]
+        starts = self.admin.offsets(keys, OffsetSpec.EARLIEST)
+        ends = self.admin.offsets(keys, OffsetSpec.LATEST)
+        places: dict[tuple[str, int], Place] = {}
+        for topic, partition, number in restored_partitions(self.plan):
+            key = (topic.target, number)
+            if not wanted_offsets(self.chosen, topic, partition.partition):
+                continue
+            described = there.get(topic.target)
+            topic_id = described.topic_id if described is not None else ""
+            known = document.target(topic.target) if document is not None else None
+            ours = known is not None and bool(topic_id) and known.topic_id == topic_id
+            same = described is not None and topic_id == topic.source.topic_id
+            same = same and topic.shape == SAME
+            if same or (ours and self.plan.exact):
+                places[key] = Place(starts[key], ends[key])
+            elif self.plan.exact:
+                places[key] = self._expected(partition)
+            elif ours:
+                assert known is not None
+                base = known.partitions[number].base
+                places[key] = self._translated(topic, partition, base)
+            else:
+                places[key] = self._translated(topic, partition, ends.get(key, 0))
+        return plan_groups(self.chosen, self.plan, places)
+
+    def _plan_routed(self, document: RestoreDocument | None) -> GroupPlan:
+        there = self.admin.topics([topic.target for topic in self.plan.topics])
+        moves: list[GroupMove] = []
+        refused: list[str] = []
+        for topic in self.plan.topics:
+            groups = positions_on(self.chosen, topic)
+            counted = count_read(
+                self.store,
+                topic,
+                list(groups.values()),
+                restore_aborted=self.options.restore_aborted,
+                options=self.reading,
+            )
+            bases = self._bases(topic, there.get(topic.target), document)
+            found, against = plan_routed(topic, groups, counted, bases)
+            moves += found
+            refused += against
+        return GroupPlan(tuple(sorted(moves, key=lambda m: m.group)), refused=tuple(refused))
+
+    def _bases(
+        self, topic: TopicPlan, there: TopicDescription | None, document: RestoreDocument | None
+    ) -> Mapping[int, int]:
+        """Return where the first restored record of each target partition stands, or will.
+
+        A topic that has too few of them is the preflight's to refuse.
+        """
+        known = document.target(topic.target) if document is not None else None
+        bases = dict.fromkeys(range(topic.target_count), 0)
+        if there is None:
+            return bases
+        if known is not None and known.topic_id == there.topic_id:
+            return {number: place.base for number, place in enumerate(known.partitions)}
+        keys = [(topic.target, number) for number in range(there.partition_count)]
+        ends = self.admin.offsets(keys, OffsetSpec.LATEST)
+        return bases | {number: end for (_, number), end in ends.items()}
+
+    def _expected(self, partition: PartitionPlan) -> Place:
+        pieces = partition.all_pieces()
+        last = pieces[-1].range.end if pieces else 0
+        return Place(filling(partition).before, max(last, 0 if partition.cut else partition.end))
+
+    def _translated(self, topic: TopicPlan, partition: PartitionPlan, base: int) -> Place:
+        counted = count_records_before(
+            self.store,
+            partition,
+            wanted_offsets(self.chosen, topic, partition.partition),
+            restore_aborted=self.options.restore_aborted,
+            options=self.reading,
+            shape=self.plan.shape,
+        )
+        return Place(0, 0, base, counted)
+
+    def checks(self, moves: GroupPlan) -> list[Check]:
+        """Say which groups cannot be moved, and what is left out."""
+        found = [
+            Check(
+                Verdict.FAIL,
+                f"group {group}",
+                "it has active members, so that Kafka takes no offsets for it",
+                "Stop the consumers of the group, then run the same command again.",
+            )
+            for group in active_groups(self.admin, moves.groups)
+        ]
+        found += [
+            Check(
+                Verdict.FAIL,
+                "groups",
+                sentence,
+                "Name others with --groups, or restore into the partitions that were archived.",
+            )
+            for sentence in moves.refused
+        ]
+        told = list(moves.left_out)
+        if moves == GroupPlan():
+            told = ["no group had an offset on these topics at that commit: none is moved"]
+        return found + [Check(Verdict.WARN, "groups", sentence) for sentence in told]
+
+    def apply(self, moves: GroupPlan) -> None:
+        """Note what stands there, then commit; repeated after a crash it does the same again."""
+        if not moves.moves:
+            return
+        self._require_idle(moves.groups)
+        topics = {move.topic for move in moves.moves}
+        there = load_group_offsets(self.admin, topics, moves.groups).offsets
+        before = {
+            group: {key: there.get(group, {}).get(key) for key in moves.of(group)}
+            for group in moves.groups
+        }
+        history = load_history(self.documents, self.plan.id)
+        noted = GroupChange(history.next_revision, self.now_ms(), before, pending=True)
+        save_change(self.documents, self.plan.id, noted)
+        failpoint("groups.noted")
+        for group in moves.groups:
+            commit_offsets(self.admin, group, moves.of(group))
+            failpoint("groups.committed")
+        done = GroupChange(noted.revision + 1, self.now_ms(), {})
+        save_change(self.documents, self.plan.id, done)
+
+    def rollback(self) -> dict[str, dict[tuple[str, int], int | None]]:
+        """Put back what stood there before this restore moved groups; return what that was.
+
+        A dry run only tells.
+        """
+        history = load_history(self.documents, self.plan.id)
+        before = history.before()
+        if not before:
+            raise PreflightError("this restore has moved no groups, or they were put back already")
+        if self.options.dry_run:
+            return before
+        self._require_idle(sorted(before))
+        for group, offsets in sorted(before.items()):
+            commit_offsets(self.admin, group, {k: o for k, o in offsets.items() if o is not None})
+            delete_offsets(self.admin, group, [key for key, o in offsets.items() if o is None])
+            failpoint("groups.returned")
+        change = GroupChange(history.next_revision, self.now_ms(), {}, rolled_back=True)
+        save_change(self.documents, self.plan.id, change)
+        return before
+
+    def has_moved(self) -> bool:
+        """Whether groups of this restore were moved, all of them, and not put back."""
+        return load_history(self.documents, self.plan.id).moved
+
+    def _require_idle(self, groups: list[str]) -> None:
+        active = active_groups(self.admin, groups)
+        if active:
+            raise PreflightError(
+                f"group {active[0]} is active: Kafka takes no offsets for it (code 25)"
+                + (f" (and {len(active) - 1} more)" if len(active) > 1 else ""),
+                hint="Stop the consumers of the group, then run the same command again.",
+            )

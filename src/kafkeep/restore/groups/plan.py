@@ -1,0 +1,288 @@
+"""Groups where records were dealt out anew: it has a meaning where what is read comes first.
+
+A group's place in a target partition is before the first record that it had not read. That is its
+place only if all behind it is unread, too. On the driver.
+
+Plan consumer groups: where a group that stood at an archived offset goes on. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kafkeep.archive.entry import PartitionId
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.errors import UsageError
+from kafkeep.kafka.batch.unpack import Walked
+from kafkeep.numba_setup import Int64s
+from kafkeep.objects.sink.spec import ReadOptions
+from kafkeep.options.option import did_you_mean
+from kafkeep.restore.groups.translate import check_offsets
+from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
+from kafkeep.restore.routing.lanes import blocks_of, merge
+from kafkeep.restore.routing.rows import SourceRows
+from kafkeep.restore.work import shares
+
+ALL = ("all",)
+Archived = Mapping[str, Mapping[PartitionId, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMove:
+    """One group's place in one target partition."""
+
+    group: str
+    topic: str
+    partition: int
+    archived: int | None
+    """Where it stood; None where several partitions were dealt out to this one."""
+    offset: int
+    """Where it is put."""
+    note: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the move as plans show it."""
+        return {
+            "group": self.group,
+            "topic": self.topic,
+            "partition": self.partition,
+            "archived": self.archived,
+            "offset": self.offset,
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """All moves, and in sentences what is not moved."""
+
+    moves: tuple[GroupMove, ...] = ()
+    left_out: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    """Groups whose place would have no meaning."""
+
+    @property
+    def groups(self) -> list[str]:
+        """Names of the groups that are moved."""
+        return sorted({move.group for move in self.moves})
+
+    def of(self, group: str) -> dict[tuple[str, int], int]:
+        """Return where one group is put."""
+        return {(m.topic, m.partition): m.offset for m in self.moves if m.group == group}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a group's offset in one target partition follows from.
+
+    Either the target keeps the archived offsets, or ``counted`` tells how many restored records
+    lie before each of them, the first at ``base``.
+    """
+
+    start: int
+    end: int
+    base: int | None = None
+    counted: Mapping[int, int] | None = None
+
+    def offset(self, archived: int) -> tuple[int, str]:
+        """Return where the record at ``archived`` stands, or the next one; and a note."""
+        if self.base is not None and self.counted is not None:
+            return self.base + self.counted[archived], ""
+        if archived < self.start:
+            return self.start, f"the archive begins at {self.start}"
+        if archived > self.end:
+            return self.end, f"the archive ends at {self.end}"
+        return archived, ""
+
+
+def choose_groups(
+    archived: Archived, plan: RestorePlan, wanted: Collection[str], *, strict: bool = True
+) -> Archived:
+    """Return the wanted groups with their offsets on the topics to restore.
+
+    UsageError for one that has none there, if ``strict``.
+    """
+    chosen = {(t.source.topic, t.source.incarnation) for t in plan.topics}
+    found = {
+        group: {pid: offset for pid, offset in offsets.items() if pid[:2] in chosen}
+        for group, offsets in sorted(archived.items())
+    }
+    found = {group: offsets for group, offsets in found.items() if offsets}
+    if tuple(wanted) == ALL:
+        return found
+    for group in wanted if strict else ():
+        if group not in found:
+            known = ", ".join(found) or "none"
+            raise UsageError(
+                f"group {group} has no offset on these topics in the archive",
+                hint=did_you_mean(group, found) or f"Groups that have one: {known}.",
+            )
+    return {group: found[group] for group in sorted(wanted) if group in found}
+
+
+def wanted_offsets(chosen: Archived, topic: TopicPlan, partition: int) -> list[int]:
+    """Return the distinct offsets that groups have on a partition, sorted."""
+    pid = PartitionId(topic.source.topic, topic.source.incarnation, partition)
+    return sorted({offsets[pid] for offsets in chosen.values() if pid in offsets})
+
+
+def positions_on(chosen: Archived, topic: TopicPlan) -> dict[str, dict[int, int]]:
+    """Return the groups that have offsets on a topic, and these by partition."""
+    name = topic.source.topic, topic.source.incarnation
+    found = {
+        group: {pid.partition: offset for pid, offset in offsets.items() if pid[:2] == name}
+        for group, offsets in chosen.items()
+    }
+    return {group: positions for group, positions in found.items() if positions}
+
+
+def plan_groups(
+    chosen: Archived, plan: RestorePlan, places: Mapping[tuple[str, int], Place]
+) -> GroupPlan:
+    """Plan every move; ``places`` has the target partitions that are restored."""
+    moves: list[GroupMove] = []
+    left_out: list[str] = []
+    topics = {(t.source.topic, t.source.incarnation): t for t in plan.topics}
+    for group, offsets in chosen.items():
+        for pid, archived in sorted(offsets.items()):
+            topic = topics[pid.topic, pid.incarnation]
+            number = topic.shape.target_of(pid.partition)
+            if number is None or (topic.target, number) not in places:
+                left_out.append(f"group {group}: {topic.target}-{pid.partition} is not restored")
+                continue
+            key = (topic.target, number)
+            offset, note = places[key].offset(archived)
+            moves.append(GroupMove(group, *key, archived, offset, note))
+    return GroupPlan(tuple(moves), tuple(left_out))
+
+
+def restored_partitions(plan: RestorePlan) -> Iterator[tuple[TopicPlan, PartitionPlan, int]]:
+    """Yield the partitions that were not left out by a pick, each with its target partition."""
+    for topic in plan.topics:
+        for partition in topic.partitions:
+            number = topic.shape.target_of(partition.partition)
+            if partition.ranges != () and number is not None:
+                yield topic, partition, number
+
+
+AT_ONCE = 62
+"""Groups that are followed in one pass: a bit for each, in the place of a record's offset."""
+
+Positions = Mapping[int, int]
+"""A group's archived offsets, by partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a group had read of a target partition."""
+
+    records: int
+    first: bool
+    """Whether they come before all that it had not read."""
+
+
+def count_read(
+    store: ObjectStore,
+    topic: TopicPlan,
+    groups: Sequence[Positions],
+    *,
+    restore_aborted: bool,
+    options: ReadOptions,
+) -> list[dict[int, Read]]:
+    """Return what each group had read of each target partition; reads all of the topic.
+
+    PreflightError when objects do not tell the offsets of their records.
+    """
+    sources = [partition for partition in topic.partitions if partition.ranges != ()]
+    for piece in (piece for source in sources for piece in source.all_pieces()):
+        check_offsets(piece)
+
+    def blocks(source: PartitionPlan, some: Sequence[Positions]) -> Iterator[tuple[Walked, int]]:
+        rows = SourceRows(store, source.all_pieces(), source.times, restore_aborted, options)
+        ends = np.array([group.get(source.partition, 0) for group in some], dtype=np.int64)
+        for records, codec in rows.rows(topic.shape):
+            yield _marked(records, ends), codec
+
+    found: list[dict[int, Read]] = []
+    for start in range(0, len(groups), AT_ONCE):
+        some = groups[start : start + AT_ONCE]
+        tallies = {number: _Tally(len(some)) for number in shares(topic)}
+        dealt = [blocks_of(blocks(s, some), s.partition, topic.shape) for s in sources]
+        for block in merge(dealt):
+            for number in np.unique(block.targets).tolist():
+                tallies[number].add(block.rows.offsets[block.targets == number])
+        found += [
+            {n: tally.of(place) for n, tally in tallies.items()} for place in range(len(some))
+        ]
+    return found
+
+
+def _marked(records: Walked, ends: Int64s) -> Walked:
+    """Put in the place of each offset a bit for every group that has read it."""
+    read = records.offsets[:, None] < ends[None, :]
+    bits = np.left_shift(1, np.arange(len(ends), dtype=np.int64))
+    marks: Int64s = (read * bits[None, :]).sum(axis=1, dtype=np.int64)
+    return Walked(
+        records.buffer,
+        marks,
+        records.timestamps,
+        records.timestamp_types,
+        records.fields,
+        records.ends,
+        records.totals,
+    )
+
+
+class _Tally:
+    """One target partition as several groups have read it."""
+
+    def __init__(self, groups: int) -> None:
+        self._read = np.zeros(groups, dtype=np.int64)
+        self._unread = np.zeros(groups, dtype=np.int64)
+        self._mixed = np.zeros(groups, dtype=np.bool_)
+
+    def add(self, marks: Int64s) -> None:
+        """Take the next records, in order."""
+        for group in range(len(self._read)):
+            read = (marks >> group & 1).astype(np.bool_)
+            unread = np.flatnonzero(~read)
+            first = 0 if self._unread[group] else (unread[0] if len(unread) else len(read))
+            self._mixed[group] |= bool(read[first:].any())
+            self._read[group] += int(read.sum())
+            self._unread[group] += len(unread)
+
+    def of(self, group: int) -> Read:
+        """Return what one group has read."""
+        return Read(int(self._read[group]), not self._mixed[group])
+
+
+def plan_routed(
+    topic: TopicPlan,
+    groups: Mapping[str, Positions],
+    counted: Sequence[Mapping[int, Read]],
+    bases: Mapping[int, int],
+) -> tuple[list[GroupMove], list[str]]:
+    """Return where groups go in one topic, and in sentences which of them cannot. Pure."""
+    moves: list[GroupMove] = []
+    refused: list[str] = []
+    filled = [p.partition for p in topic.partitions if p.ranges != () and p.records]
+    for (group, positions), places in zip(groups.items(), counted, strict=True):
+        lacking = [number for number in filled if number not in positions]
+        mixed = [number for number, read in places.items() if not read.first]
+        if lacking:
+            refused.append(f"group {group} had no offset on {topic.source.topic}-{lacking[0]}")
+        elif mixed:
+            refused.append(
+                f"group {group} has no place in {topic.target}-{mixed[0]}: records that it had "
+                "read would stand behind others"
+            )
+        else:
+            moves += [
+                GroupMove(group, topic.target, number, None, bases[number] + read.records)
+                for number, read in sorted(places.items())
+            ]
+    return moves, refused

@@ -1,0 +1,118 @@
+"""What stood in a cluster before a restore moved its groups, so that it can be put back.
+
+Each change is an object of its own beside the restore's document, created before the first offset
+is committed; another one says that all of them are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from kafkeep.archive.document import check_seal, check_whole, read_sound, seal
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.sequence import iter_numbered, number_of
+from kafkeep.errors import DamagedError, KeyExistsError, PreflightError
+from kafkeep.restore.document import FOLDER, MAX_BYTES, check_version
+
+VERSION = 1
+_UNSEALED = ("version", "at_ms", "rolled_back", "pending", "before")
+Offsets = Mapping[tuple[str, int], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChange:
+    """One change: what each group had committed before it; None for nothing."""
+
+    revision: int
+    at_ms: int
+    before: Mapping[str, Offsets]
+    rolled_back: bool = False
+    """Whether this change puts back what the ones before it had moved."""
+    pending: bool = False
+    """Whether its offsets were still to be committed; the change after it says that they are."""
+
+
+@dataclass(slots=True)
+class GroupHistory:
+    """All changes a restore has made to groups."""
+
+    changes: list[GroupChange] = field(default_factory=list)
+
+    @property
+    def next_revision(self) -> int:
+        """The number of the next change."""
+        return self.changes[-1].revision + 1 if self.changes else 0
+
+    @property
+    def moved(self) -> bool:
+        """Whether groups were moved, all of them, and not put back."""
+        last = self.changes[-1] if self.changes else None
+        return last is not None and not last.rolled_back and not last.pending
+
+    def before(self) -> dict[str, dict[tuple[str, int], int | None]]:
+        """Return what stood there before the first change that was not put back."""
+        found: dict[str, dict[tuple[str, int], int | None]] = {}
+        for change in self.changes:
+            if change.rolled_back:
+                found = {}
+                continue
+            for group, offsets in change.before.items():
+                known = found.setdefault(group, {})
+                for key, offset in offsets.items():
+                    known.setdefault(key, offset)
+        return found
+
+
+def group_key(id: str, revision: int) -> str:
+    """Return where a change lies."""
+    return f"{FOLDER}/{id}.groups/{revision:06d}.json"
+
+
+def save_change(store: ObjectStore, id: str, change: GroupChange) -> None:
+    """Create a change. PreflightError when another run was faster."""
+    document = {
+        "version": VERSION,
+        "at_ms": change.at_ms,
+        "rolled_back": change.rolled_back,
+        "pending": change.pending,
+        "before": {
+            group: [[topic, partition, offset] for (topic, partition), offset in offsets.items()]
+            for group, offsets in change.before.items()
+        },
+    }
+    try:
+        store.put_new(group_key(id, change.revision), seal(document))
+    except KeyExistsError as error:
+        raise PreflightError(
+            "another run moves the groups of this restore",
+            hint="Wait for it to end, then run the same command again.",
+        ) from error
+
+
+def load_history(store: ObjectStore, id: str) -> GroupHistory:
+    """Return every change, in order."""
+    folder = f"{FOLDER}/{id}.groups/"
+    keys = sorted(info.key for info in iter_numbered(store, folder, digits=6))
+    return GroupHistory([_parse(key, read_sound(store, key, max_bytes=MAX_BYTES)) for key in keys])
+
+
+def _parse(key: str, body: bytes) -> GroupChange:
+    try:
+        check_whole(body, key)
+        document: dict[str, Any] = orjson.loads(body)
+        check_version(key, document["version"], VERSION)
+        check_seal(body, document, key, _UNSEALED)
+        before = {
+            group: {(topic, partition): offset for topic, partition, offset in rows}
+            for group, rows in document["before"].items()
+        }
+        pending = document.get("pending", False)
+        return GroupChange(
+            number_of(key), document["at_ms"], before, document["rolled_back"], pending
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedError(f"{key} is not a change of groups: {error}") from error

@@ -1,0 +1,1 @@
+"""Restore into other partitions, at other times, or only some records."""

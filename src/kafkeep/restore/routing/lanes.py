@@ -1,0 +1,259 @@
+"""One pass over the archive dealt out to many target partitions. In tasks.
+
+A lane holds what one target partition gets next. Batches that were sent stay in it until the broker
+has them, so that after any trouble nothing is read again.
+
+Records of several partitions brought into one order, by time. In tasks.
+
+A record's rank is the latest time up to it in its partition: each partition stays in its order, and
+of equal ranks the lower partition comes first. The order follows from the records alone, not from
+how they are cut into blocks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kafkeep.errors import PreflightError
+from kafkeep.kafka.batch.keys import deal
+from kafkeep.kafka.batch.rewrite import TARGET_BYTES, Merger, ReadyBatch
+from kafkeep.kafka.batch.unpack import Walked
+from kafkeep.numba_setup import Int64s, view_bytes
+from kafkeep.restore.exact.steps import cut
+from kafkeep.restore.read import MAX_BATCH_BYTES
+from kafkeep.restore.routing.routing import Shape
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Some records in order, with their ranks and the target partition of each."""
+
+    rows: Walked
+    ranks: Int64s
+    targets: Int64s
+    codec: int = 0
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def part(self, which: slice) -> Block:
+        """Return some of the records in a row."""
+        return Block(self.rows.select(which), self.ranks[which], self.targets[which], self.codec)
+
+
+def merge(sources: Sequence[Iterator[Block]]) -> Iterator[Block]:
+    """Yield the records of all sources in one order; holds one block of each."""
+    hands: list[Block | None] = [None] * len(sources)
+    left = set(range(len(sources)))
+    while True:
+        for number in sorted(left):
+            if hands[number] is None:
+                hands[number] = next(sources[number], None)
+                if hands[number] is None:
+                    left.discard(number)
+        if not left:
+            return
+        yield _join([part for part in _take(hands, left) if len(part)])
+
+
+def _take(hands: list[Block | None], left: set[int]) -> list[Block]:
+    """Take what comes before anything that is not at hand yet: at least one whole block."""
+    at_hand = {number: block for number in left if (block := hands[number]) is not None}
+    bound, last = min((int(block.ranks[-1]), number) for number, block in at_hand.items())
+    taken = []
+    for number, block in sorted(at_hand.items()):
+        side = "right" if number <= last else "left"
+        count = int(np.searchsorted(block.ranks, bound, side=side))  # type: ignore[call-overload]
+        taken.append(block.part(slice(0, count)))
+        hands[number] = block.part(slice(count, None)) if count < len(block) else None
+    return taken
+
+
+def _join(parts: list[Block]) -> Block:
+    if len(parts) == 1:
+        return parts[0]
+    order = np.argsort(np.concatenate([part.ranks for part in parts]), kind="stable")
+    fields, buffers, base = [], [], 0
+    for part in parts:
+        start, end = int(part.rows.fields[0]), int(part.rows.ends[-1])
+        buffers.append(part.rows.buffer[start:end])
+        fields.append((part.rows.fields + (base - start), part.rows.ends + (base - start)))
+        base += end - start
+
+    def joined(columns: list[Int64s]) -> Int64s:
+        found: Int64s = np.concatenate(columns)[order]
+        return found
+
+    rows = Walked(
+        view_bytes(np.concatenate(buffers)),
+        joined([part.rows.offsets for part in parts]),
+        joined([part.rows.timestamps for part in parts]),
+        joined([part.rows.timestamp_types for part in parts]),
+        joined([starts for starts, _ in fields]),
+        joined([ends for _, ends in fields]),
+        parts[0].rows.totals,
+    )
+    codec = max(part.codec for part in parts)
+    return Block(
+        rows,
+        joined([part.ranks for part in parts]),
+        joined([part.targets for part in parts]),
+        codec,
+    )
+
+
+QUEUED_BYTES = 16 << 20
+"""Read on while less is waiting to be sent."""
+LANES_BYTES = 64 << 20
+_LEAST_BATCH_BYTES = 64 << 10
+
+OnEdge = Callable[[ReadyBatch | None], None]
+
+
+def blocks_of(rows: Iterator[tuple[Walked, int]], partition: int, shape: Shape) -> Iterator[Block]:
+    """Give the records of an archived partition their ranks and their target partitions.
+
+    Those without a key go around, beginning with the target of the partition's own number.
+    """
+    latest, turn = np.iinfo(np.int64).min, partition
+    for records, codec in rows:
+        ranks = np.maximum(np.maximum.accumulate(records.timestamps), latest)
+        latest = int(ranks[-1])
+        target = shape.target_of(partition)
+        if shape.partition_count is not None:
+            targets, turn = deal(records, shape.partition_count, turn)
+        else:
+            assert target is not None, "the map has every partition"
+            targets = np.full(len(records), target, dtype=np.int64)
+        yield Block(records, ranks, targets, codec)
+
+
+class Lane:
+    """What one target partition gets, behind the first ``written`` records.
+
+    ``on_edge`` sees the last of these, before anything is sent; None if the archive has fewer.
+    """
+
+    def __init__(
+        self, written: int, *, batch_bytes: int = TARGET_BYTES, on_edge: OnEdge | None = None
+    ) -> None:
+        self.confirmed = written
+        """Records before those that are kept here."""
+        self.ready: deque[ReadyBatch] = deque()
+        self.queued_bytes = 0
+        self.ended = False
+        self._sent: deque[ReadyBatch] = deque()
+        self._skip = written
+        self._on_edge = on_edge if written else None
+        self._merger = Merger(batch_bytes, MAX_BATCH_BYTES)
+
+    def add(self, rows: Walked, codec: int) -> None:
+        """Take records in, in order."""
+        if self._skip:
+            skipped = min(self._skip, len(rows))
+            if skipped == self._skip and self._on_edge is not None:
+                self._on_edge(_batch_of(rows.select(slice(skipped - 1, skipped))))
+                self._on_edge = None
+            self._skip -= skipped
+            rows = rows.select(slice(skipped, None))
+        if codec != self._merger.codec and not self._merger.waits:
+            self._merger.start(codec)
+        for batch in self._merger.add(rows):
+            self._queue(batch)
+
+    def finish(self) -> None:
+        """Note that no more records come."""
+        self._flush()
+        self.ended = True
+        if self._skip:
+            if self._on_edge is not None:
+                self._on_edge(None)
+            raise PreflightError("a target partition holds more records than it is to get")
+
+    def take(self) -> ReadyBatch:
+        """Return the next batch, which is kept until it is confirmed."""
+        batch = self.ready.popleft()
+        self.queued_bytes -= len(batch.body)
+        self._sent.append(batch)
+        return batch
+
+    def confirm(self, written: int) -> None:
+        """Forget batches that are in the target."""
+        while self._sent and self.confirmed + self._sent[0].records <= written:
+            self.confirmed += self._sent.popleft().records
+
+    def rewind(self, written: int) -> None:
+        """Go on behind ``written`` records, whatever was sent."""
+        self.confirm(written)
+        self._flush()
+        kept = [*self._sent, *self.ready]
+        self._sent.clear()
+        self.ready.clear()
+        self.queued_bytes = 0
+        for batch in kept:
+            skip = min(written - self.confirmed, batch.records)
+            self.confirmed += skip
+            parts = cut(batch, skip, batch.records) if skip else (batch,)
+            for part in parts if skip < batch.records else ():
+                self._queue(part)
+        self._skip += written - self.confirmed
+        self.confirmed = written
+
+    def _flush(self) -> None:
+        for batch in self._merger.flush():
+            self._queue(batch)
+
+    def _queue(self, batch: ReadyBatch) -> None:
+        self.ready.append(batch)
+        self.queued_bytes += len(batch.body)
+
+
+class Router:
+    """Deals blocks out to lanes; holds about ``QUEUED_BYTES``, and a batch for each lane."""
+
+    def __init__(self, blocks: Iterator[Block], lanes: Mapping[int, Lane]) -> None:
+        self._blocks = blocks
+        self._lanes = lanes
+        self._numbers = np.array(sorted(lanes), dtype=np.int64)
+        self._ended = False
+
+    def pump(self) -> bool:
+        """Read on until enough is waiting; tell whether anything was read."""
+        moved = False
+        while not self._ended and self._queued() < QUEUED_BYTES:
+            moved = True
+            block = next(self._blocks, None)
+            if block is None:
+                self._ended = True
+                for lane in self._lanes.values():
+                    lane.finish()
+            else:
+                self._deal(block)
+        return moved
+
+    def _queued(self) -> int:
+        return sum(lane.queued_bytes for lane in self._lanes.values())
+
+    def _deal(self, block: Block) -> None:
+        order = np.argsort(block.targets, kind="stable")
+        dealt = block.targets[order]
+        starts = np.searchsorted(dealt, self._numbers, side="left")
+        ends = np.searchsorted(dealt, self._numbers, side="right")
+        for i in np.flatnonzero(ends > starts).tolist():
+            rows = block.rows.select(order[starts[i] : ends[i]])
+            self._lanes[int(self._numbers[i])].add(rows, block.codec)
+
+
+def batch_bytes_for(lanes: int) -> int:
+    """Return how large batches may get, so that those in the making fit in memory together."""
+    return max(_LEAST_BATCH_BYTES, min(TARGET_BYTES, LANES_BYTES // max(1, lanes)))
+
+
+def _batch_of(rows: Walked) -> ReadyBatch:
+    merger = Merger(_LEAST_BATCH_BYTES, MAX_BATCH_BYTES)
+    [batch] = [*merger.add(rows), *merger.flush()]
+    return batch

@@ -1,0 +1,129 @@
+"""What a shape means for a plan: what comes from where, and what stands against it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kafkeep.archive.entry import Entry
+from kafkeep.check_result import Check, Verdict
+from kafkeep.errors import UsageError
+from kafkeep.objects.sink.read_windows import ENVELOPE, SEGMENT
+from kafkeep.options.record_changes import ChangeOptions
+from kafkeep.options.restore import RestoreOptions
+from kafkeep.options.sink.converters import ConverterClass
+from kafkeep.options.sink.formats import FormatKind
+from kafkeep.options.units import format_time
+from kafkeep.restore.plan import RestorePlan, TopicPlan
+from kafkeep.restore.routing.routing import holds_times
+
+_LATEST = 2**63 - 1
+_BYTES = {kind.rpartition(".")[2] for kind in (ConverterClass.BYTES, ConverterClass.ALREADY_BYTES)}
+
+
+def oldest_time(topic: TopicPlan, options: RestoreOptions) -> int | None:
+    """Return the oldest time a restored record may have; None when there is none."""
+    oldest = min((entry.min_timestamp for entry in topic.entries), default=None)
+    if oldest is not None and options.from_ms is not None:
+        oldest = max(oldest, options.from_ms)
+    return oldest if oldest is None or oldest < 0 else oldest + topic.shape.shift_ms
+
+
+def largest_target(topic: TopicPlan) -> int:
+    """Return how many bytes a target partition may get at most: keys may all go into one."""
+    counts = [
+        sum(source.raw_bytes for source in topic.sources_of(number))
+        for number in range(topic.target_count)
+    ]
+    return max(counts, default=0)
+
+
+def target_shares(topic: TopicPlan) -> Iterator[dict[str, Any]]:
+    """Yield for each target partition where its records come from, and what is read for it.
+
+    With another number of partitions all of them are served by one reading of the topic; how many
+    records each gets is known only then.
+    """
+    dealt = topic.shape.partition_count is not None
+    for number in range(topic.target_count):
+        sources = topic.sources_of(number)
+        yield {
+            "partition": number,
+            "from": [source.partition for source in sources],
+            "records": None if dealt else sum(source.records for source in sources),
+            "read_bytes": sum(source.read_bytes for source in sources),
+        }
+
+
+def check_shape(plan: RestorePlan, options: RestoreOptions) -> list[Check]:
+    """Say what the shape does; fail where it cannot be."""
+    return [check for topic in plan.topics for check in _check_topic(topic, options)]
+
+
+def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
+    shape = topic.shape
+    if options.changes is not None:
+        yield from _check_changes(topic, options.changes)
+        if options.schemas == "map" and any(_is_row(entry) for entry in topic.entries):
+            what = (
+                "rows of a sink get the schema ids of their converter: --schemas map and transforms"
+            )
+            yield Check(Verdict.FAIL, topic.target, f"{what} cannot both be", "Leave out one.")
+    if shape.partition_count is not None:
+        yield Check(
+            Verdict.PASS,
+            topic.target,
+            f"{len(topic.sources_of(0))} partitions are dealt out to {shape.partition_count} by "
+            "key; records without a key go to them in turn",
+        )
+    elif shape.routed:
+        for number in range(topic.target_count):
+            several = [str(source.partition) for source in topic.sources_of(number)]
+            if len(several) > 1:
+                what = f"partitions {', '.join(several)} are merged into {number} by record time"
+                yield Check(Verdict.PASS, topic.target, what)
+    if shape.shift_ms:
+        yield from _check_times(topic, options)
+
+
+def _check_changes(topic: TopicPlan, changes: ChangeOptions) -> Iterator[Check]:
+    """Say what is done to records; fail where transforms look into bytes that stay bytes."""
+    if changes.transforms:
+        steps = ", ".join(
+            f"{spec.alias} ({spec.kind}{'$' + spec.side if spec.side else ''})"
+            for spec in changes.transforms
+        )
+        yield Check(Verdict.PASS, topic.target, f"each record goes through {steps}")
+    if any(_holds_bytes(entry) for entry in topic.entries):
+        try:
+            changes.check_bytes()
+        except UsageError as error:
+            yield Check(Verdict.FAIL, topic.target, error.message, error.hint)
+    if changes.time_field is not None and all(holds_times(entry) for entry in topic.entries):
+        what = f"its objects hold the times of records: the field {changes.time_field} is not used"
+        yield Check(Verdict.WARN, topic.target, what)
+
+
+def _is_row(entry: Entry) -> bool:
+    return bool(entry.own_records) and entry.format != SEGMENT and entry.converter != ENVELOPE
+
+
+def _holds_bytes(entry: Entry) -> bool:
+    """Whether values stand in an object as the bytes they were in Kafka."""
+    whole = entry.format in (SEGMENT, FormatKind.BYTES) or entry.converter == ENVELOPE
+    return whole or (entry.view == "value" and entry.converter in _BYTES)
+
+
+def _check_times(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
+    if any(entry.min_timestamp < 0 for entry in topic.entries):
+        yield Check(Verdict.WARN, topic.target, "records without a time are not shifted")
+    timed = [entry.min_timestamp for entry in topic.entries if entry.min_timestamp >= 0]
+    first = max(min(timed, default=_LATEST), options.from_ms or 0)
+    last = max((entry.max_timestamp for entry in topic.entries), default=0)
+    hint = f"They are of {format_time(first)} to {format_time(last)}."
+    if first + topic.shape.shift_ms < 0:
+        what = "shift-time moves records to before 1970"
+        yield Check(Verdict.FAIL, topic.target, what, hint)
+    elif last + topic.shape.shift_ms > _LATEST:
+        what = "shift-time moves records past the last time there is"
+        yield Check(Verdict.FAIL, topic.target, what, hint)

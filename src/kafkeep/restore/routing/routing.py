@@ -1,0 +1,67 @@
+"""Into what a restore brings its records: other partitions, other times, fewer of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from kafkeep.archive.entry import Entry
+from kafkeep.objects.sink.read_windows import ENVELOPE, SEGMENT
+from kafkeep.options.record_changes import ChangeOptions
+from kafkeep.options.restore import Condition, RestoreOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is changed on the way; nothing unless said.
+
+    What a target partition gets follows from this and the archive alone, in one order: so any
+    attempt can leave out the records that are there already.
+    """
+
+    partition_map: tuple[tuple[int, int], ...] = ()
+    partition_count: int | None = None
+    shift_ms: int = 0
+    filter: tuple[Condition, ...] = ()
+    changes: ChangeOptions | None = None
+    """What is done to records before anything else here."""
+
+    @property
+    def drops(self) -> bool:
+        """Whether fewer records may come than were archived."""
+        return bool(self.filter) or (self.changes is not None and self.changes.drops_records)
+
+    @property
+    def routed(self) -> bool:
+        """Whether a target partition may get records of several archived ones."""
+        targets = [target for _, target in self.partition_map]
+        return self.partition_count is not None or len(set(targets)) < len(targets)
+
+    def target_of(self, partition: int) -> int | None:
+        """Return where an archived partition goes as a whole; None when it does not."""
+        if self.partition_count is not None:
+            return None
+        return dict(self.partition_map).get(partition) if self.partition_map else partition
+
+
+SAME = Shape()
+
+
+def shape_of(options: RestoreOptions, entries: Collection[Entry] = ()) -> Shape:
+    """Return what the options ask for; a time from a field only where objects hold no times."""
+    changes = options.changes
+    if changes is not None and not changes.transforms and all(holds_times(e) for e in entries):
+        changes = None
+    return Shape(
+        options.partition_map,
+        options.partition_count,
+        options.shift_time_ms,
+        options.filter,
+        changes.under(dict(options.topics)) if changes is not None else None,
+    )
+
+
+def holds_times(entry: Entry) -> bool:
+    """Whether an object tells the time of each of its records."""
+    same = entry.min_timestamp == entry.max_timestamp
+    return same or entry.format == SEGMENT or entry.converter == ENVELOPE

@@ -1,0 +1,150 @@
+"""Will the target let us, and keep what it gets? Tried before anything is written. Driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+
+from kafkeep.check_result import Check, Verdict
+from kafkeep.errors import AccessDeniedError, PreflightError
+from kafkeep.kafka.admin.admin import Admin, Right, new_topic_defaults, topic_defaults, topic_rights
+from kafkeep.options.restore import RestoreOptions
+from kafkeep.restore.document import Phase, RestoreDocument
+from kafkeep.restore.plan import RestorePlan, TopicPlan, fewer_replicas, replicas_of
+from kafkeep.restore.preflight import TargetLook
+from kafkeep.restore.routing.plan import largest_target, oldest_time
+from kafkeep.restore.topic_settings import final_settings, settings_while_writing
+
+_NEEDED = (Right.WRITE, Right.ALTER_CONFIGS, Right.DESCRIBE_CONFIGS)
+
+
+def rehearse(
+    plan: RestorePlan,
+    target: TargetLook,
+    document: RestoreDocument | None,
+    options: RestoreOptions,
+    known: Iterable[Check],
+    *,
+    admin: Admin,
+    now_ms: int,
+) -> list[Check]:
+    """Try what is to be done to topics, as far as that changes nothing.
+
+    What is ``known`` to be refused is left alone, and so is what is done. Rights on a topic that
+    is not there yet can be told only when it is.
+    """
+    topics = _to_write(plan, target, document, known)
+    rights = topic_rights(
+        admin, [topic.target for topic in topics if topic.target in target.topics]
+    )
+    of_new = cache(partial(new_topic_defaults, admin))  # the same for all of them
+    checks: list[Check] = []
+    for topic in topics:
+        if topic.target in target.topics:
+            refused = list(check_rights(topic.target, rights.get(topic.target), options))
+        else:
+            refused = list(_try_creating(topic, options, admin))
+        checks += refused
+        if all(check.verdict is not Verdict.FAIL for check in refused):
+            told = _settings(topic, target, document, options, admin, of_new)
+            checks += check_retention(topic, told, options, now_ms=now_ms)
+    return checks
+
+
+def _try_creating(topic: TopicPlan, options: RestoreOptions, admin: Admin) -> Iterator[Check]:
+    fewer = fewer_replicas(topic, options)
+    try:
+        admin.try_topic(
+            topic.target,
+            topic.target_count,
+            replication_factor=replicas_of(topic, options),
+            configs=settings_while_writing(topic.source.configs, fewer),
+        )
+    except (AccessDeniedError, PreflightError) as error:
+        yield Check(Verdict.FAIL, topic.target, error.message, error.hint, error.exit_code)
+
+
+def check_rights(
+    topic: str, rights: Collection[Right] | None, options: RestoreOptions
+) -> Iterator[Check]:
+    """Name what we may not do to a topic that is there; None is: not told. Pure."""
+    if rights is None:
+        return
+    needed = (*_NEEDED, Right.DELETE) if options.exact_offsets else _NEEDED
+    missing = [right.label for right in needed if right not in rights]
+    if missing:
+        what = f"the user lacks rights on it: {', '.join(missing)}"
+        hint = "Grant them, then run the same command again."
+        yield Check(Verdict.FAIL, topic, what, hint, AccessDeniedError.exit_code)
+    elif Right.READ not in rights:
+        what = "the user may not read it: a restore that was cut off could not go on"
+        yield Check(Verdict.WARN, topic, what, "Grant Read on the topic.")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The settings that a topic gets at the end, and what holds where it sets nothing itself."""
+
+    settings: Mapping[str, str]
+    defaults: Mapping[str, str]
+    fewer_replicas: int | None = None
+    """How many it has, when it had more."""
+
+
+def check_retention(
+    topic: TopicPlan, told: Told, options: RestoreOptions, *, now_ms: int
+) -> Iterator[Check]:
+    """Say which settings would delete restored records at once, and what becomes of them. Pure."""
+    final = final_settings(
+        topic.target,
+        told.settings,
+        told.defaults,
+        replicas=told.fewer_replicas,
+        oldest_ms=oldest_time(topic, options),
+        largest_partition_bytes=largest_target(topic),
+        now_ms=now_ms,
+        apply_retention=False,
+    )
+    for held in final.held_back:
+        what = f"{held.key}={held.value} will not be put back: {held.reason}"
+        hint = None
+        if held.key.startswith("retention."):
+            hint = "With --apply-retention it is put back all the same."
+            if options.apply_retention:
+                what = f"{held.key}={held.value} deletes restored records at once: {held.reason}"
+                hint = "Leave out --apply-retention to keep them."
+        yield Check(Verdict.WARN, topic.target, what, hint)
+
+
+def _settings(  # noqa: PLR0917
+    topic: TopicPlan,
+    target: TargetLook,
+    document: RestoreDocument | None,
+    options: RestoreOptions,
+    admin: Admin,
+    of_new: Callable[[], Mapping[str, str]],
+) -> Told:
+    fewer = fewer_replicas(topic, options)
+    there = target.topics.get(topic.target)
+    if there is None:
+        return Told(topic.source.configs, of_new(), fewer)
+    defaults = topic_defaults(admin, topic.target)
+    known = document.target(topic.target) if document is not None else None
+    if known is not None and known.topic_id == there.topic_id:
+        return Told(known.settings, defaults, None if known.existed else fewer)
+    return Told(admin.topic_configs([topic.target])[topic.target], defaults)
+
+
+def _to_write(
+    plan: RestorePlan,
+    target: TargetLook,
+    document: RestoreDocument | None,
+    known: Iterable[Check],
+) -> list[TopicPlan]:
+    refused = {check.subject for check in known if check.verdict is Verdict.FAIL}
+    done = set()
+    if document is not None and document.phase is Phase.DONE:
+        ids = {one.topic: one.topic_id for one in document.targets}
+        done = {name for name, there in target.topics.items() if ids.get(name) == there.topic_id}
+    return [topic for topic in plan.topics if topic.target not in refused | done]

@@ -1,0 +1,45 @@
+"""Build the class-data archive: ``python -m kafkeep.spark.build_class_archive <path>``.
+
+Runs the first job of a session once, in a JVM that writes down its classes when it ends, and puts
+the archive in place by a rename, so that nobody ever sees half of it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from kafkeep.options.spark import SparkOptions
+from kafkeep.spark.class_archive import ClassArchive
+from kafkeep.spark.jvm import launch_jvm
+from kafkeep.spark.session import start_session, stop_session
+from kafkeep.spark.tasks import warm_up
+
+_DUMP_SECONDS = 180.0
+
+
+def train(path: Path) -> bool:
+    """Write the archive to ``path``; False when the JVM did not make one."""
+    archive = ClassArchive(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}")
+    try:
+        options = SparkOptions(app_name="kafkeep-train")
+        jvm = launch_jvm(options, train=part)
+        jvm.archive, jvm.stop_seconds = None, _DUMP_SECONDS
+        session = start_session(options, jvm=jvm)
+        warm_up(session)
+        stop_session(session)
+        if not part.is_file() or part.stat().st_size == 0:
+            return False
+        part.replace(path)
+        return True
+    finally:
+        part.unlink(missing_ok=True)
+        archive.unlock()
+
+
+if __name__ == "__main__":
+    os.nice(19)
+    sys.exit(0 if train(Path(sys.argv[1])) else 1)

@@ -1,0 +1,193 @@
+"""``spark.read.format("kafkeep")``: an archive as a DataFrame.
+
+PySpark finds it by itself through the module ``pyspark_kafkeep``; ``register`` does it by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.view import ArchiveView, list_logs, load_view, load_views
+from kafkeep.clock import now_ms
+from kafkeep.errors import DamagedError, NoSuchArchiveError, PreflightError, UsageError
+from kafkeep.kafka.batch.decode import iter_decode
+from kafkeep.kafka.batch.format import Batches
+from kafkeep.objects.prefetch import HINT, MEMORY_BYTES
+from kafkeep.objects.segment.format import read_segment
+from kafkeep.objects.segment.reader import committed
+from kafkeep.objects.sink.read_windows import SEGMENT
+from kafkeep.objects.sink.spec import load_read_options
+from kafkeep.options.spark import usable_cores
+from kafkeep.options.units import parse_time
+from kafkeep.spark.datasource.selection import (
+    Selection,
+    check_known,
+    check_topics,
+    choose_entries,
+    is_true,
+    number,
+    storage_options,
+    without_expired,
+)
+from kafkeep.spark.datasource.slices import (
+    EXACT_TIME,
+    SPARK_SCHEMA,
+    AnyPiece,
+    Piece,
+    plan_pieces,
+    to_spark,
+)
+from kafkeep.store.open import open_store
+
+BUNDLES_PER_CORE = 3
+
+
+def register(session: SparkSession) -> None:
+    """Make the format known to a session that did not find it by itself."""
+    session.dataSource.register(KafkeepSource)
+
+
+class KafkeepSource(DataSource):  # type: ignore[misc]
+    """An archive, or one log of it, read as Spark's Kafka source would read the topics."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``format``."""
+        return "kafkeep"
+
+    def schema(self) -> str:
+        """Return Spark's Kafka schema, with the exact time when it was asked for."""
+        exact = is_true(self.options.get("includeTimestampMs"))
+        return f"{SPARK_SCHEMA}, {EXACT_TIME} long" if exact else SPARK_SCHEMA
+
+    def reader(self, schema: object) -> KafkeepReader:
+        """Return the reader for these options."""
+        return KafkeepReader({key.lower(): value for key, value in self.options.items()})
+
+
+class _PushFilters:
+    """``pushFilters`` of the reader, which a session without filter pushdown may leave uncalled.
+
+    PySpark refuses a reader there that has one of its own: it might rely on being told the filters.
+    Ours does not, so it passes for the inherited one.
+    """
+
+    def __get__(self, reader: KafkeepReader, _owner: type) -> Any:
+        bound: Any = partial(reader.narrow)
+        bound.__func__ = DataSourceReader.pushFilters
+        return bound
+
+
+class KafkeepReader(DataSourceReader):  # type: ignore[misc]
+    """Plans in one Python process beside the driver, reads in tasks; it travels by pickle."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        path = options.get("path")
+        if not path:
+            raise UsageError("no archive given", hint="Say which with .load('s3://bucket/prefix').")
+        check_known(options)
+        self._path = path
+        self._options = dict(options)
+        topics = options.get("topics")
+        self._topics = frozenset(name.strip() for name in topics.split(",")) if topics else None
+        self._wanted = Selection(topics=self._topics)
+
+    pushFilters = _PushFilters()
+
+    def narrow(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Remember what narrows the search; each filter is still Spark's to apply."""
+        self._wanted = self._wanted.narrowed(filters)
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Read the log and pack what is wanted into bundles of alike size."""
+        store = self._open()
+        asked = number(self._options, "numPartitions", least=1)
+        incarnation = number(self._options, "incarnation", least=1)
+        views = self._load_views(store)
+        check_topics(self._topics or (), views)
+        now = now_ms()
+        chosen = {
+            topic: (view, without_expired(store, view, mine, now))
+            for topic, (view, mine) in choose_entries(views, self._wanted, incarnation).items()
+        }
+        entries = [entry for _, mine in chosen.values() for entry in mine]
+        reading = {
+            topic: load_read_options(store, view).looking()
+            for topic, (view, mine) in chosen.items()
+            if any(entry.format != SEGMENT for entry in mine)
+        }
+        bundles = asked or BUNDLES_PER_CORE * usable_cores()
+        planned = plan_pieces(entries, self._wanted, bundles, reading)
+        # Without any partition Spark would ask for one with the value None.
+        return [InputPartition(bundle) for bundle in planned] or [InputPartition(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of one bundle; runs in a task."""
+        store = self._open()
+        exact = is_true(self._options.get("includetimestampms"))
+        for piece in partition.value or ():
+            for records in iter_piece(store, piece, self._wanted):
+                yield to_spark(records, piece.topic, piece.partition, exact_time=exact)
+
+    def _open(self) -> ObjectStore:
+        return open_store(self._path, storage_options(self._options))
+
+    def _load_views(self, store: ObjectStore) -> list[ArchiveView]:
+        commit, at = number(self._options, "commit", least=0), self._options.get("at")
+        name = self._options.get("name")
+        names = [name] if name else list_logs(store)
+        if not names:
+            raise NoSuchArchiveError(f"nothing is archived at {store.describe()}")
+        if commit is not None and len(names) > 1:
+            raise PreflightError(
+                f"the archive has {len(names)} logs, and a commit is of one",
+                hint=f"Set the option name to one of: {', '.join(names)}.",
+            )
+        at_ms = parse_time(at) if at else None
+        if commit is not None:
+            return [load_view(store, names[0], commit=commit, at_ms=at_ms)]
+        return load_views(store, names, at_ms)
+
+
+def iter_piece(store: ObjectStore, piece: AnyPiece, wanted: Selection) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a piece, those outside of its range left out."""
+    if isinstance(piece, Piece):
+        for batches in iter_batches(store, piece, wanted):
+            yield from iter_decode(batches, piece.range)
+        return
+    # Formats and converters take a while to import; segments need none of them.
+    from kafkeep.objects.records import inside  # noqa: PLC0415
+    from kafkeep.objects.sink.read_rows import iter_file  # noqa: PLC0415
+
+    for records in iter_file(store, piece.file, piece.reading, memory_bytes=MEMORY_BYTES):
+        found = inside(records, piece.range)
+        if found.num_rows:
+            yield found
+
+
+def iter_batches(store: ObjectStore, piece: Piece, wanted: Selection) -> Iterator[Batches]:
+    """Yield a piece's batches, checked, without those of aborted transactions."""
+    found = read_segment(
+        lambda start, end: store.get_range(piece.key, start, end),
+        piece.end,
+        piece.index,
+        piece.range,
+        from_ms=wanted.from_ms,
+        until_ms=wanted.until_ms,
+        name=piece.key,
+    )
+    try:
+        for batches in found:
+            yield committed(batches, piece.aborted)
+    except DamagedError as error:
+        lost = f"offsets {piece.range.start} to {piece.range.end - 1}"
+        text = f"{piece.key}: {error.message}; {lost} of {piece.topic}-{piece.partition} are lost"
+        raise DamagedError(text, hint=error.hint or HINT) from error

@@ -1,0 +1,71 @@
+"""Find out whether a store keeps the one promise everything rests on."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.errors import KafkeepError, KeyExistsError
+from kafkeep.store.retry import RetryingStore, RetryingWriter, RetryPolicy
+from kafkeep.store.s3 import S3Store
+
+_FOLDER = "_kafkeep/probe"
+
+
+def probe_conditional_create(store: ObjectStore, *, racers: int = 8, rounds: int = 3) -> bool:
+    """Race creates on fresh keys and tell whether exactly one won each time.
+
+    The path in parts is raced too where the store takes it for ordinary objects. The objects made
+    are deleted again, as far as the credentials allow.
+    """
+    bare = store.inner if isinstance(store, RetryingStore) else store
+    honoured = all(_race(store, racers, _put(store)) for _ in range(rounds))
+    if isinstance(bare, S3Store) and bare.uses_parts:
+        honoured = honoured and probe_parts(bare, racers=racers, rounds=rounds)
+    return honoured
+
+
+def probe_parts(store: S3Store, *, racers: int = 8, rounds: int = 3) -> bool:
+    """Tell whether exactly one of several racing conditional completions wins."""
+    return all(_race(store, racers, _complete(store)) for _ in range(rounds))
+
+
+def _put(store: ObjectStore) -> Callable[[str, bytes], Callable[[], None]]:
+    return lambda key, body: lambda: store.put_new(key, body)
+
+
+def _complete(store: S3Store) -> Callable[[str, bytes], Callable[[], None]]:
+    def prepare(key: str, body: bytes) -> Callable[[], None]:
+        writer = store.create_in_parts(key)
+        writer.write(body)
+        return RetryingWriter(writer, key, RetryPolicy()).finish
+
+    return prepare
+
+
+def _race(
+    store: ObjectStore, racers: int, prepare: Callable[[str, bytes], Callable[[], None]]
+) -> bool:
+    key = f"{_FOLDER}/{uuid.uuid4().hex}"
+    start = threading.Barrier(racers)
+    attempts = [prepare(key, f"racer {number}".encode()) for number in range(racers)]
+
+    def run(attempt: Callable[[], None]) -> bool:
+        start.wait()
+        try:
+            attempt()
+        except KeyExistsError:
+            return False
+        return True
+
+    try:
+        with ThreadPoolExecutor(racers) as pool:
+            won = list(pool.map(run, attempts))
+        return won.count(True) == 1 and store.get(key) == f"racer {won.index(True)}".encode()
+    finally:
+        with suppress(KafkeepError):
+            store.delete(key)

@@ -1,0 +1,268 @@
+"""Which settings of S3 cannot work on this machine; nothing is asked of the store.
+
+Files are read, and a proxy is connected to. Both are bounded in time.
+
+Checksums sent with bytes, so that the store finds what the network changed.
+
+boto3's client, as our options want it: one per process and options.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from typing import Any, Literal
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import boto3
+import botocore.handlers
+import botocore.loaders
+import botocore.session
+from botocore.config import Config
+from botocore.credentials import Credentials
+from botocore.exceptions import (
+    ConfigNotFound,
+    ConfigParseError,
+    ProfileNotFound,
+    UnknownRegionError,
+)
+from botocore.utils import determine_content_length
+from isal import isal_zlib
+
+from kafkeep.options.storage import ANSWER_S, StorageOptions
+from kafkeep.redact import remember
+
+
+class Digests:
+    """The CRC32 of what was added, and its MD5 where that is wanted too."""
+
+    def __init__(self, *, md5: bool) -> None:
+        self._crc = 0
+        self._md5 = hashlib.md5(usedforsecurity=False) if md5 else None
+
+    def update(self, data: memoryview) -> None:
+        """Add bytes."""
+        self._crc = isal_zlib.crc32(data, self._crc)
+        if self._md5 is not None:
+            self._md5.update(data)
+
+    def arguments(self) -> dict[str, str]:
+        """Return what a request that sends these bytes says of them."""
+        said = {"ChecksumCRC32": _base64(self._crc.to_bytes(4, "big"))}
+        if self._md5 is not None:
+            said["ContentMD5"] = _base64(self._md5.digest())
+        return said
+
+
+def _base64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
+ASK_FROM_BYTES = 1 << 20
+"""Smaller bodies are sent unasked: a question costs more than what it may save."""
+_models = botocore.loaders.create_loader()
+"""boto3's descriptions of services: 0.2 s to read, shared by all clients."""
+_clients: dict[tuple[int, StorageOptions], Any] = {}
+_clients_lock = threading.Lock()
+
+
+def client_of(options: StorageOptions) -> Any:
+    """Return this process's client: connections must not be shared with a forked child."""
+    key = (os.getpid(), options)
+    with _clients_lock:
+        if key not in _clients:
+            for old in [one for one in _clients if one[0] != key[0]]:
+                del _clients[old]
+            _clients[key] = _connect(options)
+        return _clients[key]
+
+
+def _after_fork() -> None:
+    # A fork while another thread held the lock would leave it locked for ever in the child.
+    global _clients_lock  # noqa: PLW0603
+    _clients_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def load_models() -> None:
+    """Read what boto3 knows of S3, so that clients made later, also after a fork, need not."""
+    _connect(
+        StorageOptions(
+            access_key="-", secret_key="-", region="us-east-1", endpoint="http://127.0.0.1"
+        )
+    ).close()
+
+
+def _connect(options: StorageOptions) -> Any:
+    core = botocore.session.get_session()
+    core.register_component("data_loader", _models)
+    session = boto3.Session(
+        botocore_session=core,
+        aws_access_key_id=options.access_key,
+        aws_secret_access_key=options.secret_key,
+        aws_session_token=options.session_token,
+        profile_name=None if options.access_key else options.profile,
+        region_name=options.region,
+    )
+    _remember_secrets(options, core)
+    region = session.region_name or ("us-east-1" if options.endpoint else None)
+    verify = options.ca_file if options.verify_tls and options.ca_file else options.verify_tls
+    client = session.client(
+        "s3",
+        endpoint_url=options.endpoint,
+        region_name=region,
+        config=_config(options),
+        verify=verify,
+    )
+    client.meta.events.unregister("before-call.s3", botocore.handlers.add_expect_header)
+    if options.expect_continue:
+        client.meta.events.register("before-call.s3", _ask_before_large)
+    return client
+
+
+def _remember_secrets(options: StorageOptions, core: Any) -> None:
+    """Let logs and tracebacks of this process show none of the credentials in use."""
+    remember(
+        options.secret_key, options.session_token, options.customer_key, options.proxy_password
+    )
+    if options.secret_key is None:
+        found = core.get_credentials()
+        if type(found) is Credentials:  # others fetch new ones when they are looked at
+            remember(found.secret_key, found.token)
+
+
+def _ask_before_large(model: Any, params: dict[str, Any], **_rest: Any) -> None:
+    size = determine_content_length(params.get("body"))
+    if size is None or size >= ASK_FROM_BYTES:
+        botocore.handlers.add_expect_header(model, params)
+
+
+def _config(options: StorageOptions) -> Config:
+    style = "path" if options.uses_path_style else "auto"
+    # With an endpoint of its own, boto3's "auto" puts the bucket in the path all the same.
+    s3: dict[str, Any] = {"addressing_style": "virtual" if options.path_style is False else style}
+    # The checksum we send is signed; a digest of the body would be made twice more, here and there.
+    s3["payload_signing_enabled"] = False
+    if options.accelerate:
+        s3["use_accelerate_endpoint"] = True
+    proxy = proxy_address(options)
+    return Config(
+        s3=s3,
+        # One attempt: what was repeated and why is for RetryingStore and the writer to know.
+        retries={"mode": "standard", "total_max_attempts": 1},
+        connect_timeout=10,
+        read_timeout=ANSWER_S,
+        max_pool_connections=32,
+        # Amazon's accelerated endpoint bears no other beside it, as one that a variable names.
+        ignore_configured_endpoint_urls=options.accelerate or None,
+        # Without one of ours, boto3 takes the proxy that the environment names.
+        proxies={"http": proxy, "https": proxy} if proxy else None,
+        # We send a checksum of our own; trailers and other extras not every store understands.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+
+
+def proxy_address(options: StorageOptions) -> str | None:
+    """Return the proxy's address with the credentials in it, as boto3 takes them."""
+    if not options.proxy_url or not options.proxy_user:
+        return options.proxy_url or None
+    parts = urlsplit(options.proxy_url)
+    login = quote(options.proxy_user, safe="")
+    if options.proxy_password:
+        login += ":" + quote(options.proxy_password, safe="")
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{login}@{host}"))
+
+
+PROXY_SECONDS = 3.0
+"""How long an answer of a proxy is waited for, the resolution of its name included."""
+Setting = Literal["profile", "region", "proxy_url"]
+
+
+def setting_problems(
+    options: StorageOptions, *, proxy_seconds: float = PROXY_SECONDS
+) -> dict[Setting, str]:
+    """Return what is wrong, by setting; empty when requests can be sent."""
+    found = {
+        "profile": _profile_problem(options),
+        "region": _region_problem(options),
+        "proxy_url": _proxy_problem(options, proxy_seconds),
+    }
+    return {name: why for name, why in found.items() if why}  # type: ignore[misc]
+
+
+def _profile_problem(options: StorageOptions) -> str | None:
+    name = options.profile
+    if name is None or options.access_key is not None:
+        return None
+    try:
+        session = botocore.session.Session(profile=name)
+        profile = session.get_scoped_config()
+        source = profile.get("source_profile")
+        if source is not None and source not in session.available_profiles:
+            return f"profile {name} names source_profile {source}, which {_FILES} do not have"
+    except ProfileNotFound:
+        return f"there is no profile {name}: {_FILES} do not have it"
+    except (ConfigNotFound, ConfigParseError, OSError, UnicodeDecodeError):
+        return f"profile {name} cannot be read: {_FILES} are damaged or not readable"
+    return None
+
+
+_FILES = "the AWS files of this worker (~/.aws/config, ~/.aws/credentials)"
+
+
+def _region_problem(options: StorageOptions) -> str | None:
+    """Look for a partition of Amazon's that the region fits; another maker's may be anything."""
+    if options.region is None or not options.is_amazon:
+        return None
+    try:
+        botocore.session.get_session().get_partition_for_region(options.region)
+    except UnknownRegionError:
+        return f"{options.region} is no region of Amazon's; write it as in eu-central-1"
+    return None
+
+
+def _proxy_problem(options: StorageOptions, seconds: float) -> str | None:
+    if options.proxy_url is None:
+        return None
+    parts = urlsplit(options.proxy_url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    place = f"{host}:{port}"
+    failed: Mapping[str, Any] = _try_to_connect(host, port, seconds)
+    match failed.get("error"):
+        case None if failed:
+            return None
+        case None | TimeoutError():
+            return f"the proxy {place} does not answer within {seconds:g} s"
+        case socket.gaierror() | UnicodeError():
+            return f"the proxy {place} cannot be found: its name is not known here"
+        case error:
+            return f"the proxy {place} cannot be reached: {error.strerror or error}"
+
+
+def _try_to_connect(host: str, port: int, seconds: float) -> Mapping[str, Any]:
+    """Return ``error``, None when the connection stood; empty when time ran out.
+
+    In a thread of its own, for the system's resolver knows no timeout.
+    """
+    result: dict[str, Any] = {}
+
+    def connect() -> None:
+        try:
+            socket.create_connection((host, port), timeout=seconds).close()
+        except (OSError, UnicodeError) as error:
+            result["error"] = error
+        else:
+            result["error"] = None
+
+    thread = threading.Thread(target=connect, name="proxy check", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return dict(result)

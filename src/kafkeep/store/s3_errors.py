@@ -1,0 +1,240 @@
+"""Checks that a success of S3 is one: an answer without what it must hold is not believed.
+
+A proxy or a load balancer on a bad day answers 200 with an empty or foreign body. botocore takes
+that for a listing without objects, or for an object without bytes.
+
+What S3's answers mean: botocore's errors as ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote, unquote_plus, urlsplit
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    InvalidEndpointConfigurationError,
+    NoCredentialsError,
+    NoRegionError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSLError,
+)
+
+from kafkeep.errors import (
+    AccessDeniedError,
+    EnvironmentFault,
+    KafkeepError,
+    KeyExistsError,
+    KeyMissingError,
+    NoSuchArchiveError,
+    TransientError,
+    UnknownOutcomeError,
+    UsageError,
+)
+from kafkeep.options.storage import CUSTOMER_KEY_VARIABLE
+from kafkeep.redact import redact
+
+# code → what is wrong, and what to do about it.
+_DENIED = {
+    "SignatureDoesNotMatch": ("the secret key is wrong", "Check AWS_SECRET_ACCESS_KEY."),
+    "InvalidAccessKeyId": ("the access key is unknown there", "Check AWS_ACCESS_KEY_ID."),
+    "ExpiredToken": ("the session token has expired", "Get new temporary credentials."),
+    "InvalidToken": ("the session token is not valid", "Check AWS_SESSION_TOKEN."),
+    "RequestTimeTooSkewed": ("this machine's clock is wrong", "Set the clock (NTP)."),
+    "RequestExpired": ("this machine's clock is wrong", "Set the clock (NTP)."),
+    "AccountProblem": ("the account has a problem", "Ask who runs the account."),
+}
+_TRANSIENT = {
+    "RequestTimeout",
+    "SlowDown",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequests",
+    "RequestLimitExceeded",
+    "BandwidthLimitExceeded",
+    "ServiceUnavailable",
+    "BadDigest",
+    "XAmzContentChecksumMismatch",
+    "IncompleteBody",
+}
+_FULL = re.compile(r"(?i)quota|storage_?(?:full|cap)|insufficientstorage|disk_?full|nospace")
+"""In codes of stores that have no room left, or none for this user: each maker has its own."""
+_THROTTLED = {"SlowDown", "TooManyRequests", "Throttling", "ThrottlingException"}
+_SLOWER = "The store asks for fewer requests: try again later, or with fewer tasks at once."
+_URL = re.compile(r"(https?)://[^\s\"']+")
+_GRANT = "Grant s3:GetObject, s3:PutObject and s3:ListBucket on the bucket and its objects."
+_ENCRYPTED = "Server Side Encryption"
+"""What stores say when an object cannot be read without its customer's key (SSE-C)."""
+_COLD = "The object is in cold storage: restore it there first, for some days, then run it again."
+_NEEDS_KEY = f"Give the key it was encrypted with, in Base64, in {CUSTOMER_KEY_VARIABLE}."
+
+# Nothing was sent: botocore's class, ours, and what to do.
+_UNSENT: tuple[tuple[tuple[type[Exception], ...], type[KafkeepError], str], ...] = (
+    (
+        (NoCredentialsError, PartialCredentialsError),
+        AccessDeniedError,
+        "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE.",
+    ),
+    ((ProfileNotFound,), UsageError, "Check AWS_PROFILE and ~/.aws/config."),
+    ((SSLError,), EnvironmentFault, "Name the maker's certificate in AWS_CA_BUNDLE."),
+    (
+        (EndpointConnectionError, ConnectTimeoutError),
+        TransientError,
+        "Check the endpoint's address and that the store is up.",
+    ),
+    (
+        (ParamValidationError, NoRegionError, InvalidEndpointConfigurationError),
+        UsageError,
+        "Check the S3 settings.",
+    ),
+)
+
+
+def translate(error: Exception, what: str, bucket: str, *, writes: bool) -> KafkeepError:
+    """Return our error for botocore's; ``writes``: an unanswered request may have taken effect."""
+    if isinstance(error, ClientError):
+        return _from_answer(error, what, bucket, writes)
+    said = redact(f"{what}: {_without_paths(' '.join(str(error).split()))[:300]}")
+    if isinstance(error, EndpointConnectionError | ConnectTimeoutError):
+        said = f"{what}: nothing answers at {_endpoint(error)}, where bucket {bucket} should be"
+    if isinstance(error, SSLError) and "CERTIFICATE" not in str(error):
+        return _unanswered(writes)(said)
+    for kinds, ours, hint in _UNSENT:
+        if isinstance(error, kinds):
+            return ours(said, hint=hint)
+    return _unanswered(writes)(said)
+
+
+def _from_answer(error: ClientError, what: str, bucket: str, writes: bool) -> KafkeepError:
+    answer = error.response.get("Error", {})
+    code = str(answer.get("Code", ""))
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    # Stores repeat what they were sent, and errors end in Spark's log and in REST answers.
+    said = redact(f"{what}: {code or status} {answer.get('Message', '')}".strip())
+    if _FULL.search(code) or status == 507:
+        return _full(what, bucket, code or str(status), status, writes)
+    if code == "NoSuchBucket":
+        hint = "Check the name, or make the bucket first."
+        return NoSuchArchiveError(f"there is no bucket {bucket}", hint=hint)
+    if not writes and _ENCRYPTED in said:
+        return AccessDeniedError(said, hint=_NEEDS_KEY)
+    return _by_code(code, what, said) or _by_status(status, code, what, said, writes)
+
+
+def _by_code(code: str, what: str, said: str) -> KafkeepError | None:
+    """Return what a code means whatever the status: makers disagree about these."""
+    if code in _DENIED:
+        cause, hint = _DENIED[code]
+        return AccessDeniedError(f"{what}: {cause} ({code})", hint=hint)
+    if code in _TRANSIENT:
+        return TransientError(said, hint=_SLOWER if code in _THROTTLED else None)
+    return EnvironmentFault(said, hint=_COLD) if code == "InvalidObjectState" else None
+
+
+def _by_status(status: int, code: str, what: str, said: str, writes: bool) -> KafkeepError:
+    if status in (401, 403):
+        return AccessDeniedError(said, hint=_GRANT)
+    if status == 412:
+        return KeyExistsError(f"{what}: the key is taken")
+    return _class_of(status, code, writes)(said)
+
+
+def _full(what: str, bucket: str, code: str, status: int, writes: bool) -> KafkeepError:
+    """Return what to tell of a store without room; a server's fault may pass, a quota does not."""
+    kind = _unanswered(writes) if status >= 500 else EnvironmentFault
+    hint = f"Make room in the store, or raise the quota of bucket {bucket}; then run it again."
+    return kind(f"{what}: the store is full, or a quota is used up ({code})", hint=hint)
+
+
+def _endpoint(error: BotoCoreError) -> str:
+    return _without_paths(str(error.kwargs.get("endpoint_url") or "the endpoint"))
+
+
+def _without_paths(text: str) -> str:
+    """Leave of each URL what a person knows it by: neither key, query nor login."""
+
+    def shortened(url: re.Match[str]) -> str:
+        return f"{url[1]}://{urlsplit(url[0]).netloc.rpartition('@')[2]}"
+
+    return _URL.sub(shortened, text)
+
+
+def _class_of(status: int, code: str, writes: bool) -> type[KafkeepError]:
+    if code == "NoSuchUpload":
+        # Completed before, with the answer lost, or ended by somebody: a look at the key tells.
+        return UnknownOutcomeError
+    if status == 404:
+        return KeyMissingError
+    if status in (409, 429, 503):
+        return TransientError
+    if status == 501:
+        return EnvironmentFault  # the store does not know this part of the language
+    # A success with an <Error> in its body, and a server's fault, leave it open what was done.
+    if status >= 500 or 200 <= status < 300:
+        return _unanswered(writes)
+    return EnvironmentFault
+
+
+def _unanswered(writes: bool) -> type[TransientError]:
+    return UnknownOutcomeError if writes else TransientError
+
+
+_HINT = "Check what stands before the store: a proxy or a load balancer may answer for it."
+
+
+def field(answer: Mapping[str, Any], name: str, what: str, *, writes: bool = False) -> Any:
+    """Return a field that S3 always sends; TransientError when it is missing.
+
+    With ``writes`` an UnknownOutcomeError: whatever answered, the request may have been served.
+    """
+    if name in answer:
+        return answer[name]
+    kind = UnknownOutcomeError if writes else TransientError
+    raise kind(f"{what}: the answer is no answer of S3, it has no {name}", hint=_HINT)
+
+
+def check_page(page: Mapping[str, Any], asked: Mapping[str, Any], *, bucket: str | None) -> None:
+    """Raise TransientError unless a page of a listing is of what was asked for.
+
+    ``bucket`` is None where a bucket may answer under another name, as an access point does.
+    """
+    what = f"listing {asked['Prefix'] or asked['Bucket']}"
+    field(page, "IsTruncated", what)
+    for name, wanted in (("Name", bucket), ("Prefix", asked["Prefix"])):
+        found = page.get(name)
+        # Some stores encode a prefix without saying so.
+        if wanted and found and wanted not in (found, unquote(found), unquote_plus(found)):
+            raise TransientError(
+                f"{what}: the answer is of {name.lower()} {found!r}, not {wanted!r}", hint=_HINT
+            )
+    if page["IsTruncated"] and field(page, "NextContinuationToken", what) == asked.get(
+        "ContinuationToken"
+    ):
+        raise TransientError(f"{what}: the answer repeats its last page", hint=_HINT)
+
+
+def read_body(answer: Mapping[str, Any], what: str) -> bytes:
+    """Return the bytes of an object; TransientError when not all came, or not from S3."""
+    body: bytes = answer["Body"].read()
+    if len(body) != answer["ContentLength"]:
+        raise TransientError(f"{what}: {len(body)} of {answer['ContentLength']} bytes came")
+    field(answer, "ETag" if "ETag" in answer else "LastModified", what)
+    return body
+
+
+def read_range(answer: Mapping[str, Any], start: int, end: int, what: str) -> bytes:
+    """Return bytes ``[start, end)``, also of a store that sends the whole object all the same."""
+    body = read_body(answer, what)
+    came = answer.get("ContentRange")
+    if came is None:
+        return body[start:end]
+    if not came.startswith(f"bytes {start}-"):
+        raise TransientError(f"{what}: the answer is of {came}", hint=_HINT)
+    return body[: end - start]

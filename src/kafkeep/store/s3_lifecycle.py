@@ -1,0 +1,145 @@
+"""Lifecycle rules of a bucket: ours are read, set and removed, all others left as they are.
+
+S3 takes the rules of a bucket as one whole, so whoever changes them at the same moment may win
+over us; what is there is read right before it is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from kafkeep.errors import AccessDeniedError, UsageError
+from kafkeep.options.storage import ArchiveAddress, StorageOptions
+from kafkeep.store.s3 import S3Store
+
+MARK = "kafkeep:"
+MAX_ID = 255
+_NONE = "NoSuchLifecycleConfiguration"
+_UNSUPPORTED = frozenset({"NotImplemented", "MethodNotAllowed", "XNotImplemented"})
+_GRANT = (
+    "Grant s3:GetLifecycleConfiguration and s3:PutLifecycleConfiguration on the bucket, or set the "
+    "rule by hand."
+)
+RawRule = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Objects whose key begins with ``prefix``, which is under the archive's, are deleted."""
+
+    id: str
+    prefix: str
+    days: int
+
+
+def rule_id(log: str, topic: str) -> str:
+    """Return the id of a topic's rule: ``kafkeep:<log>:<topic>``, cut to what S3 allows."""
+    whole = f"{MARK}{log}:{topic}"
+    if len(whole) <= MAX_ID:
+        return whole
+    return f"{whole[: MAX_ID - 17]}~{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
+
+
+class Lifecycle:
+    """The rules of the bucket an archive lies in."""
+
+    def __init__(self, address: str, options: StorageOptions) -> None:
+        where = ArchiveAddress.parse(address)
+        if where.kind != "s3":
+            raise UsageError(
+                f"{address} has no lifecycle rules: only a bucket of S3 deletes old objects itself"
+            )
+        self._bucket, self._path = where.bucket, where.path
+        self._store = S3Store(where.bucket, where.path, options)
+
+    def load(self) -> list[RawRule]:
+        """Return all rules, as S3 tells them."""
+        try:
+            with self._faults("reading"):
+                answer = self._store.client.get_bucket_lifecycle_configuration(Bucket=self._bucket)
+        except _NoRules:
+            return []
+        rules: list[RawRule] = answer.get("Rules", [])
+        return rules
+
+    def ours(self) -> dict[str, Rule]:
+        """Return the rules that bear our mark, by id; prefixes relative to the archive's."""
+        found = {}
+        for raw in self.load():
+            prefix = str(raw.get("Filter", {}).get("Prefix", raw.get("Prefix", "")))
+            days = raw.get("Expiration", {}).get("Days")
+            if raw.get("ID", "").startswith(MARK) and days and prefix.startswith(self._folder):
+                relative = prefix.removeprefix(self._folder)
+                found[raw["ID"]] = Rule(raw["ID"], relative, int(days))
+        return found
+
+    def set(self, rules: Collection[Rule]) -> None:
+        """Add these rules, in place of ours of the same ids; nothing when they are there."""
+        wanted = {rule.id: self._raw(rule) for rule in rules}
+        self._change(lambda raw: [r for r in raw if r.get("ID") not in wanted] + [*wanted.values()])
+
+    def remove(self, ids: Collection[str]) -> None:
+        """Take rules of ours away; no error when they are not there."""
+        gone = {one for one in ids if one.startswith(MARK)}
+        self._change(lambda raw: [r for r in raw if r.get("ID") not in gone])
+
+    @property
+    def _folder(self) -> str:
+        return f"{self._path}/" if self._path else ""
+
+    def _raw(self, rule: Rule) -> RawRule:
+        return {
+            "ID": rule.id,
+            "Status": "Enabled",
+            "Filter": {"Prefix": self._folder + rule.prefix},
+            "Expiration": {"Days": rule.days},
+        }
+
+    def _change(self, change: Callable[[Sequence[RawRule]], list[RawRule]]) -> None:
+        before = self.load()
+        after = change(before)
+        if sorted(map(repr, map(_sorted, before))) == sorted(map(repr, map(_sorted, after))):
+            return
+        client = self._store.client
+        with self._faults("setting"):
+            if after:
+                client.put_bucket_lifecycle_configuration(
+                    Bucket=self._bucket, LifecycleConfiguration={"Rules": after}
+                )
+            else:
+                client.delete_bucket_lifecycle(Bucket=self._bucket)
+
+    @contextmanager
+    def _faults(self, doing: str) -> Iterator[None]:
+        what = f"{doing} the lifecycle rules of bucket {self._bucket}"
+        try:
+            with self._store.faults(what, writes=True):
+                try:
+                    yield
+                except ClientError as error:
+                    code = error.response.get("Error", {}).get("Code", "")
+                    if code == _NONE:
+                        raise _NoRules from error
+                    if code in _UNSUPPORTED:
+                        raise UsageError(
+                            f"the store of bucket {self._bucket} has no lifecycle rules: it cannot "
+                            "delete old objects by itself"
+                        ) from error
+                    raise
+        except AccessDeniedError as error:
+            raise AccessDeniedError(error.message, hint=_GRANT) from error
+
+
+class _NoRules(Exception):
+    """The bucket has none."""
+
+
+def _sorted(raw: RawRule) -> Any:
+    """Return a rule in one order, so that equal ones are equal texts."""
+    return {key: raw[key] for key in sorted(raw)}

@@ -1,1 +1,0 @@
-"""Connect's single message transforms and predicates, on columns."""

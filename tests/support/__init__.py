@@ -1,0 +1,1 @@
+"""What tests share: servers, clients that are not ours, builders of archives."""

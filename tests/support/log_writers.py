@@ -1,0 +1,28 @@
+"""A writer of a log in memory, without Kafka and Spark."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from kafkeep.archive.log import CommitLog
+from kafkeep.backup.summary import BackupSummary
+from kafkeep.backup.writer import RunTasks, Writer
+from kafkeep.options.backup import BackupOptions
+from kafkeep.options.kafka import KafkaOptions, Places
+from kafkeep.options.storage import StorageOptions
+
+
+def writer_of(log: CommitLog, options: BackupOptions, run_tasks: RunTasks, *, cores: int) -> Writer:
+    """Return one that holds ``log``, whose tasks are run by ``run_tasks``."""
+    return Writer(
+        log=log,
+        options=options,
+        sink=None,
+        places=Places(kafka=KafkaOptions("k:9092"), archive="memory:a", storage=StorageOptions()),
+        admin=cast("Any", None),
+        run_tasks=run_tasks,
+        cores=cores,
+        now_ms=lambda: 7,
+        on_commit=lambda _commit, _summary: None,
+        summary=BackupSummary(),
+    )

@@ -1,0 +1,60 @@
+"""Objects of the real sink read back without a log, in memory: no Kafka, no S3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tests.support.golden.cases import GoldenCase
+
+from kafkeep.objects.records import iter_records
+from kafkeep.objects.sink.read_windows import entries_by_partition
+from kafkeep.objects.sink.spec import ReadOptions
+from kafkeep.objects.unlogged.listing import list_foreign
+from kafkeep.objects.unlogged.scan import Index, scan
+from kafkeep.objects.unlogged.view import ForeignView, foreign_view
+from kafkeep.options.unlogged import ForeignOptions, layout_of_sink
+from kafkeep.store.memory import MemoryStore
+
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Back:
+    """What came back: the view, and rows by topic and partition."""
+
+    view: ForeignView
+    rows: Mapping[Place, list[dict[str, Any]]]
+
+
+def store_of(objects: Mapping[str, bytes]) -> MemoryStore:
+    """Put objects into a store of their own; names it would not take are stored all the same."""
+    store = MemoryStore()
+    for key, body in objects.items():
+        store.put_new(key, body)
+    return store
+
+
+def read_back(objects: Mapping[str, bytes], texts: Mapping[str, str]) -> Back:
+    """List, scan, group and read."""
+    options = ForeignOptions.parse(texts)
+    store = store_of(objects)
+    listing = list_foreign(store, options)
+    index = Index(0, tuple(scan(store, listing.objects, options)), tuple(listing.odd))
+    view = foreign_view(store, index, options)
+    reading = ReadOptions(foreign=replace(options))
+    rows = {
+        (pid.topic, pid.partition): [
+            row
+            for batch in iter_records(store, entries, options=reading)
+            for row in batch.to_pylist()
+        ]
+        for pid, entries in sorted(entries_by_partition(view.view.entries()).items())
+    }
+    return Back(view, rows)
+
+
+def read_case(case: GoldenCase, **more: str) -> Back:
+    """Read a case's objects as its own configuration says they were written."""
+    return read_back(case.objects, {**layout_of_sink(case.config), **more})

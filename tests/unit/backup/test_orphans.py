@@ -1,0 +1,46 @@
+"""What an earlier cycle had no time for is shared out like anything else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.log_writers import writer_of
+
+from kafkeep.archive.commit import PlannedRange
+from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.log import CommitLog
+from kafkeep.backup.plan import CyclePlan
+from kafkeep.backup.task import Bundle
+from kafkeep.errors import TransientError
+from kafkeep.options.backup import BackupOptions
+from kafkeep.store.memory import MemoryStore
+
+NOTHING_NEW = CyclePlan(
+    stretches=(), gaps=(), topics=(), positions={}, spans={}, waiting={}, blocked=()
+)
+
+
+def test_left_over_ranges_go_to_all_cores() -> None:
+    given: list[Bundle] = []
+
+    def run_tasks(bundles: list[Bundle], *_: Any, **__: Any) -> Any:
+        given.extend(bundles)
+        raise TransientError("seen enough")
+
+    store = MemoryStore()
+    options = BackupOptions(topics=("t",))
+    log = CommitLog.open(store, "backup", writer="w", now_ms=lambda: 0)
+    writer = writer_of(log, options, run_tasks, cores=4)
+    left_over = tuple(
+        PlannedRange(
+            partition_id=PartitionId("t", 1, number),
+            topic_id="id",
+            range=OffsetRange(500_000, 600_000),
+        )
+        for number in range(8)
+    )
+    intent, weights = writer.intend(NOTHING_NEW, left_over)
+    with pytest.raises(TransientError):
+        writer.execute(intent, None, weights)
+    assert [len(bundle.ranges) for bundle in given] == [2, 2, 2, 2]

@@ -1,0 +1,110 @@
+"""What a target is held against follows from its restore's document, and is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from tests.support.archive_builder import build_archive, partition
+
+from kafkeep.archive.entry import OffsetRange
+from kafkeep.archive.log import CommitLog
+from kafkeep.archive.view import ArchiveView, load_view
+from kafkeep.compare import job
+from kafkeep.compare.plan import (
+    TargetTopic,
+    TopicPlan,
+    Written,
+    as_restored,
+    choose_topics,
+    plan_topic,
+)
+from kafkeep.errors import PreflightError, UsageError
+from kafkeep.options.kafka import KafkaOptions, Places
+from kafkeep.options.maintenance import AgainstOptions
+from kafkeep.options.spark import SparkOptions
+from kafkeep.options.storage import StorageOptions
+from kafkeep.store.local import LocalStore
+from kafkeep.store.memory import MemoryStore
+
+
+@pytest.fixture
+def view() -> ArchiveView:
+    store = MemoryStore()
+    parts = [partition(0, 10), partition(0, 20)]
+    build_archive(store, {"t": parts, "t~2": [partition(0, 5)]})
+    return load_view(store, "backup")
+
+
+def plan(view: ArchiveView, written: Written, partitions: int, **given: Any) -> TopicPlan:
+    options = AgainstOptions(**given)
+    [(newest, _)] = choose_topics(view, options)
+    source = as_restored(view, newest, written, options)
+    offsets = {number: OffsetRange(0, 100) for number in range(partitions)}
+    return plan_topic(view, source, TargetTopic("t", "id", offsets, written=written), options)
+
+
+FIRST = ("t", 1)
+
+
+def test_an_incarnation_that_was_restored_is_the_one_to_compare_with(view: ArchiveView) -> None:
+    assert plan(view, Written(), 1).source.incarnation == 2
+    restored = plan(view, Written(source=FIRST), 2)
+    assert restored.source.incarnation == 1
+    assert restored.notes == ("its restore was of incarnation 1: compared with that",)
+    assert plan(view, Written(), 2, incarnations=(FIRST,)).source.incarnation == 1
+    asked = plan(view, Written(source=FIRST), 1, incarnations=(("t", 2),))
+    assert asked.source.incarnation == 2
+    with pytest.raises(UsageError, match="no incarnation 3") as refused:
+        plan(view, Written(), 1, incarnations=(("t", 3),))
+    assert refused.value.hint == "It has: 1, 2."
+    with pytest.raises(UsageError, match="topic u has no incarnation 1"):
+        plan(view, Written(), 1, incarnations=(("u", 1),))
+
+
+def test_a_restore_of_another_commit_is_said(view: ArchiveView) -> None:
+    written = Written(commit=("backup", 0))
+    [said] = plan(view, written, 1).notes
+    assert said == f"its restore was of commit 0 of backup, this comparison is of {view.commit}"
+    assert plan(view, Written(commit=("backup", view.commit)), 1).notes == ()
+
+
+def mapped(*pairs: tuple[int, int]) -> Written:
+    asked = {"partition_map": [list(pair) for pair in pairs], "exact": True}
+    return Written(asked=asked, source=FIRST)
+
+
+def test_a_map_of_one_to_one_is_compared_partition_by_partition_with_offsets(
+    view: ArchiveView,
+) -> None:
+    found = plan(view, mapped((0, 3), (1, 0)), 5)
+    assert not found.by_key
+    assert [(w.archive[0].partition, w.parts[0].partition) for w in found.work] == [(0, 3), (1, 0)]
+    assert all(work.leniency.exact for work in found.work)
+
+
+@pytest.mark.parametrize(
+    "written", [mapped((0, 0), (1, 0)), mapped((0, 1)), Written(asked={"partition_count": 3})]
+)
+def test_offsets_are_not_asked_for_where_records_were_spread(
+    view: ArchiveView, written: Written
+) -> None:
+    told = {"incarnations": (FIRST,)}
+    assert plan(view, written, 5, **told).by_key
+    with pytest.raises(PreflightError, match="gave them other offsets"):
+        plan(view, written, 5, exact_offsets=True, **told)
+
+
+def test_a_commit_of_several_logs_is_refused_before_any_is_compared(tmp_path: Path) -> None:
+    for name in ("early", "late"):
+        CommitLog.open(LocalStore(tmp_path), name, writer="w", now_ms=lambda: 1)
+    kafka = KafkaOptions("127.0.0.1:1")
+    places = Places(kafka=kafka, archive=str(tmp_path), storage=StorageOptions())
+    asked = AgainstOptions(commit=0)
+    with (
+        mock.patch.object(job, "SparkDoor"),
+        pytest.raises(PreflightError, match="a commit is of one: early, late"),
+    ):
+        job.run_against(asked, places, SparkOptions())

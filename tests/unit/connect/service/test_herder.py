@@ -1,0 +1,125 @@
+"""What a worker that does not lead knows of what the leader did."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkeep.connect.metrics.totals import Totals
+from kafkeep.connect.plugins.definitions import Definitions
+from kafkeep.connect.service.herder import Herder
+from kafkeep.connect.service.lease import Beat
+from kafkeep.connect.service.loggers import Loggers
+from kafkeep.connect.service.model import Connector, ConnectorStatus, RunState, Target, TaskStatus
+from kafkeep.connect.service.state import State
+from kafkeep.connect.worker.config_providers import Providers
+from kafkeep.connect.worker.keys import TrackingOptions
+from kafkeep.errors import TransientError
+
+TOLD = ConnectorStatus(
+    name="one",
+    type="sink",
+    version="1",
+    state=RunState.RUNNING,
+    worker_id="other:1",
+    tasks=(TaskStatus(id=0, state=RunState.RUNNING, worker_id="other:1"),),
+    generation=3,
+)
+
+
+class Journal:
+    """Counts how often it is read, and does something meanwhile."""
+
+    state = State()
+    reads = 0
+
+    def refresh(self) -> State:
+        self.reads += 1
+        self.meanwhile()
+        return self.state
+
+    def meanwhile(self) -> None:
+        """Do nothing."""
+
+
+@pytest.fixture
+def journal() -> Journal:
+    return Journal()
+
+
+@pytest.fixture
+def follower(journal: Journal) -> Herder:
+    beat = Beat(
+        number=1, epoch=1, worker_id="other:1", url="http://other:1", at_ms=1, statuses=(TOLD,)
+    )
+    lease = SimpleNamespace(look=lambda: None, leader=lambda: beat, holds=lambda: False)
+    supervisor = SimpleNamespace(status=lambda _: replace(TOLD, state=RunState.UNASSIGNED))
+    duty: Any = SimpleNamespace(
+        leads=lambda: False, journal=journal, lease=lease, supervisor=supervisor
+    )
+    unused: Any = None
+    return Herder(
+        duty=duty,
+        definitions=Definitions(providers=Providers()),
+        surroundings=unused,
+        tracking=TrackingOptions(),
+        totals=Totals(),
+        loggers=Loggers(lambda: 1),
+        token="t",
+        cluster_id=lambda: None,
+        now_ms=lambda: 1,
+    )
+
+
+def test_the_state_is_not_read_for_every_call(follower: Herder, journal: Journal) -> None:
+    follower.names()
+    follower.names()
+    assert journal.reads == 1
+    follower.answered()
+    follower.names()
+    assert journal.reads == 2
+
+
+def test_what_the_leader_answers_while_the_state_is_read_is_looked_for_again(
+    follower: Herder, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "meanwhile", follower.answered)
+    follower.names()
+    monkeypatch.undo()
+    follower.names()
+    assert journal.reads == 2
+
+
+def test_a_state_that_could_not_be_read_is_read_again_by_the_next_call(
+    follower: Herder, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise TransientError("no answer")
+
+    monkeypatch.setattr(journal, "meanwhile", fail)
+    for _ in range(2):
+        with pytest.raises(TransientError):
+            follower.names()
+    monkeypatch.undo()
+    follower.names()
+    assert journal.reads == 3
+
+
+def test_a_probe_does_not_wait_for_the_store(follower: Herder, journal: Journal) -> None:
+    assert follower.is_ready()
+    assert journal.reads == 0
+
+
+def test_one_made_anew_and_paused_is_not_shown_as_the_leader_last_told_of_the_deleted_one(
+    follower: Herder, journal: Journal
+) -> None:
+    paused = Connector(name="one", config={}, target=Target.PAUSED, generation=3)
+    journal.state = State(connectors={"one": paused})
+    assert follower.status("one").state is RunState.RUNNING  # until its work has ended
+    journal.state = State(connectors={"one": replace(paused, generation=5)})
+    follower.answered()
+    found = follower.status("one")
+    assert [found.state, *(task.state for task in found.tasks)] == [RunState.PAUSED] * 2

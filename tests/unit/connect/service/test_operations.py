@@ -1,0 +1,95 @@
+"""What changes connectors, on the worker that leads."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.support.waiting import PATIENCE_S
+
+from kafkeep.connect.plugins.definitions import Definitions
+from kafkeep.connect.service.journal import Journal
+from kafkeep.connect.service.loggers import Loggers
+from kafkeep.connect.service.model import RestError, Target
+from kafkeep.connect.service.operations import LocalOperations
+from kafkeep.connect.service.state import Change
+from kafkeep.connect.worker.config_providers import Providers
+from kafkeep.store.memory import MemoryStore
+
+CONFIG = {
+    "connector.class": "io.confluent.connect.s3.S3SinkConnector",
+    "tasks.max": "2",
+    "topics": "t",
+    "s3.bucket.name": "bucket",
+    "store.url": "http://good.example.org",
+    "aws.access.key.id": "AKIA",
+    "aws.secret.access.key": "not-to-show",
+    "flush.size": "3",
+    "storage.class": "io.confluent.connect.s3.storage.S3Storage",
+    "format.class": "io.confluent.connect.s3.format.json.JsonFormat",
+}
+
+
+def operations(journal: Journal, **supervisor: Any) -> LocalOperations:
+    duty: Any = SimpleNamespace(
+        journal=journal, commit=journal.commit, supervisor=SimpleNamespace(**supervisor)
+    )
+    unused: Any = None
+    return LocalOperations(duty, Definitions(providers=Providers()), unused, Loggers(lambda: 1))
+
+
+def test_a_connector_that_is_slow_to_stop_holds_up_no_other_one() -> None:
+    asked, may_go_on = threading.Event(), threading.Event()
+
+    def wait_ended(_name: str, _timeout_s: float) -> bool:
+        asked.set()
+        may_go_on.wait(2 * PATIENCE_S)
+        return False
+
+    journal = Journal(MemoryStore())
+    for name in ("slow", "other"):
+        journal.commit(
+            lambda _, name=name: Change(kind="define", name=name, target=Target.STOPPED)  # type: ignore[misc]
+        )
+    local = operations(journal, wait_ended=wait_ended)
+
+    def move() -> None:
+        with pytest.raises(RestError, match="haven't stopped completely yet"):
+            local.reset_offsets("slow")
+
+    moving = threading.Thread(target=move, daemon=True)
+    moving.start()
+    assert asked.wait(PATIENCE_S)
+    resuming = threading.Thread(
+        target=local.set_target, args=("other", Target.RUNNING), daemon=True
+    )
+    resuming.start()
+    resuming.join(PATIENCE_S)
+    assert journal.state.connectors["other"].target is Target.RUNNING
+    itself = threading.Thread(target=local.set_target, args=("slow", Target.RUNNING), daemon=True)
+    itself.start()
+    itself.join(0.2)
+    assert journal.state.connectors["slow"].target is Target.STOPPED  # not while it is moved
+    may_go_on.set()
+    for thread in (moving, itself):
+        thread.join(PATIENCE_S)
+    assert journal.state.connectors["slow"].target is Target.RUNNING
+
+
+def test_a_patch_keeps_secrets_but_sends_none_of_them_to_a_new_address() -> None:
+    journal = Journal(MemoryStore())
+    local = operations(journal)
+    local.create("one", CONFIG, Target.RUNNING)
+    changed = local.patch_config("one", {"flush.size": "7", "tasks.max": None}).config
+    kept = {**CONFIG, "name": "one", "flush.size": "7"}
+    del kept["tasks.max"]
+    assert changed == kept
+    assert journal.state.connectors["one"].config == kept
+    with pytest.raises(RestError, match=r"aws\.secret\.access\.key: must be written out again"):
+        local.patch_config("one", {"store.url": "http://evil.example.org"})
+    assert journal.state.connectors["one"].config == kept
+    moved = {"store.url": "http://new.example.org", "aws.secret.access.key": "of-the-new-one"}
+    local.patch_config("one", {**moved, "aws.access.key.id": "AKIB"})
+    assert journal.state.connectors["one"].config == {**kept, **moved, "aws.access.key.id": "AKIB"}

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.support.archive_builder import records
+
+from kafkeep.archive.commit import PlannedRange
+from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.errors import TransientError
+from kafkeep.kafka.batch.build import build_batch
+from kafkeep.kafka.batch.format import scan_batches
+from kafkeep.objects.range_writer import Chunk
+from kafkeep.objects.segment.writer import RangeWriter, WriteOptions
+from kafkeep.objects.sink.stored_object import Uploads
+from kafkeep.store.memory import MemoryStore
+
+
+class FullStore(MemoryStore):
+    """Takes no byte; counts the uploads that were begun and not ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = 0
+
+    def create(self, key: str, metadata: Mapping[str, str] | None = None, **_: Any) -> Any:
+        self.begun += 1
+        return _Upload(self)
+
+
+class _Upload:
+    def __init__(self, store: FullStore) -> None:
+        self._store = store
+
+    def write(self, data: bytes) -> None:
+        raise TransientError("no room")
+
+    def abort(self) -> None:
+        self._store.begun -= 1
+
+
+def test_an_upload_that_fails_at_its_last_bytes_is_dropped() -> None:
+    store = FullStore()
+    planned = PlannedRange(
+        partition_id=PartitionId("t", 1, 0), topic_id="id", range=OffsetRange(0, 10)
+    )
+    options = WriteOptions(segment_bytes=1 << 20, keeps_aborted=False)
+    with Uploads() as uploads:
+        writer = RangeWriter(store, "backup", planned, options, uploads, looks_first=False)
+        chunk = Chunk(scan_batches(build_batch(records(0, 10))), 10)
+        with pytest.raises(TransientError):
+            list(writer.add(chunk, 0))
+            list(writer.end(10, finished=True))
+        writer.abort()
+    assert store.begun == 0

@@ -1,0 +1,164 @@
+"""Rounds of a restore that follows: what becomes of one under way when names change."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafkeep.archive.commit import Changes
+from kafkeep.archive.entry import PartitionId
+from kafkeep.archive.keys import log_key
+from kafkeep.archive.log import CommitLog
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.errors import DamagedError, NewerFormatError
+from kafkeep.options.restore import RestoreOptions
+from kafkeep.restore.document import Phase, RestoreDocument, save_document
+from kafkeep.restore.follow.cycle import SWEEP_EVERY
+from kafkeep.restore.follow.log import Followed, Follower, load_followed
+from kafkeep.restore.follow.unlogged import load_foreign_followed
+from kafkeep.store.memory import MemoryStore
+
+A, B = PartitionId("a", 1, 0), PartitionId("b", 1, 0)
+UNDER = {"a": "old-a", "b": "b"}
+
+
+class Places:
+    """The state of a connector, and places for its rounds."""
+
+    def __init__(self) -> None:
+        self.state = MemoryStore(uuid.uuid4().hex)
+        self.rounds: dict[int, MemoryStore] = {}
+        self.opened = 0
+
+    def open_round(self, number: int) -> ObjectStore:
+        self.opened += 1
+        return self.rounds.setdefault(number, MemoryStore(uuid.uuid4().hex))
+
+    def write_rounds(self, numbers: range, *, every_ms: int) -> None:
+        """Leave documents of rounds, each written when its time came."""
+        for number in numbers:
+            at_ms = number * every_ms
+            self.rounds[number] = MemoryStore(now_ms=lambda at_ms=at_ms: at_ms)  # type: ignore[misc]
+            self.rounds[number].put_new("a", b"")
+
+    def left(self) -> list[int]:
+        """Return the rounds that have documents."""
+        return [number for number, store in self.rounds.items() if any(store.list(""))]
+
+    def follower(self, followed: Followed, **options: Any) -> Follower:
+        nothing: Any = None
+        made = Follower(
+            options=RestoreOptions(**options), places=nothing, admin=nothing, store=nothing,
+            state=self.state, open_round=self.open_round, run_tasks=nothing, cores=1,
+            now_ms=lambda: 0,
+        )  # fmt: skip
+        made.followed = followed
+        return made
+
+
+DONE = Followed(log="x", revision=-1).begin(7, {A: 5, B: 3}, UNDER).finish()
+OPEN = DONE.begin(8, {A: 9, B: 4}, UNDER)
+
+
+@pytest.mark.parametrize(
+    ("topics", "forgotten"),
+    [
+        ((("a", "new-a"), ("b", "b")), {A}),
+        ((("a", "old-a"),), set()),
+        ((("b", "new-b"),), {B}),
+        ((), {A}),  # all come back under their own names now
+    ],
+)
+def test_a_topic_that_gets_another_name_comes_back_from_its_beginning(
+    topics: tuple[tuple[str, str], ...], forgotten: set[PartitionId]
+) -> None:
+    follower = Places().follower(DONE, topics=topics)
+    follower._settle_names()
+    assert DONE.positions.keys() - follower.followed.positions.keys() == forgotten
+
+
+def test_a_round_that_has_not_begun_is_given_up_and_one_that_has_is_finished() -> None:
+    places = Places()
+    follower = places.follower(OPEN, topics=(("a", "new-a"), ("b", "b")))
+    assert not follower._is_begun()
+    follower._settle_names()
+    assert follower.followed.round is None and follower.followed.rounds == 2
+    assert load_followed(places.state) == follower.followed
+
+    document = RestoreDocument(
+        id=follower.round_id(2), revision=0, phase=Phase.PREPARING, log="x", commit=8,
+        cluster_id="", at_ms=0, targets=(),
+    )  # fmt: skip
+    save_document(places.open_round(2), document)
+    assert places.follower(OPEN, topics=(("a", "new-a"),))._is_begun()
+
+
+def test_a_round_tells_its_progress_to_whoever_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Job:
+        on_progress: Any = None
+
+        def preflight(self) -> None: ...
+
+        def run(self, *_given: Any) -> Any:
+            self.on_progress(3, 9)
+
+    follower, told = Places().follower(OPEN), []
+    monkeypatch.setattr(follower, "_is_begun", lambda: True)
+    monkeypatch.setattr(follower, "_job", Job)
+    follower.on_progress = lambda done, total: told.append((done, total))
+    follower.step()
+    assert told == [(3, 9)]
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_follower_does_not_wait_for_more_of_a_log_whose_last_commit_was_removed(
+    checkpoint: bool,
+) -> None:
+    store = MemoryStore(uuid.uuid4().hex)
+    log = CommitLog.open(store, "x", writer="w", now_ms=lambda: 1)
+    for number in range(7):
+        log.append(Changes(note=str(number)))
+    if checkpoint:
+        assert log.checkpoint()
+    follower = Places().follower(replace(DONE, commit=7))
+    follower.store = store
+    assert not follower._has_news()
+    store.delete(log_key("x", 7))
+    said = "commits from 7 on were removed" if checkpoint else "commit 7 was removed from the log"
+    with pytest.raises(DamagedError, match=said):
+        follower._has_news()
+
+
+def test_rounds_of_two_connectors_are_called_differently() -> None:
+    one, other = Places().follower(DONE), Places().follower(DONE)
+    names = {one.round_id(1), one.round_id(2), other.round_id(1)}
+    assert len(names) == 3
+
+
+@pytest.mark.parametrize(
+    ("load", "folder"), [(load_followed, "followed/"), (load_foreign_followed, "foreign/")]
+)
+def test_documents_of_a_newer_kafkeep_are_refused_by_name(
+    load: Callable[[ObjectStore], object], folder: str
+) -> None:
+    store = MemoryStore(uuid.uuid4().hex)
+    store.put_new(f"{folder}000000000000.json", b'{"version": 2}')
+    with pytest.raises(NewerFormatError, match="has version 2, this kafkeep knows 1"):
+        load(store)
+
+
+def test_documents_of_rounds_that_come_every_minute_are_deleted_after_a_day() -> None:
+    places, minute, day = Places(), 60_000, 24 * 60
+    for rounds in range(SWEEP_EVERY, 10 * SWEEP_EVERY + 1, SWEEP_EVERY):
+        places.write_rounds(range(rounds - SWEEP_EVERY + 1, rounds + 1), every_ms=minute)
+        follower = places.follower(replace(DONE, rounds=rounds))
+        follower.now_ms = lambda rounds=rounds: rounds * minute  # type: ignore[misc]
+        follower.sweep()
+        assert places.left() == list(range(max(1, rounds - day), rounds + 1))
+    places.opened = 0
+    follower.sweep()
+    assert places.opened < 20  # of thousands
