@@ -12,7 +12,7 @@ SOURCE = ROOT / "src" / "kafkeep"
 TEXT = (ROOT / "ARCHITECTURE.md").read_text()
 PACKAGES = sorted(p.parent.name for p in SOURCE.glob("*/__init__.py"))
 SUBPACKAGES = sorted(p.parent.relative_to(SOURCE) for p in SOURCE.glob("*/*/__init__.py"))
-NAMED = sorted({path for path in re.findall(r"`([a-z_]+(?:/[a-z_0-9]+)*(?:/|\.py))`", TEXT)})
+NAMED = sorted(set(re.findall(r"`([a-z_]+(?:/[a-z_0-9]+)*(?:/|\.py))`", TEXT)))
 
 
 @pytest.mark.parametrize("name", NAMED)
