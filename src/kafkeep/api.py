@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkeep.options.backup import BackupOptions
     from kafkeep.options.spark import SparkOptions
     from kafkeep.options.storage import StorageOptions
-    from kafkeep.options.unlogged import ForeignOptions
+    from kafkeep.options.unlogged import UnloggedOptions
     from kafkeep.restore.preflight import Preflight
     from kafkeep.restore.summary import RestoreSummary
 
@@ -100,7 +100,7 @@ def restore(
         chosen,
         places,
         _spark(spark),
-        foreign=_told(settings or {}),
+        unlogged=_told(settings or {}),
         on_plan=on_plan,
         on_progress=on_progress,
     )
@@ -133,14 +133,14 @@ def _with_sink(options: BackupOptions, settings: Mapping[str, Any]) -> BackupOpt
     )
 
 
-def _told(settings: Mapping[str, Any]) -> ForeignOptions | None:
+def _told(settings: Mapping[str, Any]) -> UnloggedOptions | None:
     """Read what is said of records on their way back, and of objects without a log."""
     if not settings:
         return None
     from kafkeep.connect.connectors.config_file import to_texts  # noqa: PLC0415 - keeps the import light
-    from kafkeep.options.unlogged import ForeignOptions  # noqa: PLC0415
+    from kafkeep.options.unlogged import UnloggedOptions  # noqa: PLC0415
 
-    return ForeignOptions.parse(to_texts(settings))
+    return UnloggedOptions.parse(to_texts(settings))
 
 
 def make_options(group: type[T], given: Mapping[str, Any]) -> T:

@@ -11,10 +11,10 @@ from tests.support.golden.cases import GoldenCase
 from kafkeep.objects.records import iter_records
 from kafkeep.objects.sink.read_windows import entries_by_partition
 from kafkeep.objects.sink.spec import ReadOptions
-from kafkeep.objects.unlogged.listing import list_foreign
+from kafkeep.objects.unlogged.listing import list_unlogged
 from kafkeep.objects.unlogged.scan import Index, scan
-from kafkeep.objects.unlogged.view import ForeignView, foreign_view
-from kafkeep.options.unlogged import ForeignOptions, layout_of_sink
+from kafkeep.objects.unlogged.view import UnloggedView, unlogged_view
+from kafkeep.options.unlogged import UnloggedOptions, layout_of_sink
 from kafkeep.store.memory import MemoryStore
 
 Place = tuple[str, int]
@@ -24,7 +24,7 @@ Place = tuple[str, int]
 class Back:
     """What came back: the view, and rows by topic and partition."""
 
-    view: ForeignView
+    view: UnloggedView
     rows: Mapping[Place, list[dict[str, Any]]]
 
 
@@ -38,12 +38,12 @@ def store_of(objects: Mapping[str, bytes]) -> MemoryStore:
 
 def read_back(objects: Mapping[str, bytes], texts: Mapping[str, str]) -> Back:
     """List, scan, group and read."""
-    options = ForeignOptions.parse(texts)
+    options = UnloggedOptions.parse(texts)
     store = store_of(objects)
-    listing = list_foreign(store, options)
+    listing = list_unlogged(store, options)
     index = Index(0, tuple(scan(store, listing.objects, options)), tuple(listing.odd))
-    view = foreign_view(store, index, options)
-    reading = ReadOptions(foreign=replace(options))
+    view = unlogged_view(store, index, options)
+    reading = ReadOptions(unlogged=replace(options))
     rows = {
         (pid.topic, pid.partition): [
             row

@@ -24,7 +24,7 @@ from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.restore import RestoreOptions, parse_renames
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import StorageOptions
-from kafkeep.options.unlogged import ForeignOptions, is_read_key, layout_of_sink
+from kafkeep.options.unlogged import UnloggedOptions, is_read_key, layout_of_sink
 from kafkeep.spark.preload import launch_early
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def start_spark(
     return options
 
 
-def foreign_options(file: str | None, settings: Sequence[str]) -> ForeignOptions | None:
+def unlogged_options(file: str | None, settings: Sequence[str]) -> UnloggedOptions | None:
     """Put ``--set`` over the file; None when neither is given.
 
     A sink's file tells how its objects were written; a source's also what becomes of records.
@@ -190,7 +190,7 @@ def foreign_options(file: str | None, settings: Sequence[str]) -> ForeignOptions
 
 def options_of_restore(
     file: str | None, settings: Sequence[str], options: RestoreOptions
-) -> tuple[ForeignOptions | None, RestoreOptions]:
+) -> tuple[UnloggedOptions | None, RestoreOptions]:
     """Return those, and which topics come back; the file may be a pipe, and is read once."""
     config = _load(file)
     return _reading(config, settings), _with_topics(config or {}, options)
@@ -200,10 +200,10 @@ def _load(file: str | None) -> Mapping[str, str] | None:
     return None if file is None else read_connector_file(file).config
 
 
-def _reading(config: Mapping[str, str] | None, settings: Sequence[str]) -> ForeignOptions | None:
+def _reading(config: Mapping[str, str] | None, settings: Sequence[str]) -> UnloggedOptions | None:
     if config is None and not settings:
         return None
-    return ForeignOptions.parse(_from_file(config or {}) | parse_settings(settings))
+    return UnloggedOptions.parse(_from_file(config or {}) | parse_settings(settings))
 
 
 def _with_topics(config: Mapping[str, str], options: RestoreOptions) -> RestoreOptions:
@@ -258,11 +258,11 @@ class Reading:
     connector_config: str | None
     settings: tuple[str, ...]
 
-    def open(self) -> tuple[ObjectStore, ForeignOptions | None]:
+    def open(self) -> tuple[ObjectStore, UnloggedOptions | None]:
         """Open the store; where it has no log, also say how its objects are read."""
         from kafkeep.objects.unlogged.scan import without_log  # noqa: PLC0415
 
-        told = foreign_options(self.connector_config, self.settings)
+        told = unlogged_options(self.connector_config, self.settings)
         store = self.place.open()
         return store, without_log(store, self.name, told)
 

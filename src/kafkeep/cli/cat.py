@@ -102,11 +102,11 @@ def cat_command(
             hint="Leave out one of them: JSON lines are what there is without --format.",
         )
     to_line = json_line if format is None else parse_format(format)
-    store, foreign = reading.open()
-    if foreign is not None:
-        from kafkeep.maintenance.unlogged import iter_foreign_lines  # noqa: PLC0415
+    store, unlogged = reading.open()
+    if unlogged is not None:
+        from kafkeep.maintenance.unlogged import iter_unlogged_lines  # noqa: PLC0415
 
-        _write(iter_foreign_lines(store, foreign, options, to_line))
+        _write(iter_unlogged_lines(store, unlogged, options, to_line))
         return
     _write(iter_lines(store, choose_log(store, reading.name, topic or None), options, to_line))
 

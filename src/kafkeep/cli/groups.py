@@ -142,10 +142,10 @@ def rollback_command(
 
 def _of(options: RestoreOptions, settings: list[str] | None) -> RestoreOptions:
     """Add the transforms of the restore that is meant."""
-    from kafkeep.cli.archive_flags import foreign_options  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.cli.archive_flags import unlogged_options  # noqa: PLC0415 - keeps --help fast
     from kafkeep.options.unlogged import changes_of_log  # noqa: PLC0415
 
-    told = foreign_options(None, settings or ())
+    told = unlogged_options(None, settings or ())
     return replace(options, changes=changes_of_log(told, "the archive"))
 
 

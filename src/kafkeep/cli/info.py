@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kafkeep.archive.object_store import ObjectStore
     from kafkeep.maintenance.info import LogInfo, TopicSummary
     from kafkeep.maintenance.unlogged import NamedTopic
-    from kafkeep.options.unlogged import ForeignOptions
+    from kafkeep.options.unlogged import UnloggedOptions
 
 
 @reads_archive
@@ -31,9 +31,9 @@ def info_command(
     from kafkeep.maintenance.info import load_info  # noqa: PLC0415 - keeps --help fast
     from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415
 
-    store, foreign = reading.open()
-    if foreign is not None:
-        _show_named(store, foreign, topic, output)
+    store, unlogged = reading.open()
+    if unlogged is not None:
+        _show_named(store, unlogged, topic, output)
         return
     logs = load_info(store, choose_logs(store, reading.name), topics=topic or None)
     if output is Output.JSON:
@@ -131,12 +131,12 @@ def _show_groups(log: LogInfo) -> None:
 
 
 def _show_named(
-    store: ObjectStore, foreign: ForeignOptions, topics: list[str] | None, output: Output
+    store: ObjectStore, unlogged: UnloggedOptions, topics: list[str] | None, output: Output
 ) -> None:
     from kafkeep.maintenance.unlogged import NOTE, sort_by_topic  # noqa: PLC0415
     from kafkeep.objects.unlogged.scan import list_objects  # noqa: PLC0415
 
-    found = sort_by_topic(list_objects(store, foreign), topics)
+    found = sort_by_topic(list_objects(store, unlogged), topics)
     if output is Output.JSON:
         told = [topic.to_json() for topic in found]
         print_json({"archive": store.describe(), "logs": [], "topics": told, "note": NOTE})

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkeep.archive.object_store import ObjectStore
     from kafkeep.maintenance.inventory import ListedObject
     from kafkeep.maintenance.usage import Usage
-    from kafkeep.options.unlogged import ForeignOptions
+    from kafkeep.options.unlogged import UnloggedOptions
 
 
 LongOption = Annotated[bool, typer.Option("--long", "-l", help="Show all that is known.")]
@@ -39,9 +39,9 @@ def ls_command(
     from kafkeep.maintenance.inventory import list_objects  # noqa: PLC0415 - keeps --help fast
     from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415
 
-    store, foreign = reading.open()
-    if foreign is not None:
-        _show_named(store, foreign, topic, partition, long, output)
+    store, unlogged = reading.open()
+    if unlogged is not None:
+        _show_named(store, unlogged, topic, partition, long, output)
         return
     found = list_objects(
         store, choose_logs(store, reading.name), topics=topic or None, partitions=partition or None
@@ -96,7 +96,7 @@ def _long_row(listed: ListedObject) -> tuple[object, ...]:
 
 def _show_named(  # noqa: PLR0917
     store: ObjectStore,
-    foreign: ForeignOptions,
+    unlogged: UnloggedOptions,
     topics: list[str] | None,
     partitions: list[int] | None,
     long: bool,
@@ -107,7 +107,7 @@ def _show_named(  # noqa: PLR0917
 
     rows = [
         describe_object(one)
-        for topic in sort_by_topic(list_objects(store, foreign), topics)
+        for topic in sort_by_topic(list_objects(store, unlogged), topics)
         for one in topic.objects
         if not partitions or one.name.partition in partitions
     ]
@@ -173,8 +173,8 @@ def du_command(
 
 
 def _usage(reading: Reading) -> Usage:
-    store, foreign = reading.open()
-    if foreign is None:
+    store, unlogged = reading.open()
+    if unlogged is None:
         from kafkeep.maintenance.usage import load_usage  # noqa: PLC0415
         from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415 - keeps --help fast
 
@@ -182,5 +182,5 @@ def _usage(reading: Reading) -> Usage:
     from kafkeep.maintenance.unlogged import sort_by_topic, usage_of  # noqa: PLC0415
     from kafkeep.objects.unlogged.scan import list_objects  # noqa: PLC0415
 
-    listing = list_objects(store, foreign)
+    listing = list_objects(store, unlogged)
     return usage_of(store.describe(), listing, sort_by_topic(listing))

@@ -120,7 +120,7 @@ def restore_command(
             hint="Leave out --report; --output json prints the plan and the preflight.",
         )
     file = check_report_path(report) if report is not None else None
-    foreign, options = options_of_restore(connector_config, settings or (), options)
+    unlogged, options = options_of_restore(connector_config, settings or (), options)
     spark = start_spark(spark_conf, now=not options.dry_run)
     from kafkeep.restore.run import run_restore  # noqa: PLC0415 - imports while the JVM starts
 
@@ -134,7 +134,7 @@ def restore_command(
                     options,
                     places,
                     spark,
-                    foreign=foreign,
+                    unlogged=unlogged,
                     on_plan=(lambda p: _show_plan(p, output)) if options.dry_run else plans.append,
                     on_progress=on_progress,
                 )

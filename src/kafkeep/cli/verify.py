@@ -138,7 +138,7 @@ def _alone(  # noqa: PLR0917
     output: Output,
 ) -> None:
     from kafkeep.clock import now_ms  # noqa: PLC0415
-    from kafkeep.maintenance.unlogged import verify_foreign  # noqa: PLC0415
+    from kafkeep.maintenance.unlogged import verify_unlogged  # noqa: PLC0415
     from kafkeep.maintenance.verified import trace_of  # noqa: PLC0415
     from kafkeep.maintenance.verify import DEFAULT_WORKERS, verify  # noqa: PLC0415
     from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415 - keeps --help fast
@@ -153,12 +153,12 @@ def _alone(  # noqa: PLR0917
         failure_reported("verify", file, archive=reading.place.address),
         task_progress("verifying", enabled=output is Output.TABLE) as on_progress,
     ):
-        store, foreign = reading.open()
-        names = choose_logs(store, reading.name) if foreign is None else []
-        if foreign is None:
+        store, unlogged = reading.open()
+        names = choose_logs(store, reading.name) if unlogged is None else []
+        if unlogged is None:
             found = verify(store, names, on_progress=on_progress, **asked)
         else:
-            found = verify_foreign(store, foreign, on_progress=on_progress, **asked)
+            found = verify_unlogged(store, unlogged, on_progress=on_progress, **asked)
     seconds = time.monotonic() - began
     try:
         if file is not None:

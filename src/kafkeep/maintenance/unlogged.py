@@ -30,27 +30,27 @@ from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.objects.unlogged.group import Grouped, expects, group
 from kafkeep.objects.unlogged.listing import Listed, Listing
 from kafkeep.objects.unlogged.scan import Index, Scanned, list_objects, scan
-from kafkeep.objects.unlogged.view import foreign_view
+from kafkeep.objects.unlogged.view import unlogged_view
 from kafkeep.options.sink.formats import FormatKind
-from kafkeep.options.unlogged import ForeignOptions
+from kafkeep.options.unlogged import UnloggedOptions
 
 FIRST_FILES = 4
 GROWTH = 4
 
 
-def iter_foreign_lines(
-    store: ObjectStore, foreign: ForeignOptions, options: CatOptions, to_line: ToLine
+def iter_unlogged_lines(
+    store: ObjectStore, unlogged: UnloggedOptions, options: CatOptions, to_line: ToLine
 ) -> Iterator[bytes]:
     """Yield the wanted records as text, several at a time, by topic, partition and offset.
 
     A record whose offset is not known has the offset -1 and is wanted when offsets of its object
     are. Objects that cannot be used are left out; DamagedError names one at the end.
     """
-    _refuse(options, foreign)
-    yield from limited(_iter_all(store, foreign, options, to_line), options.count)
+    _refuse(options, unlogged)
+    yield from limited(_iter_all(store, unlogged, options, to_line), options.count)
 
 
-def _refuse(options: CatOptions, foreign: ForeignOptions) -> None:
+def _refuse(options: CatOptions, unlogged: UnloggedOptions) -> None:
     for flag, given in (
         ("--incarnation", options.incarnation is not None),
         ("--aborted", options.aborted),
@@ -58,7 +58,7 @@ def _refuse(options: CatOptions, foreign: ForeignOptions) -> None:
         if given:
             raise UsageError(f"{flag} is about what a log says, and there is none")
     timed = options.from_ms is not None or options.until_ms is not None
-    if timed and foreign.time_field is None:
+    if timed and unlogged.time_field is None:
         raise UsageError(
             "--from and --until go by record times, which these objects do not hold",
             hint="Where values have one, name it: --set timestamp.extractor=RecordField "
@@ -67,15 +67,15 @@ def _refuse(options: CatOptions, foreign: ForeignOptions) -> None:
 
 
 def _iter_all(
-    store: ObjectStore, foreign: ForeignOptions, options: CatOptions, to_line: ToLine
+    store: ObjectStore, unlogged: UnloggedOptions, options: CatOptions, to_line: ToLine
 ) -> Iterator[list[bytes]]:
-    told = ReadOptions(foreign=foreign).looking()
+    told = ReadOptions(unlogged=unlogged).looking()
     problems: list[tuple[str, str]] = []
-    for topic in sort_by_topic(list_objects(store, foreign), options.topics):
+    for topic in sort_by_topic(list_objects(store, unlogged), options.topics):
         for partition in topic.partitions:
             if options.partitions and partition.partition not in options.partitions:
                 continue
-            for planned in _iter_planned(store, partition, foreign, options, problems):
+            for planned in _iter_planned(store, partition, unlogged, options, problems):
                 yield from iter_pieces(store, planned, told, options, to_line)
     for key, why in problems[:1]:
         more = f"; {len(problems) - 1:,} more cannot be read" if len(problems) > 1 else ""
@@ -85,18 +85,18 @@ def _iter_all(
 def _iter_planned(
     store: ObjectStore,
     partition: NamedPartition,
-    foreign: ForeignOptions,
+    unlogged: UnloggedOptions,
     options: CatOptions,
     problems: list[tuple[str, str]],
 ) -> Iterator[list[Planned]]:
     """Yield windows in order; of each stretch all but the last, whose end the next one tells."""
-    needed = expects((one.name for one in partition.objects), foreign)
+    needed = expects((one.name for one in partition.objects), unlogged)
     beside = {f"store.kafka.{view}": str(there).lower() for view, there in needed.items()}
-    pinned = replace(foreign, texts={**foreign.texts, **beside})
+    pinned = replace(unlogged, texts={**unlogged.texts, **beside})
     carried: list[Scanned] = []
     for stretch, is_last in _iter_stretches(partition, options):
-        scanned = [*carried, *scan(store, stretch, foreign)]
-        found = foreign_view(store, Index(0, tuple(scanned)), pinned)
+        scanned = [*carried, *scan(store, stretch, unlogged)]
+        found = unlogged_view(store, Index(0, tuple(scanned)), pinned)
         problems.extend(found.grouped.problems)
         entries = found.grouped.entries
         open_from = LAST if is_last else max((e.range.start for e in entries), default=LAST)
@@ -281,9 +281,9 @@ def usage_of(archive: str, listing: Listing, topics: Sequence[NamedTopic]) -> Us
     )
 
 
-def verify_foreign(
+def verify_unlogged(
     store: ObjectStore,
-    options: ForeignOptions,
+    options: UnloggedOptions,
     *,
     deep: bool = False,
     topics: Collection[str] | None = None,

@@ -43,11 +43,11 @@ _OF_A_SOURCE = (MODE, TOPIC_REGEXES)
 
 
 @dataclass(frozen=True)
-class ForeignOptions(ChangeOptions):
+class UnloggedOptions(ChangeOptions):
     """Read from a flat map of texts; travels to tasks, secrets of converters included."""
 
     @classmethod
-    def parse(cls, given: Mapping[str, str], *, strict: bool = True) -> ForeignOptions:
+    def parse(cls, given: Mapping[str, str], *, strict: bool = True) -> UnloggedOptions:
         """Take what matters here; ConfigErrors names everything that is wrong at once.
 
         With ``strict`` a key that says nothing about reading is an error, without it is left.
@@ -135,7 +135,7 @@ def is_read_key(key: str) -> bool:
     return key in READ_KEYS or is_change_key(key)
 
 
-def changes_of_log(told: ForeignOptions | None, where: str) -> ChangeOptions | None:
+def changes_of_log(told: UnloggedOptions | None, where: str) -> ChangeOptions | None:
     """Return what is to be done to records of a log; UsageError for what the log says itself.
 
     Converters say how records are read and written that transforms change; without one they would

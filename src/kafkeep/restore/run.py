@@ -16,7 +16,7 @@ from kafkeep.objects.unlogged.scan import without_log
 from kafkeep.options.kafka import Places
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.spark import SparkOptions, usable_cores
-from kafkeep.options.unlogged import ForeignOptions, changes_of_log
+from kafkeep.options.unlogged import UnloggedOptions, changes_of_log
 from kafkeep.restore.document import open_documents
 from kafkeep.restore.job import RestoreJob
 from kafkeep.restore.preflight import Preflight, require_pass
@@ -33,20 +33,20 @@ def run_restore(
     places: Places,
     spark: SparkOptions,
     *,
-    foreign: ForeignOptions | None = None,
+    unlogged: UnloggedOptions | None = None,
     on_plan: Callable[[Preflight], None] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> RestoreSummary:
     """Restore as ``options`` say and return what was done; with ``dry_run``, plan alone.
 
     ``on_plan`` sees the plan and the preflight before anything is written; a failed check ends
-    the run there with PreflightError. ``foreign`` says what becomes of records, and where there
+    the run there with PreflightError. ``unlogged`` says what becomes of records, and where there
     is no log also how the objects of Confluent's sink are read; said in vain it is refused.
     """
     door = SparkDoor(spark, first=partial(open_clients, places))
     with nullcontext() if options.dry_run else door, Wire(places.kafka) as wire:
         store = open_store(places.archive, places.storage)
-        make, options = _kind_of_job(store, options, foreign)
+        make, options = _kind_of_job(store, options, unlogged)
         job = make(
             options=options,
             places=places,
@@ -73,13 +73,13 @@ def run_restore(
 
 
 def _kind_of_job(
-    store: ObjectStore, options: RestoreOptions, foreign: ForeignOptions | None
+    store: ObjectStore, options: RestoreOptions, unlogged: UnloggedOptions | None
 ) -> tuple[Callable[..., RestoreJob], RestoreOptions]:
     """Return what restores from there, and what is asked of it."""
     untold = without_log(store, options.name, None)
     if untold is None:
-        changes = changes_of_log(foreign, store.describe())
+        changes = changes_of_log(unlogged, store.describe())
         return RestoreJob, replace(options, changes=changes)
     if next(iter(store.list("")), None) is None:
         raise no_archive(store)
-    return partial(ForeignJob, foreign=foreign or untold), options
+    return partial(ForeignJob, unlogged=unlogged or untold), options

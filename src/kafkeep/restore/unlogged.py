@@ -16,8 +16,8 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.check_result import Check, Verdict
 from kafkeep.errors import UsageError
 from kafkeep.objects.sink.spec import ReadOptions
-from kafkeep.objects.unlogged.listing import list_foreign, names_of
-from kafkeep.objects.unlogged.names import ForeignName
+from kafkeep.objects.unlogged.listing import list_unlogged, names_of
+from kafkeep.objects.unlogged.names import UnloggedName
 from kafkeep.objects.unlogged.scan import (
     SHOWN,
     Index,
@@ -26,9 +26,9 @@ from kafkeep.objects.unlogged.scan import (
     next_number,
     save_index,
 )
-from kafkeep.objects.unlogged.view import NAME, ForeignView, foreign_view, what_is_not_told
+from kafkeep.objects.unlogged.view import NAME, UnloggedView, unlogged_view, what_is_not_told
 from kafkeep.options.restore import RestoreOptions
-from kafkeep.options.unlogged import ForeignOptions
+from kafkeep.options.unlogged import UnloggedOptions
 from kafkeep.restore.document import Phase, RestoreDocument, load_document
 from kafkeep.restore.exact.plan import check_exact
 from kafkeep.restore.job import RestoreJob, RunTasks
@@ -49,19 +49,19 @@ _OF_A_LOG = (
 class ForeignJob(RestoreJob):
     """One restore without a log."""
 
-    foreign: ForeignOptions
+    unlogged: UnloggedOptions
     index: Index | None = None
     """The objects to restore, where they were found already."""
-    found: ForeignView | None = field(default=None, init=False)
+    found: UnloggedView | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        if self.foreign.active:
-            self.options = replace(self.options, changes=self.foreign)
+        if self.unlogged.active:
+            self.options = replace(self.options, changes=self.unlogged)
 
     def plan_only(self) -> Preflight:
         """Find the objects, or those an unfinished run began with, and plan."""
         self._refuse()
-        asked = orjson.dumps(dict(self.foreign.texts), option=orjson.OPT_SORT_KEYS)
+        asked = orjson.dumps(dict(self.unlogged.texts), option=orjson.OPT_SORT_KEYS)
         log = f"{NAME}-{hashlib.sha256(asked).hexdigest()[:16]}"
         id = self.id or restore_id(
             self.store.describe(), log, self.options, self.admin.cluster_id()
@@ -69,8 +69,8 @@ class ForeignJob(RestoreJob):
         document = load_document(self.documents, id)
         self.found = self._look(id, document)
         plan = plan_restore(self.found.view, self.options, id=id)
-        options = replace(self.foreign, targets={t.source.topic: t.target for t in plan.topics})
-        return Preflight(plan, (), document, frozenset(), ReadOptions(foreign=options))
+        options = replace(self.unlogged, targets={t.source.topic: t.target for t in plan.topics})
+        return Preflight(plan, (), document, frozenset(), ReadOptions(unlogged=options))
 
     def preflight(self) -> Preflight:
         """Plan, and look at objects and target; writes nothing."""
@@ -115,24 +115,24 @@ class ForeignJob(RestoreJob):
                 hint="Its objects are found by listing: restore them without it.",
             )
 
-    def _look(self, id: str, document: RestoreDocument | None) -> ForeignView:
+    def _look(self, id: str, document: RestoreDocument | None) -> UnloggedView:
         if document is not None and self._goes_on(document):
             saved = load_index(self.documents, f"{id}-restored", document.commit)
             if document.phase is Phase.DONE and self.index is None:
                 self.summary.newer = self._appeared_since(saved)
-            return foreign_view(self.store, saved, self.foreign)
+            return unlogged_view(self.store, saved, self.unlogged)
         number = next_number(self.documents, f"{id}-restored")
         if self.index is not None:
             index = replace(self.index, number=number)
         else:
-            index = find_objects(self.store, self.foreign, self.options.wants, number=number)
+            index = find_objects(self.store, self.unlogged, self.options.wants, number=number)
         index = replace(index, partitions=self._partitions({o.name.topic for o in index.objects}))
-        return foreign_view(self.store, index, self.foreign)
+        return unlogged_view(self.store, index, self.unlogged)
 
     def _appeared_since(self, saved: Index) -> list[str]:
         """Return the targets of objects that a restore which is done did not find."""
         known = {one.name.key for one in saved.objects}
-        listed = list_foreign(self.store, self.foreign, self.options.wants).objects
+        listed = list_unlogged(self.store, self.unlogged, self.options.wants).objects
         names = dict(self.options.topics)
         topics = {one.name.topic for one in listed if one.name.key not in known}
         return sorted(names.get(topic, topic) for topic in topics)
@@ -161,7 +161,7 @@ class ForeignJob(RestoreJob):
         return checks
 
     def _losses(self, topic: TopicPlan, created: bool) -> list[Check]:
-        said = list(what_is_not_told(topic.entries, self.foreign))
+        said = list(what_is_not_told(topic.entries, self.unlogged))
         if created:
             count = len(topic.partitions)
             said.append(
@@ -171,8 +171,8 @@ class ForeignJob(RestoreJob):
         return [Check(Verdict.WARN, topic.target, sentence) for sentence in said]
 
 
-def has_objects(store: ObjectStore, foreign: ForeignOptions, options: RestoreOptions) -> bool:
+def has_objects(store: ObjectStore, unlogged: UnloggedOptions, options: RestoreOptions) -> bool:
     """Tell whether there is an object of a topic asked for."""
-    names, wanted = names_of(foreign), options.wants
+    names, wanted = names_of(unlogged), options.wants
     parsed = (names.parse(info.key) for info in store.list(names.prefix))
-    return any(isinstance(name, ForeignName) and wanted(name.topic) for name in parsed)
+    return any(isinstance(name, UnloggedName) and wanted(name.topic) for name in parsed)

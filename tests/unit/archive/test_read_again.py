@@ -16,14 +16,14 @@ from kafkeep.archive.entry import Entry
 from kafkeep.archive.view import load_view
 from kafkeep.errors import DamagedError, TransientError
 from kafkeep.kafka.batch.build import Record
-from kafkeep.maintenance.unlogged import verify_foreign
+from kafkeep.maintenance.unlogged import verify_unlogged
 from kafkeep.maintenance.verify import verify
 from kafkeep.maintenance.verify_objects import check_object
 from kafkeep.objects.prefetch import read_in_order
 from kafkeep.objects.records import iter_records
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions
 from kafkeep.options.restore import RestoreOptions
-from kafkeep.options.unlogged import ForeignOptions
+from kafkeep.options.unlogged import UnloggedOptions
 from kafkeep.restore.plan import plan_restore
 from kafkeep.restore.read import iter_ready
 from kafkeep.restore.source import leave_out_damage
@@ -196,6 +196,6 @@ def test_objects_without_a_log_that_come_damaged_are_read_again() -> None:
     lines = b"".join(b'{"n":%d}\n' % n for n in range(40))
     for start in range(0, 400, 40):
         sound.put_new(f"topics/t/partition=0/t+0+{start:010}.json.gz", gzip.compress(lines))
-    report = verify_foreign(HalfFlipped(sound), ForeignOptions())
+    report = verify_unlogged(HalfFlipped(sound), UnloggedOptions())
     assert report.intact
     assert report.records == 400

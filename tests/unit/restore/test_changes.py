@@ -23,7 +23,7 @@ from kafkeep.objects.sink.spec import NO_OPTIONS
 from kafkeep.options.option import ConfigErrors
 from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.restore import RestoreOptions, parse_filter
-from kafkeep.options.unlogged import ForeignOptions, changes_of_log
+from kafkeep.options.unlogged import UnloggedOptions, changes_of_log
 from kafkeep.restore.groups.translate import count_records_before
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan, restore_id
 from kafkeep.restore.routing.plan import check_shape
@@ -291,7 +291,7 @@ def test_what_makes_no_sense_over_a_log_is_refused_by_name() -> None:
     }
     for what, told in refused.items():
         with pytest.raises(UsageError, match=what):
-            changes_of_log(ForeignOptions.parse(told), "archive")
+            changes_of_log(UnloggedOptions.parse(told), "archive")
     assert changes_of_log(None, "archive") is None
     with pytest.raises(ConfigErrors, match="renamed"):
         router = {"transforms": "r", "transforms.r.type": f"{SMT}TimestampRouter"}

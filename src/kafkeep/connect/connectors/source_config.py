@@ -30,7 +30,7 @@ from kafkeep.options.record_changes import TIME_KEYS, ChangeOptions
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.sink.converters import ConverterClass, parse_role_class
 from kafkeep.options.storage import StorageOptions
-from kafkeep.options.unlogged import ForeignOptions
+from kafkeep.options.unlogged import UnloggedOptions
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class SourceConfig:
     kafka: Mapping[str, str] = field(repr=False)
     changes: ChangeOptions
     """What becomes of records on their way back."""
-    foreign: ForeignOptions | None = None
+    unlogged: UnloggedOptions | None = None
     """How objects are read that no log names; None for classes that read none."""
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -171,8 +171,8 @@ class _Reader:
         archive = read_address(named, known, self._meaning.prefix, self._wrong)
         storage = read_storage(s3, self._environ, self._family.region, self._wrong)
         converters, kafka = self._converters(), self._kafka()
-        foreign = self._foreign(texts)
-        changes = foreign or self._try(ChangeOptions.of, texts)
+        unlogged = self._unlogged(texts)
+        changes = unlogged or self._try(ChangeOptions.of, texts)
         if restore is not None and changes is not None and changes.transforms:
             self._check_together(restore, changes)
         if self._wrong or not (options and s3 and restore and storage and changes):
@@ -191,7 +191,7 @@ class _Reader:
             converters=converters,
             kafka=kafka,
             changes=changes,
-            foreign=foreign,
+            unlogged=unlogged,
             unknown=unknown,
             notes=(*s3.notes(), *self._meaning.notes),
         )
@@ -249,10 +249,10 @@ class _Reader:
         except UsageError as error:
             self._wrong.setdefault("transforms", error.message)
 
-    def _foreign(self, texts: Mapping[str, str]) -> ForeignOptions | None:
+    def _unlogged(self, texts: Mapping[str, str]) -> UnloggedOptions | None:
         if self._family.name not in (CONFLUENT.name, OURS.name):
             return None
-        return self._try(partial(ForeignOptions.parse, strict=False), texts)
+        return self._try(partial(UnloggedOptions.parse, strict=False), texts)
 
     def _converters(self) -> dict[str, ConverterClass]:
         found: dict[str, ConverterClass] = {}

@@ -24,7 +24,7 @@ from kafkeep.objects.sink.spec import load_read_options
 from kafkeep.options.kafka import Places
 from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.storage import ArchiveAddress, StorageOptions
-from kafkeep.options.unlogged import ForeignOptions
+from kafkeep.options.unlogged import UnloggedOptions
 from kafkeep.restore.follow.log import Followed, Follower, load_followed
 from kafkeep.restore.follow.unlogged import ForeignFollower, load_foreign_followed
 from kafkeep.restore.summary import RestoreSummary
@@ -107,7 +107,7 @@ class SourceJob:
         config = self._config
         while (make := follower_for(config, store, state)) is None:
             log = f"named {config.instance}" if config.instance else "of kafkeep's"
-            looks_for_objects = config.foreign is not None and not config.instance
+            looks_for_objects = config.unlogged is not None and not config.instance
             others = ", and no object of Confluent's sink" if looks_for_objects else ""
             self._tell([f"{store.describe()} has no log {log} yet{others}; waiting"])
             if stop.wait((config.poll_interval_ms or LOOK_MS) / 1000):
@@ -211,10 +211,10 @@ class SourceJob:
 
 def with_defaults(config: SourceConfig, defaults: Mapping[str, str]) -> SourceConfig:
     """Let the worker's converters encode records of objects without a log, where none is named."""
-    if config.foreign is None:
+    if config.unlogged is None:
         return config
-    texts = with_converters(config.foreign.texts, defaults)
-    return replace(config, foreign=ForeignOptions.parse(texts, strict=False))
+    texts = with_converters(config.unlogged.texts, defaults)
+    return replace(config, unlogged=UnloggedOptions.parse(texts, strict=False))
 
 
 def follower_for(
@@ -225,26 +225,26 @@ def follower_for(
     Once begun it stays so, whatever is put into the bucket later. A folder may be made later, as a
     prefix is; without its bucket NoSuchArchiveError is raised.
     """
-    foreign, name = config.foreign, config.instance
+    unlogged, name = config.unlogged, config.instance
     where = ArchiveAddress.parse(config.archive)
     is_made = where.kind != "file" or Path(where.path).is_dir()
     if load_foreign_followed(state) is not None:
         return _of_objects(config)
-    if foreign is not None and foreign.generic:
+    if unlogged is not None and unlogged.generic:
         return _of_objects(config) if is_made else None
     if load_followed(state) is not None:
         return Follower
     logs = list_logs(store) if is_made else []
     if name in logs if name else logs:
         return Follower
-    if name or logs or foreign is None or not is_made:
+    if name or logs or unlogged is None or not is_made:
         return None
-    return _of_objects(config) if has_objects(store, foreign, config.restore) else None
+    return _of_objects(config) if has_objects(store, unlogged, config.restore) else None
 
 
 def _of_objects(config: SourceConfig) -> MakeFollower:
-    assert config.foreign is not None
-    return partial(ForeignFollower, foreign=config.foreign)
+    assert config.unlogged is not None
+    return partial(ForeignFollower, unlogged=config.unlogged)
 
 
 def _by_number(followed: Followed) -> dict[tuple[str, int], int]:

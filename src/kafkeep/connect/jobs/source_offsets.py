@@ -25,9 +25,9 @@ FOLDER, LAST, COUNT, WHOLE = "folder", "lastFileRead", "fileOffset", "eof"
 def read_source(config: SourceConfig, surroundings: Surroundings) -> list[dict[str, Any]]:
     """Return how far each folder has come back; nothing when nothing has."""
     state = _state(config, surroundings)
-    foreign = load_foreign_followed(state)
-    if foreign is not None:
-        return foreign_offsets(foreign.positions)
+    unlogged = load_foreign_followed(state)
+    if unlogged is not None:
+        return foreign_offsets(unlogged.positions)
     followed = load_followed(state)
     if followed is None or not followed.positions:
         return []
@@ -37,10 +37,10 @@ def read_source(config: SourceConfig, surroundings: Surroundings) -> list[dict[s
 def alter_source(config: SourceConfig, surroundings: Surroundings, offsets: Sequence[Json]) -> None:
     """Go on after other objects; RestError 400 for one that is not in the log."""
     state = _state(config, surroundings)
-    foreign = load_foreign_followed(state)
-    if foreign is not None:
-        moved_to = plan_foreign_moves(foreign.positions, config, offsets)
-        save_foreign_followed(state, foreign.move(moved_to))
+    unlogged = load_foreign_followed(state)
+    if unlogged is not None:
+        moved_to = plan_foreign_moves(unlogged.positions, config, offsets)
+        save_foreign_followed(state, unlogged.move(moved_to))
         return
     followed = load_followed(state)
     if followed is None:
@@ -54,9 +54,9 @@ def alter_source(config: SourceConfig, surroundings: Surroundings, offsets: Sequ
 def reset_source(config: SourceConfig, surroundings: Surroundings) -> None:
     """Begin anew: everything comes back once more."""
     state = _state(config, surroundings)
-    foreign = load_foreign_followed(state)
-    if foreign is not None:
-        save_foreign_followed(state, foreign.move({}))
+    unlogged = load_foreign_followed(state)
+    if unlogged is not None:
+        save_foreign_followed(state, unlogged.move({}))
     followed = load_followed(state)
     if followed is not None:
         save_followed(state, followed.move({}))

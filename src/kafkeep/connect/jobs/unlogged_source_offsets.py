@@ -13,7 +13,7 @@ from kafkeep.connect.connectors.source_config import SourceConfig
 from kafkeep.connect.service.model import Json, RestError
 from kafkeep.errors import KeyMissingError
 from kafkeep.objects.unlogged.listing import names_of
-from kafkeep.objects.unlogged.names import NO_OFFSET, ForeignName
+from kafkeep.objects.unlogged.names import NO_OFFSET, UnloggedName
 from kafkeep.restore.follow.unlogged import ForeignFollowed, LastRead, Place, Positions, place_of
 from kafkeep.store.open import open_store
 
@@ -39,8 +39,8 @@ def plan_foreign_moves(
     positions: Positions, config: SourceConfig, offsets: Sequence[Json]
 ) -> dict[Place, LastRead]:
     """Return where a source goes on; RestError 400 for an object that is not there."""
-    assert config.foreign is not None
-    store, names = open_store(config.archive, config.storage), names_of(config.foreign)
+    assert config.unlogged is not None
+    store, names = open_store(config.archive, config.storage), names_of(config.unlogged)
     moved, reached = dict(positions), ForeignFollowed(positions=positions).reached()
     for one in offsets:
         partition, offset = one.get("partition"), one.get("offset")
@@ -55,7 +55,7 @@ def plan_foreign_moves(
             continue
         key = str(offset.get(LAST)) if isinstance(offset, dict) else ""
         name = names.parse(key) if key else None
-        if not isinstance(name, ForeignName) or name.folder != folder:
+        if not isinstance(name, UnloggedName) or name.folder != folder:
             raise RestError(400, f"{LAST} must name an object in {folder}")
         try:
             store.head(key)

@@ -254,8 +254,8 @@ def _open_change(file: StoredFile, options: ReadOptions) -> Change:
     assert changes is not None
     topic = file.main.partition_id.topic
     make = partial(Change, changes, topic, looking=not options.registers)
-    if options.foreign is not None or file.whole:
-        return make(encodes_bytes=options.foreign is not None)
+    if options.unlogged is not None or file.whole:
+        return make(encodes_bytes=options.unlogged is not None)
     target = changes.target(topic)
 
     def own(entry: Entry | None) -> Encode | None:
@@ -276,8 +276,8 @@ def _iter_rows(
     main, offsets, done = file.main, Offsets(file.main), 0
     tombstones = main.view == "tombstones"
     told = None
-    if options.foreign is not None:
-        told = options.foreign.converters.get("header")
+    if options.unlogged is not None:
+        told = options.unlogged.converters.get("header")
     elif file.headers is not None:
         told = options.converter(file.headers)
     for values, keys, headers in _changed_aligned(store, file, options, memory_bytes):

@@ -26,7 +26,7 @@ from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.sink.converters import ConverterClass, ConverterOptions, Role, parse_class
 from kafkeep.options.sink.formats import Compression, FormatKind, FormatOptions
 from kafkeep.options.sink.sink import SinkOptions
-from kafkeep.options.unlogged import ForeignOptions
+from kafkeep.options.unlogged import UnloggedOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class ReadOptions:
     texts: Mapping[str, str] = field(default_factory=dict)
     registers: bool = True
     """Whether schemas may be registered on the way: not by those who only look."""
-    foreign: ForeignOptions | None = None
+    unlogged: UnloggedOptions | None = None
     """Given for objects that no log names: what is known of them, and what they become."""
     asked: ChangeOptions | None = None
     """What records of a log become, if they are to be changed."""
@@ -95,7 +95,7 @@ class ReadOptions:
     @property
     def changes(self) -> ChangeOptions | None:
         """What records become on their way back; None when they get the bytes they had."""
-        return self.asked or self.foreign
+        return self.asked or self.unlogged
 
     @cached_property
     def sink(self) -> SinkOptions | None:
@@ -145,8 +145,8 @@ class ReadOptions:
                 f"{entry.key}: the format {entry.format} ({entry.codec}) is not known"
             ) from error
         told = self.sink.format if self.sink is not None else FormatOptions(format_class=kind)
-        if self.foreign is not None:
-            told = self.foreign.format
+        if self.unlogged is not None:
+            told = self.unlogged.format
         return FormatOptions(
             format_class=kind,
             s3_compression_type=compression,

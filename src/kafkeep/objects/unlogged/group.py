@@ -16,14 +16,14 @@ from itertools import groupby, pairwise
 
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.objects.sink.read_windows import LAST, UNKNOWN
-from kafkeep.objects.unlogged.names import ForeignName
+from kafkeep.objects.unlogged.names import UnloggedName
 from kafkeep.objects.unlogged.scan import Scanned
 from kafkeep.options.sink.formats import FormatKind
-from kafkeep.options.unlogged import ForeignOptions
+from kafkeep.options.unlogged import UnloggedOptions
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignFile:
+class UnloggedFile:
     """The objects that hold the same records."""
 
     main: Scanned
@@ -58,7 +58,7 @@ class Grouped:
     """Objects that begin before the one before them in the same folder ends."""
 
 
-def group(scanned: Iterable[Scanned], options: ForeignOptions) -> Grouped:
+def group(scanned: Iterable[Scanned], options: UnloggedOptions) -> Grouped:
     """Put objects together by topic and partition."""
     found = Grouped()
     ordered = sorted(scanned, key=lambda one: one.name)
@@ -72,7 +72,7 @@ def group(scanned: Iterable[Scanned], options: ForeignOptions) -> Grouped:
     return found
 
 
-def expects(names: Iterable[ForeignName], options: ForeignOptions) -> dict[str, bool]:
+def expects(names: Iterable[UnloggedName], options: UnloggedOptions) -> dict[str, bool]:
     """Tell whether keys and headers must lie beside values: as told, or as it is with others."""
     views = {name.view for name in names if not name.tombstones}
     told = options.texts
@@ -85,8 +85,8 @@ def expects(names: Iterable[ForeignName], options: ForeignOptions) -> dict[str, 
 
 
 def _join(
-    objects: Sequence[Scanned], options: ForeignOptions, found: Grouped
-) -> Iterator[ForeignFile]:
+    objects: Sequence[Scanned], options: UnloggedOptions, found: Grouped
+) -> Iterator[UnloggedFile]:
     wanted = expects((one.name for one in objects), options)
     by_stem: dict[tuple[str, str, int, int], list[Scanned]] = {}
     for one in objects:
@@ -98,7 +98,7 @@ def _join(
             continue
         views = {one.name.view: one for one in members}
         main = views.pop("value", None) or views.pop("keys")
-        yield ForeignFile(main, views.get("keys"), views.get("headers"))
+        yield UnloggedFile(main, views.get("keys"), views.get("headers"))
 
 
 def _problem(members: Sequence[Scanned], wanted: dict[str, bool]) -> tuple[str, str] | None:
@@ -131,7 +131,7 @@ def _may_be_single(one: Scanned, members: Sequence[Scanned]) -> bool:
     return one.name.format is FormatKind.BYTES and others[:1] == [1]
 
 
-def _each_once(files: Sequence[ForeignFile], found: Grouped) -> Iterator[ForeignFile]:
+def _each_once(files: Sequence[UnloggedFile], found: Grouped) -> Iterator[UnloggedFile]:
     """Refuse two files that begin at one offset: they cannot both be right."""
     for _, members in groupby(files, key=lambda file: file.start):
         first, *others = members
@@ -145,8 +145,8 @@ def _each_once(files: Sequence[ForeignFile], found: Grouped) -> Iterator[Foreign
 
 
 def _told_apart(
-    files: Sequence[ForeignFile], most: int | None, found: Grouped
-) -> Iterator[ForeignFile]:
+    files: Sequence[UnloggedFile], most: int | None, found: Grouped
+) -> Iterator[UnloggedFile]:
     """Leave out bytes objects with more rows than they can have: records hold the separator."""
     ends: dict[str, int] = {}
     kept = []
@@ -169,7 +169,7 @@ def _told_apart(
     return reversed(kept)
 
 
-def _corrected(files: list[ForeignFile]) -> list[ForeignFile]:
+def _corrected(files: list[UnloggedFile]) -> list[UnloggedFile]:
     """Correct the rows of bytes objects that are known to hold one record.
 
     Where offsets in names go up by one all along, each object has one; so it is where keys or
@@ -187,9 +187,9 @@ def _corrected(files: list[ForeignFile]) -> list[ForeignFile]:
     return made
 
 
-def _single(file: ForeignFile) -> ForeignFile:
+def _single(file: UnloggedFile) -> UnloggedFile:
     keys, headers = (one and replace(one, records=1) for one in (file.keys, file.headers))
-    return ForeignFile(replace(file.main, records=1), keys, headers)
+    return UnloggedFile(replace(file.main, records=1), keys, headers)
 
 
 @dataclass(slots=True)
@@ -199,7 +199,7 @@ class _Window:
     start: int
     reach: int
     """The first offset that none of them needs."""
-    files: list[ForeignFile] = field(default_factory=list)
+    files: list[UnloggedFile] = field(default_factory=list)
     covered: dict[str, int] = field(default_factory=dict)
     """How far files go, by folder: inside of one they follow each other."""
 
@@ -213,7 +213,7 @@ class _Window:
         one = len(self.files) == 1 and self.files[0].main.records == 1
         return self.reach if one else self.reach + 1
 
-    def add(self, file: ForeignFile) -> bool:
+    def add(self, file: UnloggedFile) -> bool:
         """Take a file in; tell whether rows of it must be in the one before it, too."""
         folder = file.main.name.folder
         again = min(max(0, self.covered.get(folder, 0) - file.start), file.main.records)
@@ -223,7 +223,7 @@ class _Window:
         return again > 0
 
 
-def _windows(files: Sequence[ForeignFile], found: Grouped) -> Iterator[_Window]:
+def _windows(files: Sequence[UnloggedFile], found: Grouped) -> Iterator[_Window]:
     window: _Window | None = None
     for file in files:
         if window is None or file.start >= window.reach:
@@ -236,7 +236,7 @@ def _windows(files: Sequence[ForeignFile], found: Grouped) -> Iterator[_Window]:
         yield window
 
 
-def _entries(files: Sequence[ForeignFile], found: Grouped) -> Iterator[Entry]:
+def _entries(files: Sequence[UnloggedFile], found: Grouped) -> Iterator[Entry]:
     windows = list(_windows(files, found))
     for window, following in zip(windows, [*windows[1:], None], strict=False):
         end = following.start if following else window.least_end
@@ -247,7 +247,7 @@ def _entries(files: Sequence[ForeignFile], found: Grouped) -> Iterator[Entry]:
                 yield _entry(one, file, covered, parts)
 
 
-def _entry(one: Scanned, file: ForeignFile, range: OffsetRange, parts: int) -> Entry:
+def _entry(one: Scanned, file: UnloggedFile, range: OffsetRange, parts: int) -> Entry:
     name = one.name
     view = "tombstones" if one is file.main and name.view == "keys" else name.view
     return Entry(

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from kafkeep.archive.names import ROOT
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.objects.formats.open import format_of_extension
-from kafkeep.objects.unlogged.names import NO_OFFSET, ForeignName, Names
-from kafkeep.options.unlogged import ForeignOptions
+from kafkeep.objects.unlogged.names import NO_OFFSET, Names, UnloggedName
+from kafkeep.options.unlogged import UnloggedOptions
 
 if TYPE_CHECKING:
     from kafkeep.objects.unlogged.scan import Scanned
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class GenericNames:
     """Takes names as ``topic.regex.list`` tells: the first expression that fits a whole key."""
 
-    def __init__(self, options: ForeignOptions) -> None:
+    def __init__(self, options: UnloggedOptions) -> None:
         naming = options.naming
         self.prefix = naming.topics_dir + naming.directory_delim if naming.topics_dir else ""
         self._topics = options.generic or ()
@@ -34,7 +34,7 @@ class GenericNames:
         self._extension = options.format.format_bytearray_extension
         self._kind = options.kind
 
-    def parse(self, key: str) -> ForeignName | str | None:
+    def parse(self, key: str) -> UnloggedName | str | None:
         """Return an object's topic and format, why it is left out, or None for kafkeep's own."""
         if key.startswith(ROOT):
             return None
@@ -47,10 +47,10 @@ class GenericNames:
         if told is None or self._kind not in (None, told[0]):
             return f"does not end as {self._kind or 'any of the formats'} does"
         folder = key[: key.rfind(self._slash) + len(self._slash)] if self._slash in key else ""
-        return ForeignName(topic, 0, NO_OFFSET, folder, key, "value", *told, tombstones=False)
+        return UnloggedName(topic, 0, NO_OFFSET, folder, key, "value", *told, tombstones=False)
 
 
-def names_of(options: ForeignOptions) -> Names | GenericNames:
+def names_of(options: UnloggedOptions) -> Names | GenericNames:
     """Return what takes names apart as the options want it."""
     return Names(options) if options.generic is None else GenericNames(options)
 
@@ -79,7 +79,7 @@ MOST_ODD = 1000
 class Listed:
     """An object and its size."""
 
-    name: ForeignName
+    name: UnloggedName
     size_bytes: int
 
 
@@ -108,9 +108,9 @@ class Listing:
             self.odd.append((key, why))
 
 
-def list_foreign(
+def list_unlogged(
     store: ObjectStore,
-    options: ForeignOptions,
+    options: UnloggedOptions,
     wanted: Callable[[str], bool] = lambda _topic: True,
 ) -> Listing:
     """List what lies under ``topics.dir``, of the topics that are wanted."""

@@ -14,7 +14,7 @@ from functools import lru_cache
 from kafkeep.archive.names import ROOT
 from kafkeep.objects.formats.open import format_of_extension
 from kafkeep.options.sink.formats import Compression, FormatKind
-from kafkeep.options.unlogged import ForeignOptions
+from kafkeep.options.unlogged import UnloggedOptions
 
 NO_OFFSET = -1
 """The start of an object whose name tells none, until it is counted."""
@@ -23,7 +23,7 @@ _TOPIC = r"(?P<topic>[A-Za-z0-9._-]{1,249}?)"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class ForeignName:
+class UnloggedName:
     """An object's name, taken apart; they sort by topic, partition and offset."""
 
     topic: str
@@ -49,7 +49,7 @@ class ForeignName:
 class Names:
     """Takes names apart as the options of one sink want it."""
 
-    def __init__(self, options: ForeignOptions) -> None:
+    def __init__(self, options: UnloggedOptions) -> None:
         naming = options.naming
         slash = naming.directory_delim
         self.prefix = naming.topics_dir + slash if naming.topics_dir else ""
@@ -60,7 +60,7 @@ class Names:
         self._extension = options.format.format_bytearray_extension
         self._kind = options.kind
 
-    def parse(self, key: str) -> ForeignName | str | None:
+    def parse(self, key: str) -> UnloggedName | str | None:
         """Return what a key tells, why it is no such name, or None for what is kafkeep's own."""
         if key.startswith(ROOT):
             return None
@@ -78,7 +78,7 @@ class Names:
         if view == "value" and self._kind not in (None, told[0]):
             return f"is {told[0]}, and format.class is {self._kind}"
         directories = found["dirs"] or ""
-        return ForeignName(
+        return UnloggedName(
             found["topic"],
             int(found["partition"]),
             int(found["start"]),

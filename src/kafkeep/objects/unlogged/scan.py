@@ -41,10 +41,10 @@ from kafkeep.errors import (
 from kafkeep.objects.formats.bytes import BytesFormat
 from kafkeep.objects.formats.open import open_format
 from kafkeep.objects.sink.read_rows import check_documents
-from kafkeep.objects.unlogged.listing import Listed, Listing, list_foreign
-from kafkeep.objects.unlogged.names import ForeignName
+from kafkeep.objects.unlogged.listing import Listed, Listing, list_unlogged
+from kafkeep.objects.unlogged.names import UnloggedName
 from kafkeep.options.sink.formats import Compression, FormatKind, FormatOptions
-from kafkeep.options.unlogged import ForeignOptions
+from kafkeep.options.unlogged import UnloggedOptions
 
 THREADS = 8
 MEMORY_BYTES = 8 << 20
@@ -55,7 +55,7 @@ PIECE_BYTES = 8 << 20
 class Scanned:
     """An object and what was found in it; ``problem`` says why it cannot be read."""
 
-    name: ForeignName
+    name: UnloggedName
     size_bytes: int
     records: int
     sha256: str
@@ -65,7 +65,7 @@ class Scanned:
 def scan(
     store: ObjectStore,
     objects: Iterable[Listed],
-    options: ForeignOptions,
+    options: UnloggedOptions,
     *,
     checks_rows: bool = False,
     threads: int = THREADS,
@@ -79,7 +79,7 @@ def scan(
 
 
 def scan_one(
-    store: ObjectStore, options: ForeignOptions, listed: Listed, *, checks_rows: bool = False
+    store: ObjectStore, options: UnloggedOptions, listed: Listed, *, checks_rows: bool = False
 ) -> Scanned:
     """Read one object whole; what cannot be read is read again, as an answer may be damaged."""
     readings = Readings(listed.name.key, WHOLE_READS)
@@ -96,7 +96,7 @@ def scan_one(
 
 def _read(
     store: ObjectStore,
-    options: ForeignOptions,
+    options: UnloggedOptions,
     listed: Listed,
     digest: hashlib._Hash,
     checks_rows: bool,
@@ -114,7 +114,7 @@ def _read(
         return _count(spool, name, options, checks_rows)
 
 
-def read_options(name: ForeignName, options: ForeignOptions) -> FormatOptions:
+def read_options(name: UnloggedName, options: UnloggedOptions) -> FormatOptions:
     """Return what the format of an object must be told."""
     whole = name.format in (FormatKind.JSON, FormatKind.BYTES)
     told = options.format
@@ -126,7 +126,9 @@ def read_options(name: ForeignName, options: ForeignOptions) -> FormatOptions:
     )
 
 
-def _count(source: BinaryIO, name: ForeignName, options: ForeignOptions, checks_rows: bool) -> int:
+def _count(
+    source: BinaryIO, name: UnloggedName, options: UnloggedOptions, checks_rows: bool
+) -> int:
     form = open_format(name.format, read_options(name, options))
     if isinstance(form, BytesFormat):
         columns = form.read(source, single=options.rotate.flush_size == 1)
@@ -241,7 +243,7 @@ def _row(one: Scanned) -> list[Any]:
 
 def _scanned(row: Sequence[Any]) -> Scanned:
     topic, partition, start, folder, key, view, kind, compression, tombstones, *rest = row
-    name = ForeignName(
+    name = UnloggedName(
         topic, partition, start, folder, key, view,
         FormatKind(kind), Compression(compression), tombstones,
     )  # fmt: skip
@@ -253,15 +255,15 @@ SHOWN = 5
 
 
 def without_log(
-    store: ObjectStore, name: str | None, told: ForeignOptions | None
-) -> ForeignOptions | None:
+    store: ObjectStore, name: str | None, told: UnloggedOptions | None
+) -> UnloggedOptions | None:
     """Return how objects are read that no log names; None where there is a log, or one is meant.
 
     ``name`` is the log that was asked for, ``told`` what was said about objects: said in vain, it
     is refused.
     """
     if name is None and not list_logs(store):
-        return told or ForeignOptions()
+        return told or UnloggedOptions()
     if told is not None and told.texts:
         raise UsageError(
             f"{store.describe()} has a log, which says how its objects were made",
@@ -272,14 +274,14 @@ def without_log(
 
 def list_objects(
     store: ObjectStore,
-    options: ForeignOptions,
+    options: UnloggedOptions,
     wanted: Callable[[str], bool] = lambda _topic: True,
 ) -> Listing:
     """List the objects of the topics that are wanted; NoSuchArchiveError when there is none.
 
     UsageError when there are of other topics alone.
     """
-    listing = list_foreign(store, options, wanted)
+    listing = list_unlogged(store, options, wanted)
     if not listing.objects and listing.others:
         raise UsageError(
             f"no object of Confluent's sink at {store.describe()} is of a topic that is asked for",
@@ -297,7 +299,7 @@ def list_objects(
 
 def find_objects(
     store: ObjectStore,
-    options: ForeignOptions,
+    options: UnloggedOptions,
     wanted: Callable[[str], bool] = lambda _topic: True,
     *,
     number: int = 0,

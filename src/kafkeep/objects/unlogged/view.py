@@ -19,7 +19,7 @@ from kafkeep.objects.unlogged.group import Grouped, group
 from kafkeep.objects.unlogged.scan import Index
 from kafkeep.options.sink.converters import ConverterClass, ConverterOptions
 from kafkeep.options.sink.formats import FormatKind
-from kafkeep.options.unlogged import ForeignOptions
+from kafkeep.options.unlogged import UnloggedOptions
 
 NAME = "confluent-objects"
 """Stands where the name of a log would."""
@@ -28,7 +28,7 @@ BROKER_DEFAULT = -1
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignView:
+class UnloggedView:
     """A view, and what could not be made part of it."""
 
     view: ArchiveView
@@ -36,7 +36,7 @@ class ForeignView:
     index: Index
 
 
-def foreign_view(store: ObjectStore, index: Index, options: ForeignOptions) -> ForeignView:
+def unlogged_view(store: ObjectStore, index: Index, options: UnloggedOptions) -> UnloggedView:
     """Make a view of objects; the topics have as many partitions as names and ``index`` tell."""
     grouped = group(index.objects, options)
     topics = tuple(_topics(grouped, index))
@@ -51,7 +51,7 @@ def foreign_view(store: ObjectStore, index: Index, options: ForeignOptions) -> F
         log=NAME, number=index.number, previous="", epoch=0, writer="", at_ms=0, changes=changes
     )
     base = Checkpoint(State(name=NAME))
-    return ForeignView(ArchiveView(store, Head(state, base, (commit,))), grouped, index)
+    return UnloggedView(ArchiveView(store, Head(state, base, (commit,))), grouped, index)
 
 
 def _topics(grouped: Grouped, index: Index) -> list[TopicInfo]:
@@ -81,7 +81,7 @@ def _positions(entries: list[Entry]) -> dict[PartitionId, int]:
 _NAMES = {"json": "JSON", "avro": "Avro", "parquet": "Parquet", "bytes": "bytes"}
 
 
-def what_is_not_told(entries: Sequence[Entry], options: ForeignOptions) -> tuple[str, ...]:
+def what_is_not_told(entries: Sequence[Entry], options: UnloggedOptions) -> tuple[str, ...]:
     """Say it for the entries of one topic."""
     return (
         *_about_times(options),
@@ -92,7 +92,7 @@ def what_is_not_told(entries: Sequence[Entry], options: ForeignOptions) -> tuple
     )
 
 
-def _about_times(options: ForeignOptions) -> Iterator[str]:
+def _about_times(options: UnloggedOptions) -> Iterator[str]:
     if options.time_field is None:
         yield (
             "timestamps are not in objects: restored records have none (where values have one, "
@@ -102,7 +102,7 @@ def _about_times(options: ForeignOptions) -> Iterator[str]:
         yield f"timestamps are those of the field {options.time_field}; without it there is none"
 
 
-def _about_views(entries: Sequence[Entry], options: ForeignOptions) -> Iterator[str]:
+def _about_views(entries: Sequence[Entry], options: UnloggedOptions) -> Iterator[str]:
     values = sum(entry.records for entry in entries if entry.view == "value")
     made = any(spec.kind == "ValueToKey" for spec in options.transforms)
     for view in ("keys", "headers"):
@@ -142,7 +142,7 @@ def _about_offsets(entries: Sequence[Entry]) -> Iterator[str]:
         )
 
 
-def _about_bytes(entries: Sequence[Entry], options: ForeignOptions) -> Iterator[str]:
+def _about_bytes(entries: Sequence[Entry], options: UnloggedOptions) -> Iterator[str]:
     roles = {"value": "value", "keys": "key", "tombstones": "key"}
     seen = sorted({(roles[e.view], e.format) for e in entries if e.view in roles})
     for role, kind in seen:

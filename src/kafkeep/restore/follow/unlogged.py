@@ -21,10 +21,10 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import DamagedError
 from kafkeep.failpoint import failpoint
 from kafkeep.objects.unlogged.group import expects
-from kafkeep.objects.unlogged.listing import Listed, list_foreign, numbered
-from kafkeep.objects.unlogged.names import NO_OFFSET, ForeignName
+from kafkeep.objects.unlogged.listing import Listed, list_unlogged, numbered
+from kafkeep.objects.unlogged.names import NO_OFFSET, UnloggedName
 from kafkeep.objects.unlogged.scan import Index, Scanned, load_index, next_number, save_index, scan
-from kafkeep.options.unlogged import ForeignOptions
+from kafkeep.options.unlogged import UnloggedOptions
 from kafkeep.restore.document import check_version, load_newest, revision_key, save_revision
 from kafkeep.restore.follow.cycle import Rounds
 from kafkeep.restore.job import RestoreJob
@@ -112,7 +112,7 @@ class ForeignFollowed:
             self, revision=self.revision + 1, rounds=rounds, positions=positions, round=None
         )
 
-    def is_new(self, name: ForeignName) -> bool:
+    def is_new(self, name: UnloggedName) -> bool:
         """Tell whether an object has not come back yet."""
         last = self.positions.get(place_of(name))
         if last is None:
@@ -127,7 +127,7 @@ class ForeignFollowed:
         return found
 
 
-def place_of(name: ForeignName) -> Place:
+def place_of(name: UnloggedName) -> Place:
     """Return the place an object lies in."""
     return Place(name.folder, name.topic, name.partition)
 
@@ -184,7 +184,7 @@ ROUND = "round"
 class ForeignFollower(Rounds[ForeignFollowed]):
     """One restore that follows a bucket."""
 
-    foreign: ForeignOptions
+    unlogged: UnloggedOptions
     waiting: int = field(init=False, default=0)
     """Objects that were there when it last looked and have not come back."""
 
@@ -209,7 +209,7 @@ class ForeignFollower(Rounds[ForeignFollowed]):
         if not objects:
             return False
         documents = self.open_round(self.followed.rounds + 1)
-        counted = scan(self.store, objects, self.foreign)
+        counted = scan(self.store, objects, self.unlogged)
         found = tuple(numbered(counted, self.followed.reached()))
         index = Index(next_number(documents, ROUND), found)
         save_index(documents, ROUND, index)
@@ -245,7 +245,7 @@ class ForeignFollower(Rounds[ForeignFollowed]):
             documents=documents,
             cores=self.cores,
             now_ms=self.now_ms,
-            foreign=self.foreign,
+            unlogged=self.unlogged,
             index=index,
             id=self.round_id(number),
         )
@@ -255,12 +255,14 @@ class ForeignFollower(Rounds[ForeignFollowed]):
 
         Topics that were met before go first, those that were not have a round of their own.
         """
-        listing = list_foreign(self.store, self.foreign, self.options.wants)
+        listing = list_unlogged(self.store, self.unlogged, self.options.wants)
         new = [one for one in listing.objects if self.followed.is_new(one.name)]
         self.waiting = len(new)
         met = {place.topic for place in self.followed.positions}
         wanted = {
-            topic: expects([o.name for o in listing.objects if o.name.topic == topic], self.foreign)
+            topic: expects(
+                [o.name for o in listing.objects if o.name.topic == topic], self.unlogged
+            )
             for topic in {one.name.topic for one in new}
         }
         known = [one for one in new if one.name.topic in met]
@@ -288,7 +290,7 @@ class ForeignFollower(Rounds[ForeignFollowed]):
             size += sum(one.size_bytes for one in members)
         return found
 
-    def _grow(self, names: Iterable[ForeignName], targets: dict[str, str]) -> None:
+    def _grow(self, names: Iterable[UnloggedName], targets: dict[str, str]) -> None:
         """Give a target that was made here the partitions that have appeared since."""
         met = {place.topic for place in self.followed.positions}
         needed: dict[str, int] = {}

@@ -64,8 +64,8 @@ def read(config: dict[str, str], plugin: Plugin) -> tuple[object, ...]:
     """Return all that a configuration means."""
     if plugin.type == "source":
         source = SourceConfig.from_map(config, environ={})
-        active = (source.changes.active, source.foreign is not None and source.foreign.active)
-        return replace(source, changes=None, foreign=None), active  # type: ignore[arg-type]
+        active = (source.changes.active, source.unlogged is not None and source.unlogged.active)
+        return replace(source, changes=None, unlogged=None), active  # type: ignore[arg-type]
     found = ConnectorConfig.from_map(config, environ={})
     sink = None
     if found.format != "segment":

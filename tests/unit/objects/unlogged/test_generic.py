@@ -8,24 +8,24 @@ import pytest
 
 from kafkeep.objects.unlogged.group import group
 from kafkeep.objects.unlogged.listing import names_of, numbered
-from kafkeep.objects.unlogged.names import ForeignName
+from kafkeep.objects.unlogged.names import UnloggedName
 from kafkeep.objects.unlogged.scan import Scanned
 from kafkeep.options.option import ConfigErrors
 from kafkeep.options.sink.formats import Compression, FormatKind
-from kafkeep.options.unlogged import ForeignOptions
+from kafkeep.options.unlogged import UnloggedOptions
 from kafkeep.restore.follow.unlogged import ForeignFollowed, LastRead, Place
 
 
-def options(regexes: str, **more: str) -> ForeignOptions:
+def options(regexes: str, **more: str) -> UnloggedOptions:
     texts = {key.replace("_", "."): text for key, text in more.items()}
-    return ForeignOptions.parse(
+    return UnloggedOptions.parse(
         {"mode": "generic", "topic.regex.list": regexes, **texts}, strict=False
     )
 
 
-def name(key: str, told: ForeignOptions) -> ForeignName:
+def name(key: str, told: UnloggedOptions) -> UnloggedName:
     found = names_of(told).parse(key)
-    assert isinstance(found, ForeignName), found
+    assert isinstance(found, UnloggedName), found
     return found
 
 

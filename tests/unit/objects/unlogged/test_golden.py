@@ -22,7 +22,7 @@ from tests.support.unlogged_offline import Back, read_case, store_of
 
 from kafkeep.maintenance import unlogged
 from kafkeep.maintenance.cat import CatOptions, Line
-from kafkeep.options.unlogged import ForeignOptions, layout_of_sink
+from kafkeep.options.unlogged import UnloggedOptions, layout_of_sink
 
 REFUSED = {
     "10": "cannot be told apart",
@@ -142,7 +142,7 @@ def test_read_a_few_objects_at_a_time_it_is_the_same(
 ) -> None:
     monkeypatch.setattr(unlogged, "FIRST_FILES", 1)
     monkeypatch.setattr(unlogged, "GROWTH", 1)
-    options = ForeignOptions.parse(layout_of_sink(case.config))
+    options = UnloggedOptions.parse(layout_of_sink(case.config))
     rows: dict[tuple[str, int], list[tuple[Any, ...]]] = {}
 
     def keep(line: Line) -> bytes:
@@ -150,7 +150,7 @@ def test_read_a_few_objects_at_a_time_it_is_the_same(
         return b"x"
 
     store = store_of(case.objects)
-    printed = b"".join(unlogged.iter_foreign_lines(store, options, CatOptions(), keep))
+    printed = b"".join(unlogged.iter_unlogged_lines(store, options, CatOptions(), keep))
     wanted = read_case(case).rows
     assert rows == {place: [tuple(r.values()) for r in mine] for place, mine in wanted.items()}
     assert len(printed) == sum(map(len, wanted.values()))

@@ -11,8 +11,8 @@ from tests.support.unlogged_offline import read_back, store_of
 
 from kafkeep.connect.connectors.source_config import SourceConfig
 from kafkeep.errors import NoSuchArchiveError, PreflightError, UsageError
-from kafkeep.objects.unlogged.listing import list_foreign
-from kafkeep.objects.unlogged.names import ForeignName, Names
+from kafkeep.objects.unlogged.listing import list_unlogged
+from kafkeep.objects.unlogged.names import Names, UnloggedName
 from kafkeep.objects.unlogged.scan import (
     Index,
     find_objects,
@@ -24,7 +24,7 @@ from kafkeep.objects.unlogged.scan import (
 from kafkeep.objects.unlogged.view import what_is_not_told
 from kafkeep.options.option import ConfigErrors
 from kafkeep.options.sink.formats import Compression, FormatKind
-from kafkeep.options.unlogged import ForeignOptions, layout_of_sink
+from kafkeep.options.unlogged import UnloggedOptions, layout_of_sink
 from kafkeep.restore.follow.unlogged import (
     ForeignFollowed,
     load_foreign_followed,
@@ -36,7 +36,9 @@ SMT = "org.apache.kafka.connect.transforms."
 
 
 def names(**texts: str) -> Names:
-    return Names(ForeignOptions.parse({key.replace("_", "."): text for key, text in texts.items()}))
+    return Names(
+        UnloggedOptions.parse({key.replace("_", "."): text for key, text in texts.items()})
+    )
 
 
 def lines(*numbers: int) -> bytes:
@@ -51,7 +53,7 @@ def values(texts: Mapping[str, str], objects: Mapping[str, bytes]) -> list[int]:
 class TestNames:
     def test_tells_topic_partition_offset_and_what_it_holds(self) -> None:
         name = names().parse("topics/or.ders/a=1/b=2/or.ders+12+0000000345.keys.json.gz")
-        assert isinstance(name, ForeignName)
+        assert isinstance(name, UnloggedName)
         assert (name.topic, name.partition, name.start) == ("or.ders", 12, 345)
         assert (name.view, name.format, name.compression) == (
             "keys", FormatKind.JSON, Compression.GZIP,
@@ -70,18 +72,18 @@ class TestNames:
     )
     def test_tells_the_format_by_the_end(self, end: str, kind: FormatKind) -> None:
         name = names().parse(f"topics/t/partition=0/t+0+0000000000{end}")
-        assert isinstance(name, ForeignName) and name.format is kind
+        assert isinstance(name, UnloggedName) and name.format is kind
 
     def test_delimiters_may_be_part_of_the_topic(self) -> None:
         told = names(topics_dir="", directory_delim="_", file_delim="-")
         name = told.parse("my_topic-x_partition=3_my_topic-x-3-77.json")
-        assert isinstance(name, ForeignName)
+        assert isinstance(name, UnloggedName)
         assert (name.topic, name.partition, name.start) == ("my_topic-x", 3, 77)
 
     def test_an_extension_of_bytes_objects_may_begin_without_a_dot(self) -> None:
         told = names(format_bytearray_extension="-timestamp.txt")
         name = told.parse("topics/t/2024/t+0+0000000007-timestamp.txt")
-        assert isinstance(name, ForeignName) and name.format is FormatKind.BYTES
+        assert isinstance(name, UnloggedName) and name.format is FormatKind.BYTES
 
     @pytest.mark.parametrize(
         ("key", "why"),
@@ -103,7 +105,7 @@ class TestNames:
         name = names(tombstone_encoded_partition="gone").parse(
             "topics/t/gone/t+0+0000000004.keys.json"
         )
-        assert isinstance(name, ForeignName) and name.tombstones and name.view == "keys"
+        assert isinstance(name, UnloggedName) and name.tombstones and name.view == "keys"
 
 
 class TestOrder:
@@ -134,7 +136,7 @@ class TestOrder:
         back = read_back(objects, {})
         assert [row["offset"] for row in back.rows["t", 0]] == [-1, -1, -1, -1, 4]
         assert values({}, objects) == [0, 2, 1, 3, 4]
-        said = " ".join(what_is_not_told(back.view.view.entries(), ForeignOptions()))
+        said = " ".join(what_is_not_told(back.view.view.entries(), UnloggedOptions()))
         assert "order of 4 records" in said
 
     def test_a_hole_makes_offsets_unknown(self) -> None:
@@ -208,7 +210,7 @@ class TestWhatRecordsBecome:
             "predicates.p.type": f"{SMT}predicates.TopicNameMatches",
             "predicates.p.pattern": "t",
         }
-        assert ForeignOptions.parse(told).drops_records
+        assert UnloggedOptions.parse(told).drops_records
         assert len(read_back(self.OBJECTS, told).rows["t", 0]) == 2
         without = {**told, "transforms.f.negate": "false"}
         assert read_back(self.OBJECTS, without).rows["t", 0] == []
@@ -226,20 +228,20 @@ class TestWhatRecordsBecome:
 class TestOptions:
     def test_a_key_that_says_nothing_is_refused_by_name(self) -> None:
         with pytest.raises(ConfigErrors, match=r"topic\.dir"):
-            ForeignOptions.parse({"topic.dir": "x"})
+            UnloggedOptions.parse({"topic.dir": "x"})
 
     def test_routers_are_refused(self) -> None:
         told = {"transforms": "r", "transforms.r.type": f"{SMT}RegexRouter"}
         told |= {"transforms.r.regex": "a", "transforms.r.replacement": "b"}
         with pytest.raises(ConfigErrors, match="renamed"):
-            ForeignOptions.parse(told)
+            UnloggedOptions.parse(told)
 
     def test_a_sinks_own_transforms_are_not_done_again(self) -> None:
         told = {"transforms": "i", "transforms.i.type": "x", "topics.dir": "d", "s3.region": "r"}
         assert layout_of_sink(told) == {"topics.dir": "d"}
 
     def test_travels_to_tasks(self) -> None:
-        told = ForeignOptions.parse({"topics.dir": "d"})
+        told = UnloggedOptions.parse({"topics.dir": "d"})
         assert told.naming.topics_dir == "d"
         assert pickle.loads(pickle.dumps(told)).naming.topics_dir == "d"
 
@@ -255,7 +257,7 @@ class TestOptions:
             },
             name="n",
         )
-        assert config.foreign is not None and config.foreign.naming.topics_dir == "d"
+        assert config.unlogged is not None and config.unlogged.naming.topics_dir == "d"
         worker = {"value.converter": "StringConverter", "consumer.override.x": "y"}
         of_segments = config.changes_of({}, worker)
         assert of_segments is not None and set(of_segments.converters) == {"value"}
@@ -278,17 +280,17 @@ class TestWhatIsThere:
     def test_a_topic_that_is_mistyped_is_told_from_a_bucket_that_is_empty(self) -> None:
         store = store_of({"topics/t/partition=0/t+0+0000000000.json": lines(1)})
         with pytest.raises(UsageError, match="is of a topic that is asked for") as mistyped:
-            find_objects(store, ForeignOptions(), {"tt"}.__contains__)
+            find_objects(store, UnloggedOptions(), {"tt"}.__contains__)
         assert mistyped.value.hint == "There are of: t."
         with pytest.raises(NoSuchArchiveError, match="no object of Confluent's sink under topics"):
-            find_objects(store_of({}), ForeignOptions(), {"t"}.__contains__)
+            find_objects(store_of({}), UnloggedOptions(), {"t"}.__contains__)
 
 
 class TestDocuments:
     def test_an_index_is_read_as_it_was_written(self) -> None:
         store = store_of({"topics/t/a b/t+0+0000000000.json": lines(1, 2), "topics/t/x": b"odd"})
-        options = ForeignOptions()
-        listing = list_foreign(store, options)
+        options = UnloggedOptions()
+        listing = list_unlogged(store, options)
         index = Index(
             0, tuple(scan(store, listing.objects, options)), tuple(listing.odd), 1, {"t": 3}
         )
@@ -305,8 +307,8 @@ class TestDocuments:
                 "topics/t/b/t+0+0000000004.json": lines(4),
             }
         )
-        options = ForeignOptions()
-        objects = list_foreign(store, options).objects
+        options = UnloggedOptions()
+        objects = list_unlogged(store, options).objects
         first, *others = scan(store, objects, options)
         followed = ForeignFollowed().begin(0, {"t": "t"}).finish([first])
         assert [followed.is_new(one.name) for one in others] == [True, True]
