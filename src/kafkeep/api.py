@@ -56,13 +56,13 @@ def backup(
     """
     from kafkeep.backup.run import run_backup  # noqa: PLC0415
     from kafkeep.options.backup import BackupOptions  # noqa: PLC0415
-    from kafkeep.options.kafka import Places  # noqa: PLC0415 - keeps the import light
+    from kafkeep.options.kafka import Locations  # noqa: PLC0415 - keeps the import light
 
     chosen = _with_sink(make_options(BackupOptions, options), settings or {})
-    places = Places(**_places(archive, bootstrap_servers, command_config, storage))
+    locations = Locations(**_locations(archive, bootstrap_servers, command_config, storage))
     return run_backup(
         chosen,
-        places,
+        locations,
         _spark(spark),
         stop=stop,
         on_commit=on_commit,
@@ -90,15 +90,15 @@ def restore(
     ``on_plan`` sees the plan and the preflight before anything is written. The same call after a
     failure goes on where it stopped.
     """
-    from kafkeep.options.kafka import Places  # noqa: PLC0415
+    from kafkeep.options.kafka import Locations  # noqa: PLC0415
     from kafkeep.options.restore import RestoreOptions  # noqa: PLC0415 - keeps the import light
     from kafkeep.restore.run import run_restore  # noqa: PLC0415
 
     chosen = make_options(RestoreOptions, options)
-    places = Places(**_places(archive, bootstrap_servers, command_config, storage))
+    locations = Locations(**_locations(archive, bootstrap_servers, command_config, storage))
     return run_restore(
         chosen,
-        places,
+        locations,
         _spark(spark),
         unlogged=_told(settings or {}),
         on_plan=on_plan,
@@ -179,7 +179,7 @@ def _as_text(names: Any) -> Any:
     return ",".join(name if isinstance(name, str) else ":".join(name) for name in names)
 
 
-def _places(
+def _locations(
     archive: str | Path,
     bootstrap_servers: str | Iterable[str],
     command_config: str | Path | None,

@@ -1,4 +1,4 @@
-"""Places few runs pass: whoever dies there is finished by the next, as at any other."""
+"""Locations few runs pass: whoever dies there is finished by the next, as at any other."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from kafkeep.connect.jobs.pair_state import BUILD_MS, Pair, PairDocument, Phase,
 from kafkeep.connect.service.model import Surroundings
 from kafkeep.errors import FencedError, KeyMissingError, UnknownOutcomeError
 from kafkeep.options.backup import BackupOptions
-from kafkeep.options.kafka import KafkaOptions, Places
+from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.memory import MemoryStore
 
@@ -138,14 +138,14 @@ class Process:
             return self.sink
 
         options = BackupOptions(topics=("t",), name=name, follow=True)
-        places = Places(
+        locations = Locations(
             kafka=KafkaOptions("nowhere:1"), archive="memory:pair", storage=StorageOptions()
         )
         around = Surroundings(
-            kafka=places.kafka, run_tasks=lambda: None, cores=1, state_address="memory:"
+            kafka=locations.kafka, run_tasks=lambda: None, cores=1, state_address="memory:"
         )
         self.job = CompactJob(
-            options, OPTIONS[name], places, around, clock=machine.now_ms, start=start
+            options, OPTIONS[name], locations, around, clock=machine.now_ms, start=start
         )
         self.document = PairDocument(self.door, pair_id(("t",), None))
 

@@ -8,7 +8,7 @@ from kafkeep.archive.log import CommitLog
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.backup.writer import RunTasks, Writer
 from kafkeep.options.backup import BackupOptions
-from kafkeep.options.kafka import KafkaOptions, Places
+from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.options.storage import StorageOptions
 
 
@@ -18,7 +18,9 @@ def writer_of(log: CommitLog, options: BackupOptions, run_tasks: RunTasks, *, co
         log=log,
         options=options,
         sink=None,
-        places=Places(kafka=KafkaOptions("k:9092"), archive="memory:a", storage=StorageOptions()),
+        locations=Locations(
+            kafka=KafkaOptions("k:9092"), archive="memory:a", storage=StorageOptions()
+        ),
         admin=cast("Any", None),
         run_tasks=run_tasks,
         cores=cores,

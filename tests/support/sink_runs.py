@@ -23,7 +23,7 @@ from kafkeep.connect.connectors.sink_config import ConnectorConfig
 from kafkeep.dev import DevStatus
 from kafkeep.errors import KafkeepError
 from kafkeep.options.backup import BackupOptions
-from kafkeep.options.kafka import KafkaOptions, Places
+from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.options.spark import SparkOptions
 
 OWN = "_kafkeep/"
@@ -80,14 +80,14 @@ class Bucket:
 
 
 def filled_in(config: Mapping[str, str], services: DevStatus, bucket: str) -> dict[str, str]:
-    """Return a configuration with the places of this machine in it."""
-    places = {
+    """Return a configuration with the locations of this machine in it."""
+    locations = {
         "${ENDPOINT}": services.s3.endpoint,
         "${ACCESS_KEY}": services.s3.access_key,
         "${SECRET_KEY}": services.s3.secret_key,
         "${BUCKET}": bucket,
     }
-    return {name: places.get(value, value) for name, value in config.items()}
+    return {name: locations.get(value, value) for name, value in config.items()}
 
 
 def run_sink(
@@ -165,19 +165,21 @@ def run_connector(
         sink_secrets=dict(read.secrets),
         keeps_tail=True,
     )
-    places = Places(
+    locations = Locations(
         kafka=KafkaOptions(bootstrap_servers), archive=read.archive, storage=read.storage
     )
     step = int(config.get("rotate.schedule.interval.ms", -1))
     if step < 0:
-        run.run_backup(options, places, SparkOptions.load())
+        run.run_backup(options, locations, SparkOptions.load())
     else:
         follow = replace(options, follow=True, interval_ms=500)
         quiet_s = WAIT if records is not None else step / 1000 + 5
-        _follow(follow, places, records=records, quiet_s=quiet_s)
+        _follow(follow, locations, records=records, quiet_s=quiet_s)
 
 
-def _follow(options: BackupOptions, places: Places, *, records: int | None, quiet_s: float) -> None:
+def _follow(
+    options: BackupOptions, locations: Locations, *, records: int | None, quiet_s: float
+) -> None:
     stop = threading.Event()
     last = time.monotonic()
 
@@ -195,7 +197,7 @@ def _follow(options: BackupOptions, places: Places, *, records: int | None, quie
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        run.run_backup(options, places, SparkOptions.load(), stop=stop, on_commit=on_commit)
+        run.run_backup(options, locations, SparkOptions.load(), stop=stop, on_commit=on_commit)
     finally:
         stop.set()
         watcher.join()

@@ -30,7 +30,7 @@ from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.admin.groups import load_group_offsets
 from kafkeep.objects.sink.dead_letters import make_letter_topic
 from kafkeep.options.backup import BackupOptions
-from kafkeep.options.kafka import Places
+from kafkeep.options.kafka import Locations
 from kafkeep.options.sink.sink import SinkOptions
 
 LOOK_MS = 5_000
@@ -50,7 +50,7 @@ class BackupJob:
     """One writer of one log. Everything that does I/O is given to it."""
 
     options: BackupOptions
-    places: Places
+    locations: Locations
     admin: Admin
     open_log: Callable[[], CommitLog]
     """Takes the next epoch of the log: at the start, and after an outcome stayed unknown."""
@@ -111,7 +111,7 @@ class BackupJob:
             log=self.open_log(),
             options=self.options,
             sink=self._sink.options if self._sink else None,
-            places=self.places,
+            locations=self.locations,
             admin=self.admin,
             run_tasks=self.run_tasks,
             cores=self.cores,

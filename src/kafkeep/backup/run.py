@@ -21,7 +21,7 @@ from kafkeep.errors import PreflightError, UsageError
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.options.backup import BackupOptions
-from kafkeep.options.kafka import Places
+from kafkeep.options.kafka import Locations
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import ArchiveAddress
 from kafkeep.spark.preload import with_sinks
@@ -51,7 +51,7 @@ def _check_lasting(archive: str) -> None:
 
 def run_backup(
     options: BackupOptions,
-    places: Places,
+    locations: Locations,
     spark: SparkOptions,
     *,
     stop: threading.Event | None = None,
@@ -63,23 +63,23 @@ def run_backup(
     Spark starts while Kafka and the archive are looked at. Nothing is written before both
     answered. ``stop`` ends a run cleanly after the cycle at hand.
     """
-    _check_lasting(places.archive)
+    _check_lasting(locations.archive)
     if options.sink is not None:
         spark = with_sinks(spark)
-    first = partial(open_clients, places)
-    with SparkDoor(spark, first=first) as door, Wire(places.kafka) as wire:
+    first = partial(open_clients, locations)
+    with SparkDoor(spark, first=first) as door, Wire(locations.kafka) as wire:
         admin = Admin(wire)
         admin.cluster_id()
         if not options.follow:  # a slip must neither begin a log nor take it from its writer
             require_topics(admin, options)
             look_at_kafka(admin, options, now_ms=now_ms())  # what is refused is, before Spark runs
-        store = open_store(places.archive, places.storage, create=True)
+        store = open_store(locations.archive, locations.storage, create=True)
         check_store(store, options.name)
         spark_now = door.session()
         started = time.monotonic()
         job = BackupJob(
             options=options,
-            places=places,
+            locations=locations,
             admin=admin,
             open_log=partial(
                 CommitLog.open, store, options.name, writer=writer_id(), now_ms=now_ms

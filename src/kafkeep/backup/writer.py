@@ -37,7 +37,7 @@ from kafkeep.objects.range_writer import Tail
 from kafkeep.objects.segment.writer import WriteOptions
 from kafkeep.objects.sink.spec import SinkShape
 from kafkeep.options.backup import BackupOptions
-from kafkeep.options.kafka import Places
+from kafkeep.options.kafka import Locations
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.spark.tasks import TaskRow
 
@@ -52,7 +52,7 @@ class Writer:
     log: CommitLog
     options: BackupOptions
     sink: SinkOptions | None
-    places: Places
+    locations: Locations
     admin: Admin
     run_tasks: RunTasks
     cores: int
@@ -202,9 +202,9 @@ class Writer:
                     )
                     for w in members
                 ),
-                kafka=self.places.kafka,
-                archive=self.places.archive,
-                storage=self.places.storage,
+                kafka=self.locations.kafka,
+                archive=self.locations.archive,
+                storage=self.locations.storage,
                 log_name=self.options.name,
                 connector=self.options.called,
                 write=_write_options(intent),
@@ -304,7 +304,7 @@ def _write_options(intent: Intent) -> WriteOptions | SinkShape:
 
 
 def _stretch_beginnings(intent: Intent) -> set[int]:
-    """Places in the intent of the ranges that begin their partition's stretch."""
+    """Locations in the intent of the ranges that begin their partition's stretch."""
     first: dict[PartitionId, int] = {}
     for number, planned in enumerate(intent.ranges):
         first.setdefault(planned.partition_id, number)

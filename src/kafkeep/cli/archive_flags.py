@@ -29,7 +29,7 @@ from kafkeep.spark.preload import launch_early
 
 if TYPE_CHECKING:
     from kafkeep.archive.object_store import ObjectStore
-    from kafkeep.options.kafka import Places
+    from kafkeep.options.kafka import Locations
 
 
 _BOOTSTRAP = typer.Option(
@@ -112,11 +112,11 @@ class ArchivePlace:
 
         return open_store(self.address, self.storage)
 
-    def beside(self, kafka: KafkaOptions) -> Places:
+    def beside(self, kafka: KafkaOptions) -> Locations:
         """Return it together with a cluster."""
-        from kafkeep.options.kafka import Places  # noqa: PLC0415
+        from kafkeep.options.kafka import Locations  # noqa: PLC0415
 
-        return Places(kafka=kafka, archive=self.address, storage=self.storage)
+        return Locations(kafka=kafka, archive=self.address, storage=self.storage)
 
 
 ARCHIVE_FLAGS = (

@@ -192,11 +192,11 @@ def backup_command(
     options = chosen.options
     spark = start_spark(spark_conf, preload=() if options.sink is None else SINK_PRELOAD)
     from kafkeep.backup.run import run_backup  # noqa: PLC0415
-    from kafkeep.options.kafka import Places  # noqa: PLC0415 - imports while the JVM starts
+    from kafkeep.options.kafka import Locations  # noqa: PLC0415 - imports while the JVM starts
 
     for note in chosen.notes:
         say(f"warning: {note}")
-    places = Places(
+    locations = Locations(
         kafka=kafka_options(bootstrap_servers, command_config, chosen.kafka),
         archive=chosen.archive,
         storage=chosen.storage,
@@ -206,7 +206,7 @@ def backup_command(
     with task_progress("backing up", enabled=output is Output.TABLE) as on_progress:
         summary = run_backup(
             options,
-            places,
+            locations,
             spark,
             stop=stop,
             on_progress=on_progress,

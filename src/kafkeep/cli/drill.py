@@ -52,8 +52,8 @@ def drill_command(
         from kafkeep.maintenance.report_pages import drill_page  # noqa: PLC0415
         from kafkeep.restore.run import run_restore  # noqa: PLC0415
 
-        places = archive.beside(kafka_options(bootstrap_servers, command_config))
-        result = run_drill(options, places, spark, run_restore)
+        locations = archive.beside(kafka_options(bootstrap_servers, command_config))
+        result = run_drill(options, locations, spark, run_restore)
     for name in result.leftovers:
         say(f"warning: {name} is left over by a drill that was killed, or is of one that runs now")
     for warning in result.warnings:

@@ -78,8 +78,8 @@ def plan_command(
     """
     from kafkeep.restore.groups.run import move_groups  # noqa: PLC0415 - keeps --help fast
 
-    places = archive.beside(kafka_options(bootstrap_servers, command_config))
-    _show(move_groups(_of(options, settings), places, dry_run=True), output)
+    locations = archive.beside(kafka_options(bootstrap_servers, command_config))
+    _show(move_groups(_of(options, settings), locations, dry_run=True), output)
 
 
 @app.command("apply")
@@ -101,9 +101,9 @@ def apply_command(
     """
     from kafkeep.restore.groups.run import move_groups  # noqa: PLC0415 - keeps --help fast
 
-    places = archive.beside(kafka_options(bootstrap_servers, command_config))
+    locations = archive.beside(kafka_options(bootstrap_servers, command_config))
     asked = _of(options, settings)
-    moves = move_groups(asked, places, dry_run=options.dry_run)
+    moves = move_groups(asked, locations, dry_run=options.dry_run)
     _show(moves, output)
     if moves.left_out and not options.dry_run:
         raise typer.Exit(3)
@@ -127,10 +127,10 @@ def rollback_command(
     """
     from kafkeep.restore.groups.run import put_groups_back  # noqa: PLC0415 - keeps --help fast
 
-    places = archive.beside(kafka_options(bootstrap_servers, command_config))
+    locations = archive.beside(kafka_options(bootstrap_servers, command_config))
     rows = [
         (group, topic, partition, offset)
-        for group, offsets in sorted(put_groups_back(_of(options, settings), places).items())
+        for group, offsets in sorted(put_groups_back(_of(options, settings), locations).items())
         for (topic, partition), offset in sorted(offsets.items())
     ]
     names = ("group", "topic", "partition", "offset")

@@ -41,14 +41,14 @@ from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.units import format_size, format_time
 
 if TYPE_CHECKING:
-    from kafkeep.options.kafka import Places
+    from kafkeep.options.kafka import Locations
     from kafkeep.restore.summary import RestoreSummary
 
 
 VERSION = 1
 
 
-def restore_page(summary: RestoreSummary, places: Places, ended_ms: int) -> Page:
+def restore_page(summary: RestoreSummary, locations: Locations, ended_ms: int) -> Page:
     """Return the page; it tells what was written, not that it is right: verify --against does."""
     told = summary.to_json()
     warnings = summary.warnings
@@ -65,9 +65,9 @@ def restore_page(summary: RestoreSummary, places: Places, ended_ms: int) -> Page
         mood="warn" if warnings else "good",
         summary="kafkeep verify --against reads the target back and compares every record.",
         facts=[
-            ("archive", places.archive),
+            ("archive", locations.archive),
             ("commit", f"{summary.commit}"),
-            ("target", places.kafka.bootstrap_servers),
+            ("target", locations.kafka.bootstrap_servers),
             ("restore", summary.id),
             ("records written", f"{summary.records:,}"),
             ("there before", f"{summary.already_there:,}"),
@@ -84,8 +84,8 @@ def restore_page(summary: RestoreSummary, places: Places, ended_ms: int) -> Page
             "version": VERSION,
             "tool": TOOL,
             "verdict": "warnings" if warnings else "done",
-            "archive": places.archive,
-            "bootstrap_servers": places.kafka.bootstrap_servers,
+            "archive": locations.archive,
+            "bootstrap_servers": locations.kafka.bootstrap_servers,
             "ended_ms": ended_ms,
         },
     )
@@ -124,15 +124,15 @@ def restore_command(
     spark = start_spark(spark_conf, now=not options.dry_run)
     from kafkeep.restore.run import run_restore  # noqa: PLC0415 - imports while the JVM starts
 
-    places = archive.beside(kafka_options(bootstrap_servers, command_config))
+    locations = archive.beside(kafka_options(bootstrap_servers, command_config))
     plans: list[Any] = []
     signal.signal(signal.SIGTERM, _pause)
-    with failure_reported("restore", file, archive=places.archive, bootstrap=bootstrap_servers):
+    with failure_reported("restore", file, archive=locations.archive, bootstrap=bootstrap_servers):
         try:
             with record_progress("restoring", enabled=output is Output.TABLE) as on_progress:
                 summary = run_restore(
                     options,
-                    places,
+                    locations,
                     spark,
                     unlogged=unlogged,
                     on_plan=(lambda p: _show_plan(p, output)) if options.dry_run else plans.append,
@@ -154,7 +154,7 @@ def restore_command(
     else:
         print_pairs(_pairs(summary, options))
     if file is not None:
-        write_report(restore_page(summary, places, now_ms()), file)
+        write_report(restore_page(summary, locations, now_ms()), file)
     raise typer.Exit(summary.exit_code)
 
 

@@ -31,7 +31,7 @@ from kafkeep.cli.output import (
     task_progress,
 )
 from kafkeep.errors import UsageError
-from kafkeep.options.maintenance import AgainstOptions
+from kafkeep.options.maintenance import CompareOptions
 from kafkeep.options.units import format_size
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ ReportOption = Annotated[
 
 
 @reads_archive
-@with_options(AgainstOptions)
+@with_options(CompareOptions)
 def verify_command(
     *,
     reading: Reading,
@@ -73,7 +73,7 @@ def verify_command(
     command_config: CommandConfigOption = None,
     spark_conf: SparkConfOption = None,
     output: OutputOption = Output.TABLE,
-    options: AgainstOptions,
+    options: CompareOptions,
 ) -> None:
     """Check that an archive is complete and unchanged, or that a cluster holds what it holds.
 
@@ -117,10 +117,10 @@ def _refuse_beside_against(
             raise UsageError(f"{flag} is not for --against", hint=hint)
 
 
-def _given(options: AgainstOptions) -> list[str]:
+def _given(options: CompareOptions) -> list[str]:
     from kafkeep.options.option import iter_options  # noqa: PLC0415
 
-    return [o.flag for o in iter_options(AgainstOptions) if getattr(options, o.field) != o.default]
+    return [o.flag for o in iter_options(CompareOptions) if getattr(options, o.field) != o.default]
 
 
 def _file(report: str | None) -> Path | None:
@@ -179,7 +179,7 @@ def _alone(  # noqa: PLR0917
 
 
 def _against(  # noqa: PLR0917
-    options: AgainstOptions,
+    options: CompareOptions,
     archive: ArchivePlace,
     kafka: tuple[str, str | None],
     name: str | None,
@@ -194,12 +194,12 @@ def _against(  # noqa: PLR0917
     from kafkeep.maintenance.report import write_report  # noqa: PLC0415
     from kafkeep.maintenance.report_pages import against_page  # noqa: PLC0415
 
-    places = archive.beside(kafka_options(*kafka))
+    locations = archive.beside(kafka_options(*kafka))
     with (
-        failure_reported(KIND, file, archive=places.archive, bootstrap=kafka[0]),
+        failure_reported(KIND, file, archive=locations.archive, bootstrap=kafka[0]),
         task_progress("comparing", enabled=output is Output.TABLE) as on_progress,
     ):
-        result = run_against(options, places, spark, name=name, on_progress=on_progress)
+        result = run_against(options, locations, spark, name=name, on_progress=on_progress)
         result = _with_lost_commits(archive.open(), result)
     try:
         if file is not None:

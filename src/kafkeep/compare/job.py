@@ -21,8 +21,8 @@ from kafkeep.objects.choose_log import load_chosen
 from kafkeep.objects.completeness import what_is_missing
 from kafkeep.objects.sink.read_windows import SEGMENT
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions, load_read_options
-from kafkeep.options.kafka import Places
-from kafkeep.options.maintenance import AgainstOptions
+from kafkeep.options.kafka import Locations
+from kafkeep.options.maintenance import CompareOptions
 from kafkeep.options.spark import SparkOptions
 from kafkeep.spark.run_session import OpenSpark, SparkDoor
 from kafkeep.store.open import open_store
@@ -35,8 +35,8 @@ OnProgress = Callable[[int, int], None]
 
 
 def run_against(
-    options: AgainstOptions,
-    places: Places,
+    options: CompareOptions,
+    locations: Locations,
     spark: SparkOptions,
     *,
     name: str | None = None,
@@ -46,8 +46,8 @@ def run_against(
 
     PreflightError when a topic is not there, or its partitions are others than archived.
     """
-    with SparkDoor(spark) as door, Wire(places.kafka) as wire:
-        store = open_store(places.archive, places.storage)
+    with SparkDoor(spark) as door, Wire(locations.kafka) as wire:
+        store = open_store(locations.archive, locations.storage)
         admin = Admin(wire)
         named = [source for source, _ in options.topics]
         view = load_chosen(store, name, named or None, at_ms=options.at_ms, commit=options.commit)
@@ -70,14 +70,14 @@ def run_against(
         began_ms = now_ms()
         session = door.session()
         started = time.monotonic()
-        compared = _compare(session, plans, places, reading, on_progress)
+        compared = _compare(session, plans, locations, reading, on_progress)
         return AgainstResult(
             archive=store.describe(),
             log=view.name,
             commit=view.commit,
             commit_at_ms=view.at_ms,
             commit_sha256=digest_of(read_commit(store, view.name, view.commit).body),
-            bootstrap=places.kafka.bootstrap_servers,
+            bootstrap=locations.kafka.bootstrap_servers,
             cluster_id=admin.cluster_id(),
             exact_offsets=all(
                 is_exact(plan.target.written, options) and not plan.by_key for plan in plans
@@ -93,14 +93,16 @@ def run_against(
 def _compare(
     session: OpenSpark,
     plans: list[TopicPlan],
-    places: Places,
+    locations: Locations,
     reading: ReadOptions,
     on_progress: OnProgress | None,
 ) -> list[Compared]:
     work: list[Work] = [one for plan in plans for one in plan.work]
     total = sum(one.est_bytes for one in work)
     count = min(session.cores * TASKS_PER_CORE, max(1, total // _SMALL_BYTES))
-    bundles = [Bundle(work=some, places=places, reading=reading) for some in pack(work, count)]
+    bundles = [
+        Bundle(work=some, locations=locations, reading=reading) for some in pack(work, count)
+    ]
     rows = session.run_tasks(bundles, compare_bundle, label="verify", on_progress=on_progress)
     return [Compared.from_json(row.body) for row in rows]
 

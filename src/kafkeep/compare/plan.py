@@ -28,7 +28,7 @@ from kafkeep.objects.sink.read_windows import (
     iter_windows,
     with_companions,
 )
-from kafkeep.options.maintenance import AgainstOptions
+from kafkeep.options.maintenance import CompareOptions
 from kafkeep.options.option import did_you_mean
 
 FindExpired = Callable[[Collection[Entry]], Mapping[str, str]]
@@ -101,7 +101,7 @@ NOTHING_WRITTEN = Written()
 
 
 def as_restored(
-    view: ArchiveView, newest: TopicInfo, written: Written, options: AgainstOptions
+    view: ArchiveView, newest: TopicInfo, written: Written, options: CompareOptions
 ) -> TopicInfo:
     """Return the incarnation to compare with: the one asked for, else the one that was restored."""
     told = dict(options.incarnations)
@@ -126,7 +126,7 @@ def check_asked(topic: str, written: Written) -> None:
 
 
 def about_restore(
-    source: TopicInfo, written: Written, view: ArchiveView, options: AgainstOptions
+    source: TopicInfo, written: Written, view: ArchiveView, options: CompareOptions
 ) -> Iterator[str]:
     """Say what the document tells, as far as it matters here."""
     bases = {n: base for n, base in written.bases.items() if base}
@@ -156,7 +156,7 @@ def _is_old(source: TopicInfo, view: ArchiveView) -> bool:
     return any(n > source.incarnation for name, n in view.topics if name == source.topic)
 
 
-def is_exact(written: Written, options: AgainstOptions) -> bool:
+def is_exact(written: Written, options: CompareOptions) -> bool:
     """Whether records must stand at their old offsets: said here, or by the document."""
     return options.exact_offsets or bool(written.asked.get("exact"))
 
@@ -195,7 +195,7 @@ class TopicPlan:
         return any(work.share is not None for work in self.work)
 
 
-def choose_topics(view: ArchiveView, options: AgainstOptions) -> list[tuple[TopicInfo, str]]:
+def choose_topics(view: ArchiveView, options: CompareOptions) -> list[tuple[TopicInfo, str]]:
     """Return the archived topics and their names in the target.
 
     Each in its newest incarnation, or the one asked for.
@@ -220,7 +220,7 @@ def plan_topic(
     view: ArchiveView,
     source: TopicInfo,
     target: TargetTopic,
-    options: AgainstOptions,
+    options: CompareOptions,
     find_expired: FindExpired = lambda _entries: {},
 ) -> TopicPlan:
     """Plan one topic; PreflightError when its partitions are others and nothing says why.
@@ -276,20 +276,20 @@ def comparable(entries: Collection[Entry]) -> tuple[str, ...]:
     return tuple(name for name in FIELDS if name not in lacking)
 
 
-def _wanted(topic: str, there: Sequence[int], options: AgainstOptions) -> list[int]:
+def _wanted(topic: str, there: Sequence[int], options: CompareOptions) -> list[int]:
     for number in options.partitions:
         if number not in there:
             raise UsageError(f"topic {topic} has no partition {number} in the archive")
     return [n for n in there if not options.partitions or n in options.partitions]
 
 
-def _selection(topic: str, partition: int, options: AgainstOptions) -> Selection:
+def _selection(topic: str, partition: int, options: CompareOptions) -> Selection:
     mine = [pick for pick in options.offsets if pick.topic == topic]
     ranges = tuple(p.range for p in mine if p.partition == partition) if mine else None
     return Selection(ranges, options.from_ms, options.until_ms)
 
 
-def _check_by_key(target: TargetTopic, options: AgainstOptions, expired: Mapping[str, str]) -> None:
+def _check_by_key(target: TargetTopic, options: CompareOptions, expired: Mapping[str, str]) -> None:
     """Refuse what cannot be told where records were spread anew."""
     if options.exact_offsets:
         raise PreflightError(
@@ -327,7 +327,7 @@ def _side_by_side(  # noqa: PLR0917
     part: ArchivePart,
     number: int,
     fields: tuple[str, ...],
-    options: AgainstOptions,
+    options: CompareOptions,
 ) -> Work:
     """Hold an archived partition against partition ``number`` of the target."""
     offsets = _read_from(target, number)

@@ -24,8 +24,8 @@ from kafkeep.store.open import open_store
 
 def compare_bundle(bundle: Bundle) -> Iterator[tuple[str, dict[str, Any]]]:
     """Compare each piece of work; yields one row for each. Reads only: safe to run again."""
-    wire = wire_for(bundle.places.kafka)
-    store = open_store(bundle.places.archive, bundle.places.storage)
+    wire = wire_for(bundle.locations.kafka)
+    store = open_store(bundle.locations.archive, bundle.locations.storage)
     for work in bundle.work:
         began_ms, began = now_ms(), time.monotonic()
         archived, found, matched, tally = _compare(work, store, wire, bundle.reading)

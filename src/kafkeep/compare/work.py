@@ -12,7 +12,7 @@ from kafkeep.compare.differences import Leniency, Tally
 from kafkeep.compare.keyed import Share
 from kafkeep.kafka.batch.schema_ids import IdMap
 from kafkeep.objects.sink.spec import ReadOptions
-from kafkeep.options.kafka import Places
+from kafkeep.options.kafka import Locations
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Bundle:
     """Everything one task needs; travels to the executor as it is."""
 
     work: tuple[Work, ...]
-    places: Places
+    locations: Locations
     reading: ReadOptions
 
 

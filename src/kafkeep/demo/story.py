@@ -35,7 +35,7 @@ from kafkeep.dev import DevStatus
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.options.backup import BackupOptions
-from kafkeep.options.kafka import KafkaOptions, Places
+from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import StorageOptions
@@ -164,7 +164,7 @@ class Story:
 
     def run(self) -> DemoResult:
         """Tell the whole story and say how it ended; nothing of it is left out on a mismatch."""
-        with Wire(self.places.kafka) as wire:
+        with Wire(self.locations.kafka) as wire:
             self._create_and_produce(wire)
             backups = [self._follow(wire), self._catch_up(wire)]
             objects = self._list_bucket()
@@ -189,7 +189,7 @@ class Story:
         return f"s3://{self.services.s3.bucket}/demo"
 
     @cached_property
-    def places(self) -> Places:
+    def locations(self) -> Locations:
         """Where Kafka and the archive are, credentials included."""
         s3 = self.services.s3
         storage = StorageOptions(
@@ -199,7 +199,7 @@ class Story:
             secret_key=s3.secret_key,
         )
         kafka = KafkaOptions(self.services.bootstrap_servers)
-        return Places(kafka=kafka, archive=self.archive, storage=storage)
+        return Locations(kafka=kafka, archive=self.archive, storage=storage)
 
     def _begin(self, what: str, *commands: str) -> None:
         self.step += 1
@@ -261,7 +261,7 @@ class Story:
         stream.start()
         try:
             return run_backup(
-                options, self.places, SparkOptions.load(), stop=stop, on_commit=on_commit
+                options, self.locations, SparkOptions.load(), stop=stop, on_commit=on_commit
             )
         finally:
             stream.stop()
@@ -273,7 +273,7 @@ class Story:
         )
         produce(wire, more_records(), self.ledger)
         options = BackupOptions(topics=tuple(PARTITIONS))
-        summary = run_backup(options, self.places, SparkOptions.load())
+        summary = run_backup(options, self.locations, SparkOptions.load())
         self.tell(
             f"  {summary.records:,} records, {summary.objects} objects, "
             f"{format_size(summary.stored_bytes)} stored in {summary.seconds:.1f} s; "
@@ -283,7 +283,7 @@ class Story:
 
     def _list_bucket(self) -> list[Entry]:
         self._begin("See what lies in the bucket", f"kafkeep ls --archive {self.archive}")
-        store = open_store(self.places.archive, self.places.storage)
+        store = open_store(self.locations.archive, self.locations.storage)
         entries = load_view(store, "backup").entries()
         for entry in entries[:_SHOWN_OBJECTS]:
             self.tell(f"  {format_size(entry.size_bytes):>10}  {entry.records:>7,}  {entry.key}")
@@ -338,10 +338,12 @@ class Story:
 
     def _restore(self) -> RestoreSummary:
         self._begin("Bring them back", self._command("restore"))
-        places = Places(
-            kafka=self.places.kafka, archive=self.places.archive, storage=self.places.storage
+        locations = Locations(
+            kafka=self.locations.kafka,
+            archive=self.locations.archive,
+            storage=self.locations.storage,
         )
-        summary = run_restore(RestoreOptions(), places, SparkOptions.load())
+        summary = run_restore(RestoreOptions(), locations, SparkOptions.load())
         self.tell(f"  {summary.records:,} records written in {summary.seconds:.1f} s")
         return summary
 

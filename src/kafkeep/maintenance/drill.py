@@ -28,8 +28,8 @@ from kafkeep.errors import KafkeepError
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.objects.choose_log import load_chosen
-from kafkeep.options.kafka import Places
-from kafkeep.options.maintenance import AgainstOptions, DrillOptions, Sample
+from kafkeep.options.kafka import Locations
+from kafkeep.options.maintenance import CompareOptions, DrillOptions, Sample
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.selection import OffsetPick
 from kafkeep.options.spark import SparkOptions
@@ -57,7 +57,7 @@ class Restored(Protocol):
         ...
 
 
-Restore = Callable[[RestoreOptions, Places, SparkOptions], Restored]
+Restore = Callable[[RestoreOptions, Locations, SparkOptions], Restored]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,18 +118,18 @@ class DrillResult:
 
 
 def run_drill(
-    options: DrillOptions, places: Places, spark: SparkOptions, restore: Restore
+    options: DrillOptions, locations: Locations, spark: SparkOptions, restore: Restore
 ) -> DrillResult:
     """Restore, compare and clean up; the scratch topics are deleted whatever happens.
 
     A drill that is killed outright leaves them: the next one names them.
     """
     began_ms, began = now_ms(), time.monotonic()
-    with SparkDoor(spark) as door, Wire(places.kafka) as wire:
+    with SparkDoor(spark) as door, Wire(locations.kafka) as wire:
         admin = Admin(wire)
-        store = open_store(places.archive, places.storage)
+        store = open_store(locations.archive, locations.storage)
         view = view_to_try(store, options)
-        wanted = AgainstOptions(topics=tuple((t, t) for t in options.topics), commit=view.commit)
+        wanted = CompareOptions(topics=tuple((t, t) for t in options.topics), commit=view.commit)
         sources = [info for info, _ in choose_topics(view, wanted)]
         scratch = scratch_names([info.topic for info in sources], began_ms)
         leftovers = _leftovers(admin)
@@ -149,12 +149,12 @@ def run_drill(
                     rate_bytes=options.rate_bytes,
                     state=folder,
                 ),
-                places,
+                locations,
                 spark,
             )
             against = run_against(
                 replace(wanted, topics=tuple(scratch.items()), offsets=picks),
-                places,
+                locations,
                 spark,
                 name=view.name,
             )

@@ -98,7 +98,7 @@ def _read(path: Path) -> dict[str, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places:
+class Locations:
     """A backup reads Kafka and writes the archive; a restore goes the other way."""
 
     kafka: KafkaOptions

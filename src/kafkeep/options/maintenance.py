@@ -60,7 +60,7 @@ def parse_sample(text: str) -> Sample:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgainstOptions:
+class CompareOptions:
     """What the target must hold, and how it is compared."""
 
     topics: tuple[tuple[str, str], ...] = option(
@@ -134,7 +134,7 @@ class AgainstOptions:
     @property
     def is_whole(self) -> bool:
         """Whether nothing of the archive's newest commit is left out."""
-        return self == AgainstOptions(
+        return self == CompareOptions(
             exact_offsets=self.exact_offsets, repartitioned=self.repartitioned
         )
 

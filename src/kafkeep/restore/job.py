@@ -13,7 +13,7 @@ from kafkeep.errors import DamagedError
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec, topic_defaults
 from kafkeep.kafka.admin.fill_offsets import Transactions
-from kafkeep.options.kafka import Places
+from kafkeep.options.kafka import Locations
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import Phase, RestoreDocument, load_document, save_document
 from kafkeep.restore.exact.plan import check_exact, lanes, needs_transactions, transactional_id
@@ -57,7 +57,7 @@ class RestoreJob:
     """One restore. Everything that does I/O is given to it."""
 
     options: RestoreOptions
-    places: Places
+    locations: Locations
     admin: Admin
     store: ObjectStore
     documents: ObjectStore
@@ -205,7 +205,7 @@ class RestoreJob:
             work,
             plan,
             self.options,
-            self.places,
+            self.locations,
             cores=self.cores,
             reading=preflight.reading,
             ids=id_map(document, self.options),

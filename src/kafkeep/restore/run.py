@@ -13,7 +13,7 @@ from kafkeep.clock import now_ms
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.objects.unlogged.scan import without_log
-from kafkeep.options.kafka import Places
+from kafkeep.options.kafka import Locations
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.spark import SparkOptions, usable_cores
 from kafkeep.options.unlogged import UnloggedOptions, changes_of_log
@@ -30,7 +30,7 @@ from kafkeep.store.open import open_store
 
 def run_restore(
     options: RestoreOptions,
-    places: Places,
+    locations: Locations,
     spark: SparkOptions,
     *,
     unlogged: UnloggedOptions | None = None,
@@ -43,16 +43,16 @@ def run_restore(
     the run there with PreflightError. ``unlogged`` says what becomes of records, and where there
     is no log also how the objects of Confluent's sink are read; said in vain it is refused.
     """
-    door = SparkDoor(spark, first=partial(open_clients, places))
-    with nullcontext() if options.dry_run else door, Wire(places.kafka) as wire:
-        store = open_store(places.archive, places.storage)
+    door = SparkDoor(spark, first=partial(open_clients, locations))
+    with nullcontext() if options.dry_run else door, Wire(locations.kafka) as wire:
+        store = open_store(locations.archive, locations.storage)
         make, options = _kind_of_job(store, options, unlogged)
         job = make(
             options=options,
-            places=places,
+            locations=locations,
             admin=Admin(wire),
             store=store,
-            documents=open_documents(options.state, places.storage, store),
+            documents=open_documents(options.state, locations.storage, store),
             cores=usable_cores(),
             now_ms=now_ms,
             on_progress=on_progress or (lambda _done, _total: None),

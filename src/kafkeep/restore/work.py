@@ -10,7 +10,7 @@ from functools import partial
 
 from kafkeep.kafka.batch.schema_ids import IdMap
 from kafkeep.objects.sink.spec import ReadOptions
-from kafkeep.options.kafka import Places
+from kafkeep.options.kafka import Locations
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import RestoreDocument
 from kafkeep.restore.exact.plan import lanes, needs_transactions, transactional_id
@@ -131,7 +131,7 @@ def bundles_of(
     work: list[TargetWork],
     plan: RestorePlan,
     options: RestoreOptions,
-    places: Places,
+    locations: Locations,
     *,
     cores: int,
     reading: ReadOptions,
@@ -151,9 +151,9 @@ def bundles_of(
     return [
         RestoreBundle(
             work=members,
-            kafka=places.kafka,
-            archive=places.archive,
-            storage=places.storage,
+            kafka=locations.kafka,
+            archive=locations.archive,
+            storage=locations.storage,
             restore_aborted=options.restore_aborted,
             rate_bytes=share,
             reading=reading,

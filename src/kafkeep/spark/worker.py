@@ -18,17 +18,17 @@ from importlib.machinery import PathFinder
 from kafkeep.errors import KafkeepError
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import wire_for
-from kafkeep.options.kafka import Places
+from kafkeep.options.kafka import Locations
 from kafkeep.store.open import open_store
 
 _NOWHERE = "_kafkeep/nothing"
 
 
-def open_clients(places: Places) -> None:
+def open_clients(locations: Locations) -> None:
     """Ask Kafka and the store something cheap, in a task; raises what they fail with."""
-    Admin(wire_for(places.kafka)).cluster_id()
+    Admin(wire_for(locations.kafka)).cluster_id()
     with suppress(KafkeepError):  # there is no such object
-        open_store(places.archive, places.storage).head(_NOWHERE)
+        open_store(locations.archive, locations.storage).head(_NOWHERE)
 
 
 PRELOAD_VARIABLE = "KAFKEEP_PRELOAD"

@@ -25,7 +25,7 @@ from kafkeep.backup.task import Bundle
 from kafkeep.errors import AccessDeniedError, RecordError
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.options.backup import BackupOptions
-from kafkeep.options.kafka import KafkaOptions, Places
+from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.options.storage import StorageOptions
 from kafkeep.spark.tasks import TaskRow
 from kafkeep.store.memory import MemoryStore
@@ -92,7 +92,7 @@ class Scene:
         backup: Any = {"topics": ("t",), "format": "json", "name": "sink", **follow, **more}
         made = BackupJob(
             options=BackupOptions(sink={**JSON, **options}, **backup),
-            places=Places(
+            locations=Locations(
                 kafka=KafkaOptions("nowhere:1"), archive="memory:", storage=StorageOptions()
             ),
             admin=mock.Mock(topics=mock.Mock(return_value={})),

@@ -10,7 +10,7 @@ from tests.support.invoke import Cli
 
 from kafkeep.cli.restore import _PausedError, restore_page
 from kafkeep.errors import NoSuchArchiveError
-from kafkeep.options.kafka import KafkaOptions, Places
+from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.options.storage import StorageOptions
 from kafkeep.restore.summary import RestoreSummary
 
@@ -99,7 +99,9 @@ def test_a_report_that_cannot_be_written_does_not_hide_the_error(
 
 
 def test_a_restore_that_came_to_its_end_has_a_verdict_too() -> None:
-    places = Places(kafka=KafkaOptions("127.0.0.1:1"), archive="memory:x", storage=StorageOptions())
-    assert restore_page(RestoreSummary(), places, 5).document["verdict"] == "done"
-    warned = restore_page(RestoreSummary(newer=["t"]), places, 5)
+    locations = Locations(
+        kafka=KafkaOptions("127.0.0.1:1"), archive="memory:x", storage=StorageOptions()
+    )
+    assert restore_page(RestoreSummary(), locations, 5).document["verdict"] == "done"
+    warned = restore_page(RestoreSummary(newer=["t"]), locations, 5)
     assert (warned.document["verdict"], warned.verdict) == ("warnings", "done, with warnings")

@@ -22,8 +22,8 @@ from kafkeep.compare.plan import (
     plan_topic,
 )
 from kafkeep.errors import PreflightError, UsageError
-from kafkeep.options.kafka import KafkaOptions, Places
-from kafkeep.options.maintenance import AgainstOptions
+from kafkeep.options.kafka import KafkaOptions, Locations
+from kafkeep.options.maintenance import CompareOptions
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.local import LocalStore
@@ -39,7 +39,7 @@ def view() -> ArchiveView:
 
 
 def plan(view: ArchiveView, written: Written, partitions: int, **given: Any) -> TopicPlan:
-    options = AgainstOptions(**given)
+    options = CompareOptions(**given)
     [(newest, _)] = choose_topics(view, options)
     source = as_restored(view, newest, written, options)
     offsets = {number: OffsetRange(0, 100) for number in range(partitions)}
@@ -101,10 +101,10 @@ def test_a_commit_of_several_logs_is_refused_before_any_is_compared(tmp_path: Pa
     for name in ("early", "late"):
         CommitLog.open(LocalStore(tmp_path), name, writer="w", now_ms=lambda: 1)
     kafka = KafkaOptions("127.0.0.1:1")
-    places = Places(kafka=kafka, archive=str(tmp_path), storage=StorageOptions())
-    asked = AgainstOptions(commit=0)
+    locations = Locations(kafka=kafka, archive=str(tmp_path), storage=StorageOptions())
+    asked = CompareOptions(commit=0)
     with (
         mock.patch.object(job, "SparkDoor"),
         pytest.raises(PreflightError, match="a commit is of one: early, late"),
     ):
-        job.run_against(asked, places, SparkOptions())
+        job.run_against(asked, locations, SparkOptions())

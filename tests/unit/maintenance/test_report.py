@@ -17,7 +17,7 @@ from kafkeep.errors import AccessDeniedError, DamagedError, UsageError
 from kafkeep.maintenance.drill import PREFIX, cleaned_up, scratch_names
 from kafkeep.maintenance.report import Bars, Page, Table, Timeline, check_report_path, write_report
 from kafkeep.maintenance.verified import last_verified_ms, save_verified, verified_prefix
-from kafkeep.options.maintenance import AgainstOptions, Sample, parse_sample
+from kafkeep.options.maintenance import CompareOptions, Sample, parse_sample
 from kafkeep.store.memory import MemoryStore
 
 NASTY = "<script>alert('x')</script>&\"'"
@@ -151,7 +151,7 @@ def test_scratch_topics_that_cannot_be_deleted_hide_nothing_of_a_drill() -> None
 
 
 def test_a_selection_is_not_the_whole_archive() -> None:
-    assert AgainstOptions(exact_offsets=True).is_whole
-    assert not AgainstOptions(topics=(("a", "a"),)).is_whole
+    assert CompareOptions(exact_offsets=True).is_whole
+    assert not CompareOptions(topics=(("a", "a"),)).is_whole
     with pytest.raises(UsageError):
-        AgainstOptions(exact_offsets=True, repartitioned=True)
+        CompareOptions(exact_offsets=True, repartitioned=True)

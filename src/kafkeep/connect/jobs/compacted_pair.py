@@ -32,12 +32,12 @@ from kafkeep.connect.jobs.pair_state import (
     pair_id,
 )
 from kafkeep.connect.jobs.retry import run_patiently
-from kafkeep.connect.jobs.sink import SinkJob, places_of, read_sink, sink_options
+from kafkeep.connect.jobs.sink import SinkJob, locations_of, read_sink, sink_options
 from kafkeep.connect.service.model import ConnectorType, Progress, Surroundings
 from kafkeep.errors import AccessDeniedError, NoSuchArchiveError, UsageError
 from kafkeep.maintenance.move_positions import forget_all
 from kafkeep.options.backup import BackupOptions
-from kafkeep.options.kafka import Places
+from kafkeep.options.kafka import Locations
 from kafkeep.store.open import open_store
 
 POLL_S = 1.0
@@ -53,8 +53,8 @@ def make_compact_job(
     sink = read_sink(name, config, surroundings)
     if sink.compact is None:
         raise UsageError(f"connector {name} is not one of a pair for compacted topics")
-    places = places_of(sink, surroundings)
-    return CompactJob(sink_options(sink), sink.compact, places, surroundings)
+    locations = locations_of(sink, surroundings)
+    return CompactJob(sink_options(sink), sink.compact, locations, surroundings)
 
 
 class CompactJob:
@@ -66,7 +66,7 @@ class CompactJob:
         self,
         options: BackupOptions,
         pair: CompactOptions,
-        places: Places,
+        locations: Locations,
         surroundings: Surroundings,
         *,
         clock: Callable[[], int] = now_ms,
@@ -81,7 +81,7 @@ class CompactJob:
         )
         self._group = options.group
         self._pair = pair
-        self._places = places
+        self._locations = locations
         self._surroundings = surroundings
         self._clock = clock
         self.progress = Progress()
@@ -102,7 +102,7 @@ class CompactJob:
             self._rest()
 
     def _run(self, stop: threading.Event) -> None:
-        store = open_store(self._places.archive, self._places.storage, create=True)
+        store = open_store(self._locations.archive, self._locations.storage, create=True)
         document = PairDocument(store, pair_id(self.options.topics, self.options.topics_regex))
         while not stop.is_set():
             self.take_turn(store, document)
@@ -172,7 +172,7 @@ class CompactJob:
 
     def _start(self) -> None:
         if self._work is None:
-            sink = SinkJob(self.options, self._places, self._surroundings, group=self._group)
+            sink = SinkJob(self.options, self._locations, self._surroundings, group=self._group)
             self.progress.positions, self.progress.lag_records = {}, {}
             self.progress.ends, self.progress.due_since_ms = {}, None
             sink.progress = self.progress

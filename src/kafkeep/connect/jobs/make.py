@@ -9,11 +9,11 @@ from kafkeep.connect.connectors.families import find_family
 from kafkeep.connect.connectors.source_config import SourceConfig
 from kafkeep.connect.jobs.compacted_pair import make_compact_job
 from kafkeep.connect.jobs.retention import ConnectorRetention
-from kafkeep.connect.jobs.sink import SinkJob, places_of, read_sink, sink_options
+from kafkeep.connect.jobs.sink import SinkJob, locations_of, read_sink, sink_options
 from kafkeep.connect.jobs.source import SourceJob
 from kafkeep.connect.service.model import ConnectorJob, Surroundings
 
-__all__ = ["make_job", "places_of", "read_sink"]
+__all__ = ["locations_of", "make_job", "read_sink"]
 
 logger = logging.getLogger(__name__)
 
@@ -28,9 +28,9 @@ def make_job(name: str, config: Mapping[str, str], surroundings: Surroundings) -
     _say(name, sink.unknown, sink.notes)
     if sink.compact is not None:
         return make_compact_job(name, config, surroundings)
-    places = places_of(sink, surroundings)
-    retention = ConnectorRetention(sink, places)
-    return SinkJob(sink_options(sink), places, surroundings, retention=retention)
+    locations = locations_of(sink, surroundings)
+    retention = ConnectorRetention(sink, locations)
+    return SinkJob(sink_options(sink), locations, surroundings, retention=retention)
 
 
 def _say(name: str, unknown: tuple[str, ...], notes: tuple[str, ...]) -> None:

@@ -20,7 +20,7 @@ from kafkeep.connect.connectors.sink_config import ConnectorConfig
 from kafkeep.errors import KafkeepError, TransientError
 from kafkeep.kafka.admin.cluster import ConfigValue
 from kafkeep.maintenance.retention import apply_retention, rules_of
-from kafkeep.options.kafka import Places
+from kafkeep.options.kafka import Locations
 from kafkeep.options.sink.sink import SinkOptions
 
 logger = logging.getLogger(__name__)
@@ -40,9 +40,9 @@ class KafkaRetention(NamedTuple):
 class ConnectorRetention:
     """What one connector does about retention; used by one thread."""
 
-    def __init__(self, config: ConnectorConfig, places: Places) -> None:
+    def __init__(self, config: ConnectorConfig, locations: Locations) -> None:
         self._config = config
-        self._places = places
+        self._locations = locations
         self._folder = DATA_FOLDER
         if config.format != "segment":
             naming = SinkOptions.parse({**config.shape, **config.secrets}).naming
@@ -174,8 +174,8 @@ class ConnectorRetention:
 
     def _apply(self, topics: Collection[str], days: int | None) -> None:
         apply_retention(
-            self._places.archive,
-            self._places.storage,
+            self._locations.archive,
+            self._locations.storage,
             self._config.name,
             topics,
             days,

@@ -42,7 +42,7 @@ from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.admin.groups import commit_offsets, delete_group
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.options.backup import BackupOptions
-from kafkeep.options.kafka import KafkaOptions, Places
+from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.store.open import open_store
 
@@ -193,9 +193,9 @@ def read_sink(name: str, config: Mapping[str, str], surroundings: Surroundings) 
     return ConnectorConfig.from_map(config, name=name, strict=False, defaults=surroundings.defaults)
 
 
-def places_of(config: ConnectorConfig, surroundings: Surroundings) -> Places:
+def locations_of(config: ConnectorConfig, surroundings: Surroundings) -> Locations:
     """Return where a sink reads and writes."""
-    return Places(
+    return Locations(
         kafka=kafka_of(surroundings.kafka, config.kafka),
         archive=config.archive,
         storage=config.storage,
@@ -229,7 +229,7 @@ class SinkJob:
     def __init__(
         self,
         options: BackupOptions,
-        places: Places,
+        locations: Locations,
         surroundings: Surroundings,
         *,
         group: str | None = None,
@@ -239,7 +239,7 @@ class SinkJob:
         self.options = options
         self.group = group or options.group or group_of(options.called)
         self.retention = retention
-        self._places = places
+        self._locations = locations
         self._surroundings = surroundings
         self.task_count = shown_tasks(options.tasks_max)
         self.progress = Progress()
@@ -249,10 +249,12 @@ class SinkJob:
         run_patiently(self.options.called, partial(self._run, stop), stop)
 
     def _run(self, stop: threading.Event) -> None:
-        options, places = self.options, self._places
-        with Wire(places.kafka) as wire:
+        options, locations = self.options, self._locations
+        with Wire(locations.kafka) as wire:
             admin = Admin(wire)
-            store = open_store(places.archive, places.storage, create=True, sleep=sleep_until(stop))
+            store = open_store(
+                locations.archive, locations.storage, create=True, sleep=sleep_until(stop)
+            )
             check_store(store, options.name)
             if self.retention is not None:
                 self.retention.begin(store)
@@ -276,7 +278,7 @@ class SinkJob:
                 self.options.called,
                 sum(entry.own_records for entry in entries),
                 len(entries),
-                self._places.archive,
+                self._locations.archive,
             )
 
     def backup(
@@ -293,7 +295,7 @@ class SinkJob:
         )
         return BackupJob(
             options=self.options,
-            places=self._places,
+            locations=self._locations,
             admin=admin,
             open_log=open_log,
             run_tasks=partial(self._surroundings.run_tasks, pool=self.options.called),

@@ -18,8 +18,8 @@ from kafkeep.connect.connectors.sink_config import ConnectorConfig
 from kafkeep.connect.connectors.source_config import SourceConfig
 from kafkeep.connect.jobs.sink import (
     group_of,
+    locations_of,
     newest_partitions,
-    places_of,
     positions_now,
     read_sink,
     replace_offsets,
@@ -136,11 +136,11 @@ def _move(
     surroundings: Surroundings,
     moves_of: Callable[[State], Mapping[TopicPartition, int | None]],
 ) -> None:
-    places = places_of(config, surroundings)
-    store = open_store(places.archive, places.storage, create=True)
+    locations = locations_of(config, surroundings)
+    store = open_store(locations.archive, locations.storage, create=True)
     state = load_head(store, config.name).state
     moves = moves_of(state)
-    with Wire(places.kafka) as wire:
+    with Wire(locations.kafka) as wire:
         admin = Admin(wire, timeout_ms=GROUP_TIMEOUT_MS)
         _check_ends(admin, moves, newest_partitions(state))
         if moves:

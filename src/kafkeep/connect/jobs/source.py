@@ -21,7 +21,7 @@ from kafkeep.connect.service.model import ConnectorType, Progress, Surroundings,
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.objects.sink.spec import load_read_options
-from kafkeep.options.kafka import Places
+from kafkeep.options.kafka import Locations
 from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.storage import ArchiveAddress, StorageOptions
 from kafkeep.options.unlogged import UnloggedOptions
@@ -85,7 +85,7 @@ class SourceJob:
                 return
             follower = make(
                 options=config.restore,
-                places=Places(kafka=kafka, archive=config.archive, storage=config.storage),
+                locations=Locations(kafka=kafka, archive=config.archive, storage=config.storage),
                 admin=admin,
                 store=store,
                 state=state,

@@ -20,7 +20,7 @@ from kafkeep.kafka.batch.unpack import Walked, iter_unpacked, walk_records
 from kafkeep.numba_setup import Bytes, Int64s, kernel, read_varint, view_bytes
 
 REWRITTEN, UNKNOWN, PLAIN = range(3)
-"""Places in the counts, of keys; those of values follow."""
+"""Locations in the counts, of keys; those of values follow."""
 _ALL = 2**63 - 1
 
 

@@ -18,7 +18,7 @@ from typing import Generic, Protocol, TypeVar
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin.admin import Admin
-from kafkeep.options.kafka import Places
+from kafkeep.options.kafka import Locations
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import load_document
 from kafkeep.restore.job import RestoreJob, RunTasks
@@ -56,7 +56,7 @@ class Rounds(ABC, Generic[F]):
     """One restore that follows. Everything that does I/O is given to it."""
 
     options: RestoreOptions
-    places: Places
+    locations: Locations
     admin: Admin
     store: ObjectStore
     state: ObjectStore

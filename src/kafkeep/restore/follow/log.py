@@ -346,7 +346,7 @@ class Follower(Rounds[Followed]):
             self._grow(view, opened.ends, begun)
         return RestoreJob(
             options=options,
-            places=self.places,
+            locations=self.locations,
             admin=self.admin,
             store=self.store,
             documents=self.open_round(opened.number),

@@ -239,7 +239,7 @@ class ForeignFollower(Rounds[ForeignFollowed]):
         )
         return ForeignJob(
             options=options,
-            places=self.places,
+            locations=self.locations,
             admin=self.admin,
             store=self.store,
             documents=documents,

@@ -9,7 +9,7 @@ from kafkeep.clock import now_ms
 from kafkeep.errors import PreflightError
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import Wire
-from kafkeep.options.kafka import Places
+from kafkeep.options.kafka import Locations
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import Phase, open_documents
 from kafkeep.restore.groups.job import GroupJob
@@ -22,7 +22,7 @@ from kafkeep.store.open import open_store
 
 def move_groups(
     options: RestoreOptions,
-    places: Places,
+    locations: Locations,
     *,
     dry_run: bool,
     on_plan: Callable[[GroupPlan], None] = lambda _plan: None,
@@ -32,7 +32,7 @@ def move_groups(
     The topics must be those that a restore with the same options wrote, or the very ones that
     were archived.
     """
-    with _opened(options, places) as (job, found):
+    with _opened(options, locations) as (job, found):
         _require_known(job, found)
         moves = job.plan_moves(found.document)
         on_plan(moves)
@@ -43,23 +43,23 @@ def move_groups(
 
 
 def put_groups_back(
-    options: RestoreOptions, places: Places
+    options: RestoreOptions, locations: Locations
 ) -> dict[str, dict[tuple[str, int], int | None]]:
     """Undo what a restore with these options, or ``move_groups``, did to groups."""
-    with _opened(options, places) as (job, _):
+    with _opened(options, locations) as (job, _):
         return job.rollback()
 
 
 @contextmanager
-def _opened(options: RestoreOptions, places: Places) -> Iterator[tuple[GroupJob, Preflight]]:
-    with Wire(places.kafka) as wire:
-        store = open_store(places.archive, places.storage)
+def _opened(options: RestoreOptions, locations: Locations) -> Iterator[tuple[GroupJob, Preflight]]:
+    with Wire(locations.kafka) as wire:
+        store = open_store(locations.archive, locations.storage)
         job = RestoreJob(
             options=options,
-            places=places,
+            locations=locations,
             admin=Admin(wire),
             store=store,
-            documents=open_documents(options.state, places.storage, store),
+            documents=open_documents(options.state, locations.storage, store),
             cores=1,
             now_ms=now_ms,
         )

@@ -27,7 +27,7 @@ from kafkeep.errors import (
     UsageError,
 )
 from kafkeep.kafka.admin.cluster import ConfigValue
-from kafkeep.options.kafka import KafkaOptions, Places
+from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.store.memory import MemoryStore
 
 PACKAGE = "ch.tbd.kafka.backuprestore.backup.kafkaconnect."
@@ -134,10 +134,10 @@ class Bench:
         self.looks = 0
         monkeypatch.setattr(jobs_retention, "apply_retention", self._apply)
         config = ConnectorConfig.from_map(BACKUP, environ={})
-        places = Places(
+        locations = Locations(
             kafka=KafkaOptions("localhost:1"), archive=config.archive, storage=config.storage
         )
-        self.retention = ConnectorRetention(config, places)
+        self.retention = ConnectorRetention(config, locations)
         self.retention.begin(self.store)
 
     def _apply(

@@ -52,7 +52,7 @@ class Places:
     def follower(self, followed: Followed, **options: Any) -> Follower:
         nothing: Any = None
         made = Follower(
-            options=RestoreOptions(**options), places=nothing, admin=nothing, store=nothing,
+            options=RestoreOptions(**options), locations=nothing, admin=nothing, store=nothing,
             state=self.state, open_round=self.open_round, run_tasks=nothing, cores=1,
             now_ms=lambda: 0,
         )  # fmt: skip
