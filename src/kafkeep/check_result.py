@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Verdict(StrEnum):
+class CheckStatus(StrEnum):
     """What came of a check."""
 
     PASS = "pass"
@@ -19,7 +19,7 @@ class Verdict(StrEnum):
 class Check:
     """One thing looked at; ``exit_code`` is 0 unless it failed."""
 
-    verdict: Verdict
+    verdict: CheckStatus
     subject: str
     what: str
     hint: str | None = None

@@ -29,7 +29,7 @@ from kafka.protocol.parser import KafkaProtocol
 from kafka.protocol.producer import ProduceRequest
 from tests.support.waiting import until
 
-from kafkeep.kafka.client.transport import Frame, keep_record_views
+from kafkeep.kafka.client.transport import ResponseBuffer, keep_record_views
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_records_of_a_fetch_are_views_of_the_frame(version: int) -> None:
     protocol = KafkaProtocol(client_id="x")
     request = FetchRequest(version=version, max_wait_ms=0, min_bytes=0, topics=[])
     protocol.send_request(request)
-    correlation, answer = protocol._process_response(Frame(body))
+    correlation, answer = protocol._process_response(ResponseBuffer(body))
     topic = answer.responses[0]
     part = topic.partitions[0]
     assert correlation == 1
@@ -154,7 +154,7 @@ def test_short_records_and_none_are_kept_as_bytes() -> None:
     keep_record_views()
     protocol = KafkaProtocol(client_id="x")
     protocol.send_request(FetchRequest(version=12, max_wait_ms=0, min_bytes=0, topics=[]))
-    _, answer = protocol._process_response(Frame(_answer(12, b"abc", uuid.uuid4())))
+    _, answer = protocol._process_response(ResponseBuffer(_answer(12, b"abc", uuid.uuid4())))
     assert answer.responses[0].partitions[0].records == b"abc"
 
 

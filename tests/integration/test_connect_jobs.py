@@ -26,7 +26,7 @@ from kafkeep.dev import DevStatus
 from kafkeep.errors import NoSuchArchiveError, RecordError
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import StorageOptions
-from kafkeep.spark.run_session import OpenSpark, SparkDoor
+from kafkeep.spark.background_session import BackgroundSession, OpenSpark
 from kafkeep.store.open import open_store
 
 pytestmark = pytest.mark.integration
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def open_spark() -> Iterator[OpenSpark]:
-    with SparkDoor(SparkOptions(master="local[2,4]")) as door:
+    with BackgroundSession(SparkOptions(master="local[2,4]")) as door:
         yield door.session()
 
 

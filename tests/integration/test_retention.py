@@ -23,8 +23,8 @@ from kafkeep.errors import KeyMissingError, UsageError
 from kafkeep.maintenance.cat import CatOptions, iter_lines, json_line
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import StorageOptions
+from kafkeep.spark.background_session import BackgroundSession, OpenSpark
 from kafkeep.spark.datasource.source import KafkeepReader
-from kafkeep.spark.run_session import OpenSpark, SparkDoor
 from kafkeep.store.open import open_store
 from kafkeep.store.s3_lifecycle import Lifecycle, Rule, rule_id
 
@@ -186,7 +186,7 @@ def count_rows(address: str, topic: str) -> int:
 
 @pytest.fixture(scope="module")
 def open_spark(spark: None) -> Iterator[OpenSpark]:
-    with SparkDoor(SparkOptions(master="local[2,4]")) as door:
+    with BackgroundSession(SparkOptions(master="local[2,4]")) as door:
         yield door.session()
 
 

@@ -73,9 +73,9 @@ def test_a_session_of_the_callers_is_used_and_not_stopped(tmp_path: Path) -> Non
 import gc
 from pyspark.sql import SparkSession
 from kafkeep.options.spark import SparkOptions
-from kafkeep.spark.run_session import SparkDoor
+from kafkeep.spark.background_session import BackgroundSession
 mine = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-with SparkDoor(SparkOptions.load()) as door:
+with BackgroundSession(SparkOptions.load()) as door:
     assert door.session().cores == 1
     frozen = gc.get_freeze_count()
     assert frozen > 10_000  # so much is no garbage, and not walked through while data is moved
@@ -121,8 +121,8 @@ def test_a_master_that_drops_the_application_is_told_with_its_cause_and_a_log(
     script = f"""
 from kafkeep.options.spark import SparkOptions
 from kafkeep.errors import KafkeepError
-from kafkeep.spark.run_session import SparkDoor
-with SparkDoor(SparkOptions.load({settings!r})) as door:
+from kafkeep.spark.background_session import BackgroundSession
+with BackgroundSession(SparkOptions.load({settings!r})) as door:
     try:
         door.session()
     except KafkeepError as error:
@@ -149,7 +149,7 @@ def test_a_job_whose_application_spark_ends_says_so_and_the_next_session_works(
     script = """
 import threading, time
 from kafkeep.options.spark import SparkOptions
-from kafkeep.spark.run_session import SparkDoor
+from kafkeep.spark.background_session import BackgroundSession
 from kafkeep.spark.failure import ApplicationEndedError
 
 def wait(path):
@@ -164,7 +164,7 @@ def drop(session):
 
 import os
 options = SparkOptions.load(["spark.master=local[1,1]"])
-with SparkDoor(options) as door:
+with BackgroundSession(options) as door:
     opened = door.session()
     threading.Thread(target=drop, args=[opened.session]).start()
     try:
@@ -172,7 +172,7 @@ with SparkDoor(options) as door:
     except ApplicationEndedError as error:
         print(error.message.partition(":")[0])
     assert not door.is_alive()
-with SparkDoor(options) as door:
+with BackgroundSession(options) as door:
     assert door.session().cores == 1
     assert door.is_alive()
 print("fine")

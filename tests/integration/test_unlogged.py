@@ -26,7 +26,7 @@ from kafkeep.connect.jobs.sink_offsets import read_offsets
 from kafkeep.dev import DevStatus
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.unlogged import layout_of_sink
-from kafkeep.spark.run_session import OpenSpark, SparkDoor
+from kafkeep.spark.background_session import BackgroundSession, OpenSpark
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("open_spark", "module_s3")]
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -51,7 +51,7 @@ BACK_AGAIN = {
 
 @pytest.fixture(scope="module")
 def open_spark() -> Iterator[OpenSpark]:
-    with SparkDoor(SparkOptions(master="local[2,4]")) as door:
+    with BackgroundSession(SparkOptions(master="local[2,4]")) as door:
         yield door.session()
 
 

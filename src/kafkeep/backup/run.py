@@ -24,8 +24,8 @@ from kafkeep.options.backup import BackupOptions
 from kafkeep.options.kafka import Locations
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import ArchiveAddress
+from kafkeep.spark.background_session import BackgroundSession
 from kafkeep.spark.preload import with_sinks
-from kafkeep.spark.run_session import SparkDoor
 from kafkeep.spark.worker import open_clients
 from kafkeep.store.conditional_writes import probe_conditional_create
 from kafkeep.store.open import open_store
@@ -67,7 +67,7 @@ def run_backup(
     if options.sink is not None:
         spark = with_sinks(spark)
     first = partial(open_clients, locations)
-    with SparkDoor(spark, first=first) as door, Wire(locations.kafka) as wire:
+    with BackgroundSession(spark, first=first) as door, Wire(locations.kafka) as wire:
         admin = Admin(wire)
         admin.cluster_id()
         if not options.follow:  # a slip must neither begin a log nor take it from its writer

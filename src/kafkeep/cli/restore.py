@@ -36,7 +36,7 @@ from kafkeep.cli.output import (
 from kafkeep.cli.verify import ReportOption
 from kafkeep.clock import TOOL, now_ms
 from kafkeep.errors import UsageError
-from kafkeep.maintenance.report import Bars, Page, Section, Table
+from kafkeep.maintenance.report import Bars, ReportPage, Section, Table
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.units import format_size, format_time
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 VERSION = 1
 
 
-def restore_page(summary: RestoreSummary, locations: Locations, ended_ms: int) -> Page:
+def restore_page(summary: RestoreSummary, locations: Locations, ended_ms: int) -> ReportPage:
     """Return the page; it tells what was written, not that it is right: verify --against does."""
     told = summary.to_json()
     warnings = summary.warnings
@@ -59,7 +59,7 @@ def restore_page(summary: RestoreSummary, locations: Locations, ended_ms: int) -
     if warnings:
         sections.append(Table("Warnings", ("warning",), [(text,) for text in warnings]))
     pace = summary.records / max(summary.seconds, 1e-3)
-    return Page(
+    return ReportPage(
         title="Restore",
         verdict="done, with warnings" if warnings else "done",
         mood="warn" if warnings else "good",

@@ -24,7 +24,7 @@ from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions, load_read_options
 from kafkeep.options.kafka import Locations
 from kafkeep.options.maintenance import CompareOptions
 from kafkeep.options.spark import SparkOptions
-from kafkeep.spark.run_session import OpenSpark, SparkDoor
+from kafkeep.spark.background_session import BackgroundSession, OpenSpark
 from kafkeep.store.open import open_store
 
 TASKS_PER_CORE = 3
@@ -46,7 +46,7 @@ def run_against(
 
     PreflightError when a topic is not there, or its partitions are others than archived.
     """
-    with SparkDoor(spark) as door, Wire(locations.kafka) as wire:
+    with BackgroundSession(spark) as door, Wire(locations.kafka) as wire:
         store = open_store(locations.archive, locations.storage)
         admin = Admin(wire)
         named = [source for source, _ in options.topics]

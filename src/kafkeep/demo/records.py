@@ -154,7 +154,7 @@ def produce(wire: Wire, records: Sequence[DemoRecord], ledger: Ledger) -> None:
         ledger.amount += record.amount
 
 
-class Stream:
+class DemoStream:
     """A producer that never rests, in a thread, until it is stopped."""
 
     def __init__(

@@ -25,8 +25,8 @@ from kafkeep.demo.records import (
     EVENTS,
     ORDERS,
     PARTITIONS,
+    DemoStream,
     Ledger,
-    Stream,
     more_records,
     produce,
     sample_records,
@@ -42,7 +42,7 @@ from kafkeep.options.storage import StorageOptions
 from kafkeep.options.units import format_size
 from kafkeep.restore.run import run_restore
 from kafkeep.restore.summary import RestoreSummary
-from kafkeep.spark.run_session import OpenSpark, SparkDoor
+from kafkeep.spark.background_session import BackgroundSession, OpenSpark
 from kafkeep.store.open import open_store
 
 
@@ -145,9 +145,9 @@ Tell = Callable[[str], None]
 
 
 @contextmanager
-def open_spark() -> Iterator[SparkDoor]:
+def open_spark() -> Iterator[BackgroundSession]:
     """Start one Spark session for the whole demo, in the background."""
-    with SparkDoor(SparkOptions.load()) as door:
+    with BackgroundSession(SparkOptions.load()) as door:
         yield door
 
 
@@ -156,7 +156,7 @@ class Story:
     """The steps after the services are up; ``tell`` gets each line for people."""
 
     services: DevStatus
-    spark: SparkDoor
+    spark: BackgroundSession
     tell: Tell
     stream_seconds: float = 5.0
     step: int = 1
@@ -257,7 +257,7 @@ class Story:
         options = BackupOptions(
             topics=tuple(PARTITIONS), follow=True, interval_ms=500, segment_age_ms=1000
         )
-        stream = Stream(wire, self.ledger, per_second=_PER_SECOND, on_failure=stop.set)
+        stream = DemoStream(wire, self.ledger, per_second=_PER_SECOND, on_failure=stop.set)
         stream.start()
         try:
             return run_backup(

@@ -19,7 +19,7 @@ from pathlib import Path
 from kafkeep.dev.downloads import KAFKA_VERSION, cache_folder, kafka_home
 from kafkeep.dev.process import HOST, Server, launch
 from kafkeep.dev.secure import SCRAM_ARGUMENTS, secure_properties
-from kafkeep.dev.state import State
+from kafkeep.dev.state import DevState
 from kafkeep.errors import EnvironmentFault
 from kafkeep.options.spark import java_version, require_java
 
@@ -39,7 +39,7 @@ def broker_folder(folder: Path, node_id: int) -> Path:
     return folder / f"broker-{node_id}"
 
 
-def broker_properties(folder: Path, state: State, node_id: int) -> dict[str, str]:
+def broker_properties(folder: Path, state: DevState, node_id: int) -> dict[str, str]:
     """Return one broker's server.properties; what the user asked for comes last and wins."""
     ports, nodes = state.ports, range(1, state.brokers + 1)
     voters = ",".join(f"{node}@{HOST}:{ports[f'controller-{node}']}" for node in nodes)
@@ -79,7 +79,7 @@ def format_properties(properties: Mapping[str, str]) -> str:
     return "".join(f"{key}={value}\n" for key, value in escaped)
 
 
-def launch_broker(folder: Path, state: State, node_id: int) -> Server:
+def launch_broker(folder: Path, state: DevState, node_id: int) -> Server:
     """Start one broker's process, formatting its log directory the first time."""
     home, java = kafka_home(), require_java()
     own = broker_folder(folder, node_id)
@@ -104,7 +104,7 @@ def launch_broker(folder: Path, state: State, node_id: int) -> Server:
     return launch(name, argv, log=folder / f"{name}.log", mark=settings, cwd=own)
 
 
-def _format(state: State, settings: Path, java: str) -> None:
+def _format(state: DevState, settings: Path, java: str) -> None:
     home, archive = kafka_home(), _class_archive(java)
     argv = [
         java,

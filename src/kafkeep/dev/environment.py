@@ -31,11 +31,11 @@ from kafkeep.dev.state import (
     STATE_FILE,
     BrokerStatus,
     DevOptions,
+    DevState,
     DevStatus,
     RegistryStatus,
     S3Status,
     ServerState,
-    State,
     load_state,
     save_state,
 )
@@ -47,7 +47,7 @@ _OTHER_PATIENCE_S = 1.5  # SeaweedFS never ends by itself, and loses nothing whe
 
 
 @dataclass(frozen=True)
-class Service:
+class ServerLauncher:
     """How one server of the environment is started, and how it shows that it is ready."""
 
     name: str
@@ -130,7 +130,7 @@ def stop(folder: Path, *, purge: bool = False) -> DevStatus | None:
     return seen
 
 
-def _remove(folder: Path, state: State) -> None:
+def _remove(folder: Path, state: DevState) -> None:
     """Remove what an environment made, and the folder only if nothing else is in it."""
     brokers = [f"broker-{node}" for node in range(1, state.brokers + 1)]
     for name in (*brokers, "s3", "registry", "secrets"):
@@ -154,7 +154,7 @@ def status(folder: Path) -> DevStatus:
     return _describe(folder, state)
 
 
-def _describe(folder: Path, state: State) -> DevStatus:
+def _describe(folder: Path, state: DevState) -> DevStatus:
     brokers = tuple(_broker_status(folder, state, node) for node in range(1, state.brokers + 1))
     secure = secure_status(folder, state.ports, state.brokers) if state.secure else ()
     return DevStatus(
@@ -184,13 +184,13 @@ def stop_servers(servers: list[Server], *, ran: bool = True) -> None:
 
 
 def _launch_missing(
-    folder: Path, state: State, options: DevOptions, started: list[Server], progress: Progress
-) -> list[Service]:
+    folder: Path, state: DevState, options: DevOptions, started: list[Server], progress: Progress
+) -> list[ServerLauncher]:
     """Start what does not run, all at once; return what has not been ready yet.
 
     A registry that runs and was not asked for is neither started nor waited for.
     """
-    asked = [s for s in _services(folder, state) if s.name != "registry" or options.registry]
+    asked = [s for s in _launchers(folder, state) if s.name != "registry" or options.registry]
     for service in asked:
         if service.name not in state.servers:
             progress(f"starting {service.name}")
@@ -202,8 +202,8 @@ def _launch_missing(
 
 def _wait_for(
     folder: Path,
-    state: State,
-    services: list[Service],
+    state: DevState,
+    services: list[ServerLauncher],
     progress: Progress,
     timeout_s: float | None,
 ) -> None:
@@ -257,10 +257,10 @@ def _undo(folder: Path, started: list[Server]) -> None:
             save_state(folder, state)
 
 
-def _services(folder: Path, state: State) -> list[Service]:
+def _launchers(folder: Path, state: DevState) -> list[ServerLauncher]:
     ports = state.ports
     services = [
-        Service(
+        ServerLauncher(
             "s3",
             lambda: launch_s3(folder, state),
             lambda: s3_answers(ports["s3"]) and bucket_ready(ports["s3"]),
@@ -268,34 +268,34 @@ def _services(folder: Path, state: State) -> list[Service]:
     ]
     if state.registry:
         services.append(
-            Service(
+            ServerLauncher(
                 "registry",
                 lambda: launch_registry(folder, state),
                 lambda: registry_answers(ports["registry"]),
             )
         )
-    services.extend(broker_service(folder, state, node) for node in range(1, state.brokers + 1))
+    services.extend(broker_launcher(folder, state, node) for node in range(1, state.brokers + 1))
     return services
 
 
-def broker_service(folder: Path, state: State, node: int) -> Service:
+def broker_launcher(folder: Path, state: DevState, node: int) -> ServerLauncher:
     """Say how one broker is started; it is ready when it sees the whole cluster."""
     port = state.ports[f"broker-{node}"]
-    return Service(
+    return ServerLauncher(
         f"broker-{node}",
         lambda: launch_broker(folder, state, node),
         lambda: live_brokers(port) >= state.brokers,
     )
 
 
-def _broker_status(folder: Path, state: State, node: int) -> BrokerStatus:
+def _broker_status(folder: Path, state: DevState, node: int) -> BrokerStatus:
     name = f"broker-{node}"
     address = f"{HOST}:{state.ports[name]}"
     pid, now = _process(folder, state, name)
     return BrokerStatus(node, address, pid, _is_alive(now), str(folder / f"{name}.log"), now)
 
 
-def _s3_status(folder: Path, state: State) -> S3Status:
+def _s3_status(folder: Path, state: DevState) -> S3Status:
     pid, now = _process(folder, state, "s3")
     return S3Status(
         kind=state.s3,
@@ -311,7 +311,7 @@ def _s3_status(folder: Path, state: State) -> S3Status:
     )
 
 
-def _registry_status(folder: Path, state: State) -> RegistryStatus:
+def _registry_status(folder: Path, state: DevState) -> RegistryStatus:
     pid, now = _process(folder, state, "registry")
     url = registry_url(state.ports["registry"])
     return RegistryStatus(url, pid, _is_alive(now), str(folder / "registry.log"), now)
@@ -321,13 +321,13 @@ def _is_alive(state: ServerState) -> bool:
     return state is not ServerState.DOWN
 
 
-def _process(folder: Path, state: State, name: str) -> tuple[int | None, ServerState]:
+def _process(folder: Path, state: DevState, name: str) -> tuple[int | None, ServerState]:
     """Return a server's pid and what state it is in; one never seen ready is asked."""
     server = state.servers.get(name)
     if server is None:
         return None, ServerState.DOWN
     if not server.alive:
         return server.pid, ServerState.DOWN
-    [service] = [one for one in _services(folder, state) if one.name == name]
+    [service] = [one for one in _launchers(folder, state) if one.name == name]
     is_ready = name in state.ready or service.ready()
     return server.pid, ServerState.UP if is_ready else ServerState.STARTING

@@ -7,9 +7,9 @@ import signal
 from pathlib import Path
 
 from kafkeep.dev.downloads import locked
-from kafkeep.dev.environment import broker_service, mark_ready, stop_servers
+from kafkeep.dev.environment import broker_launcher, mark_ready, stop_servers
 from kafkeep.dev.process import Server, wait_ready
-from kafkeep.dev.state import State, load_state, save_state
+from kafkeep.dev.state import DevState, load_state, save_state
 from kafkeep.errors import UsageError
 
 
@@ -44,13 +44,13 @@ def start_broker(folder: Path, node_id: int) -> None:
         name = f"broker-{node_id}"
         if name in state.servers and state.servers[name].alive:
             return
-        server = broker_service(folder, state, node_id).launch()
+        server = broker_launcher(folder, state, node_id).launch()
         state.servers[name] = server
         state.ready[:] = [one for one in state.ready if one != name]
         save_state(folder, state)
     living = sum(one.alive for key, one in state.servers.items() if key.startswith("broker-"))
     expected = dataclasses.replace(state, brokers=living)
-    wait_ready(server, broker_service(folder, expected, node_id).ready)
+    wait_ready(server, broker_launcher(folder, expected, node_id).ready)
     mark_ready(folder, server)
 
 
@@ -62,7 +62,7 @@ def _server(folder: Path, node_id: int) -> Server:
     return server
 
 
-def _state(folder: Path, node_id: int) -> State:
+def _state(folder: Path, node_id: int) -> DevState:
     state = load_state(folder)
     if state is None or not 1 <= node_id <= state.brokers:
         raise UsageError(f"there is no broker {node_id} in {folder}")

@@ -6,18 +6,18 @@ from kafkeep.dev.broker import new_cluster_id
 from kafkeep.dev.process import Ports
 from kafkeep.dev.s3 import SEAWEEDFS_PORTS
 from kafkeep.dev.secure import LISTENERS, port_name
-from kafkeep.dev.state import DevOptions, State
+from kafkeep.dev.state import DevOptions, DevState
 from kafkeep.errors import UsageError
 
 
-def plan_state(options: DevOptions, stored: State | None, ports: Ports) -> State:
+def plan_state(options: DevOptions, stored: DevState | None, ports: Ports) -> DevState:
     """Join what is asked with what the folder holds, whose shape cannot be changed.
 
     Servers that run keep their ports; dead ones are dropped, so that they are started anew. A
     registry belongs to it when it is asked for, or runs.
     """
     if stored is None:
-        stored = State(options.brokers, options.s3, False, options.secure, new_cluster_id(), {})
+        stored = DevState(options.brokers, options.s3, False, options.secure, new_cluster_id(), {})
     _check_shape(options, stored)
     running = {name: server for name, server in stored.servers.items() if server.alive}
     registry = options.registry or "registry" in running
@@ -26,7 +26,7 @@ def plan_state(options: DevOptions, stored: State | None, ports: Ports) -> State
             f"a port was given for the registry ({options.registry_port}), and no registry starts",
             hint="Ask for one with --registry, or leave --registry-port out.",
         )
-    return State(
+    return DevState(
         brokers=options.brokers,
         s3=options.s3,
         registry=registry,
@@ -39,7 +39,7 @@ def plan_state(options: DevOptions, stored: State | None, ports: Ports) -> State
     )
 
 
-def _check_shape(options: DevOptions, stored: State) -> None:
+def _check_shape(options: DevOptions, stored: DevState) -> None:
     for name in ("brokers", "s3", "secure"):
         asked, held = getattr(options, name), getattr(stored, name)
         if asked != held:
@@ -69,7 +69,7 @@ def port_names(options: DevOptions, *, registry: bool) -> dict[str, list[str]]:
 
 
 def _plan_ports(
-    options: DevOptions, stored: State, ports: Ports, *, registry: bool, running: set[str]
+    options: DevOptions, stored: DevState, ports: Ports, *, registry: bool, running: set[str]
 ) -> dict[str, int]:
     asked = {"s3": options.s3_port, "registry": options.registry_port}
     if options.kafka_port is not None:

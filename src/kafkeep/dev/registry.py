@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kafkeep.dev.downloads import registry_home
 from kafkeep.dev.process import HOST, Server, launch
-from kafkeep.dev.state import State
+from kafkeep.dev.state import DevState
 from kafkeep.options.spark import require_java
 
 
@@ -16,7 +16,7 @@ def registry_url(port: int) -> str:
     return f"http://{HOST}:{port}/apis/ccompat/v7"
 
 
-def launch_registry(folder: Path, state: State) -> Server:
+def launch_registry(folder: Path, state: DevState) -> Server:
     """Start the registry's process; its data is a database file under ``registry/``."""
     home, data = registry_home(), folder / "registry"
     data.mkdir(exist_ok=True)

@@ -15,7 +15,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from kafkeep.dev.process import HOST, Server, launch
-from kafkeep.dev.state import State
+from kafkeep.dev.state import DevState
 from kafkeep.errors import EnvironmentFault
 
 # Throw-away keys of a server that listens on the loopback address alone.
@@ -28,7 +28,7 @@ BUCKET = "kafka-backup"
 SEAWEEDFS_PORTS = ("master", "volume", "filer", "s3")
 
 
-def launch_s3(folder: Path, state: State) -> Server:
+def launch_s3(folder: Path, state: DevState) -> Server:
     """Start the S3 server's process; its data is under ``s3/`` in the folder."""
     data = folder / "s3"
     data.mkdir(exist_ok=True)

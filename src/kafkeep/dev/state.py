@@ -144,7 +144,7 @@ class DevStatus:
 
 
 @dataclass(frozen=True)
-class State:
+class DevState:
     """What is stored in the folder: choices that must hold over restarts, and pids."""
 
     brokers: int
@@ -159,7 +159,7 @@ class State:
     """The servers that have been ready since they were started."""
 
 
-def load_state(folder: Path) -> State | None:
+def load_state(folder: Path) -> DevState | None:
     """Read the stored state; None where no environment was ever made."""
     try:
         document = json.loads((folder / STATE_FILE).read_text())
@@ -177,10 +177,10 @@ def load_state(folder: Path) -> State | None:
             hint="Stop it with that version, or use another folder.",
         )
     servers = {name: Server(**one) for name, one in document.pop("servers").items()}
-    return State(**document, servers=servers)
+    return DevState(**document, servers=servers)
 
 
-def save_state(folder: Path, state: State) -> None:
+def save_state(folder: Path, state: DevState) -> None:
     """Store the state, whole or not at all."""
     document = {"version": STATE_VERSION, **dataclasses.asdict(state)}
     scratch = folder / f"{STATE_FILE}.new"

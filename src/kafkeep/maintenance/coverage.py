@@ -9,7 +9,7 @@ from typing import NamedTuple
 from kafkeep.archive.commit import Gap
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.errors import DamagedError
-from kafkeep.maintenance.finding import Finding, Kind, Severity, damage
+from kafkeep.maintenance.finding import Finding, FindingKind, Severity, damage
 from kafkeep.objects.sink.read_windows import Window, entries_by_partition, iter_windows
 
 
@@ -31,7 +31,7 @@ def iter_coverage_findings(
         tiles[gap.partition_id].append(_Tile(gap.range, None))
         yield _note(
             Severity.WARNING,
-            Kind.GAP,
+            FindingKind.GAP,
             log,
             gap.partition_id,
             f"offsets {gap.range.start} to {gap.range.end - 1} were never archived: {gap.reason}",
@@ -45,15 +45,15 @@ def _iter_window(log: str, window: Window) -> Iterator[Finding]:
     first, count = window.entries[0], len(window.entries)
     if count != first.parts:
         text = f"{count} objects are of its offsets, the log says there were {first.parts}"
-        yield damage(Kind.MISCOUNTED, log, first, text, window.range)
+        yield damage(FindingKind.MISCOUNTED, log, first, text, window.range)
     elif not window.is_segment:
         try:
             window.files()
         except DamagedError as error:
-            yield damage(Kind.MISCOUNTED, log, first, error.message, window.range)
+            yield damage(FindingKind.MISCOUNTED, log, first, error.message, window.range)
         if window.records > len(window.range):
             text = f"{window.records} records for {len(window.range)} offsets"
-            yield damage(Kind.MISCOUNTED, log, first, text, window.range)
+            yield damage(FindingKind.MISCOUNTED, log, first, text, window.range)
 
 
 def _iter_partition(
@@ -66,24 +66,24 @@ def _iter_partition(
             text = (
                 f"offsets {tile.range.start} to {min(reached, tile.range.end) - 1} are told twice"
             )
-            yield damage(Kind.OVERLAP, log, tile.entry, text)
+            yield damage(FindingKind.OVERLAP, log, tile.entry, text)
         if tile.range.start > reached:
             yield _empty(log, partition_id, OffsetRange(reached, tile.range.start))
         reached = max(reached, tile.range.end)
         if tile.range.end > position and tile.entry is not None:
             text = f"ends at {tile.range.end}, past the position {position} of its partition"
-            yield damage(Kind.BROKEN_CHAIN, log, tile.entry, text)
+            yield damage(FindingKind.BROKEN_CHAIN, log, tile.entry, text)
     if reached < position:
         yield _empty(log, partition_id, OffsetRange(reached, position))
 
 
 def _empty(log: str, partition_id: PartitionId, offsets: OffsetRange) -> Finding:
     text = f"offsets {offsets.start} to {offsets.end - 1} held no records and have no object"
-    return _note(Severity.INFO, Kind.NO_OBJECT, log, partition_id, text)
+    return _note(Severity.INFO, FindingKind.NO_OBJECT, log, partition_id, text)
 
 
 def _note(
-    severity: Severity, kind: Kind, log: str, partition_id: PartitionId, message: str
+    severity: Severity, kind: FindingKind, log: str, partition_id: PartitionId, message: str
 ) -> Finding:
     key = f"topics/{partition_id.folder}/partition={partition_id.partition}/"
     return Finding(

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.check_result import Check, Verdict
+from kafkeep.check_result import Check, CheckStatus
 from kafkeep.clock import now_ms
 from kafkeep.errors import AccessDeniedError, DamagedError, KafkeepError, PreflightError
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec
@@ -33,7 +33,7 @@ from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.spark import SparkOptions, java_version, require_java
 from kafkeep.options.storage import StorageOptions
 from kafkeep.options.units import format_duration, format_size
-from kafkeep.spark.run_session import SparkDoor
+from kafkeep.spark.background_session import BackgroundSession
 from kafkeep.store.conditional_writes import probe_conditional_create, probe_parts
 from kafkeep.store.open import open_store
 from kafkeep.store.retry import RetryingStore
@@ -42,17 +42,17 @@ from kafkeep.store.s3 import S3Store
 
 def passed(subject: str, what: str) -> Check:
     """Return a check that all is well with."""
-    return Check(Verdict.PASS, subject, what)
+    return Check(CheckStatus.PASS, subject, what)
 
 
 def warned(subject: str, what: str, hint: str | None = None) -> Check:
     """Return a check that does not stop a run, but is worth knowing."""
-    return Check(Verdict.WARN, subject, what, hint)
+    return Check(CheckStatus.WARN, subject, what, hint)
 
 
 def failed(subject: str, error: KafkeepError) -> Check:
     """Return a check that a run would end with ``error`` on."""
-    return Check(Verdict.FAIL, subject, error.message, error.hint, error.exit_code)
+    return Check(CheckStatus.FAIL, subject, error.message, error.hint, error.exit_code)
 
 
 def guarded(subject: str, steps: Iterable[Check]) -> Iterator[Check]:
@@ -75,7 +75,7 @@ def check_java() -> Iterator[Check]:
 def check_spark(options: SparkOptions) -> Iterator[Check]:
     """Start Spark, run a job, and stop it."""
     began = time.monotonic()
-    with SparkDoor(options) as door:
+    with BackgroundSession(options) as door:
         spark = door.session()
         took = time.monotonic() - began
         cores = "1 task" if spark.cores == 1 else f"{spark.cores} tasks"

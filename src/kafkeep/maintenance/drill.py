@@ -33,7 +33,7 @@ from kafkeep.options.maintenance import CompareOptions, DrillOptions, Sample
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.selection import OffsetPick
 from kafkeep.options.spark import SparkOptions
-from kafkeep.spark.run_session import SparkDoor
+from kafkeep.spark.background_session import BackgroundSession
 from kafkeep.store.open import open_store
 
 logger = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ def run_drill(
     A drill that is killed outright leaves them: the next one names them.
     """
     began_ms, began = now_ms(), time.monotonic()
-    with SparkDoor(spark) as door, Wire(locations.kafka) as wire:
+    with BackgroundSession(spark) as door, Wire(locations.kafka) as wire:
         admin = Admin(wire)
         store = open_store(locations.archive, locations.storage)
         view = view_to_try(store, options)

@@ -17,7 +17,7 @@ class Severity(StrEnum):
     INFO = "info"
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """What it is; scripts may rely on these words."""
 
     MISSING = "missing"
@@ -61,7 +61,7 @@ class Finding:
     """One thing found; ``lost`` are the offsets that can no longer be read or trusted."""
 
     severity: Severity
-    kind: Kind
+    kind: FindingKind
     log: str
     key: str
     message: str
@@ -86,7 +86,7 @@ class Finding:
 
 
 def damage(
-    kind: Kind, log: str, entry: Entry, message: str, lost: OffsetRange | None = None
+    kind: FindingKind, log: str, entry: Entry, message: str, lost: OffsetRange | None = None
 ) -> Finding:
     """Return a finding of damage to the object of ``entry``."""
     return Finding(

@@ -24,7 +24,7 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.state import State
 from kafkeep.archive.view import iter_commits
 from kafkeep.errors import DamagedError, KeyMissingError
-from kafkeep.maintenance.finding import Finding, Kind, Severity
+from kafkeep.maintenance.finding import Finding, FindingKind, Severity
 from kafkeep.maintenance.gc import Claim, parse_claim
 from kafkeep.maintenance.verified import Verified, load_verified
 from kafkeep.objects.segment.reader import read_end
@@ -306,7 +306,7 @@ def _warning(
 ) -> Finding:
     return Finding(
         severity=Severity.WARNING,
-        kind=Kind.LOST_COMMITS,
+        kind=FindingKind.LOST_COMMITS,
         log=log,
         key=key,
         message=message,

@@ -42,7 +42,7 @@ footer { color: var(--dim); margin-top: 2rem; font-size: .85rem; }
 """
 
 
-def render_html(page: Page) -> str:
+def render_html(page: ReportPage) -> str:
     """Return the page; every text in it is escaped."""
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in page.facts)
     sections = "\n".join(_section(section) for section in page.sections)
@@ -174,7 +174,7 @@ Section = Table | Bars | Timeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ReportPage:
     """What a report shows; ``document`` is the same for machines, versioned."""
 
     title: str
@@ -202,7 +202,7 @@ def check_report_path(path: str) -> Path:
     return file
 
 
-def write_report(page: Page, file: Path) -> None:
+def write_report(page: ReportPage, file: Path) -> None:
     """Write the page, or its document where the name ends in ``.json``."""
     if file.suffix.lower() == ".json":
         body = orjson.dumps(page.document, option=orjson.OPT_INDENT_2) + b"\n"

@@ -12,7 +12,7 @@ from kafkeep.clock import TOOL
 from kafkeep.compare.differences import WARNINGS, Verdict
 from kafkeep.compare.result import AgainstResult
 from kafkeep.maintenance.drill import DrillResult
-from kafkeep.maintenance.report import Bars, Page, Section, Table, Timeline
+from kafkeep.maintenance.report import Bars, ReportPage, Section, Table, Timeline
 from kafkeep.maintenance.verify import VerifyReport
 from kafkeep.options.units import format_size, format_time
 
@@ -34,10 +34,10 @@ def failed_page(
     bootstrap: str | None,
     began_ms: int,
     seconds: float,
-) -> Page:
+) -> ReportPage:
     """Return the report; ``error`` is the document that machines get of an error."""
     target = [("target", bootstrap or "as the client properties say")]
-    return Page(
+    return ReportPage(
         title=_TITLES[report],
         verdict="failed",
         mood="bad",
@@ -79,9 +79,9 @@ _VERIFIED = {
 }
 
 
-def against_page(result: AgainstResult) -> Page:
+def against_page(result: AgainstResult) -> ReportPage:
     """Return the report of a target held against the archive."""
-    return Page(
+    return ReportPage(
         title="Target held against archive",
         verdict=result.verdict,
         mood=_MOODS[result.verdict],
@@ -184,7 +184,7 @@ def _where(topic: str, partition: int | None) -> str:
     return topic if partition is None else f"{topic}-{partition}"
 
 
-def drill_page(result: DrillResult) -> Page:
+def drill_page(result: DrillResult) -> ReportPage:
     """Return the report of a drill."""
     share = 100 * result.proven / result.archived if result.archived else 100.0
     scratch = Table(
@@ -199,7 +199,7 @@ def drill_page(result: DrillResult) -> Page:
     told: list[Section] = (
         [Table("Warnings", ("warning",), [(r,) for r in remarks])] if remarks else []
     )
-    return Page(
+    return ReportPage(
         title="Restore drill",
         verdict=result.verdict,
         mood=_MOODS[result.verdict],
@@ -217,7 +217,7 @@ def drill_page(result: DrillResult) -> Page:
     )
 
 
-def verify_page(report: VerifyReport, *, began_ms: int, seconds: float) -> Page:
+def verify_page(report: VerifyReport, *, began_ms: int, seconds: float) -> ReportPage:
     """Return the report of an archive that was verified by itself."""
     document = {
         "report": "verify",
@@ -233,7 +233,7 @@ def verify_page(report: VerifyReport, *, began_ms: int, seconds: float) -> Page:
     ]
     findings = Table("Findings", ("severity", "kind", "partition", "object", "what"), rows)
     objects = [(f"{kind}", count) for kind, count in _kinds(report).items()]
-    return Page(
+    return ReportPage(
         title="Archive verified",
         verdict=report.verdict,
         mood="good" if report.intact else "bad",

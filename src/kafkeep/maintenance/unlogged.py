@@ -22,7 +22,7 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import DamagedError, NoSuchArchiveError, UsageError
 from kafkeep.maintenance.cat import CatOptions, Planned, ToLine, iter_pieces, limited, plan_windows
-from kafkeep.maintenance.finding import Finding, Kind, Severity
+from kafkeep.maintenance.finding import Finding, FindingKind, Severity
 from kafkeep.maintenance.usage import TopicUsage, Usage
 from kafkeep.maintenance.verify import DEFAULT_WORKERS, OnProgress, VerifyReport, in_order
 from kafkeep.objects.sink.read_windows import LAST, entries_by_partition, iter_windows
@@ -326,7 +326,7 @@ def _no_log(store: ObjectStore) -> Finding:
         "there is no log, and so no digests: that no object is missing, and none was replaced by "
         "another that can be read, is not shown"
     )
-    return _finding(Severity.INFO, Kind.NO_LOG, store.describe(), text)
+    return _finding(Severity.INFO, FindingKind.NO_LOG, store.describe(), text)
 
 
 def _iter_problems(scanned: Sequence[Scanned], grouped: Grouped) -> Iterator[Finding]:
@@ -336,7 +336,7 @@ def _iter_problems(scanned: Sequence[Scanned], grouped: Grouped) -> Iterator[Fin
         # Bytes that cannot be told apart were written so: nothing has happened to them.
         vague = one.name.format is FormatKind.BYTES and not one.problem
         severity = Severity.WARNING if vague else Severity.DAMAGE
-        kind = Kind.UNDECODABLE if one.problem or vague else Kind.MISCOUNTED
+        kind = FindingKind.UNDECODABLE if one.problem or vague else FindingKind.MISCOUNTED
         pid = PartitionId(one.name.topic, 1, one.name.partition)
         yield _finding(severity, kind, key, why, pid)
 
@@ -344,7 +344,7 @@ def _iter_problems(scanned: Sequence[Scanned], grouped: Grouped) -> Iterator[Fin
 def _iter_repeats(grouped: Grouped) -> Iterator[Finding]:
     text = "it holds records that are in the object before it, too: a restore writes them twice"
     for key in grouped.repeats:
-        yield _finding(Severity.WARNING, Kind.OVERLAP, key, text)
+        yield _finding(Severity.WARNING, FindingKind.OVERLAP, key, text)
 
 
 def _iter_holes(entries: Sequence[Entry]) -> Iterator[Finding]:
@@ -360,15 +360,15 @@ def _iter_holes(entries: Sequence[Entry]) -> Iterator[Finding]:
 def _hole(pid: PartitionId, key: str, offsets: OffsetRange, lacking: int) -> Finding:
     where = f"offsets {offsets.start} to {offsets.end - 1}"
     text = f"{lacking} of the {where} held no record, or an object that held them is missing"
-    return _finding(Severity.INFO, Kind.NO_OBJECT, key, text, pid)
+    return _finding(Severity.INFO, FindingKind.NO_OBJECT, key, text, pid)
 
 
 def _iter_odd(listing: Listing) -> Iterator[Finding]:
     for key, why in listing.odd:
-        yield _finding(Severity.INFO, Kind.ORPHAN, key, f"it was not read: it {why}")
+        yield _finding(Severity.INFO, FindingKind.ORPHAN, key, f"it was not read: it {why}")
 
 
 def _finding(
-    severity: Severity, kind: Kind, key: str, message: str, pid: PartitionId | None = None
+    severity: Severity, kind: FindingKind, key: str, message: str, pid: PartitionId | None = None
 ) -> Finding:
     return Finding(severity=severity, kind=kind, log="", key=key, message=message, partition_id=pid)

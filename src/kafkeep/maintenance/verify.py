@@ -17,7 +17,7 @@ from kafkeep.archive.state import State
 from kafkeep.archive.view import ArchiveView, check_log, iter_commits, list_logs, load_view
 from kafkeep.errors import DamagedError, GapError
 from kafkeep.maintenance.coverage import iter_coverage_findings
-from kafkeep.maintenance.finding import Finding, Kind, Severity
+from kafkeep.maintenance.finding import Finding, FindingKind, Severity
 from kafkeep.maintenance.inventory import find_left_overs, find_strays, list_data
 from kafkeep.maintenance.lost_commits import check_objects_beyond, check_verified
 from kafkeep.maintenance.verified import load_verified
@@ -54,7 +54,7 @@ class VerifyReport:
     @property
     def intact(self) -> bool:
         """Whether nothing is damaged, and nothing shows that commits were removed."""
-        lost = any(finding.kind is Kind.LOST_COMMITS for finding in self.findings)
+        lost = any(finding.kind is FindingKind.LOST_COMMITS for finding in self.findings)
         return not self.is_damaged and not lost
 
     @property
@@ -116,7 +116,7 @@ def verify(
     seen = {name: load_verified(store, name) for name in names}
     findings = [found for name in names for found in _check_chain(store, name)]
     views = [view for name in names if (view := _load(store, name, findings)) is not None]
-    if not any(found.kind is Kind.BROKEN_CHAIN for found in findings):
+    if not any(found.kind is FindingKind.BROKEN_CHAIN for found in findings):
         check_topics(views, topics)  # of a broken log nobody can say what it held
     work: list[tuple[str, Entry]] = []
     options: dict[str, ReadOptions] = {}
@@ -132,7 +132,7 @@ def verify(
         store, work, listed, options, deep=deep, workers=workers, progress=on_progress
     )
     findings.extend(_iter_explained(store, views, work, checked, now_ms))
-    broken = {found.log for found in findings if found.kind is Kind.BROKEN_CHAIN}
+    broken = {found.log for found in findings if found.kind is FindingKind.BROKEN_CHAIN}
     whole = [view for view in views if view.name not in broken]
     for view in whole:
         findings.extend(check_verified(store, view.state, seen[view.name]))
@@ -162,11 +162,11 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def _check_chain(store: ObjectStore, name: str) -> Iterator[Finding]:
     for found in check_log(store, name):
-        kind = Kind.BROKEN_CHAIN if found.fatal else Kind.BAD_CHECKPOINT
-        kind = Kind.LOST_COMMITS if found.shows_loss else kind
+        kind = FindingKind.BROKEN_CHAIN if found.fatal else FindingKind.BAD_CHECKPOINT
+        kind = FindingKind.LOST_COMMITS if found.shows_loss else kind
         yield Finding(
             severity=Severity.DAMAGE if found.fatal else Severity.WARNING,
-            kind=Kind.BAD_SCHEMAS if is_schemas_key(found.key) else kind,
+            kind=FindingKind.BAD_SCHEMAS if is_schemas_key(found.key) else kind,
             log=name,
             key=found.key,
             message=found.problem,
@@ -178,7 +178,9 @@ def _load(store: ObjectStore, name: str, findings: list[Finding]) -> ArchiveView
     try:
         return load_view(store, name)
     except DamagedError as error:
-        if not any(found.kind is Kind.BROKEN_CHAIN and found.log == name for found in findings):
+        if not any(
+            found.kind is FindingKind.BROKEN_CHAIN and found.log == name for found in findings
+        ):
             findings.append(_broken(name, error.message))
     sound = [step.number for step in iter_commits(store, name) if step.state is not None]
     try:
@@ -191,7 +193,7 @@ def _load(store: ObjectStore, name: str, findings: list[Finding]) -> ArchiveView
 def _broken(name: str, message: str) -> Finding:
     key = f"_kafkeep/{name}/log/"
     return Finding(
-        severity=Severity.DAMAGE, kind=Kind.BROKEN_CHAIN, log=name, key=key, message=message
+        severity=Severity.DAMAGE, kind=FindingKind.BROKEN_CHAIN, log=name, key=key, message=message
     )
 
 
@@ -209,7 +211,7 @@ def _iter_log_findings(
     if view.intent is not None:
         yield Finding(
             severity=Severity.INFO,
-            kind=Kind.OPEN_INTENT,
+            kind=FindingKind.OPEN_INTENT,
             log=view.name,
             key=f"_kafkeep/{view.name}/log/",
             message=f"{len(view.intent.ranges)} ranges are being backed up, or were left open",
@@ -266,12 +268,14 @@ def _iter_explained(
     expiries = {view.name: Expiry(store, view, now) for view in views}
     for (log, entry), result in zip(work, checked, strict=True):
         for found in result.findings:
-            reason = expiries[log].reason(entry) if found.kind is Kind.MISSING else None
+            reason = expiries[log].reason(entry) if found.kind is FindingKind.MISSING else None
             if reason is None:
                 yield found
             else:
                 text = f"{found.message}; {reason}"
-                yield replace(found, severity=Severity.WARNING, kind=Kind.EXPIRED, message=text)
+                yield replace(
+                    found, severity=Severity.WARNING, kind=FindingKind.EXPIRED, message=text
+                )
 
 
 def _iter_orphans(
@@ -302,12 +306,16 @@ def _iter_orphans(
 
 
 def _orphan(key: str, message: str) -> Finding:
-    return Finding(severity=Severity.INFO, kind=Kind.ORPHAN, log="", key=key, message=message)
+    return Finding(
+        severity=Severity.INFO, kind=FindingKind.ORPHAN, log="", key=key, message=message
+    )
 
 
 def _stray(found: Stray) -> Finding:
     text = f"it {found.reason}; it was passed over"
-    return Finding(severity=Severity.INFO, kind=Kind.STRAY, log="", key=found.path, message=text)
+    return Finding(
+        severity=Severity.INFO, kind=FindingKind.STRAY, log="", key=found.path, message=text
+    )
 
 
 def _covered(ranges: Sequence[OffsetRange]) -> int:

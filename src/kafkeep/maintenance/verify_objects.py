@@ -20,7 +20,7 @@ from kafkeep.archive.document import WHOLE_READS, Readings
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import DamagedError, KeyMissingError, PreflightError
-from kafkeep.maintenance.finding import Finding, Kind, Severity, damage
+from kafkeep.maintenance.finding import Finding, FindingKind, Severity, damage
 from kafkeep.objects.segment.reader import Frame, FrameFacts, check_frame, plan_frames
 from kafkeep.objects.sink.read_windows import ENVELOPE, SEGMENT, Offsets
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions
@@ -38,12 +38,12 @@ def iter_count_findings(source: BinaryIO, log: str, entry: Entry) -> Iterator[Fi
         found, is_exact = most_rows(source, NO_OPTIONS.format(entry))
     except DamagedError as error:
         text = f"unchanged since it was written, but not sound: {error.message}"
-        yield damage(Kind.UNDECODABLE, log, entry, text, entry.range)
+        yield damage(FindingKind.UNDECODABLE, log, entry, text, entry.range)
         return
     if found < entry.records or (is_exact and found != entry.records):
         most = "" if is_exact else "at most "
         text = f"{most}{found} rows, the log says {entry.records}"
-        yield damage(Kind.MISCOUNTED, log, entry, text, entry.range)
+        yield damage(FindingKind.MISCOUNTED, log, entry, text, entry.range)
 
 
 def iter_row_findings(
@@ -63,14 +63,16 @@ def iter_row_findings(
                 facts.take(from_whole(column))
     except DamagedError as error:
         text = f"unchanged since it was written, but not sound: {error.message}"
-        yield damage(Kind.UNDECODABLE, log, entry, text, entry.range)
+        yield damage(FindingKind.UNDECODABLE, log, entry, text, entry.range)
         return
     except PreflightError as error:
-        found = damage(Kind.UNDECODABLE, log, entry, error.message.removeprefix(f"{entry.key}: "))
+        found = damage(
+            FindingKind.UNDECODABLE, log, entry, error.message.removeprefix(f"{entry.key}: ")
+        )
         yield replace(found, severity=Severity.WARNING)
         return
     if (problem := facts.problem) is not None:
-        yield damage(Kind.MISCOUNTED, log, entry, problem, entry.range)
+        yield damage(FindingKind.MISCOUNTED, log, entry, problem, entry.range)
 
 
 class _Facts:
@@ -185,7 +187,9 @@ def _check(
             reading = _read(store, entry, size, deep=deep, spool=cast("BinaryIO | None", spool))
         except KeyMissingError:
             text = f"not there: it held {entry.records} {_ROWS[entry.view]}"
-            return CheckedObject(0, (damage(Kind.MISSING, log, entry, text, held(entry)),), None)
+            return CheckedObject(
+                0, (damage(FindingKind.MISSING, log, entry, text, held(entry)),), None
+            )
         findings = list(_iter_findings(log, entry, size, reading))
         if reading.spool is not None and not findings:
             reading.spool.seek(0)
@@ -265,14 +269,14 @@ def _stretches(frames: Sequence[Frame]) -> Iterator[list[Frame]]:
 def _iter_findings(log: str, entry: Entry, size: int, reading: _Reading) -> Iterator[Finding]:
     same = reading.digest.hexdigest() == entry.sha256
     if size < entry.size_bytes:
-        kind = Kind.TRUNCATED
+        kind = FindingKind.TRUNCATED
         said = f"{size} bytes of {entry.size_bytes} are left"
     elif not same:
-        kind = Kind.ALTERED
+        kind = FindingKind.ALTERED
         longer = f", {size} bytes instead of {entry.size_bytes}" if size != entry.size_bytes else ""
         said = f"its SHA-256 is not that of the log{longer}"
     else:
-        kind, said = Kind.UNDECODABLE, "unchanged since it was written, but not sound"
+        kind, said = FindingKind.UNDECODABLE, "unchanged since it was written, but not sound"
     for lost, cause in _merge(reading.broken):
         yield damage(kind, log, entry, f"{said}: {cause}", lost)
     if not same and not reading.broken:
@@ -301,7 +305,7 @@ def _iter_miscounts(log: str, entry: Entry, reading: _Reading) -> Iterator[Findi
     if entry.format != "segment" or reading.broken:
         return
     if not reading.facts:
-        yield damage(Kind.MISCOUNTED, log, entry, "its index cannot be right", entry.range)
+        yield damage(FindingKind.MISCOUNTED, log, entry, "its index cannot be right", entry.range)
         return
     before = 0
     for frame, facts in reading.facts:
@@ -310,13 +314,13 @@ def _iter_miscounts(log: str, entry: Entry, reading: _Reading) -> Iterator[Findi
             problem = f"{before} records come before it, the index says {frame.point.records}"
         if problem is not None:
             text = f"frame at byte {frame.start}: {problem}"
-            yield damage(Kind.MISCOUNTED, log, entry, text, frame.offsets)
+            yield damage(FindingKind.MISCOUNTED, log, entry, text, frame.offsets)
         before += facts.records
     wanted = sum(facts.wanted for _, facts in reading.facts)
     raw = sum(facts.raw_bytes for _, facts in reading.facts)
     if wanted != entry.records:
         text = f"{wanted} records, the log says {entry.records}"
-        yield damage(Kind.MISCOUNTED, log, entry, text, entry.range)
+        yield damage(FindingKind.MISCOUNTED, log, entry, text, entry.range)
     if raw != entry.raw_bytes:
         text = f"{raw} bytes of batches, the log says {entry.raw_bytes}"
-        yield damage(Kind.MISCOUNTED, log, entry, text)
+        yield damage(FindingKind.MISCOUNTED, log, entry, text)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from kafkeep.archive.expiry import Expiry, stored_sizes
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.check_result import Check, Verdict
+from kafkeep.check_result import Check, CheckStatus
 from kafkeep.errors import AccessDeniedError, PreflightError
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec, TopicDescription
 from kafkeep.objects.completeness import what_is_missing
@@ -136,7 +136,7 @@ def check_objects(
     lost -= expired.keys()
     checks = [
         Check(
-            Verdict.FAIL,
+            CheckStatus.FAIL,
             key,
             "the object is missing or cut short",
             "With --allow-missing the restore goes on without it.",
@@ -149,7 +149,7 @@ def check_objects(
 def check_contents(plan: RestorePlan, reading: ReadOptions) -> list[Check]:
     """Say what of the records the objects do not hold: it cannot be restored. Pure."""
     return [
-        Check(Verdict.WARN, topic.target, sentence)
+        Check(CheckStatus.WARN, topic.target, sentence)
         for topic in plan.topics
         for sentence in what_is_missing(topic.entries, replace(reading, asked=topic.shape.changes))
     ]
@@ -160,7 +160,7 @@ def require_pass(checks: Iterable[Check]) -> None:
 
     AccessDeniedError where that is a lack of rights.
     """
-    failed = [check for check in checks if check.verdict is Verdict.FAIL]
+    failed = [check for check in checks if check.verdict is CheckStatus.FAIL]
     if failed:
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
         denied = failed[0].exit_code == AccessDeniedError.exit_code
@@ -180,7 +180,7 @@ def _check_existing(
     if there.partition_count != topic.target_count and not more_is_fine:
         wants = "the archive" if topic.shape == SAME else "this restore needs"
         return Check(
-            Verdict.FAIL,
+            CheckStatus.FAIL,
             topic.target,
             f"it has {there.partition_count} partitions, {wants} {topic.target_count}",
             "Delete it, or restore into another topic with --topics a:new-a.",
@@ -192,9 +192,9 @@ def _check_existing(
     if target.is_empty(topic.target):
         return _check_empty(topic, target, options)
     if options.into_non_empty:
-        return Check(Verdict.WARN, topic.target, "holds records: appends to them")
+        return Check(CheckStatus.WARN, topic.target, "holds records: appends to them")
     return Check(
-        Verdict.FAIL,
+        CheckStatus.FAIL,
         topic.target,
         "it is not empty",
         "Restore into another topic (--topics a:new-a), or append with --into-non-empty.",
@@ -207,7 +207,7 @@ def _check_in_sync(topic: str, target: TargetLook) -> Check | None:
     for number, partition in sorted(target.topics[topic].partitions.items()):
         if len(partition.in_sync) < needed:
             return Check(
-                Verdict.FAIL,
+                CheckStatus.FAIL,
                 topic,
                 f"partition {number} has {len(partition.in_sync)} replicas in sync, "
                 f"min.insync.replicas wants {needed}",
@@ -220,12 +220,12 @@ def _check_empty(topic: TopicPlan, target: TargetLook, options: RestoreOptions) 
     ends = [target.ends[topic.target, number] for number in range(topic.target_count)]
     if options.exact_offsets and any(ends):
         return Check(
-            Verdict.FAIL,
+            CheckStatus.FAIL,
             topic.target,
             f"it is empty, but its next offset is {max(ends)}: old offsets are used up",
             "Delete it, or restore into another topic with --topics a:new-a.",
         )
-    return Check(Verdict.PASS, topic.target, "exists and is empty")
+    return Check(CheckStatus.PASS, topic.target, "exists and is empty")
 
 
 def _check_ours(
@@ -237,18 +237,18 @@ def _check_ours(
     exact: bool,
 ) -> Check:
     if document.phase is Phase.DONE:
-        return Check(Verdict.PASS, topic.target, "restored already: nothing to do")
+        return Check(CheckStatus.PASS, topic.target, "restored already: nothing to do")
     for number, place in enumerate(known.partitions):
         start, end = target.starts[topic.target, number], target.ends[topic.target, number]
         moved = start > place.base and not exact  # the tasks look at those
         if moved or end < place.base:
             return Check(
-                Verdict.FAIL,
+                CheckStatus.FAIL,
                 topic.target,
                 f"partition {number} lost records since the restore began: {start}..{end}",
                 "Delete the topic and run the restore again.",
             )
-    return Check(Verdict.PASS, topic.target, "begun by this restore: goes on")
+    return Check(CheckStatus.PASS, topic.target, "begun by this restore: goes on")
 
 
 def _check_missing(
@@ -260,7 +260,7 @@ def _check_missing(
         if name != topic.target and name.replace(".", "_") == twin:
             checks.append(
                 Check(
-                    Verdict.FAIL,
+                    CheckStatus.FAIL,
                     topic.target,
                     f"Kafka refuses it beside {name}: the names differ only in . and _",
                     "Restore it under another name with --topics a:new-a.",
@@ -270,7 +270,7 @@ def _check_missing(
     if replicas > brokers:
         checks.append(
             Check(
-                Verdict.FAIL,
+                CheckStatus.FAIL,
                 topic.target,
                 f"it had {replicas} replicas, the target has {brokers} brokers",
                 f"Say another number: --replication-factor {brokers}.",
@@ -278,5 +278,5 @@ def _check_missing(
         )
     if not checks:
         what = f"will be created: {topic.target_count} partitions, {replicas} replicas"
-        checks.append(Check(Verdict.PASS, topic.target, what))
+        checks.append(Check(CheckStatus.PASS, topic.target, what))
     return checks

@@ -23,7 +23,7 @@ from kafkeep.restore.preflight import Preflight, require_pass
 from kafkeep.restore.source import no_archive
 from kafkeep.restore.summary import RestoreSummary
 from kafkeep.restore.unlogged import ForeignJob
-from kafkeep.spark.run_session import SparkDoor
+from kafkeep.spark.background_session import BackgroundSession
 from kafkeep.spark.worker import open_clients
 from kafkeep.store.open import open_store
 
@@ -43,7 +43,7 @@ def run_restore(
     the run there with PreflightError. ``unlogged`` says what becomes of records, and where there
     is no log also how the objects of Confluent's sink are read; said in vain it is refused.
     """
-    door = SparkDoor(spark, first=partial(open_clients, locations))
+    door = BackgroundSession(spark, first=partial(open_clients, locations))
     with nullcontext() if options.dry_run else door, Wire(locations.kafka) as wire:
         store = open_store(locations.archive, locations.storage)
         make, options = _kind_of_job(store, options, unlogged)

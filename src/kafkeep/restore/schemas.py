@@ -24,7 +24,7 @@ from kafkeep.archive.schemas import (
     load_schemas,
 )
 from kafkeep.archive.view import ArchiveView
-from kafkeep.check_result import Check, Verdict
+from kafkeep.check_result import Check, CheckStatus
 from kafkeep.errors import PreflightError
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.batch.schema_ids import IdMap
@@ -72,7 +72,7 @@ def plan_ids(archived: SchemaSet, there: SchemaSet, way: ImportWay, *, registry:
     if way is ImportWay.NONE:
         checks.append(
             Check(
-                Verdict.FAIL,
+                CheckStatus.FAIL,
                 registry,
                 "it has neither IMPORT mode nor Apicurio's import: ids cannot be kept",
                 "Use --schemas map: records then get the ids that the registry gives.",
@@ -91,7 +91,7 @@ def plan_ids(archived: SchemaSet, there: SchemaSet, way: ImportWay, *, registry:
             what = (
                 f"version {one.version} of {name} has id {known.id} there, {one.id} in the archive"
             )
-            checks.append(Check(Verdict.FAIL, registry, what, _OTHER_REGISTRY))
+            checks.append(Check(CheckStatus.FAIL, registry, what, _OTHER_REGISTRY))
     levels, notes = _levels(archived, there, registry)
     told = _told(archived, missing, registry, f"under their ids, by {way.value}")
     return SchemaPlan(
@@ -121,7 +121,7 @@ def plan_map(
     for old, new in sorted(before.items()):
         if ids.get(old) != new:
             what = f"schema {old} was {new} there when this restore began, and is not any more"
-            checks.append(Check(Verdict.FAIL, registry, what, _BEGIN_ANEW))
+            checks.append(Check(CheckStatus.FAIL, registry, what, _BEGIN_ANEW))
     levels, notes = _levels(archived, there, registry)
     told = _told(archived, missing, registry, "under ids that the registry gives")
     return SchemaPlan(
@@ -147,7 +147,7 @@ def without_more(archived: SchemaSet, registry: str) -> tuple[SchemaSet, list[Ch
         return archived, []
     bare = {id: replace(schema, more="") for id, schema in archived.schemas.items()}
     what = f"it keeps no metadata and rules: those of {len(rich)} schemas are left out"
-    return replace(archived, schemas=bare), [Check(Verdict.WARN, registry, what)]
+    return replace(archived, schemas=bare), [Check(CheckStatus.WARN, registry, what)]
 
 
 def same_schema(one: RegisteredSchema, other: RegisteredSchema) -> bool:
@@ -179,7 +179,7 @@ def newest_versions(archived: SchemaSet, there: SchemaSet) -> dict[str, int]:
 def _check_references(archived: SchemaSet, registry: str) -> Iterator[Check]:
     for id, what in missing_references(archived):
         yield Check(
-            Verdict.FAIL,
+            CheckStatus.FAIL,
             registry,
             f"schema {id} refers to {what}, which is not in the archive",
             "It was deleted before the backup. Leave the schemas alone with --schemas off.",
@@ -193,7 +193,7 @@ def _check_id(
     if known is not None and not same_schema(known, schema):
         users = [name for name, one in there.versions() if one.id == id]
         what = f"id {id} is another schema there, of {users[0] if users else 'no subject'}"
-        yield Check(Verdict.FAIL, registry, what, _OTHER_REGISTRY)
+        yield Check(CheckStatus.FAIL, registry, what, _OTHER_REGISTRY)
 
 
 def _check_once(archived: SchemaSet, there: SchemaSet, registry: str) -> Iterator[Check]:
@@ -203,10 +203,10 @@ def _check_once(archived: SchemaSet, there: SchemaSet, registry: str) -> Iterato
     for id, schema in sorted(archived.schemas.items()):
         if mine.setdefault(schema, id) != id:
             what = f"ids {mine[schema]} and {id} are the same schema: it can hold it once"
-            yield Check(Verdict.FAIL, registry, what, _OTHER_REGISTRY)
+            yield Check(CheckStatus.FAIL, registry, what, _OTHER_REGISTRY)
         elif id not in there.schemas and schema in known:
             what = f"it holds the schema of id {id} as {known[schema]}, and can hold it once"
-            yield Check(Verdict.FAIL, registry, what, _OTHER_REGISTRY)
+            yield Check(CheckStatus.FAIL, registry, what, _OTHER_REGISTRY)
 
 
 def _find(there: SchemaSet, name: str, schema: RegisteredSchema) -> SchemaVersion | None:
@@ -224,7 +224,7 @@ def _levels(
     notes: list[Check] = []
 
     def note(what: str) -> None:
-        notes.append(Check(Verdict.WARN, registry, what))
+        notes.append(Check(CheckStatus.WARN, registry, what))
 
     for name, subject in sorted(archived.subjects.items()):
         level, known = subject.compatibility, there.subjects.get(name, _NOTHING).compatibility
@@ -249,7 +249,7 @@ def _told(
         f"{len(archived.subjects)} subjects with {total} versions: {len(missing)} will be "
         f"registered {how}, {total - len(missing)} are there"
     )
-    return Check(Verdict.PASS, registry, what)
+    return Check(CheckStatus.PASS, registry, what)
 
 
 def _json(text: str) -> object:
@@ -301,7 +301,7 @@ class SchemaStep:
         set_compatibility(self.registry, plan.levels)
         failpoint("restore.schemas")
         there = len(plan.archived.versions()) - len(plan.missing)
-        summary.schema_notes = [c.what for c in plan.checks if c.verdict is Verdict.WARN]
+        summary.schema_notes = [c.what for c in plan.checks if c.verdict is CheckStatus.WARN]
         summary.schemas = {"registered": len(plan.missing), "there": there}
         return {
             "mode": self.mode,

@@ -16,7 +16,7 @@ from kafkeep.archive.document import read_sound
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.view import ArchiveView, load_views
-from kafkeep.check_result import Check, Verdict
+from kafkeep.check_result import Check, CheckStatus
 from kafkeep.errors import DamagedError, KeyMissingError, NoSuchArchiveError
 from kafkeep.objects.choose_log import choose_logs, choose_view
 from kafkeep.objects.prefetch import open_object
@@ -184,7 +184,7 @@ def newer_topics(
 def check_newer(topics: list[str]) -> list[Check]:
     """Warn of it before anything is done."""
     hint = "Delete the topic to restore it anew, or restore into another with --topics a:new-a."
-    return [Check(Verdict.WARN, topic, NEWER, hint) for topic in topics]
+    return [Check(CheckStatus.WARN, topic, NEWER, hint) for topic in topics]
 
 
 def _is_made_again(topic: TopicPlan, newest: ArchiveView) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 
-from kafkeep.check_result import Check, Verdict
+from kafkeep.check_result import Check, CheckStatus
 from kafkeep.errors import AccessDeniedError, PreflightError
 from kafkeep.kafka.admin.admin import Admin, Right, new_topic_defaults, topic_defaults, topic_rights
 from kafkeep.options.restore import RestoreOptions
@@ -46,7 +46,7 @@ def rehearse(
         else:
             refused = list(_try_creating(topic, options, admin))
         checks += refused
-        if all(check.verdict is not Verdict.FAIL for check in refused):
+        if all(check.verdict is not CheckStatus.FAIL for check in refused):
             told = _settings(topic, target, document, options, admin, of_new)
             checks += check_retention(topic, told, options, now_ms=now_ms)
     return checks
@@ -62,7 +62,7 @@ def _try_creating(topic: TopicPlan, options: RestoreOptions, admin: Admin) -> It
             configs=settings_while_writing(topic.source.configs, fewer),
         )
     except (AccessDeniedError, PreflightError) as error:
-        yield Check(Verdict.FAIL, topic.target, error.message, error.hint, error.exit_code)
+        yield Check(CheckStatus.FAIL, topic.target, error.message, error.hint, error.exit_code)
 
 
 def check_rights(
@@ -76,10 +76,10 @@ def check_rights(
     if missing:
         what = f"the user lacks rights on it: {', '.join(missing)}"
         hint = "Grant them, then run the same command again."
-        yield Check(Verdict.FAIL, topic, what, hint, AccessDeniedError.exit_code)
+        yield Check(CheckStatus.FAIL, topic, what, hint, AccessDeniedError.exit_code)
     elif Right.READ not in rights:
         what = "the user may not read it: a restore that was cut off could not go on"
-        yield Check(Verdict.WARN, topic, what, "Grant Read on the topic.")
+        yield Check(CheckStatus.WARN, topic, what, "Grant Read on the topic.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def check_retention(
             if options.apply_retention:
                 what = f"{held.key}={held.value} deletes restored records at once: {held.reason}"
                 hint = "Leave out --apply-retention to keep them."
-        yield Check(Verdict.WARN, topic.target, what, hint)
+        yield Check(CheckStatus.WARN, topic.target, what, hint)
 
 
 def _settings(  # noqa: PLR0917
@@ -142,7 +142,7 @@ def _to_write(
     document: RestoreDocument | None,
     known: Iterable[Check],
 ) -> list[TopicPlan]:
-    refused = {check.subject for check in known if check.verdict is Verdict.FAIL}
+    refused = {check.subject for check in known if check.verdict is CheckStatus.FAIL}
     done = set()
     if document is not None and document.phase is Phase.DONE:
         ids = {one.topic: one.topic_id for one in document.targets}

@@ -13,7 +13,7 @@ from functools import partial
 import orjson
 
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.check_result import Check, Verdict
+from kafkeep.check_result import Check, CheckStatus
 from kafkeep.errors import UsageError
 from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.objects.unlogged.listing import list_unlogged, names_of
@@ -90,7 +90,7 @@ class ForeignJob(RestoreJob):
             checks += check_exact(plan, self.options)
         if not self.options.allow_missing:
             hint = "With --allow-missing the restore goes on without it."
-            checks += [Check(Verdict.FAIL, key, why, hint) for key, why in problems]
+            checks += [Check(CheckStatus.FAIL, key, why, hint) for key, why in problems]
         created = {topic.target for topic in plan.topics} - target.topics.keys()
         losses = [
             *self._losses_of_names(),
@@ -151,13 +151,15 @@ class ForeignJob(RestoreJob):
         assert self.found is not None
         index, checks = self.found.index, []
         for key, why in index.odd[:SHOWN]:
-            checks.append(Check(Verdict.WARN, key, f"is left out: it {why}"))
+            checks.append(Check(CheckStatus.WARN, key, f"is left out: it {why}"))
         if index.odd_count > SHOWN:
             more = index.odd_count - SHOWN
-            checks.append(Check(Verdict.WARN, self.store.describe(), f"{more:,} more are left out"))
+            checks.append(
+                Check(CheckStatus.WARN, self.store.describe(), f"{more:,} more are left out")
+            )
         for key in self.found.grouped.repeats[:SHOWN]:
             what = "holds records that are in the object before it, too: they are restored twice"
-            checks.append(Check(Verdict.WARN, key, what))
+            checks.append(Check(CheckStatus.WARN, key, what))
         return checks
 
     def _losses(self, topic: TopicPlan, created: bool) -> list[Check]:
@@ -168,7 +170,7 @@ class ForeignJob(RestoreJob):
                 f"settings, replicas and the number of partitions are not told: it gets {count}, "
                 "for the highest number in names, and the broker's defaults"
             )
-        return [Check(Verdict.WARN, topic.target, sentence) for sentence in said]
+        return [Check(CheckStatus.WARN, topic.target, sentence) for sentence in said]
 
 
 def has_objects(store: ObjectStore, unlogged: UnloggedOptions, options: RestoreOptions) -> bool:

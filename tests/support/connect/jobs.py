@@ -14,7 +14,7 @@ from kafkeep.connect.jobs.make import make_job
 from kafkeep.connect.service.model import ConnectorJob, Surroundings
 from kafkeep.dev import DevStatus
 from kafkeep.options.kafka import KafkaOptions
-from kafkeep.spark.run_session import OpenSpark
+from kafkeep.spark.background_session import OpenSpark
 from kafkeep.spark.tasks import TaskRow
 
 CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.support.invoke import Cli
 
-from kafkeep.check_result import Verdict
+from kafkeep.check_result import CheckStatus
 from kafkeep.errors import AccessDeniedError
 from kafkeep.maintenance.doctor import _skew
 from kafkeep.store.memory import MemoryStore
@@ -52,4 +52,4 @@ def test_doctor_without_kafka_or_archive_looks_at_the_machine(cli: Cli) -> None:
     [(1_000_000, "pass"), (998_500, "pass"), (1_060_000, "warn"), (900_000, "warn")],
 )
 def test_clock_is_judged_with_room_for_whole_seconds(stamped: int, verdict: str) -> None:
-    assert _skew(stamped, 1_000_000, 1_000_100).verdict is Verdict(verdict)
+    assert _skew(stamped, 1_000_000, 1_000_100).verdict is CheckStatus(verdict)

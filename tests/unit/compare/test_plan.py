@@ -104,7 +104,7 @@ def test_a_commit_of_several_logs_is_refused_before_any_is_compared(tmp_path: Pa
     locations = Locations(kafka=kafka, archive=str(tmp_path), storage=StorageOptions())
     asked = CompareOptions(commit=0)
     with (
-        mock.patch.object(job, "SparkDoor"),
+        mock.patch.object(job, "BackgroundSession"),
         pytest.raises(PreflightError, match="a commit is of one: early, late"),
     ):
         job.run_against(asked, locations, SparkOptions())

@@ -11,7 +11,7 @@ from kafkeep.dev import start, status, stop
 from kafkeep.dev.broker import broker_properties
 from kafkeep.dev.plan import plan_state
 from kafkeep.dev.process import Ports, Server
-from kafkeep.dev.state import DevOptions, State, load_state, save_state
+from kafkeep.dev.state import DevOptions, DevState, load_state, save_state
 from kafkeep.errors import UsageError
 
 # This very process stands in for a server that runs: its command line holds the interpreter.
@@ -19,7 +19,7 @@ _RUNNING = Server("broker-1", os.getpid(), "broker-1.log", Path(sys.executable).
 _DEAD = Server("broker-1", os.getpid(), "broker-1.log", "in no command line")
 
 
-def plan(options: DevOptions, stored: State | None) -> State:
+def plan(options: DevOptions, stored: DevState | None) -> DevState:
     with Ports() as ports:
         return plan_state(options, stored, ports)
 

@@ -12,7 +12,7 @@ from kafkeep.archive.commit import Changes, TopicInfo
 from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.object_store import ObjectInfo
-from kafkeep.maintenance.finding import Kind
+from kafkeep.maintenance.finding import FindingKind
 from kafkeep.maintenance.usage import load_usage
 from kafkeep.maintenance.verify import verify
 from kafkeep.store.memory import MemoryStore
@@ -39,7 +39,7 @@ def archive_in(store: MemoryStore, folder: str, delim: str = "/", count: int = 1
 
 def orphans(store: MemoryStore) -> list[str]:
     found = verify(store, ["sink"]).findings
-    return [finding.key for finding in found if finding.kind is Kind.ORPHAN]
+    return [finding.key for finding in found if finding.kind is FindingKind.ORPHAN]
 
 
 @pytest.mark.parametrize("folder", ["", "lake/", "deep/er/lake/"])

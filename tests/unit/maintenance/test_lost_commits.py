@@ -15,7 +15,7 @@ from kafkeep.archive.keys import log_key
 from kafkeep.archive.log import CommitLog
 from kafkeep.kafka.batch.build import Record
 from kafkeep.maintenance import lost_commits
-from kafkeep.maintenance.finding import Finding, Kind, Severity
+from kafkeep.maintenance.finding import Finding, FindingKind, Severity
 from kafkeep.maintenance.lost_commits import check_objects_beyond
 from kafkeep.maintenance.verified import load_verified, save_verified, trace_of
 from kafkeep.maintenance.verify import VerifyReport, verify
@@ -99,7 +99,7 @@ def remove_newest(backup: Backup, count: int) -> int:
 
 
 def lost(report: VerifyReport) -> list[Finding]:
-    return [found for found in report.findings if found.kind is Kind.LOST_COMMITS]
+    return [found for found in report.findings if found.kind is FindingKind.LOST_COMMITS]
 
 
 def test_an_archive_whose_commits_are_all_there_is_intact(backup: Backup) -> None:
@@ -119,7 +119,7 @@ def test_verify_warns_when_the_newest_8_commits_were_removed(backup: Backup) -> 
         "them: commits from 14 on were removed from the log"
     )
     assert last == 13
-    assert Kind.ORPHAN not in {one.kind for one in report.findings}
+    assert FindingKind.ORPHAN not in {one.kind for one in report.findings}
 
 
 def test_verify_warns_when_the_newest_commit_was_removed(backup: Backup) -> None:

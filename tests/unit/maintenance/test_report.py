@@ -15,7 +15,14 @@ from kafkeep.connect.metrics.own_metrics import LOOK_EVERY_MS, LastVerified
 from kafkeep.connect.service.model import Connector
 from kafkeep.errors import AccessDeniedError, DamagedError, UsageError
 from kafkeep.maintenance.drill import PREFIX, cleaned_up, scratch_names
-from kafkeep.maintenance.report import Bars, Page, Table, Timeline, check_report_path, write_report
+from kafkeep.maintenance.report import (
+    Bars,
+    ReportPage,
+    Table,
+    Timeline,
+    check_report_path,
+    write_report,
+)
 from kafkeep.maintenance.verified import last_verified_ms, save_verified, verified_prefix
 from kafkeep.options.maintenance import CompareOptions, Sample, parse_sample
 from kafkeep.store.memory import MemoryStore
@@ -42,8 +49,8 @@ class Tags(HTMLParser):
             assert self.open.pop() == tag
 
 
-def page() -> Page:
-    return Page(
+def page() -> ReportPage:
+    return ReportPage(
         title=NASTY,
         verdict=NASTY,
         mood="bad",

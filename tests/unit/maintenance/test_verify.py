@@ -22,7 +22,7 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import log_key
 from kafkeep.errors import NoSuchArchiveError
 from kafkeep.kafka.batch.build import Record
-from kafkeep.maintenance.finding import Kind, Severity
+from kafkeep.maintenance.finding import FindingKind, Severity
 from kafkeep.maintenance.verify import VerifyReport, verify
 from kafkeep.store.memory import MemoryStore
 
@@ -44,7 +44,7 @@ def swap(store: MemoryStore, key: str, body: bytes) -> None:
     store.put_new(key, body)
 
 
-def damages(report: VerifyReport) -> list[tuple[Kind, int | None, OffsetRange | None]]:
+def damages(report: VerifyReport) -> list[tuple[FindingKind, int | None, OffsetRange | None]]:
     return [
         (f.kind, f.partition_id.partition if f.partition_id else None, f.lost)
         for f in report.findings
@@ -73,7 +73,7 @@ def test_verify_finds_a_whole_archive_intact(store: MemoryStore, built: Built, d
 def test_verify_names_the_offsets_of_a_missing_object(store: MemoryStore, built: Built) -> None:
     store.delete(built.entries[1].key)
     report = verify(store, ["backup"])
-    assert damages(report) == [(Kind.MISSING, 0, OffsetRange(100, 250))]
+    assert damages(report) == [(FindingKind.MISSING, 0, OffsetRange(100, 250))]
     assert report.lost_offsets == 150
     assert not report.intact
 
@@ -86,7 +86,7 @@ def test_verify_loses_only_the_frame_with_the_flipped_byte(
     body = bytearray(store.get(entry.key))
     body[(start + end) // 2] ^= 0x01
     swap(store, entry.key, bytes(body))
-    assert damages(verify(store, ["backup"])) == [(Kind.ALTERED, 0, offsets)]
+    assert damages(verify(store, ["backup"])) == [(FindingKind.ALTERED, 0, offsets)]
 
 
 def test_every_flipped_byte_is_found(store: MemoryStore, built: Built) -> None:
@@ -95,7 +95,7 @@ def test_every_flipped_byte_is_found(store: MemoryStore, built: Built) -> None:
     for at in range(0, len(body), 7):
         swap(store, entry.key, body[:at] + bytes([body[at] ^ 0x40]) + body[at + 1 :])
         report = verify(store, ["backup"], topics=["orders"])
-        assert {kind for kind, _, _ in damages(report)} == {Kind.ALTERED}
+        assert {kind for kind, _, _ in damages(report)} == {FindingKind.ALTERED}
         assert report.lost_offsets > 0
 
 
@@ -104,12 +104,12 @@ def test_verify_keeps_what_is_whole_of_a_truncated_object(store: MemoryStore, bu
     start, _, offsets = frame_of(entry, 1)
     swap(store, entry.key, store.get(entry.key)[: start + 3])
     report = verify(store, ["backup"])
-    assert damages(report) == [(Kind.TRUNCATED, 0, OffsetRange(offsets.start, 100))]
+    assert damages(report) == [(FindingKind.TRUNCATED, 0, OffsetRange(offsets.start, 100))]
 
 
 def test_an_emptied_object_is_lost_whole(store: MemoryStore, built: Built) -> None:
     swap(store, built.entries[0].key, b"")
-    assert damages(verify(store, ["backup"])) == [(Kind.TRUNCATED, 0, OffsetRange(0, 100))]
+    assert damages(verify(store, ["backup"])) == [(FindingKind.TRUNCATED, 0, OffsetRange(0, 100))]
 
 
 def test_verify_distrusts_all_of_an_object_with_bytes_added(
@@ -117,7 +117,7 @@ def test_verify_distrusts_all_of_an_object_with_bytes_added(
 ) -> None:
     entry = built.entries[0]
     swap(store, entry.key, store.get(entry.key) + b"more")
-    assert damages(verify(store, ["backup"])) == [(Kind.ALTERED, 0, OffsetRange(0, 100))]
+    assert damages(verify(store, ["backup"])) == [(FindingKind.ALTERED, 0, OffsetRange(0, 100))]
 
 
 def relogged(entry: Entry, **changes: object) -> MemoryStore:
@@ -137,14 +137,14 @@ def test_unsound_bytes_that_were_written_so_are_undecodable(
     body[end - 5] ^= 0xFF
     fresh = relogged(built.entries[0], sha256=hashlib.sha256(body).hexdigest())
     fresh.put_new(built.entries[0].key, bytes(body))
-    assert damages(verify(fresh, ["backup"])) == [(Kind.UNDECODABLE, 0, offsets)]
+    assert damages(verify(fresh, ["backup"])) == [(FindingKind.UNDECODABLE, 0, offsets)]
 
 
 def test_verify_names_a_wrong_record_count(store: MemoryStore, built: Built) -> None:
     fresh = relogged(built.entries[0], records=99)
     fresh.put_new(built.entries[0].key, store.get(built.entries[0].key))
     (found,) = [f for f in verify(fresh, ["backup"]).findings if f.severity is Severity.DAMAGE]
-    assert found.kind is Kind.MISCOUNTED
+    assert found.kind is FindingKind.MISCOUNTED
     assert "100 records, the log says 99" in found.message
 
 
@@ -155,7 +155,7 @@ def test_deep_alone_finds_a_wrong_smallest_time(store: MemoryStore, built: Built
     fresh.put_new(built.entries[0].key, store.get(built.entries[0].key))
     assert verify(fresh, ["backup"]).intact
     assert [kind for kind, _, _ in damages(verify(fresh, ["backup"], deep=True))] == [
-        Kind.MISCOUNTED
+        FindingKind.MISCOUNTED
     ]
 
 
@@ -165,7 +165,7 @@ def test_verify_names_an_index_that_cannot_be_right(store: MemoryStore, built: B
     fresh = relogged(built.entries[0], index=wrong)
     fresh.put_new(built.entries[0].key, store.get(built.entries[0].key))
     (damaged,) = damages(verify(fresh, ["backup"]))
-    assert damaged == (Kind.MISCOUNTED, 0, OffsetRange(0, 100))
+    assert damaged == (FindingKind.MISCOUNTED, 0, OffsetRange(0, 100))
 
 
 @pytest.mark.parametrize("covered", [(5, 60), (0, 43), (15, 22), (0, 50)])
@@ -194,7 +194,7 @@ def test_a_broken_chain_is_damage_and_the_rest_is_still_checked(
     swap(store, key, forged(store.get(key), b'"1000"', b'"2000"'))
     store.delete(built.entries[0].key)
     found = [kind for kind, _, _ in damages(verify(store, ["backup"]))]
-    assert found == [Kind.BROKEN_CHAIN, Kind.MISSING]
+    assert found == [FindingKind.BROKEN_CHAIN, FindingKind.MISSING]
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -203,7 +203,7 @@ def test_a_log_too_broken_to_know_a_topic_is_damage_and_not_another_archive(
 ) -> None:
     swap(store, log_key("backup", number), b"{}")
     report = verify(store, ["backup"], topics=["orders"])
-    assert [f.kind for f in report.findings] == [Kind.BROKEN_CHAIN] and not report.intact
+    assert [f.kind for f in report.findings] == [FindingKind.BROKEN_CHAIN] and not report.intact
 
 
 def test_a_newer_format_is_told_without_naming_its_key_twice(
@@ -217,7 +217,7 @@ def test_a_newer_format_is_told_without_naming_its_key_twice(
 def test_a_missing_commit_is_damage(store: MemoryStore, built: Built) -> None:
     built.log.append(Changes(note="later"))
     store.delete(log_key("backup", 1))
-    assert Kind.BROKEN_CHAIN in [kind for kind, _, _ in damages(verify(store, ["backup"]))]
+    assert FindingKind.BROKEN_CHAIN in [kind for kind, _, _ in damages(verify(store, ["backup"]))]
 
 
 def test_a_bad_checkpoint_is_a_warning_alone(store: MemoryStore) -> None:
@@ -227,7 +227,7 @@ def test_a_bad_checkpoint_is_a_warning_alone(store: MemoryStore) -> None:
     report = verify(store, ["backup"])
     assert report.intact
     assert [(f.severity, f.kind) for f in report.findings] == [
-        (Severity.WARNING, Kind.BAD_CHECKPOINT)
+        (Severity.WARNING, FindingKind.BAD_CHECKPOINT)
     ]
 
 
@@ -243,10 +243,10 @@ def test_left_overs_gaps_and_open_intents_are_told_and_no_damage(store: MemorySt
     report = verify(store, ["backup"])
     assert report.intact
     assert [f.kind for f in report.findings] == [
-        Kind.GAP,
-        Kind.NO_OBJECT,
-        Kind.OPEN_INTENT,
-        Kind.ORPHAN,
+        FindingKind.GAP,
+        FindingKind.NO_OBJECT,
+        FindingKind.OPEN_INTENT,
+        FindingKind.ORPHAN,
     ]
 
 

@@ -22,7 +22,7 @@ from kafkeep.kafka.batch.build import Record
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.maintenance.cat import CatOptions, iter_lines, json_line
-from kafkeep.maintenance.finding import Kind, Severity
+from kafkeep.maintenance.finding import FindingKind, Severity
 from kafkeep.maintenance.info import load_info
 from kafkeep.maintenance.usage import load_usage
 from kafkeep.maintenance.verify import VerifyReport, verify
@@ -306,7 +306,7 @@ def test_a_record_larger_than_a_batch_is_a_batch_of_its_own() -> None:
 # -- what is said of an archive --------------------------------------------------------------
 
 
-def damages(report: VerifyReport) -> list[tuple[Kind, str]]:
+def damages(report: VerifyReport) -> list[tuple[FindingKind, str]]:
     return [(f.kind, f.key) for f in report.findings if f.severity is Severity.DAMAGE]
 
 
@@ -330,7 +330,10 @@ def test_verify_names_each_object_that_is_missing_or_changed(stored: Stored) -> 
     stored.store.delete(gone.key)
     swap(stored.store, changed.key, stored.store.get(changed.key)[:-1] + b"!")
     report = verify(stored.store, ["sink"])
-    assert set(damages(report)) == {(Kind.MISSING, gone.key), (Kind.ALTERED, changed.key)}
+    assert set(damages(report)) == {
+        (FindingKind.MISSING, gone.key),
+        (FindingKind.ALTERED, changed.key),
+    }
 
 
 @pytest.mark.parametrize("format", ["json", "avro", "parquet", "bytes"])
@@ -344,7 +347,7 @@ def test_verify_finds_forged_counts_of_a_sink_without_deep(format: str) -> None:
     forged = replace(made.entries[0], range=OffsetRange(0, 2**61), records=2**61)
     in_log(replace(made, entries=(forged,)), "forged")
     report = verify(made.store, ["forged"])
-    assert damages(report) == [(Kind.MISCOUNTED, forged.key)]
+    assert damages(report) == [(FindingKind.MISCOUNTED, forged.key)]
     assert "rows, the log says 2305843009213693952" in report.findings[0].message
 
 
@@ -369,7 +372,7 @@ def test_verify_asks_once_for_an_object_that_is_missing(monkeypatch: pytest.Monk
     head = made.store.head
     monkeypatch.setattr(made.store, "head", lambda key: (asked.append(key), head(key))[1])
     report = verify(made.store, ["gone"])
-    assert damages(report) == [(Kind.MISSING, made.entries[0].key)]
+    assert damages(report) == [(FindingKind.MISSING, made.entries[0].key)]
     assert asked.count(made.entries[0].key) == 1
 
 
@@ -377,7 +380,7 @@ def test_verify_misses_a_part_that_the_log_lacks(stored: Stored) -> None:
     other = replace(stored, store=stored.store, entries=stored.entries[1:])
     in_log(other, "cut")
     report = verify(stored.store, ["cut"])
-    assert [kind for kind, _ in damages(report)] == [Kind.MISCOUNTED]
+    assert [kind for kind, _ in damages(report)] == [FindingKind.MISCOUNTED]
     assert report.lost_offsets == 10
 
 
@@ -392,7 +395,7 @@ def test_deep_verify_counts_rows_and_reads_json(stored: Stored) -> None:
     in_log(Stored(store, (entry,), made.options))
     assert verify(store, ["sink"]).intact
     report = verify(store, ["sink"], deep=True)
-    assert damages(report) == [(Kind.UNDECODABLE, entry.key)]
+    assert damages(report) == [(FindingKind.UNDECODABLE, entry.key)]
     assert "line 2 is not JSON" in report.findings[0].message
 
 

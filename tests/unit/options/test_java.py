@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkeep.check_result import Verdict
+from kafkeep.check_result import CheckStatus
 from kafkeep.errors import EnvironmentFault
 from kafkeep.maintenance.doctor import check_java, guarded
 from kafkeep.options.spark import find_java_tool, major_version, parse_java_version, require_java
@@ -85,7 +85,7 @@ def test_a_bad_java_home_is_refused_and_not_silently_replaced(
     with pytest.raises(EnvironmentFault, match="JAVA_HOME"):
         find_java_tool("keytool")
     [check] = guarded("java", check_java())
-    assert (check.verdict, check.subject) == (Verdict.FAIL, "java")
+    assert (check.verdict, check.subject) == (CheckStatus.FAIL, "java")
     assert "JAVA_HOME" in check.what
     # A JAVA_HOME that is set to nothing is none.
     monkeypatch.setenv("JAVA_HOME", "")

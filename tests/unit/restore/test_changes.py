@@ -12,7 +12,7 @@ from tests.support.stored_sinks import Stored, write_sink
 
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
-from kafkeep.check_result import Verdict
+from kafkeep.check_result import CheckStatus
 from kafkeep.errors import PreflightError, UsageError
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.compression import Codec
@@ -265,12 +265,12 @@ def test_bytes_without_a_converter_are_not_looked_into() -> None:
     entries = segment().entries
     options = RestoreOptions(changes=ChangeOptions.of(MASK))
     failed = [c for c in check_shape(plan_of(entries, options), options) if c.verdict == "fail"]
-    assert [check.verdict for check in failed] == [Verdict.FAIL]
+    assert [check.verdict for check in failed] == [CheckStatus.FAIL]
     assert "transforms.mask (MaskField$Value) looks into values" in failed[0].what
     for told in (NO_BOTS, {**MASK, **JSON}):
         options = RestoreOptions(changes=ChangeOptions.of(told))
         checks = check_shape(plan_of(entries, options), options)
-        assert [check.verdict for check in checks] == [Verdict.PASS]
+        assert [check.verdict for check in checks] == [CheckStatus.PASS]
 
 
 def test_a_time_from_a_field_is_for_objects_that_hold_none() -> None:

@@ -9,7 +9,7 @@ from tests.support.archive_builder import ObjectPlan, write_object
 
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.check_result import Verdict
+from kafkeep.check_result import CheckStatus
 from kafkeep.errors import UsageError
 from kafkeep.kafka.batch.build import Record
 from kafkeep.kafka.batch.decode import decode
@@ -96,4 +96,4 @@ def test_rows_of_a_sink_are_refused() -> None:
         shape = Shape(changes=options.changes)
         topic = TopicPlan(info, "t", (PartitionPlan(0, (entry,)),), shape)
         checks = check_shape(RestorePlan("id", "log", 1, (topic,), shape=shape), options)
-        assert any(check.verdict is Verdict.FAIL for check in checks) is expected
+        assert any(check.verdict is CheckStatus.FAIL for check in checks) is expected

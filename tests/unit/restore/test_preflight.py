@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkeep.archive.commit import TopicInfo
-from kafkeep.check_result import Verdict
+from kafkeep.check_result import CheckStatus
 from kafkeep.errors import AccessDeniedError
 from kafkeep.kafka.admin.admin import TopicDescription
 from kafkeep.kafka.admin.cluster import ConfigValue
@@ -56,18 +56,18 @@ class Admin:
 @pytest.mark.parametrize(
     ("replicas", "in_sync", "needed", "version", "verdict"),
     [
-        (3, 3, 2, 9, Verdict.PASS),
-        (3, 2, 2, 9, Verdict.PASS),
-        (3, 1, 2, 9, Verdict.FAIL),
-        (1, 1, 2, 9, Verdict.PASS),  # Kafka asks for no more than there are
-        (1, 1, 2, 6, Verdict.FAIL),  # older brokers refuse everything
-        (3, 1, None, 9, Verdict.PASS),  # hidden: what rights are missing is told elsewhere
+        (3, 3, 2, 9, CheckStatus.PASS),
+        (3, 2, 2, 9, CheckStatus.PASS),
+        (3, 1, 2, 9, CheckStatus.FAIL),
+        (1, 1, 2, 9, CheckStatus.PASS),  # Kafka asks for no more than there are
+        (1, 1, 2, 6, CheckStatus.FAIL),  # older brokers refuse everything
+        (3, 1, None, 9, CheckStatus.PASS),  # hidden: what rights are missing is told elsewhere
     ],
 )
 def test_a_target_is_refused_when_fewer_replicas_are_in_sync_than_kafka_wants(
-    replicas: int, in_sync: int, needed: int | None, version: int, verdict: Verdict
+    replicas: int, in_sync: int, needed: int | None, version: int, verdict: CheckStatus
 ) -> None:
     admin: Any = Admin(replicas, in_sync, needed, version)
     (check,) = check_targets(PLAN, look_at_target(admin, PLAN), RestoreOptions(), None)
     assert check.verdict is verdict
-    assert ("min.insync.replicas" in check.what) == (verdict is Verdict.FAIL)
+    assert ("min.insync.replicas" in check.what) == (verdict is CheckStatus.FAIL)

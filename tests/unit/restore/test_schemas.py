@@ -24,7 +24,7 @@ from kafkeep.archive.schemas import (
 )
 from kafkeep.archive.view import check_log, load_view
 from kafkeep.backup.schemas import QUIET_MS, SchemaKeeper
-from kafkeep.check_result import Verdict
+from kafkeep.check_result import CheckStatus
 from kafkeep.connect.connectors.sink_config import ConnectorConfig
 from kafkeep.connect.safety.secrets import mask
 from kafkeep.errors import DamagedError, PreflightError, TransientError, UsageError
@@ -77,7 +77,7 @@ def read(url: str) -> SchemaSet:
 
 
 def fails(checks: tuple[object, ...]) -> list[str]:
-    return [check.what for check in checks if check.verdict is Verdict.FAIL]  # type: ignore[attr-defined]
+    return [check.what for check in checks if check.verdict is CheckStatus.FAIL]  # type: ignore[attr-defined]
 
 
 def filled(made: ConfluentRegistry) -> None:
@@ -267,7 +267,7 @@ def test_what_is_there_already_is_fine_and_its_levels_stay() -> None:
     plan = plan_ids(SCHEMAS, there, ImportWay.APICURIO, registry=URL)
     assert plan.missing == (("a-box", SchemaVersion(2, 9)),)
     assert plan.levels == {}
-    warned = [check.what for check in plan.checks if check.verdict is Verdict.WARN]
+    warned = [check.what for check in plan.checks if check.verdict is CheckStatus.WARN]
     assert warned == [
         "a-box has compatibility NONE there, not FULL: it stays",
         "its compatibility is NONE, not BACKWARD: it stays",

@@ -9,7 +9,7 @@ import pytest
 
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
-from kafkeep.check_result import Check, Verdict
+from kafkeep.check_result import Check, CheckStatus
 from kafkeep.errors import AccessDeniedError
 from kafkeep.kafka.admin.admin import Right, TopicDescription
 from kafkeep.options.restore import RestoreOptions
@@ -82,7 +82,7 @@ def test_a_topic_that_may_not_be_created_fails() -> None:
     given = RestoreOptions()
     with pytest.raises(AccessDeniedError, match="a: access denied: create topic a"):
         require_pass(rehearse(PLAN, NOTHING, None, given, (), admin=admin, now_ms=NOW_MS))
-    told = (Check(Verdict.FAIL, "a", "is refused already"),)
+    told = (Check(CheckStatus.FAIL, "a", "is refused already"),)
     assert checks(NOTHING, denied=True, known=told) == []
 
 
@@ -129,5 +129,5 @@ def test_a_restore_that_is_done_is_not_rehearsed(cluster: dict[str, Any]) -> Non
 def test_names_that_kafka_takes_for_one_are_refused_together() -> None:
     twins = replace(PLAN, topics=(replace(TOPIC, target="x.y"), replace(TOPIC, target="x_y")))
     found = check_targets(twins, NOTHING, RestoreOptions(), None)
-    assert [check.verdict for check in found] == [Verdict.FAIL, Verdict.FAIL]
+    assert [check.verdict for check in found] == [CheckStatus.FAIL, CheckStatus.FAIL]
     assert "beside x_y" in found[0].what

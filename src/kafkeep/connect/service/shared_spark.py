@@ -13,7 +13,7 @@ from kafkeep.spark.failure import ApplicationEndedError
 from kafkeep.spark.preload import with_sinks
 
 if TYPE_CHECKING:
-    from kafkeep.spark.run_session import SparkDoor
+    from kafkeep.spark.background_session import BackgroundSession
 
 DYING_S = 5.0
 """How long to see whether a JVM is dying, when its connection broke."""
@@ -30,7 +30,7 @@ class SharedSpark:
     def __init__(self, options: SparkOptions) -> None:
         self._options = with_sinks(options)
         self._lock = threading.Lock()
-        self._door: SparkDoor | None = None
+        self._door: BackgroundSession | None = None
         self._is_closed = False
 
     @property
@@ -80,17 +80,17 @@ class SharedSpark:
         if door is not None:
             door.__exit__(None, None, None)
 
-    def _open(self) -> SparkDoor:
-        from kafkeep.spark.run_session import SparkDoor  # noqa: PLC0415 - idle services need no pyspark
+    def _open(self) -> BackgroundSession:
+        from kafkeep.spark.background_session import BackgroundSession  # noqa: PLC0415 - idle services need no pyspark
 
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the service is closing")
             if self._door is None:
-                self._door = SparkDoor(self._options).__enter__()
+                self._door = BackgroundSession(self._options).__enter__()
             return self._door
 
-    def _forget_if_dead(self, door: SparkDoor, patience_s: float) -> bool:
+    def _forget_if_dead(self, door: BackgroundSession, patience_s: float) -> bool:
         """Tell whether the JVM is gone; the first to notice clears away what is left of it."""
         if door.is_alive(patience_s):
             return False

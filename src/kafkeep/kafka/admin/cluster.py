@@ -9,7 +9,7 @@ from typing import Any
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest
 
 from kafkeep.errors import EnvironmentFault, PreflightError, TransientError
-from kafkeep.kafka.admin.offsets import EpochEnd, Offsets, OffsetSpec
+from kafkeep.kafka.admin.offsets import EpochEnd, OffsetRequests, OffsetSpec
 from kafkeep.kafka.client.errors import DENIED, UNKNOWN_TOPIC_OR_PARTITION, refusal
 from kafkeep.kafka.client.fetch import Isolation
 from kafkeep.kafka.client.metadata import TopicDescription
@@ -51,7 +51,7 @@ class Cluster:
     def __init__(self, wire: Wire, *, timeout_ms: int = 60_000) -> None:
         self.wire = wire
         self.routes = Routes(wire.link, wire.metadata, timeout_ms=timeout_ms)
-        self._offsets = Offsets(self.routes)
+        self._offsets = OffsetRequests(self.routes)
 
     def cluster_id(self) -> str:
         """Return the id of the cluster; this is the cheapest way to see that it answers."""

@@ -35,7 +35,7 @@ class EpochEnd(NamedTuple):
     end_offset: int
 
 
-class Offsets:
+class OffsetRequests:
     """Coroutines that ask leaders; see ``Admin`` for what each promises."""
 
     def __init__(self, routes: Routes) -> None:

@@ -29,7 +29,7 @@ _ABORT, _COMMIT = 0, 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Verdict:
+class TransactionOutcome:
     """What became of each batch: ``keep`` is committed data, ``aborted`` is data rolled back.
 
     Control batches are in neither. ``stretches`` are the aborted batches' offsets, with no
@@ -93,7 +93,7 @@ def _mark_aborted(  # noqa: PLR0917
     return OK, 0
 
 
-def drop_aborted(batches: Batches, aborted: Sequence[tuple[int, int]]) -> Verdict:
+def drop_aborted(batches: Batches, aborted: Sequence[tuple[int, int]]) -> TransactionOutcome:
     """Judge the batches of one Fetch answer by its own list of (producer id, first offset).
 
     The list says nothing of other answers, so the batches must be all of that answer's, in order
@@ -101,7 +101,7 @@ def drop_aborted(batches: Batches, aborted: Sequence[tuple[int, int]]) -> Verdic
     """
     control = batches.is_control
     if not aborted or not (transactional := batches.is_transactional).any():
-        return Verdict(~control, np.zeros(len(batches), dtype=np.bool_), ())
+        return TransactionOutcome(~control, np.zeros(len(batches), dtype=np.bool_), ())
     pairs = np.array(sorted(aborted, key=lambda pair: pair[1]), dtype=np.int64)
     known = np.unique(pairs[:, 0])
     places = np.minimum(np.searchsorted(known, batches.producer_ids), len(known) - 1)
@@ -124,7 +124,7 @@ def drop_aborted(batches: Batches, aborted: Sequence[tuple[int, int]]) -> Verdic
         raise damaged(code, int(batches.positions[i]), int(batches.base_offsets[i]))
     rolled_back = out.astype(np.bool_)
     keep = ~control & ~rolled_back
-    return Verdict(keep, rolled_back, _find_stretches(batches, keep, rolled_back))
+    return TransactionOutcome(keep, rolled_back, _find_stretches(batches, keep, rolled_back))
 
 
 def _find_stretches(

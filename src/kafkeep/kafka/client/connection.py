@@ -32,7 +32,7 @@ NodeId = int | str
 logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters is raised, not logged
 
 
-class Turns:
+class FairSemaphore:
     """At most ``limit`` holders at once; the others get their turn in order of asking."""
 
     def __init__(self, limit: int) -> None:
@@ -71,15 +71,15 @@ class Link:
             self.net,
             bootstrap_servers=options.bootstrap_servers,
             receive_message_max_bytes=MAX_FRAME_BYTES,
-            max_in_flight_requests_per_connection=_UNLIMITED,  # the limit here is Turns
+            max_in_flight_requests_per_connection=_UNLIMITED,  # the limit here is FairSemaphore
             reconnect_backoff_max_ms=1000,
             **config,
         )
         self.cluster = self.connections.cluster
         # It would connect on its own after every error; metadata.py asks when it has to.
         self.cluster.start_refresh_loop = lambda: None
-        self._slots: dict[NodeId, Turns] = {}
-        self._order: dict[NodeId, Turns] = {}
+        self._slots: dict[NodeId, FairSemaphore] = {}
+        self._order: dict[NodeId, FairSemaphore] = {}
         self._bootstrap: Any = None
         self.closing = False
         self.net.start()
@@ -183,7 +183,7 @@ class Link:
         Waits for its turn, for the connection and while the broker throttles. Raises
         TransientError when nothing was sent, UnknownOutcomeError when no answer came.
         """
-        slots = self._slots.setdefault(node, Turns(IN_FLIGHT))
+        slots = self._slots.setdefault(node, FairSemaphore(IN_FLIGHT))
         await slots.take()
         try:
             answer = await self._write(request, node, deadline, timeout_ms)
@@ -197,7 +197,7 @@ class Link:
     async def _write(
         self, request: Any, node: NodeId, deadline: float, timeout_ms: float | None
     ) -> Any:
-        order = self._order.setdefault(node, Turns(1))
+        order = self._order.setdefault(node, FairSemaphore(1))
         await order.take()
         try:
             connection = await self._ready(node, deadline)

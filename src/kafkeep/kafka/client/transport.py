@@ -39,7 +39,7 @@ class Pieces(list[bytes | bytearray | memoryview]):
     """What is to be sent, one piece after the other, none of them copied."""
 
 
-class Frame:
+class ResponseBuffer:
     """One answer as kafka-python's parser wants it: a cursor that hands out views."""
 
     def __init__(self, data: bytearray | memoryview) -> None:
@@ -125,7 +125,7 @@ class _Framed:
             return False
         body, self._target = self._target, self._size
         try:
-            self._protocol.data_received(Frame(body))
+            self._protocol.data_received(ResponseBuffer(body))
         except Exception as error:
             lost = KafkaConnectionError(str(error))
             lost.__cause__ = error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from kafkeep.check_result import Check, Verdict
+from kafkeep.check_result import Check, CheckStatus
 from kafkeep.objects.sink.read_windows import ENVELOPE, SEGMENT, first_offset
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.units import format_duration
@@ -72,7 +72,7 @@ def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
     for entry in rows:
         if entry.converter != ENVELOPE and first_offset(entry) is None:
             yield Check(
-                Verdict.FAIL,
+                CheckStatus.FAIL,
                 topic.target,
                 f"{entry.key} does not tell the offsets of its records",
                 "Restore it without --exact-offsets.",
@@ -88,7 +88,7 @@ def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
             f"then it takes up to {format_duration(most)}"
         )
         hint = "Fill them with --fill-holes tombstones, which consumers see."
-        yield Check(Verdict.WARN, topic.target, what, hint)
+        yield Check(CheckStatus.WARN, topic.target, what, hint)
 
 
 def _check_filling(
@@ -100,7 +100,7 @@ def _check_filling(
     longest = parts[worst].holes * HOLE_MS if parts else 0
     if options.fill_holes == "auto" and longest > PATIENCE_MS:
         return Check(
-            Verdict.FAIL,
+            CheckStatus.FAIL,
             topic.target,
             f"{holes:,} offsets have no record, {parts[worst].holes:,} of them in partition "
             f"{worst}: filling them with empty transactions takes about {format_duration(longest)}",
@@ -111,7 +111,7 @@ def _check_filling(
     way = ways.get(options.fill_holes, ways["auto"])
     time = before // FILLED_PER_MS + (0 if way == "tombstones" else longest)
     return Check(
-        Verdict.WARN if time > PATIENCE_MS else Verdict.PASS,
+        CheckStatus.WARN if time > PATIENCE_MS else CheckStatus.PASS,
         topic.target,
         f"exact offsets: {before:,} before the first records are filled and deleted, {holes:,} "
         f"without a record are taken by {way}, about {format_duration(time)}",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.check_result import Check, Verdict
+from kafkeep.check_result import Check, CheckStatus
 from kafkeep.errors import PreflightError
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec, TopicDescription
@@ -146,7 +146,7 @@ class GroupJob:
         """Say which groups cannot be moved, and what is left out."""
         found = [
             Check(
-                Verdict.FAIL,
+                CheckStatus.FAIL,
                 f"group {group}",
                 "it has active members, so that Kafka takes no offsets for it",
                 "Stop the consumers of the group, then run the same command again.",
@@ -155,7 +155,7 @@ class GroupJob:
         ]
         found += [
             Check(
-                Verdict.FAIL,
+                CheckStatus.FAIL,
                 "groups",
                 sentence,
                 "Name others with --groups, or restore into the partitions that were archived.",
@@ -165,7 +165,7 @@ class GroupJob:
         told = list(moves.left_out)
         if moves == GroupPlan():
             told = ["no group had an offset on these topics at that commit: none is moved"]
-        return found + [Check(Verdict.WARN, "groups", sentence) for sentence in told]
+        return found + [Check(CheckStatus.WARN, "groups", sentence) for sentence in told]
 
     def apply(self, moves: GroupPlan) -> None:
         """Note what stands there, then commit; repeated after a crash it does the same again."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kafkeep.archive.entry import Entry
-from kafkeep.check_result import Check, Verdict
+from kafkeep.check_result import Check, CheckStatus
 from kafkeep.errors import UsageError
 from kafkeep.objects.sink.read_windows import ENVELOPE, SEGMENT
 from kafkeep.options.record_changes import ChangeOptions
@@ -68,10 +68,10 @@ def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
             what = (
                 "rows of a sink get the schema ids of their converter: --schemas map and transforms"
             )
-            yield Check(Verdict.FAIL, topic.target, f"{what} cannot both be", "Leave out one.")
+            yield Check(CheckStatus.FAIL, topic.target, f"{what} cannot both be", "Leave out one.")
     if shape.partition_count is not None:
         yield Check(
-            Verdict.PASS,
+            CheckStatus.PASS,
             topic.target,
             f"{len(topic.sources_of(0))} partitions are dealt out to {shape.partition_count} by "
             "key; records without a key go to them in turn",
@@ -81,7 +81,7 @@ def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
             several = [str(source.partition) for source in topic.sources_of(number)]
             if len(several) > 1:
                 what = f"partitions {', '.join(several)} are merged into {number} by record time"
-                yield Check(Verdict.PASS, topic.target, what)
+                yield Check(CheckStatus.PASS, topic.target, what)
     if shape.shift_ms:
         yield from _check_times(topic, options)
 
@@ -93,15 +93,15 @@ def _check_changes(topic: TopicPlan, changes: ChangeOptions) -> Iterator[Check]:
             f"{spec.alias} ({spec.kind}{'$' + spec.side if spec.side else ''})"
             for spec in changes.transforms
         )
-        yield Check(Verdict.PASS, topic.target, f"each record goes through {steps}")
+        yield Check(CheckStatus.PASS, topic.target, f"each record goes through {steps}")
     if any(_holds_bytes(entry) for entry in topic.entries):
         try:
             changes.check_bytes()
         except UsageError as error:
-            yield Check(Verdict.FAIL, topic.target, error.message, error.hint)
+            yield Check(CheckStatus.FAIL, topic.target, error.message, error.hint)
     if changes.time_field is not None and all(holds_times(entry) for entry in topic.entries):
         what = f"its objects hold the times of records: the field {changes.time_field} is not used"
-        yield Check(Verdict.WARN, topic.target, what)
+        yield Check(CheckStatus.WARN, topic.target, what)
 
 
 def _is_row(entry: Entry) -> bool:
@@ -116,14 +116,14 @@ def _holds_bytes(entry: Entry) -> bool:
 
 def _check_times(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
     if any(entry.min_timestamp < 0 for entry in topic.entries):
-        yield Check(Verdict.WARN, topic.target, "records without a time are not shifted")
+        yield Check(CheckStatus.WARN, topic.target, "records without a time are not shifted")
     timed = [entry.min_timestamp for entry in topic.entries if entry.min_timestamp >= 0]
     first = max(min(timed, default=_LATEST), options.from_ms or 0)
     last = max((entry.max_timestamp for entry in topic.entries), default=0)
     hint = f"They are of {format_time(first)} to {format_time(last)}."
     if first + topic.shape.shift_ms < 0:
         what = "shift-time moves records to before 1970"
-        yield Check(Verdict.FAIL, topic.target, what, hint)
+        yield Check(CheckStatus.FAIL, topic.target, what, hint)
     elif last + topic.shape.shift_ms > _LATEST:
         what = "shift-time moves records past the last time there is"
-        yield Check(Verdict.FAIL, topic.target, what, hint)
+        yield Check(CheckStatus.FAIL, topic.target, what, hint)

@@ -133,7 +133,7 @@ def without_expired(
 
 
 def choose_entries(
-    views: Sequence[ArchiveView], wanted: Selection, incarnation: int | None = None
+    views: Sequence[ArchiveView], wanted: PushedFilters, incarnation: int | None = None
 ) -> dict[str, tuple[ArchiveView, list[Entry]]]:
     """Return what to read: for each topic one log, and the entries of one incarnation.
 
@@ -172,7 +172,7 @@ _FIRST = -(1 << 63)
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class PushedFilters:
     """Topics, partitions, offsets and times that may be wanted; half-open like everything.
 
     It only leaves out what cannot match: Spark looks at each row again.
@@ -185,7 +185,7 @@ class Selection:
     from_ms: int = _FIRST
     until_ms: int = _LAST
 
-    def narrowed(self, filters: Iterable[Filter]) -> Selection:
+    def narrowed(self, filters: Iterable[Filter]) -> PushedFilters:
         """Return what is left when all of the filters hold; those not understood change nothing."""
         wanted = self
         for one in filters:
@@ -216,7 +216,7 @@ class Selection:
             return None
         return range.overlap(OffsetRange(self.start, self.end))
 
-    def _narrow(self, one: Filter) -> Selection:
+    def _narrow(self, one: Filter) -> PushedFilters:
         column: tuple[str, ...] = getattr(one, "attribute", ())
         value = getattr(one, "value", None)
         if len(column) != 1 or value is None:
@@ -232,7 +232,7 @@ class Selection:
             return self._below(name, value, 0 if isinstance(one, LessThan) else 1)
         return self
 
-    def _among(self, name: str, values: Iterable[Any]) -> Selection:
+    def _among(self, name: str, values: Iterable[Any]) -> PushedFilters:
         found = frozenset(value for value in values if value is not None)
         if name == "topic":
             topics = found if self.topics is None else self.topics & found
@@ -244,7 +244,7 @@ class Selection:
             return self
         return self._at_least(name, min(found), 0)._below(name, max(found), 1)
 
-    def _at_least(self, name: str, value: Any, more: int) -> Selection:
+    def _at_least(self, name: str, value: Any, more: int) -> PushedFilters:
         if name == "offset":
             return replace(self, start=max(self.start, value + more))
         if name == "timestamp":
@@ -254,7 +254,7 @@ class Selection:
             return replace(self, from_ms=max(self.from_ms, value + more))
         return self
 
-    def _below(self, name: str, value: Any, more: int) -> Selection:
+    def _below(self, name: str, value: Any, more: int) -> PushedFilters:
         if name == "offset":
             return replace(self, end=min(self.end, value + more))
         if name == "timestamp":

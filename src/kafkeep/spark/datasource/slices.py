@@ -15,13 +15,13 @@ from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange
 from kafkeep.objects.segment.format import wanted_frames
 from kafkeep.objects.sink.read_windows import StoredFile, entries_by_partition, iter_windows
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions
-from kafkeep.spark.datasource.selection import Selection
+from kafkeep.spark.datasource.selection import PushedFilters
 
 MIN_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SegmentSlice:
     """Neighbouring frames of one object: bytes ``[index[0].position, end)`` of ``key``."""
 
     key: str
@@ -39,7 +39,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class FilePiece:
+class FileSlice:
     """One file of a sink: its values, with the keys and headers beside them."""
 
     file: StoredFile
@@ -62,15 +62,15 @@ class FilePiece:
         return sum(entry.size_bytes for entry in self.file.entries)
 
 
-AnyPiece = Piece | FilePiece
+AnySlice = SegmentSlice | FileSlice
 
 
-def plan_pieces(
+def plan_slices(
     entries: Iterable[Entry],
-    wanted: Selection,
+    wanted: PushedFilters,
     bundles: int,
     reading: Mapping[str, ReadOptions] | None = None,
-) -> list[tuple[AnyPiece, ...]]:
+) -> list[tuple[AnySlice, ...]]:
     """Return at most about ``bundles`` bundles of alike size, in the order of the entries.
 
     Frames and files without wanted records are in none of them. ``reading`` has, for each topic
@@ -79,8 +79,8 @@ def plan_pieces(
     stretches = list(_iter_pieces(entries, wanted, reading or {}))
     total = sum(piece.size_bytes for piece in stretches)
     goal = max(MIN_PIECE_BYTES, -(-total // max(1, bundles)))
-    packed: list[tuple[AnyPiece, ...]] = []
-    open_bundle: list[AnyPiece] = []
+    packed: list[tuple[AnySlice, ...]] = []
+    open_bundle: list[AnySlice] = []
     size = 0
     for piece in (part for stretch in stretches for part in _iter_cut(stretch, goal)):
         if open_bundle and size + piece.size_bytes > goal:
@@ -92,8 +92,8 @@ def plan_pieces(
 
 
 def _iter_pieces(
-    entries: Iterable[Entry], wanted: Selection, reading: Mapping[str, ReadOptions]
-) -> Iterator[AnyPiece]:
+    entries: Iterable[Entry], wanted: PushedFilters, reading: Mapping[str, ReadOptions]
+) -> Iterator[AnySlice]:
     for partition_id, mine in entries_by_partition(entries).items():
         told = reading.get(partition_id.topic, NO_OPTIONS)
         for window in iter_windows(mine):
@@ -104,10 +104,10 @@ def _iter_pieces(
             if asked is not None and any(wanted.wants(entry) for entry in window.entries):
                 for file in window.files():
                     if wanted.wants(file.main):
-                        yield FilePiece(file, asked, told)
+                        yield FileSlice(file, asked, told)
 
 
-def _iter_stretches(entry: Entry, wanted: Selection) -> Iterator[Piece]:
+def _iter_stretches(entry: Entry, wanted: PushedFilters) -> Iterator[SegmentSlice]:
     """Yield the runs of neighbouring wanted frames of one object."""
     asked = wanted.offsets(entry.range) if wanted.wants(entry) else None
     if asked is None:
@@ -127,10 +127,10 @@ def _iter_stretches(entry: Entry, wanted: Selection) -> Iterator[Piece]:
         yield _piece(entry, run, asked)
 
 
-def _piece(entry: Entry, run: list[int], asked: OffsetRange) -> Piece:
+def _piece(entry: Entry, run: list[int], asked: OffsetRange) -> SegmentSlice:
     following = run[-1] + 1
     end = entry.index[following].position if following < len(entry.index) else entry.size_bytes
-    return Piece(
+    return SegmentSlice(
         key=entry.key,
         topic=entry.partition_id.topic,
         partition=entry.partition_id.partition,
@@ -141,19 +141,19 @@ def _piece(entry: Entry, run: list[int], asked: OffsetRange) -> Piece:
     )
 
 
-def _iter_cut(piece: AnyPiece, goal: int) -> Iterator[AnyPiece]:
+def _iter_cut(piece: AnySlice, goal: int) -> Iterator[AnySlice]:
     """Cut a piece at frames into parts of about ``goal`` bytes; files stay whole.
 
     A batch lies in one frame, so parts share no record though they share the range.
     """
-    if isinstance(piece, FilePiece):
+    if isinstance(piece, FileSlice):
         yield piece
         return
     first = 0
     ends = [point.position for point in piece.index[1:]] + [piece.end]
     for number, end in enumerate(ends):
         if end - piece.index[first].position >= goal or number == len(ends) - 1:
-            yield Piece(
+            yield SegmentSlice(
                 piece.key,
                 piece.topic,
                 piece.partition,

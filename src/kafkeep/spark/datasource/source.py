@@ -27,7 +27,7 @@ from kafkeep.objects.sink.spec import load_read_options
 from kafkeep.options.spark import usable_cores
 from kafkeep.options.units import parse_time
 from kafkeep.spark.datasource.selection import (
-    Selection,
+    PushedFilters,
     check_known,
     check_topics,
     choose_entries,
@@ -39,9 +39,9 @@ from kafkeep.spark.datasource.selection import (
 from kafkeep.spark.datasource.slices import (
     EXACT_TIME,
     SPARK_SCHEMA,
-    AnyPiece,
-    Piece,
-    plan_pieces,
+    AnySlice,
+    SegmentSlice,
+    plan_slices,
     to_spark,
 )
 from kafkeep.store.open import open_store
@@ -97,7 +97,7 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
         self._options = dict(options)
         topics = options.get("topics")
         self._topics = frozenset(name.strip() for name in topics.split(",")) if topics else None
-        self._wanted = Selection(topics=self._topics)
+        self._wanted = PushedFilters(topics=self._topics)
 
     pushFilters = _PushFilters()
 
@@ -125,7 +125,7 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
             if any(entry.format != SEGMENT for entry in mine)
         }
         bundles = asked or BUNDLES_PER_CORE * usable_cores()
-        planned = plan_pieces(entries, self._wanted, bundles, reading)
+        planned = plan_slices(entries, self._wanted, bundles, reading)
         # Without any partition Spark would ask for one with the value None.
         return [InputPartition(bundle) for bundle in planned] or [InputPartition(())]
 
@@ -157,9 +157,11 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
         return load_views(store, names, at_ms)
 
 
-def iter_piece(store: ObjectStore, piece: AnyPiece, wanted: Selection) -> Iterator[pa.RecordBatch]:
+def iter_piece(
+    store: ObjectStore, piece: AnySlice, wanted: PushedFilters
+) -> Iterator[pa.RecordBatch]:
     """Yield the records of a piece, those outside of its range left out."""
-    if isinstance(piece, Piece):
+    if isinstance(piece, SegmentSlice):
         for batches in iter_batches(store, piece, wanted):
             yield from iter_decode(batches, piece.range)
         return
@@ -173,7 +175,9 @@ def iter_piece(store: ObjectStore, piece: AnyPiece, wanted: Selection) -> Iterat
             yield found
 
 
-def iter_batches(store: ObjectStore, piece: Piece, wanted: Selection) -> Iterator[Batches]:
+def iter_batches(
+    store: ObjectStore, piece: SegmentSlice, wanted: PushedFilters
+) -> Iterator[Batches]:
     """Yield a piece's batches, checked, without those of aborted transactions."""
     found = read_segment(
         lambda start, end: store.get_range(piece.key, start, end),

@@ -49,7 +49,7 @@ class Door:
 
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> SharedSpark:
-    monkeypatch.setattr("kafkeep.spark.run_session.SparkDoor", Door)
+    monkeypatch.setattr("kafkeep.spark.background_session.BackgroundSession", Door)
     Door.made = 0
     return SharedSpark(SparkOptions())
 

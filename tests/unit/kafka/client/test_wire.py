@@ -14,11 +14,11 @@ from kafkeep.errors import (
     TransientError,
     UsageError,
 )
-from kafkeep.kafka.client.connection import Turns
+from kafkeep.kafka.client.connection import FairSemaphore
 from kafkeep.kafka.client.errors import connection_failure, error_name, is_final, refusal
 from kafkeep.kafka.client.fetch import FetchError, FetchErrorKind
 from kafkeep.kafka.client.metadata import format_topic_id, parse_topic_id
-from kafkeep.kafka.client.transport import Frame, SpeaksTlsError, _frame_size
+from kafkeep.kafka.client.transport import ResponseBuffer, SpeaksTlsError, _frame_size
 
 
 def _step(coroutine: Any) -> bool:
@@ -31,7 +31,7 @@ def _step(coroutine: Any) -> bool:
 
 
 def test_turns_are_given_in_order_of_asking() -> None:
-    turns = Turns(2)
+    turns = FairSemaphore(2)
     asked = [turns.take() for _ in range(4)]
     assert [_step(one) for one in asked] == [True, True, False, False]
     turns.give()
@@ -57,7 +57,7 @@ def test_topic_ids_are_written_as_kafka_writes_them() -> None:
 
 
 def test_a_frame_hands_out_views_and_counts() -> None:
-    frame = Frame(bytearray(b"abcdef"))
+    frame = ResponseBuffer(bytearray(b"abcdef"))
     assert frame.read(2) == b"ab"
     assert frame.tell() == 2
     assert frame.read() == b"cdef"

@@ -11,7 +11,7 @@ from tests.support.archive_builder import build_archive, partition
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.view import load_view
-from kafkeep.check_result import Verdict
+from kafkeep.check_result import CheckStatus
 from kafkeep.errors import PreflightError, TransientError
 from kafkeep.kafka.admin.admin import TopicDescription
 from kafkeep.kafka.admin.groups import GroupOffsets
@@ -89,10 +89,13 @@ def test_groups_that_were_noted_and_not_moved_are_moved_by_the_next_run(
 def test_that_there_is_no_group_to_move_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_job, "active_groups", lambda *_: [])
     [told] = job_on("archived").checks(GroupPlan())
-    assert (told.verdict, told.subject) == (Verdict.WARN, "groups") and "none is moved" in told.what
+    assert (told.verdict, told.subject) == (
+        CheckStatus.WARN,
+        "groups",
+    ) and "none is moved" in told.what
     assert job_on("archived").checks(MOVES) == []
     refused = GroupPlan(refused=("group g has no place in t-0",))
-    assert [c.verdict for c in job_on("archived").checks(refused)] == [Verdict.FAIL]
+    assert [c.verdict for c in job_on("archived").checks(refused)] == [CheckStatus.FAIL]
 
 
 def test_a_target_with_too_few_partitions_is_left_to_the_preflight() -> None:

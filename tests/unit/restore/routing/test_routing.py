@@ -8,7 +8,7 @@ import pytest
 
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
-from kafkeep.check_result import Verdict
+from kafkeep.check_result import CheckStatus
 from kafkeep.errors import UsageError
 from kafkeep.options.restore import (
     RestoreOptions,
@@ -141,7 +141,11 @@ def test_with_another_count_every_partition_may_come_from_each() -> None:
 
 
 def test_times_cannot_be_moved_out_of_reach() -> None:
-    for shift, verdict in ((-10_000_000, Verdict.FAIL), (2**63 - 2, Verdict.FAIL), (5, None)):
+    for shift, verdict in (
+        (-10_000_000, CheckStatus.FAIL),
+        (2**63 - 2, CheckStatus.FAIL),
+        (5, None),
+    ):
         topic = topic_of(Shape(shift_ms=shift))
         plan = RestorePlan("id", "log", 1, (topic,), False, topic.shape)
         found = [check.verdict for check in check_shape(plan, RestoreOptions())]

@@ -16,8 +16,8 @@ from pyspark.sql.datasource import (
 )
 
 from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange, PartitionId
-from kafkeep.spark.datasource.selection import Selection, to_ms
-from kafkeep.spark.datasource.slices import plan_pieces
+from kafkeep.spark.datasource.selection import PushedFilters, to_ms
+from kafkeep.spark.datasource.slices import plan_slices
 
 FRAMES = 10
 
@@ -51,7 +51,7 @@ ENTRIES = [make_entry(start, partition=p) for p in range(2) for start in range(0
 
 
 def test_filters_narrow_and_unknown_ones_change_nothing() -> None:
-    wanted = Selection().narrowed(
+    wanted = PushedFilters().narrowed(
         [
             EqualTo(("topic",), "orders"),
             In(("partition",), (1, 2)),
@@ -61,12 +61,12 @@ def test_filters_narrow_and_unknown_ones_change_nothing() -> None:
             StringStartsWith(("topic",), "o"),
         ]
     )
-    assert wanted == Selection(frozenset({"orders"}), frozenset({1, 2}), 10, 21)
+    assert wanted == PushedFilters(frozenset({"orders"}), frozenset({1, 2}), 10, 21)
 
 
 def test_times_are_kept_whole_milliseconds_wide() -> None:
     moment = datetime(2024, 12, 3, 10, 0, 0, 1500, tzinfo=UTC)
-    wanted = Selection().narrowed(
+    wanted = PushedFilters().narrowed(
         [GreaterThanOrEqual(("timestamp",), moment), LessThan(("timestamp",), moment)]
     )
     assert (wanted.from_ms, wanted.until_ms) == (to_ms(moment), to_ms(moment) + 1)
@@ -74,8 +74,8 @@ def test_times_are_kept_whole_milliseconds_wide() -> None:
 
 
 def test_contradictions_want_nothing() -> None:
-    wanted = Selection().narrowed([GreaterThan(("offset",), 5), LessThan(("offset",), 3)])
-    assert plan_pieces(ENTRIES, wanted, 6) == []
+    wanted = PushedFilters().narrowed([GreaterThan(("offset",), 5), LessThan(("offset",), 3)])
+    assert plan_slices(ENTRIES, wanted, 6) == []
 
 
 @given(
@@ -88,8 +88,10 @@ def test_contradictions_want_nothing() -> None:
 def test_planned_pieces_hold_every_wanted_frame_once(
     start: int, length: int, from_ms: int, span_ms: int, bundles: int
 ) -> None:
-    wanted = Selection(start=start, end=start + length, from_ms=from_ms, until_ms=from_ms + span_ms)
-    planned = plan_pieces(ENTRIES, wanted, bundles)
+    wanted = PushedFilters(
+        start=start, end=start + length, from_ms=from_ms, until_ms=from_ms + span_ms
+    )
+    planned = plan_slices(ENTRIES, wanted, bundles)
     found = [
         (piece.partition, point.offset)
         for bundle in planned
@@ -110,5 +112,5 @@ def test_planned_pieces_hold_every_wanted_frame_once(
 
 
 def test_bundles_are_of_alike_size() -> None:
-    sizes = [sum(p.size_bytes for p in b) >> 20 for b in plan_pieces(ENTRIES, Selection(), 6)]
+    sizes = [sum(p.size_bytes for p in b) >> 20 for b in plan_slices(ENTRIES, PushedFilters(), 6)]
     assert sizes == [10] * 6

@@ -55,7 +55,7 @@ class OpenSpark:
         )
 
 
-class SparkDoor:
+class BackgroundSession:
     """Starts Spark on entry without waiting, and hands it out when it has run its first job.
 
     On exit the session is stopped, also one still starting; one that was there before is not,
@@ -73,7 +73,7 @@ class SparkDoor:
         self.launched_at = 0.0
         """When Spark began to start, on the monotonic clock."""
 
-    def __enter__(self) -> SparkDoor:
+    def __enter__(self) -> BackgroundSession:
         self._borrowed = active_session() is not None
         if not self._borrowed and can_start_lean(self._options):
             self._jvm = take_launched(self._options) or launch_jvm(self._options)
