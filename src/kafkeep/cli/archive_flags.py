@@ -100,7 +100,7 @@ def parse_settings(settings: Iterable[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class ArchivePlace:
+class ArchiveLocation:
     """Where an archive lies."""
 
     address: str
@@ -127,17 +127,17 @@ ARCHIVE_FLAGS = (
 )
 
 
-def archive_place(given: Mapping[str, Any]) -> ArchivePlace:
+def archive_location(given: Mapping[str, Any]) -> ArchiveLocation:
     """Make it of the values of ``ARCHIVE_FLAGS``."""
     stored = storage_options(given["s3_endpoint"], given["s3_region"], given["s3_profile"])
-    return ArchivePlace(given["archive"], stored)
+    return ArchiveLocation(given["archive"], stored)
 
 
 def with_archive(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the flags that say where its archive lies; it takes an ``ArchivePlace``."""
-    decorated: Callable[..., Any] = with_flags("archive", ARCHIVE_FLAGS, archive_place, first=True)(
-        command
-    )
+    """Give a command the flags that say where its archive lies; it takes an ``ArchiveLocation``."""
+    decorated: Callable[..., Any] = with_flags(
+        "archive", ARCHIVE_FLAGS, archive_location, first=True
+    )(command)
     return decorated
 
 
@@ -250,10 +250,10 @@ PartitionsOption = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ArchiveSource:
     """What a command looks at: a log of an archive, or objects that no log names."""
 
-    place: ArchivePlace
+    location: ArchiveLocation
     name: str | None
     connector_config: str | None
     settings: tuple[str, ...]
@@ -263,12 +263,12 @@ class Reading:
         from kafkeep.objects.unlogged.scan import without_log  # noqa: PLC0415
 
         told = unlogged_options(self.connector_config, self.settings)
-        store = self.place.open()
+        store = self.location.open()
         return store, without_log(store, self.name, told)
 
 
 def reads_archive(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the flags that say what it looks at; it takes them as ``reading``."""
+    """Give a command the flags that say what it looks at; it takes them as ``source``."""
     flags = [
         *ARCHIVE_FLAGS,
         flag("name", NameOption),
@@ -276,15 +276,15 @@ def reads_archive(command: Callable[..., Any]) -> Callable[..., Any]:
         flag("settings", SetOption),
     ]
 
-    def make(given: dict[str, Any]) -> Reading:
-        return Reading(
-            place=archive_place(given),
+    def make(given: dict[str, Any]) -> ArchiveSource:
+        return ArchiveSource(
+            location=archive_location(given),
             name=given["name"],
             connector_config=given["connector_config"],
             settings=tuple(given["settings"] or ()),
         )
 
-    decorated: Callable[..., Any] = with_flags("reading", flags, make, first=True)(command)
+    decorated: Callable[..., Any] = with_flags("source", flags, make, first=True)(command)
     return decorated
 
 

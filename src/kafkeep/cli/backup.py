@@ -42,8 +42,8 @@ _SEGMENT_FLAGS = {"segment_bytes": "flush.bytes", "segment_age_ms": "rotate.sche
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
-    """A backup as it was asked for; ``kafka`` are properties over those of the client's file."""
+class BackupRequest:
+    """What the user asked ``backup`` to do; ``kafka`` overrides the properties of the client file."""
 
     options: BackupOptions
     archive: str
@@ -53,7 +53,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class BackupFlags:
     """What the command line says besides the options of a backup."""
 
     archive: str | None = None
@@ -64,22 +64,22 @@ class Asked:
     settings: Sequence[str] = ()
 
 
-def choose_backup(flags: Mapping[str, Any], asked: Asked) -> Chosen:
+def parse_backup(flags: Mapping[str, Any], given: BackupFlags) -> BackupRequest:
     """Put flags over ``--set`` over the file; UsageError tells everything that is wrong."""
     plain = flags.get("format") in (None, "segment")
-    if plain and asked.connector_config is None and not asked.settings:
-        if asked.archive is None:
+    if plain and given.connector_config is None and not given.settings:
+        if given.archive is None:
             raise UsageError(
                 "--archive is missing", hint="Write --archive s3://bucket/prefix or a folder."
             )
-        storage = storage_options(asked.endpoint, asked.region, asked.profile)
+        storage = storage_options(given.endpoint, given.region, given.profile)
         options = build(BackupOptions, dict(flags))
-        return Chosen(options=options, archive=asked.archive, storage=storage)
+        return BackupRequest(options=options, archive=given.archive, storage=storage)
     if flags.get("format") is not None:
         one_of("--format", *FORMATS)(flags["format"])
-    config = _read(flags, asked)
+    config = _read(flags, given)
     _refuse_what_backup_cannot(config, flags)
-    return Chosen(
+    return BackupRequest(
         options=_backup_options(config, flags),
         archive=config.archive,
         storage=config.storage,
@@ -88,37 +88,37 @@ def choose_backup(flags: Mapping[str, Any], asked: Asked) -> Chosen:
     )
 
 
-def _read(flags: Mapping[str, Any], asked: Asked) -> ConnectorConfig:
+def _read(flags: Mapping[str, Any], given: BackupFlags) -> ConnectorConfig:
     texts: dict[str, str] = {}
     name: str | None = None
-    if asked.connector_config is not None:
-        document = read_connector_file(asked.connector_config)
+    if given.connector_config is not None:
+        document = read_connector_file(given.connector_config)
         texts, name = dict(document.config), document.name
-    texts |= parse_settings(asked.settings)
-    _put_flags(texts, flags, asked)
+    texts |= parse_settings(given.settings)
+    _put_flags(texts, flags, given)
     wanted = flags.get("name") or texts.get("name") or name
-    return ConnectorConfig.from_map(texts, name=wanted, archive=asked.archive)
+    return ConnectorConfig.from_map(texts, name=wanted, archive=given.archive)
 
 
-def _put_flags(texts: dict[str, str], flags: Mapping[str, Any], asked: Asked) -> None:
+def _put_flags(texts: dict[str, str], flags: Mapping[str, Any], given: BackupFlags) -> None:
     if flags.get("topics") or flags.get("topics_regex"):
         texts.pop("topics", None)
         texts.pop("topics.regex", None)
-    if asked.profile is not None:
+    if given.profile is not None:
         texts.pop("aws.access.key.id", None)
         texts.pop("aws.secret.access.key", None)
     if flags.get("format") == "segment":
         texts.pop("format.class", None)
-    given = {
+    texts_of_flags = {
         "topics": flags.get("topics"),
         "topics.regex": flags.get("topics_regex"),
         "format.class": None if flags.get("format") == "segment" else flags.get("format"),
         "consumer.override.isolation.level": flags.get("isolation_level"),
-        "store.url": asked.endpoint,
-        "s3.region": asked.region,
-        "s3.profile.name": asked.profile,
+        "store.url": given.endpoint,
+        "s3.region": given.region,
+        "s3.profile.name": given.profile,
     }
-    texts.update({key: text for key, text in given.items() if text is not None})
+    texts.update({key: text for key, text in texts_of_flags.items() if text is not None})
 
 
 def _refuse_what_backup_cannot(config: ConnectorConfig, flags: Mapping[str, Any]) -> None:
@@ -180,7 +180,7 @@ def backup_command(
     transaction, or a consumer group may not be read, 11 when a newer writer took the log, 12 when
     access is denied.
     """
-    asked = Asked(
+    given = BackupFlags(
         archive=archive,
         endpoint=s3_endpoint,
         region=s3_region,
@@ -188,18 +188,18 @@ def backup_command(
         connector_config=connector_config,
         settings=settings or (),
     )
-    chosen = choose_backup(flags, asked)
-    options = chosen.options
+    request = parse_backup(flags, given)
+    options = request.options
     spark = start_spark(spark_conf, preload=() if options.sink is None else SINK_PRELOAD)
     from kafkeep.backup.run import run_backup  # noqa: PLC0415
     from kafkeep.options.kafka import Locations  # noqa: PLC0415 - imports while the JVM starts
 
-    for note in chosen.notes:
+    for note in request.notes:
         say(f"warning: {note}")
     locations = Locations(
-        kafka=kafka_options(bootstrap_servers, command_config, chosen.kafka),
-        archive=chosen.archive,
-        storage=chosen.storage,
+        kafka=kafka_options(bootstrap_servers, command_config, request.kafka),
+        archive=request.archive,
+        storage=request.storage,
     )
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda _signal, _frame: stop.set())

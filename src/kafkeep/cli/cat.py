@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from kafkeep.cli.archive_flags import PartitionsOption, Reading, TopicsOption, reads_archive
+from kafkeep.cli.archive_flags import ArchiveSource, PartitionsOption, TopicsOption, reads_archive
 from kafkeep.cli.output import Output, OutputOption
 from kafkeep.errors import UsageError
 
@@ -55,7 +55,7 @@ IncarnationOption = Annotated[
 @reads_archive
 def cat_command(
     *,
-    reading: Reading,
+    source: ArchiveSource,
     topic: TopicsOption = None,
     partition: PartitionsOption = None,
     offset: OffsetOption = "beginning",
@@ -102,13 +102,13 @@ def cat_command(
             hint="Leave out one of them: JSON lines are what there is without --format.",
         )
     to_line = json_line if format is None else parse_format(format)
-    store, unlogged = reading.open()
+    store, unlogged = source.open()
     if unlogged is not None:
         from kafkeep.maintenance.unlogged import iter_unlogged_lines  # noqa: PLC0415
 
         _write(iter_unlogged_lines(store, unlogged, options, to_line))
         return
-    _write(iter_lines(store, choose_log(store, reading.name, topic or None), options, to_line))
+    _write(iter_lines(store, choose_log(store, source.name, topic or None), options, to_line))
 
 
 def _write(pieces: Iterable[bytes]) -> None:

@@ -7,7 +7,7 @@ import signal
 import typer
 
 from kafkeep.cli.archive_flags import (
-    ArchivePlace,
+    ArchiveLocation,
     BootstrapOption,
     CommandConfigOption,
     SparkConfOption,
@@ -25,7 +25,7 @@ from kafkeep.options.maintenance import DrillOptions
 @with_options(DrillOptions)
 def drill_command(
     *,
-    archive: ArchivePlace,
+    archive: ArchiveLocation,
     bootstrap_servers: BootstrapOption,
     report: ReportOption = None,
     command_config: CommandConfigOption = None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kafkeep.cli.archive_flags import ArchivePlace, when, with_archive
+from kafkeep.cli.archive_flags import ArchiveLocation, when, with_archive
 from kafkeep.cli.flags import with_options
 from kafkeep.cli.output import (
     Output,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @with_options(GcOptions)
 def gc_command(
     *,
-    archive: ArchivePlace,
+    archive: ArchiveLocation,
     output: OutputOption = Output.TABLE,
     options: GcOptions,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from kafkeep.cli.archive_flags import (
-    ArchivePlace,
+    ArchiveLocation,
     AtOption,
     BootstrapOption,
     CommandConfigOption,
@@ -32,7 +32,7 @@ app = typer.Typer(
 @with_archive
 def show_command(
     *,
-    archive: ArchivePlace,
+    archive: ArchiveLocation,
     name: NameOption = None,
     commit: CommitOption = None,
     at: AtOption = None,
@@ -65,7 +65,7 @@ def show_command(
 @with_options(RestoreOptions)
 def plan_command(
     *,
-    archive: ArchivePlace,
+    archive: ArchiveLocation,
     bootstrap_servers: BootstrapOption,
     settings: SetOption = None,
     command_config: CommandConfigOption = None,
@@ -87,7 +87,7 @@ def plan_command(
 @with_options(RestoreOptions)
 def apply_command(
     *,
-    archive: ArchivePlace,
+    archive: ArchiveLocation,
     bootstrap_servers: BootstrapOption,
     settings: SetOption = None,
     command_config: CommandConfigOption = None,
@@ -114,7 +114,7 @@ def apply_command(
 @with_options(RestoreOptions)
 def rollback_command(
     *,
-    archive: ArchivePlace,
+    archive: ArchiveLocation,
     bootstrap_servers: BootstrapOption,
     settings: SetOption = None,
     command_config: CommandConfigOption = None,

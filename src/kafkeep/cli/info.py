@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from kafkeep.cli.archive_flags import Reading, TopicsOption, reads_archive, when
+from kafkeep.cli.archive_flags import ArchiveSource, TopicsOption, reads_archive, when
 from kafkeep.cli.output import Output, OutputOption, print_json, print_table
 from kafkeep.options.units import format_size
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @reads_archive
 def info_command(
     *,
-    reading: Reading,
+    source: ArchiveSource,
     topic: TopicsOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -31,11 +31,11 @@ def info_command(
     from kafkeep.maintenance.info import load_info  # noqa: PLC0415 - keeps --help fast
     from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415
 
-    store, unlogged = reading.open()
+    store, unlogged = source.open()
     if unlogged is not None:
         _show_named(store, unlogged, topic, output)
         return
-    logs = load_info(store, choose_logs(store, reading.name), topics=topic or None)
+    logs = load_info(store, choose_logs(store, source.name), topics=topic or None)
     if output is Output.JSON:
         print_json({"archive": store.describe(), "logs": [log.to_json() for log in logs]})
         return

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkeep.cli.archive_flags import PartitionsOption, Reading, TopicsOption, reads_archive, when
+from kafkeep.cli.archive_flags import (
+    ArchiveSource,
+    PartitionsOption,
+    TopicsOption,
+    reads_archive,
+    when,
+)
 from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, print_table
 from kafkeep.options.units import format_size
 
@@ -26,7 +32,7 @@ LongOption = Annotated[bool, typer.Option("--long", "-l", help="Show all that is
 @reads_archive
 def ls_command(
     *,
-    reading: Reading,
+    source: ArchiveSource,
     topic: TopicsOption = None,
     partition: PartitionsOption = None,
     long: LongOption = False,
@@ -39,12 +45,12 @@ def ls_command(
     from kafkeep.maintenance.inventory import list_objects  # noqa: PLC0415 - keeps --help fast
     from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415
 
-    store, unlogged = reading.open()
+    store, unlogged = source.open()
     if unlogged is not None:
         _show_named(store, unlogged, topic, partition, long, output)
         return
     found = list_objects(
-        store, choose_logs(store, reading.name), topics=topic or None, partitions=partition or None
+        store, choose_logs(store, source.name), topics=topic or None, partitions=partition or None
     )
     if output is Output.JSON:
         objects = [listed.to_json() for listed in found]
@@ -131,7 +137,7 @@ def _show_named(  # noqa: PLR0917
 @reads_archive
 def du_command(
     *,
-    reading: Reading,
+    source: ArchiveSource,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show what takes up room: topics, the logs themselves, left-overs.
@@ -140,7 +146,7 @@ def du_command(
     What a log names and the store no longer has takes up no room: it is counted as gone.
     Exits 0, or 10 when there is no such archive.
     """
-    usage = _usage(reading)
+    usage = _usage(source)
     if output is Output.JSON:
         print_json(usage.to_json())
         return
@@ -172,13 +178,13 @@ def du_command(
     )
 
 
-def _usage(reading: Reading) -> Usage:
-    store, unlogged = reading.open()
+def _usage(source: ArchiveSource) -> Usage:
+    store, unlogged = source.open()
     if unlogged is None:
         from kafkeep.maintenance.usage import load_usage  # noqa: PLC0415
         from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415 - keeps --help fast
 
-        return load_usage(store, choose_logs(store, reading.name))
+        return load_usage(store, choose_logs(store, source.name))
     from kafkeep.maintenance.unlogged import sort_by_topic, usage_of  # noqa: PLC0415
     from kafkeep.objects.unlogged.scan import list_objects  # noqa: PLC0415
 

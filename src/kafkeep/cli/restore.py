@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from kafkeep.cli.archive_flags import (
-    ArchivePlace,
+    ArchiveLocation,
     BootstrapOption,
     CommandConfigOption,
     ConnectorConfigOption,
@@ -95,7 +95,7 @@ def restore_page(summary: RestoreSummary, locations: Locations, ended_ms: int) -
 @with_options(RestoreOptions)
 def restore_command(
     *,
-    archive: ArchivePlace,
+    archive: ArchiveLocation,
     bootstrap_servers: BootstrapOption,
     connector_config: ConnectorConfigOption = None,
     settings: SetOption = None,

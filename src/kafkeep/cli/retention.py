@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkeep.cli.archive_flags import ArchivePlace, NameOption, when, with_archive
+from kafkeep.cli.archive_flags import ArchiveLocation, NameOption, when, with_archive
 from kafkeep.cli.output import Output, OutputOption, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _DirOption = Annotated[
 @with_archive
 def show_command(
     *,
-    archive: ArchivePlace,
+    archive: ArchiveLocation,
     name: NameOption = None,
     topics: _TopicsOption = None,
     output: OutputOption = Output.TABLE,
@@ -81,7 +81,7 @@ def show_command(
 @with_archive
 def set_command(
     *,
-    archive: ArchivePlace,
+    archive: ArchiveLocation,
     days: _DaysOption,
     name: NameOption = None,
     topics: _TopicsOption = None,
@@ -107,7 +107,7 @@ def set_command(
 @with_archive
 def remove_command(
     *,
-    archive: ArchivePlace,
+    archive: ArchiveLocation,
     name: NameOption = None,
     topics: _TopicsOption = None,
 ) -> None:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkeep.cli.archive_flags import ArchivePlace, AtOption, CommitOption, NameOption, with_archive
+from kafkeep.cli.archive_flags import (
+    ArchiveLocation,
+    AtOption,
+    CommitOption,
+    NameOption,
+    with_archive,
+)
 from kafkeep.cli.output import Output, OutputOption, print_json, print_table
 from kafkeep.errors import NoSuchArchiveError, UsageError
 
@@ -32,7 +38,7 @@ _Version = Annotated[
 @with_archive
 def list_command(
     *,
-    archive: ArchivePlace,
+    archive: ArchiveLocation,
     name: NameOption = None,
     commit: CommitOption = None,
     at: AtOption = None,
@@ -66,7 +72,7 @@ def list_command(
 def show_command(
     *,
     wanted: _Wanted,
-    archive: ArchivePlace,
+    archive: ArchiveLocation,
     version: _Version = None,
     name: NameOption = None,
     commit: CommitOption = None,
@@ -91,7 +97,7 @@ def show_command(
 
 
 def _load(
-    archive: ArchivePlace, name: str | None, commit: int | None, at: str | None
+    archive: ArchiveLocation, name: str | None, commit: int | None, at: str | None
 ) -> tuple[ArchiveView, SchemaSet]:
     from kafkeep.archive.schemas import load_schemas  # noqa: PLC0415
     from kafkeep.archive.view import load_view  # noqa: PLC0415 - keeps --help fast

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kafkeep.cli.archive_flags import (
-    ArchivePlace,
+    ArchiveLocation,
+    ArchiveSource,
     CommandConfigOption,
-    Reading,
     SparkConfOption,
     TopicsOption,
     kafka_options,
@@ -64,7 +64,7 @@ ReportOption = Annotated[
 @with_options(CompareOptions)
 def verify_command(
     *,
-    reading: Reading,
+    source: ArchiveSource,
     topic: TopicsOption = None,
     deep: DeepOption = False,
     workers: WorkersOption = None,
@@ -87,9 +87,9 @@ def verify_command(
     is damaged, missing or differs, 14 when it cannot be compared.
     """
     if against is not None:
-        _refuse_beside_against(deep, topic, workers, reading)
+        _refuse_beside_against(deep, topic, workers, source)
         kafka = against, command_config
-        _against(options, reading.place, kafka, reading.name, spark_conf, report, output)
+        _against(options, source.location, kafka, source.name, spark_conf, report, output)
         return
     given = [*_given(options), *(["--spark-conf"] if spark_conf else ())]
     if command_config and command_config != os.environ.get("KAFKEEP_COMMAND_CONFIG"):
@@ -99,18 +99,18 @@ def verify_command(
             "this is for --against, which is not given: " + ", ".join(given),
             hint="Leave it out, or name the cluster: --against HOST:PORT.",
         )
-    _alone(reading, topic, deep, workers, _file(report), output)
+    _alone(source, topic, deep, workers, _file(report), output)
 
 
 def _refuse_beside_against(
-    deep: bool, topics: list[str] | None, workers: int | None, reading: Reading
+    deep: bool, topics: list[str] | None, workers: int | None, source: ArchiveSource
 ) -> None:
     refused = {
         "--deep": (deep, "Every record is decoded anyway: leave it out."),
         "--topic": (topics, "Name topics with --topics."),
         "--workers": (workers, "Spark reads; give it cores with --spark-conf spark.master=…"),
-        "--set": (reading.settings, "A log says itself how its objects were made."),
-        "--connector-config": (reading.connector_config, "A log says how its objects were made."),
+        "--set": (source.settings, "A log says itself how its objects were made."),
+        "--connector-config": (source.connector_config, "A log says how its objects were made."),
     }
     for flag, (given, hint) in refused.items():
         if given:
@@ -130,7 +130,7 @@ def _file(report: str | None) -> Path | None:
 
 
 def _alone(  # noqa: PLR0917
-    reading: Reading,
+    source: ArchiveSource,
     topics: list[str] | None,
     deep: bool,
     workers: int | None,
@@ -150,11 +150,11 @@ def _alone(  # noqa: PLR0917
         "workers": workers or DEFAULT_WORKERS,
     }
     with (
-        failure_reported("verify", file, archive=reading.place.address),
+        failure_reported("verify", file, archive=source.location.address),
         task_progress("verifying", enabled=output is Output.TABLE) as on_progress,
     ):
-        store, unlogged = reading.open()
-        names = choose_logs(store, reading.name) if unlogged is None else []
+        store, unlogged = source.open()
+        names = choose_logs(store, source.name) if unlogged is None else []
         if unlogged is None:
             found = verify(store, names, on_progress=on_progress, **asked)
         else:
@@ -180,7 +180,7 @@ def _alone(  # noqa: PLR0917
 
 def _against(  # noqa: PLR0917
     options: CompareOptions,
-    archive: ArchivePlace,
+    archive: ArchiveLocation,
     kafka: tuple[str, str | None],
     name: str | None,
     spark_conf: list[str] | None,

@@ -18,7 +18,7 @@ from kafkeep.backup.cluster_snapshot import (
     require_topics,
 )
 from kafkeep.backup.plan import Known, first_positions, plan_cycle, taken_over
-from kafkeep.cli.backup import Asked, choose_backup
+from kafkeep.cli.backup import BackupFlags, parse_backup
 from kafkeep.errors import PreflightError, UsageError
 from kafkeep.kafka.admin.groups import GroupOffsets
 from kafkeep.options.backup import BackupOptions
@@ -143,5 +143,5 @@ def _admin(topic_id: str) -> mock.Mock:
 
 
 def test_backup_begins_where_a_connectors_file_says() -> None:
-    asked = Asked(archive="memory:x", settings=["consumer.override.auto.offset.reset=latest"])
-    assert choose_backup({"topics": "t"}, asked).options.start_at == "latest"
+    asked = BackupFlags(archive="memory:x", settings=["consumer.override.auto.offset.reset=latest"])
+    assert parse_backup({"topics": "t"}, asked).options.start_at == "latest"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kafkeep.connect.connectors.family import Family, Meaning
-from kafkeep.connect.connectors.fixed_keys import StandingKey, any_number
+from kafkeep.connect.connectors.fixed_keys import FixedKey, any_number
 from kafkeep.errors import UsageError
 from kafkeep.options.option import ConfigErrors, names, one_of, option, parse_group
 
@@ -143,8 +143,8 @@ OLD_NAMES: Mapping[str, str] = {
     "timestamp.source": "file.name.timestamp.source",
 }
 _ROLE = "Roles are taken on with a profile of the AWS files: s3.profile.name."
-_STANDING = (
-    StandingKey(
+_FIXED_KEYS = (
+    FixedKey(
         "aws.s3.backoff.max.delay.ms",
         "long",
         "20000",
@@ -152,7 +152,7 @@ _STANDING = (
         any_number,
     ),
     *(
-        StandingKey(name, "string", "", _ROLE)
+        FixedKey(name, "string", "", _ROLE)
         for name in (
             "aws.sts.role.arn",
             "aws.sts.role.external.id",
@@ -278,7 +278,7 @@ SINK = Family(
     kind="sink",
     classes=CLASSES,
     groups=(AivenOptions,),
-    standing=_STANDING,
+    fixed_keys=_FIXED_KEYS,
     renamed={**PLAIN, **OLD_NAMES},
     translate=_translate,
     region="us-east-1",

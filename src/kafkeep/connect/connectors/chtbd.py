@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from kafkeep.archive.names import connector_log
 from kafkeep.connect.connectors.family import Family, Meaning
-from kafkeep.connect.connectors.fixed_keys import StandingKey, any_text, what_parses
+from kafkeep.connect.connectors.fixed_keys import FixedKey, any_text, what_parses
 from kafkeep.errors import UsageError
 from kafkeep.options.option import one_of, option, parse_group, positive
 
@@ -57,8 +57,8 @@ class CompactOptions:
 
 
 _NO_TOPIC = "The pair speak through a document in their archive, not through a topic of their own."
-_STANDING = (
-    StandingKey(
+_FIXED_KEYS = (
+    FixedKey(
         "compacted.log.backup.interval.offsets",
         "int",
         "10000",
@@ -66,14 +66,14 @@ _STANDING = (
         "there: it is never told later than the objects are.",
         what_parses(positive("the interval")),
     ),
-    StandingKey(
+    FixedKey(
         "compacted.log.backup.path.configuration",
         "string",
         "",
         f"{_NO_TOPIC} No file of client settings is read for it.",
         any_text,
     ),
-    StandingKey(
+    FixedKey(
         "compacted.log.backup.login.name.jaas.configuration", "string", "", _NO_TOPIC, any_text
     ),
 )
@@ -123,6 +123,6 @@ PAIR = Family(
     kind="sink",
     classes=(COMPACT,),
     groups=(CompactOptions,),
-    standing=_STANDING,
+    fixed_keys=_FIXED_KEYS,
     translate=_compact,
 )

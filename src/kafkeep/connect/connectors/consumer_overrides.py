@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kafkeep.connect.connectors.fixed_keys import StandingKey, any_text, only
+from kafkeep.connect.connectors.fixed_keys import FixedKey, any_text, only
 from kafkeep.errors import UsageError
 from kafkeep.options.kafka import parse_servers
 from kafkeep.options.option import (
@@ -51,23 +51,23 @@ _NO_EFFECT = (
 _SECURITY = ("sasl.", "ssl.")
 _CLIENT = ("security.protocol", "bootstrap.servers", "client.id")
 
-_STANDING = (
-    *(StandingKey(PREFIX + name, "string", "", _NO_EFFECT, any_text) for name in TUNING),
-    StandingKey(
+_FIXED_KEYS = (
+    *(FixedKey(PREFIX + name, "string", "", _NO_EFFECT, any_text) for name in TUNING),
+    FixedKey(
         PREFIX + "check.crcs",
         "boolean",
         "true",
         "The checksum of every record batch is checked.",
         only("true"),
     ),
-    StandingKey(
+    FixedKey(
         PREFIX + "enable.auto.commit",
         "boolean",
         "false",
         "Offsets are committed when records are in the store, and never before.",
         only("false"),
     ),
-    StandingKey(
+    FixedKey(
         PREFIX + "group.id",
         "string",
         "",
@@ -77,7 +77,7 @@ _STANDING = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadOptions:
+class ConsumerReadOptions:
     """What records are read, declared; names are whole here, as the docs show them."""
 
     isolation_level: str = option(
@@ -114,12 +114,12 @@ class ConsumerOptions:
             try:
                 if _is_client(key):
                     kafka[key.removeprefix(PREFIX)] = _client_value(key, given[key])
-                elif found := standing_override(key):
+                elif found := fixed_override(key):
                     found.check(given[key])
             except UsageError as error:
                 wrong[key] = error.message
         try:
-            read = parse_group(ReadOptions, given)
+            read = parse_group(ConsumerReadOptions, given)
         except ConfigErrors as error:
             raise ConfigErrors({**wrong, **error.by_key}) from error
         if wrong:
@@ -129,8 +129,8 @@ class ConsumerOptions:
 
 def knows_override(key: str) -> bool:
     """Tell whether a key under the prefix means something here."""
-    declared = {one.name for one in iter_options(ReadOptions)}
-    return key in declared or _is_client(key) or standing_override(key) is not None
+    declared = {one.name for one in iter_options(ConsumerReadOptions)}
+    return key in declared or _is_client(key) or fixed_override(key) is not None
 
 
 def is_secret_override(key: str) -> bool:
@@ -138,19 +138,21 @@ def is_secret_override(key: str) -> bool:
     return key.startswith((PREFIX + "sasl.", PREFIX + "ssl."))
 
 
-def standing_override(key: str) -> StandingKey | None:
+def fixed_override(key: str) -> FixedKey | None:
     """Return what is said of a key that has no effect, or cannot have one."""
-    return next((one for one in _STANDING if one.name == key), None)
+    return next((one for one in _FIXED_KEYS if one.name == key), None)
 
 
-def iter_standing_overrides() -> tuple[StandingKey, ...]:
+def iter_fixed_overrides() -> tuple[FixedKey, ...]:
     """Return the keys that have no effect or are refused, for the docs."""
-    return _STANDING
+    return _FIXED_KEYS
 
 
 def near_override(key: str) -> str | None:
     """Return a hint for a key that nobody knows."""
-    known = [one.name for one in iter_options(ReadOptions)] + [one.name for one in _STANDING]
+    known = [one.name for one in iter_options(ConsumerReadOptions)] + [
+        one.name for one in _FIXED_KEYS
+    ]
     return did_you_mean(key, [*known, *(PREFIX + name for name in _CLIENT)])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kafkeep.connect.connectors.fixed_keys import StandingKey
+from kafkeep.connect.connectors.fixed_keys import FixedKey
 from kafkeep.options.option import Option, iter_options
 
 ConnectorKind = Literal["sink", "source"]
@@ -59,7 +59,7 @@ class Family:
     kind: ConnectorKind
     classes: tuple[str, ...]
     groups: tuple[type, ...] = ()
-    standing: tuple[StandingKey, ...] = ()
+    fixed_keys: tuple[FixedKey, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Keys that mean the same as others, under names of the maker's."""
     extra: tuple[Option, ...] = ()
@@ -71,7 +71,7 @@ class Family:
 
     def knows(self, key: str) -> bool:
         """Tell whether a key is one of the family's own."""
-        return key in self.keys or key.startswith(self.below) or self.says(key) is not None
+        return key in self.keys or key.startswith(self.below) or self.fixed_key(key) is not None
 
     @property
     def keys(self) -> frozenset[str]:
@@ -79,6 +79,6 @@ class Family:
         declared = [one.name for group in self.groups for one in iter_options(group)]
         return frozenset([*declared, *self.renamed, *(one.name for one in self.extra)])
 
-    def says(self, key: str) -> StandingKey | None:
+    def fixed_key(self, key: str) -> FixedKey | None:
         """Return what is said of a key that needs no code."""
-        return next((one for one in self.standing if one.name == key), None)
+        return next((one for one in self.fixed_keys if one.name == key), None)

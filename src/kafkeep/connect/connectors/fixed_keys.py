@@ -18,7 +18,7 @@ _VERSION = version("kafkeep")
 _STORAGE = "io.confluent.connect.s3.storage.S3Storage"
 
 
-class Verdict(StrEnum):
+class KeySupport(StrEnum):
     """What becomes of a key."""
 
     HONOURED = "honoured"
@@ -27,7 +27,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class StandingKey:
+class FixedKey:
     """A key whose values are checked and then forgotten."""
 
     name: str
@@ -38,9 +38,9 @@ class StandingKey:
     """Whether a value's meaning holds here; None when none does."""
 
     @property
-    def verdict(self) -> Verdict:
+    def support(self) -> KeySupport:
         """Tell what becomes of it."""
-        return Verdict.REFUSED if self.holds is None else Verdict.ALWAYS
+        return KeySupport.REFUSED if self.holds is None else KeySupport.ALWAYS
 
     def check(self, text: str) -> None:
         """Raise UsageError when the value's meaning does not hold here."""
@@ -82,14 +82,14 @@ def only(*values: str) -> Callable[[str], bool]:
 
 
 _KEYS = (
-    StandingKey(
+    FixedKey(
         "storage.class",
         "string",
         _STORAGE,
         f"The store is S3 ({_STORAGE}); other stores are reached through their S3 language.",
         only(_STORAGE, "S3Storage"),
     ),
-    StandingKey(
+    FixedKey(
         "enable.conditional.writes",
         "boolean",
         "true",
@@ -97,56 +97,56 @@ _KEYS = (
         "each record archived exactly once, so it cannot be turned off.",
         only("true"),
     ),
-    StandingKey(
+    FixedKey(
         "max.files.scan.limit",
         "int",
         "100",
         "No search for a free name is needed: the log says what was written before.",
         any_number,
     ),
-    StandingKey(
+    FixedKey(
         "schemas.cache.config",
         "int",
         "1000",
         "A task remembers every schema it has translated.",
         any_number,
     ),
-    StandingKey(
+    FixedKey(
         "schema.cache.size",
         "int",
         "1000",
         "The old name of schemas.cache.config; schemas are remembered in any case.",
         any_number,
     ),
-    StandingKey(
+    FixedKey(
         "shutdown.timeout.ms",
         "int",
         "3000",
         "Nothing has to be waited for at the end: what is not finished is not visible.",
         any_number,
     ),
-    StandingKey(
+    FixedKey(
         "max.write.duration.ms",
         "long",
         "9223372036854775807",
         "Writing holds up no consumer, so there is nothing to interrupt.",
         any_number,
     ),
-    StandingKey(
+    FixedKey(
         "s3.elastic.buffer.enable",
         "boolean",
         "false",
         "Buffers always grow with what is in them.",
         any_truth,
     ),
-    StandingKey(
+    FixedKey(
         "s3.elastic.buffer.init.capacity",
         "int",
         "131072",
         "Buffers always grow with what is in them.",
         any_number,
     ),
-    StandingKey(
+    FixedKey(
         "errors.retry.timeout",
         "long",
         "0",
@@ -154,22 +154,22 @@ _KEYS = (
         "requests to Kafka, the store and the registry are.",
         any_number,
     ),
-    StandingKey(
+    FixedKey(
         "errors.retry.delay.max.ms",
         "long",
         "60000",
         "As errors.retry.timeout: no record is tried again.",
         any_number,
     ),
-    StandingKey("tasks.max.enforce", "boolean", "true", "tasks.max always holds.", only("true")),
-    StandingKey(
+    FixedKey("tasks.max.enforce", "boolean", "true", "tasks.max always holds.", only("true")),
+    FixedKey(
         "config.action.reload",
         "string",
         "restart",
         "Values from outside are read when a run starts.",
         only("none", "restart"),
     ),
-    StandingKey(
+    FixedKey(
         "group.id",
         "string",
         "",
@@ -177,7 +177,7 @@ _KEYS = (
         any_text,
     ),
     *(
-        StandingKey(
+        FixedKey(
             f"{what}.plugin.version",
             "string",
             _VERSION,
@@ -186,30 +186,30 @@ _KEYS = (
         )
         for what in ("connector", "key.converter", "value.converter", "header.converter")
     ),
-    StandingKey("confluent.license", "string", "", "kafkeep needs no license.", any_text),
+    FixedKey("confluent.license", "string", "", "kafkeep needs no license.", any_text),
 )
-STANDING: Mapping[str, StandingKey] = {key.name: key for key in _KEYS}
+FIXED_KEYS: Mapping[str, FixedKey] = {key.name: key for key in _KEYS}
 
 _UNDER = (
-    StandingKey(
+    FixedKey(
         "s3.credentials.provider.",
         "string",
         "",
         "They are for Java classes, which cannot run here.",
     ),
-    StandingKey(
+    FixedKey(
         "producer.override.",
         "string",
         "",
         "Dead letters are produced with the settings of --command-config.",
     ),
-    StandingKey(
+    FixedKey(
         "admin.override.",
         "string",
         "",
         "Topics are made with the settings of --command-config.",
     ),
-    StandingKey(
+    FixedKey(
         "confluent.topic.",
         "string",
         "",
@@ -219,12 +219,12 @@ _UNDER = (
 )
 
 
-def standing_key(name: str) -> StandingKey | None:
+def fixed_key(name: str) -> FixedKey | None:
     """Return what is said of a key, by its name or by how it begins; None when nothing is."""
-    found = STANDING.get(name)
+    found = FIXED_KEYS.get(name)
     return found or next((key for key in _UNDER if name.startswith(key.name)), None)
 
 
-def iter_standing() -> tuple[StandingKey, ...]:
+def iter_fixed_keys() -> tuple[FixedKey, ...]:
     """Return all of them; a name that ends with a dot stands for everything under it."""
     return (*_KEYS, *_UNDER)

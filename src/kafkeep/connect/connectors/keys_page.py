@@ -14,12 +14,12 @@ from dataclasses import MISSING, dataclass
 
 from kafkeep.connect.connectors.consumer_overrides import (
     PREFIX,
-    ReadOptions,
-    iter_standing_overrides,
+    ConsumerReadOptions,
+    iter_fixed_overrides,
 )
 from kafkeep.connect.connectors.families import FAMILIES
 from kafkeep.connect.connectors.family import Family
-from kafkeep.connect.connectors.fixed_keys import StandingKey, Verdict, iter_standing
+from kafkeep.connect.connectors.fixed_keys import FixedKey, KeySupport, iter_fixed_keys
 from kafkeep.connect.connectors.s3_keys import S3Options
 from kafkeep.connect.connectors.sink_keys import ConnectorOptions
 from kafkeep.connect.connectors.source_keys import (
@@ -27,7 +27,7 @@ from kafkeep.connect.connectors.source_keys import (
     RESTORE,
     ROLES,
     SourceOptions,
-    iter_source_standing,
+    iter_source_fixed_keys,
     restore_options,
 )
 from kafkeep.options.backup import BackupOptions
@@ -67,7 +67,7 @@ class Row:
     key: str
     type: str
     default: str
-    verdict: Verdict
+    support: KeySupport
     sentence: str
 
 
@@ -81,9 +81,9 @@ def iter_sections() -> Iterator[tuple[str, list[Row]]]:
     yield (
         "The consumer",
         [
-            *group_rows(ReadOptions),
+            *group_rows(ConsumerReadOptions),
             *(
-                Row(PREFIX + name, "string", "", Verdict.HONOURED, client)
+                Row(PREFIX + name, "string", "", KeySupport.HONOURED, client)
                 for name in (
                     "bootstrap.servers",
                     "client.id",
@@ -92,10 +92,10 @@ def iter_sections() -> Iterator[tuple[str, list[Row]]]:
                     "ssl.…",
                 )
             ),
-            *map(_standing_row, iter_standing_overrides()),
+            *map(_fixed_row, iter_fixed_overrides()),
         ],
     )
-    yield "Others", [_standing_row(key) for key in iter_standing()]
+    yield "Others", [_fixed_row(key) for key in iter_fixed_keys()]
 
 
 def iter_rows() -> Iterator[Row]:
@@ -109,7 +109,7 @@ def family_rows(family: Family) -> list[Row]:
     rows = [row for group in family.groups for row in group_rows(group)]
     extra = {one.name for one in family.extra}
     rows += [row for row in group_rows(BackupOptions) if row.key in extra]
-    rows += [_standing_row(key) for key in family.standing]
+    rows += [_fixed_row(key) for key in family.fixed_keys]
     types = {row.key: row.type for row in (*rows, *iter_rows())}
     for key, other in family.renamed.items():
         own = other
@@ -132,7 +132,7 @@ def iter_source_rows() -> Iterator[Row]:
         yield _plain(f"{role}.converter", "string", converter)
     for name in ("bootstrap.servers", "client.id", "security.protocol", "sasl.…", "ssl.…"):
         yield _plain(PRODUCER + name, "string", "Kafka's address and the client's rights.")
-    yield from map(_standing_row, iter_source_standing())
+    yield from map(_fixed_row, iter_source_fixed_keys())
 
 
 def _family_sections() -> Iterator[tuple[str, list[Row]]]:
@@ -165,16 +165,16 @@ def group_rows(group: type, rename: Callable[[str], str] = lambda name: name) ->
             rename(one.name),
             _type(one, types[one.field]),
             "required" if one.default is MISSING else one.default_text,
-            Verdict.HONOURED,
+            KeySupport.HONOURED,
             one.help,
         )
         for one in iter_options(group)
     ]
 
 
-def _standing_row(key: StandingKey) -> Row:
+def _fixed_row(key: FixedKey) -> Row:
     name = key.name + "…" if key.name.endswith(".") else key.name
-    return Row(name, key.type, key.default, key.verdict, key.sentence)
+    return Row(name, key.type, key.default, key.support, key.sentence)
 
 
 def _converter_rows() -> list[Row]:
@@ -214,7 +214,7 @@ def _sided(kinds: Iterable[str]) -> str:
 
 
 def _plain(key: str, kind: str, sentence: str, default: str = "") -> Row:
-    return Row(key, kind, default, Verdict.HONOURED, sentence)
+    return Row(key, kind, default, KeySupport.HONOURED, sentence)
 
 
 def _type(one: Option, annotation: str) -> str:
@@ -229,7 +229,7 @@ def _format_row(row: Row) -> str:
     default = row.default.replace("\n", "\\n")
     shown = default if default in ("", "required") else f"`{default}`"
     sentence = row.sentence.replace("<", "\\<")
-    cells = (f"`{row.key}`", row.type, shown, row.verdict.value, sentence)
+    cells = (f"`{row.key}`", row.type, shown, row.support.value, sentence)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

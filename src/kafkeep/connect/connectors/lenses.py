@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkeep.connect.connectors.family import Family, Meaning
-from kafkeep.connect.connectors.fixed_keys import StandingKey, any_number, any_text, any_truth, only
+from kafkeep.connect.connectors.fixed_keys import FixedKey, any_number, any_text, any_truth, only
 from kafkeep.errors import UsageError
 from kafkeep.options.option import ConfigErrors, one_of, option, parse_group
 
@@ -188,55 +188,53 @@ PLAIN: Mapping[str, str] = {
     "connect.s3.compression.level": "s3.compression.level",
 }
 """Keys that mean the same under another name. Lenses' vhost.bucket sets the path style there."""
-_STANDING = (
-    StandingKey(
+_FIXED_KEYS = (
+    FixedKey(
         "connect.s3.exactly.once.enable",
         "boolean",
         "true",
         "Each record is archived exactly once.",
         only("true"),
     ),
-    StandingKey(
+    FixedKey(
         "connect.s3.error.policy",
         "string",
         "THROW",
         "An error stops the run, after it was tried again where that can help.",
         only("THROW", "RETRY"),
     ),
-    StandingKey(
+    FixedKey(
         "connect.s3.max.retries",
         "int",
         "20",
         "What can pass is tried again for a minute, whatever the number.",
         any_number,
     ),
-    StandingKey(
+    FixedKey(
         "connect.s3.write.mode",
         "string",
         "Streamed",
         "Objects appear whole or not at all.",
         any_text,
     ),
-    StandingKey(
+    FixedKey(
         "connect.s3.local.tmp.directory",
         "string",
         "",
         "Buffers lie where Spark has them.",
         any_text,
     ),
-    StandingKey(
+    FixedKey(
         "connect.s3.indexes.name", "string", ".indexes", "The log stands in place of it.", any_text
     ),
-    StandingKey(
+    FixedKey(
         "connect.s3.pool.max.connections",
         "int",
         "50",
         "As many connections are open as tasks need.",
         any_number,
     ),
-    StandingKey(
-        "connect.progress.enabled", "boolean", "false", "Progress is told anyway.", any_truth
-    ),
+    FixedKey("connect.progress.enabled", "boolean", "false", "Progress is told anyway.", any_truth),
 )
 
 
@@ -367,7 +365,7 @@ SINK = Family(
     kind="sink",
     classes=CLASSES,
     groups=(LensesOptions,),
-    standing=_STANDING,
+    fixed_keys=_FIXED_KEYS,
     renamed=PLAIN,
     translate=_translate,
 )

@@ -18,7 +18,7 @@ from kafkeep.connect.connectors.config_file import ConnectorDocument, read_conne
 from kafkeep.connect.connectors.consumer_overrides import ConsumerOptions
 from kafkeep.connect.connectors.families import CONFLUENT, OURS, find_family
 from kafkeep.connect.connectors.family import Family, Meaning
-from kafkeep.connect.connectors.fixed_keys import standing_key
+from kafkeep.connect.connectors.fixed_keys import fixed_key
 from kafkeep.connect.connectors.s3_keys import S3Options, read_address, read_storage
 from kafkeep.connect.connectors.sink_keys import (
     DECLARED,
@@ -252,7 +252,7 @@ class _Reader:
         for key, text in self._given.items():
             found = None
             if key not in DECLARED and key not in self._family.keys:
-                found = self._family.says(key) or standing_key(key)
+                found = self._family.fixed_key(key) or fixed_key(key)
             try:
                 if found is not None:
                     found.check(text)
@@ -265,7 +265,7 @@ class _Reader:
         unknown: dict[str, None] = {}
         for key in self._given:
             below = key.startswith(tuple(f"{role}.converter." for role in ROLES))
-            below = below and standing_key(key) is None
+            below = below and fixed_key(key) is None
             known = key not in strangers if below else means_something(key, self._family)
             if not known and key not in transforms:
                 unknown[key] = None
@@ -280,7 +280,7 @@ class _Reader:
         return unknown_subkeys(role, self._texts)
 
     def _shape(self, unknown: Iterable[str]) -> dict[str, str]:
-        apart = {*unknown, *(key for key in self._texts if standing_key(key) is not None)}
+        apart = {*unknown, *(key for key in self._texts if fixed_key(key) is not None)}
         shape = {k: v for k, v in self._texts.items() if is_shape_key(k) and k not in apart}
         kind = format_name(shape.get("format.class", ""))
         if "value.converter" not in shape:

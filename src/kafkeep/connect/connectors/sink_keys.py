@@ -14,7 +14,7 @@ from kafkeep.connect.connectors.consumer_overrides import (
 )
 from kafkeep.connect.connectors.families import CONFLUENT, OURS, find_family, matches
 from kafkeep.connect.connectors.family import Family
-from kafkeep.connect.connectors.fixed_keys import STANDING, standing_key
+from kafkeep.connect.connectors.fixed_keys import FIXED_KEYS, fixed_key
 from kafkeep.connect.connectors.s3_keys import SECRETS, S3Options
 from kafkeep.errors import UsageError
 from kafkeep.options.java_regex import java_regex
@@ -173,7 +173,7 @@ def means_something(key: str, family: Family) -> bool:
     """Tell whether a key is known, other than those below transforms and converters."""
     if key in DECLARED or family.knows(key):
         return True
-    return knows_override(key) if key.startswith(PREFIX) else standing_key(key) is not None
+    return knows_override(key) if key.startswith(PREFIX) else fixed_key(key) is not None
 
 
 def say_unknown(key: str, texts: Mapping[str, str], family: Family) -> str:
@@ -190,7 +190,7 @@ def say_unknown(key: str, texts: Mapping[str, str], family: Family) -> str:
 
 
 def _near(key: str, family: Family) -> str | None:
-    return did_you_mean(key, [*DECLARED, *STANDING, *sorted(family.keys)])
+    return did_you_mean(key, [*DECLARED, *FIXED_KEYS, *sorted(family.keys)])
 
 
 def format_name(text: str) -> str:

@@ -21,7 +21,7 @@ from kafkeep.connect.connectors.source_keys import (
     knows_source_key,
     restore_options,
     say_unknown_source,
-    source_standing,
+    source_fixed_key,
 )
 from kafkeep.errors import UsageError
 from kafkeep.options.kafka import parse_servers
@@ -206,7 +206,7 @@ class _Reader:
 
     def _check_standing(self) -> None:
         for key, text in self._given.items():
-            found = source_standing(key, self._family)
+            found = source_fixed_key(key, self._family)
             try:
                 if found is not None:
                     found.check(text)

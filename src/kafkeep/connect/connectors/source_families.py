@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kafkeep.archive.names import connector_log
 from kafkeep.connect.connectors.chtbd import RESTORE
 from kafkeep.connect.connectors.family import Family, Meaning
-from kafkeep.connect.connectors.fixed_keys import StandingKey, any_number, any_text, any_truth, only
+from kafkeep.connect.connectors.fixed_keys import FixedKey, any_number, any_text, any_truth, only
 from kafkeep.connect.connectors.spredfast import CALLED, PACKAGE, SpredfastPlace
 from kafkeep.errors import UsageError
 from kafkeep.options.option import ConfigErrors, one_of, option, parse_group
@@ -114,7 +114,7 @@ _EITHER = (
 _NUMBERS = ("partition.duration.ms", "schema.cache.size")
 _TRUTHS = ("store.kafka.keys", "store.kafka.headers")
 _MIRRORED = tuple(
-    StandingKey(
+    FixedKey(
         name,
         "long" if name in _NUMBERS else "boolean" if name in _TRUTHS else "string",
         "",
@@ -147,19 +147,19 @@ _MIRRORED = tuple(
 )
 _CONFLUENT = (
     *_MIRRORED,
-    StandingKey(
+    FixedKey(
         "task.batch.size", "int", "10", "Objects are given to tasks by their size.", any_number
     ),
-    StandingKey(
+    FixedKey(
         "record.batch.max.size", "int", "200", "Batches are as large as Kafka allows.", any_number
     ),
-    StandingKey(
+    FixedKey(
         "parse.error.topic.prefix",
         "string",
         "",
         "There is no topic for objects that cannot be read; the status names them.",
     ),
-    StandingKey(
+    FixedKey(
         "file.discovery.starting.timestamp",
         "long",
         "0",
@@ -168,19 +168,17 @@ _CONFLUENT = (
     ),
 )
 _SPREDFAST = (
-    StandingKey("format", "string", "", _LOG, any_text),
-    StandingKey("format.include.keys", "boolean", "false", _LOG, any_truth),
-    StandingKey(
-        "max.partition.count", "int", "200", "The log knows how many there are.", any_number
-    ),
-    StandingKey("s3.page.size", "int", "100", "The bucket is not listed.", any_number),
-    StandingKey(
+    FixedKey("format", "string", "", _LOG, any_text),
+    FixedKey("format.include.keys", "boolean", "false", _LOG, any_truth),
+    FixedKey("max.partition.count", "int", "200", "The log knows how many there are.", any_number),
+    FixedKey("s3.page.size", "int", "100", "The bucket is not listed.", any_number),
+    FixedKey(
         "max.poll.records", "int", "1000", "Batches are as large as Kafka allows.", any_number
     ),
-    StandingKey(
+    FixedKey(
         "s3.error.backoff", "long", "1000", "Requests are tried again in any case.", any_number
     ),
-    StandingKey(
+    FixedKey(
         "s3.start.marker",
         "string",
         "",
@@ -250,7 +248,7 @@ CONFLUENT = Family(
     kind="source",
     classes=(CONFLUENT_SOURCE,),
     groups=(ConfluentSourceOptions,),
-    standing=_CONFLUENT,
+    fixed_keys=_CONFLUENT,
     translate=_confluent,
     region="us-west-2",
 )
@@ -259,7 +257,7 @@ SPREDFAST = Family(
     kind="source",
     classes=(PACKAGE + "source.S3SourceConnector",),
     groups=(SpredfastPlace, SpredfastSourceOptions),
-    standing=_SPREDFAST,
+    fixed_keys=_SPREDFAST,
     below=("targetTopic.",),
     translate=_spredfast,
 )

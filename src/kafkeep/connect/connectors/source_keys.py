@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from kafkeep.archive.names import connector_log
 from kafkeep.connect.connectors.family import Family
 from kafkeep.connect.connectors.fixed_keys import (
-    StandingKey,
+    FixedKey,
     any_text,
     any_truth,
+    fixed_key,
     only,
-    standing_key,
 )
 from kafkeep.connect.connectors.s3_keys import S3Options
 from kafkeep.options.option import Option, did_you_mean, iter_options, option, positive
@@ -94,20 +94,20 @@ _TRANSFORMS = (
     "Done to each record on its way back. Routers are refused: topics gives new names. Values of "
     "segments are read and written by value.converter."
 )
-_STANDING = (
-    StandingKey(
+_FIXED_KEYS = (
+    FixedKey(
         "errors.tolerance",
         "string",
         "none",
         "A record that cannot be converted or transformed stops the connector.",
         only("none"),
     ),
-    StandingKey("errors.log.enable", "boolean", "false", "Problems are told.", any_truth),
-    StandingKey("errors.log.include.messages", "boolean", "false", "Problems are told.", any_truth),
-    StandingKey("transforms", "list", "", _TRANSFORMS, any_text),
-    StandingKey("predicates", "list", "", _TRANSFORMS, any_text),
+    FixedKey("errors.log.enable", "boolean", "false", "Problems are told.", any_truth),
+    FixedKey("errors.log.include.messages", "boolean", "false", "Problems are told.", any_truth),
+    FixedKey("transforms", "list", "", _TRANSFORMS, any_text),
+    FixedKey("predicates", "list", "", _TRANSFORMS, any_text),
     *(
-        StandingKey(
+        FixedKey(
             PRODUCER + name,
             "string",
             "",
@@ -116,21 +116,21 @@ _STANDING = (
         )
         for name in _TUNING
     ),
-    StandingKey(
+    FixedKey(
         PRODUCER + "acks",
         "string",
         "all",
         "Records are written to all replicas.",
         only("all", "-1"),
     ),
-    StandingKey(
+    FixedKey(
         PRODUCER + "enable.idempotence",
         "boolean",
         "true",
         "Each record is written once.",
         only("true"),
     ),
-    StandingKey(
+    FixedKey(
         PRODUCER + "compression.type",
         "string",
         "",
@@ -138,9 +138,9 @@ _STANDING = (
     ),
 )
 _BELOW = (
-    StandingKey("transforms.", "string", "", _TRANSFORMS, any_text),
-    StandingKey("predicates.", "string", "", _TRANSFORMS, any_text),
-    StandingKey(
+    FixedKey("transforms.", "string", "", _TRANSFORMS, any_text),
+    FixedKey("predicates.", "string", "", _TRANSFORMS, any_text),
+    FixedKey(
         "topic.creation.",
         "string",
         "",
@@ -160,13 +160,13 @@ def is_client_key(key: str) -> bool:
     return key.startswith(PRODUCER) and (name in _CLIENT or name.startswith(_SECURITY))
 
 
-def source_standing(key: str, family: Family) -> StandingKey | None:
+def source_fixed_key(key: str, family: Family) -> FixedKey | None:
     """Return what is said of a key that needs no code."""
     if key in DECLARED or key in family.keys or is_client_key(key):
         return None
-    own = family.says(key) or next((one for one in _STANDING if one.name == key), None)
+    own = family.fixed_key(key) or next((one for one in _FIXED_KEYS if one.name == key), None)
     below = next((one for one in _BELOW if key.startswith(one.name)), None)
-    return own or below or (None if key.startswith(PRODUCER) else standing_key(key))
+    return own or below or (None if key.startswith(PRODUCER) else fixed_key(key))
 
 
 def knows_source_key(key: str, family: Family) -> bool:
@@ -174,18 +174,18 @@ def knows_source_key(key: str, family: Family) -> bool:
     if key in DECLARED or is_client_key(key) or family.knows(key):
         return True
     below = key.startswith(tuple(f"{role}.converter." for role in ROLES))
-    return below or source_standing(key, family) is not None
+    return below or source_fixed_key(key, family) is not None
 
 
 def say_unknown_source(key: str, family: Family) -> str:
     """Return a sentence about a key that nobody knows."""
-    near = did_you_mean(key, [*DECLARED, *family.keys, *(one.name for one in family.standing)])
+    near = did_you_mean(key, [*DECLARED, *family.keys, *(one.name for one in family.fixed_keys)])
     return "there is no such key" + (f". {near}" if near else "")
 
 
-def iter_source_standing() -> tuple[StandingKey, ...]:
+def iter_source_fixed_keys() -> tuple[FixedKey, ...]:
     """Return what is said of keys that need no code, for the docs."""
-    return (*_STANDING, *_BELOW)
+    return (*_FIXED_KEYS, *_BELOW)
 
 
 DECLARED: Mapping[str, None] = dict.fromkeys(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafkeep.connect.connectors.family import Family, Meaning
-from kafkeep.connect.connectors.fixed_keys import StandingKey, any_number, any_text
+from kafkeep.connect.connectors.fixed_keys import FixedKey, any_number, any_text
 from kafkeep.errors import UsageError
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.option import ConfigErrors, iter_options, one_of, option, parse_group, truth
@@ -109,23 +109,23 @@ class SpredfastSinkOptions:
     )
 
 
-_STANDING = (
-    StandingKey("local.buffer.dir", "string", "", "Buffers lie where Spark has its own.", any_text),
-    StandingKey(
+_FIXED_KEYS = (
+    FixedKey("local.buffer.dir", "string", "", "Buffers lie where Spark has its own.", any_text),
+    FixedKey(
         "compressed_block_size",
         "long",
         "67108864",
         "Objects are made of independent blocks in any case, of a size kafkeep chooses.",
         any_number,
     ),
-    StandingKey(
+    FixedKey(
         "flush.grace.period.ms",
         "long",
         "",
         "No record waits for a period of grace: the log says what was written.",
         any_number,
     ),
-    StandingKey(
+    FixedKey(
         "format.key.delimiter",
         "string",
         "",
@@ -205,7 +205,7 @@ SINK = Family(
     kind="sink",
     classes=(PACKAGE + "sink.S3SinkConnector",),
     groups=(SpredfastPlace, SpredfastSinkOptions),
-    standing=_STANDING,
+    fixed_keys=_FIXED_KEYS,
     # When segments are closed is told as to our own class; Spredfast leaves it to its worker.
     extra=tuple(one for one in iter_options(BackupOptions) if one.name.startswith("segment.")),
     translate=_translate,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FormField:
     """One key in a form."""
 
     type: str
@@ -135,21 +135,21 @@ timestamp.field STRING MEDIUM LONG 8
 """
 
 
-def _read(table: str) -> dict[str, Look]:
-    looks: dict[str, Look] = {}
+def _read(table: str) -> dict[str, FormField]:
+    fields: dict[str, FormField] = {}
     group = ""
     for line in table.strip().splitlines():
         if line.startswith("["):
             group = line.strip("[]")
             continue
         name, kind, importance, width, order = line.split()
-        looks[name] = Look(kind, importance, width, int(order), group)
-    return looks
+        fields[name] = FormField(kind, importance, width, int(order), group)
+    return fields
 
 
-COMMON: Mapping[str, Look] = _read(_COMMON)
+COMMON: Mapping[str, FormField] = _read(_COMMON)
 """Keys every sink has."""
-S3_SINK: Mapping[str, Look] = _read(_S3_SINK)
+S3_SINK: Mapping[str, FormField] = _read(_S3_SINK)
 """Keys of Confluent's S3 sink."""
 NOT_IN_SOURCES = frozenset(
     name for name in COMMON if name.startswith(("errors.deadletterqueue.", "topics"))

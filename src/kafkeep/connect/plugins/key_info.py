@@ -12,7 +12,7 @@ from importlib.metadata import version
 
 from kafkeep.connect.connectors.families import CLASSES, CONFLUENT
 from kafkeep.connect.connectors.family import Family
-from kafkeep.connect.connectors.fixed_keys import Verdict
+from kafkeep.connect.connectors.fixed_keys import KeySupport
 from kafkeep.connect.connectors.keys_page import (
     Row,
     family_rows,
@@ -21,7 +21,7 @@ from kafkeep.connect.connectors.keys_page import (
     iter_source_rows,
 )
 from kafkeep.connect.connectors.sink_keys import OWN_CODECS, is_secret, is_shape_key
-from kafkeep.connect.plugins.forms import COMMON, DEPENDENTS, NOT_IN_SOURCES, S3_SINK, Look
+from kafkeep.connect.plugins.forms import COMMON, DEPENDENTS, NOT_IN_SOURCES, S3_SINK, FormField
 from kafkeep.connect.service.model import Json
 from kafkeep.options.sink.converters import (
     HEADER_CLASSES,
@@ -69,20 +69,20 @@ def plugin_definitions(class_name: str, kind: str) -> list[Json]:
 def _connector(class_name: str) -> tuple[Json, ...]:
     family = CLASSES[class_name]
     rows = {row.key: row for row in _rows(class_name) if _is_one_key(row)}
-    looks: dict[str, Look] = {}
+    fields: dict[str, FormField] = {}
     if family.kind == "sink":
-        looks |= S3_SINK if family.name in ("confluent", "kafkeep", "ch.tbd") else {}
-        looks |= COMMON
+        fields |= S3_SINK if family.name in ("confluent", "kafkeep", "ch.tbd") else {}
+        fields |= COMMON
     else:
-        looks |= {name: look for name, look in COMMON.items() if name not in NOT_IN_SOURCES}
-    own = [row for key, row in rows.items() if key not in looks]
+        fields |= {name: field for name, field in COMMON.items() if name not in NOT_IN_SOURCES}
+    own = [row for key, row in rows.items() if key not in fields]
     own = [row if family.knows(row.key) else _optional(row) for row in own]
     if family.name in _TRANSLATED:
         own = [row for row in own if family.knows(row.key)] + [
             row for row in own if not family.knows(row.key)
         ]
     required = _CONFLUENT if class_name == CONFLUENT else _REQUIRED
-    first = [_defined(name, look, rows.get(name), required) for name, look in looks.items()]
+    first = [_defined(name, field, rows.get(name), required) for name, field in fields.items()]
     shown = (*first, *(_plain(row, order, required) for order, row in enumerate(own, 1)))
     defaults = _family_defaults(family, [one["name"] for one in shown])
     return tuple({**one, "default_value": _of_family(one, defaults)} for one in shown)
@@ -120,14 +120,16 @@ def _optional(row: Row) -> Row:
 def _rows(class_name: str) -> list[Row]:
     family = CLASSES[class_name]
     if family.kind == "source":
-        common = [row for row in iter_rows() if row.verdict is Verdict.ALWAYS and row.key in COMMON]
+        common = [
+            row for row in iter_rows() if row.support is KeySupport.ALWAYS and row.key in COMMON
+        ]
         return [*common, *family_rows(family), *iter_source_rows()]
     return [*family_rows(family), *iter_rows()]
 
 
 def _is_one_key(row: Row) -> bool:
     has_name = not row.key.startswith(_BEGINNINGS) and "…" not in row.key and "<" not in row.key
-    return has_name and row.verdict is not Verdict.REFUSED
+    return has_name and row.support is not KeySupport.REFUSED
 
 
 def _parts_rows(class_name: str) -> Iterable[Row]:
@@ -139,20 +141,20 @@ def _parts_rows(class_name: str) -> Iterable[Row]:
     return group_rows(settings_group(ConverterClass(class_name)))
 
 
-def _defined(name: str, look: Look, row: Row | None, required: Iterable[str]) -> Json:
+def _defined(name: str, field: FormField, row: Row | None, required: Iterable[str]) -> Json:
     needed = name in required
     return {
         "name": name,
-        "type": look.type,
+        "type": field.type,
         "required": needed,
-        "default_value": None if needed else _default(name, look.type, row),
-        "importance": look.importance,
+        "default_value": None if needed else _default(name, field.type, row),
+        "importance": field.importance,
         "documentation": row.sentence if row else f"The version of the class; there is {VERSION}.",
-        "group": look.group,
-        "width": look.width,
+        "group": field.group,
+        "width": field.width,
         "display_name": display_name(name),
         "dependents": list(DEPENDENTS.get(name, ())),
-        "order": look.order,
+        "order": field.order,
     }
 
 
@@ -160,9 +162,9 @@ def _plain(row: Row, order: int, required: Iterable[str] = ()) -> Json:
     secret = is_secret(row.key) or is_secret_key(f"value.converter.{row.key}")
     known = COMMON.get(row.key) or S3_SINK.get(row.key)
     kind = known.type if known is not None else row.type.upper()
-    look = Look("PASSWORD" if secret else kind, "MEDIUM", "MEDIUM", order, OWN_GROUP)
+    field = FormField("PASSWORD" if secret else kind, "MEDIUM", "MEDIUM", order, OWN_GROUP)
     needed = (*required, row.key) if row.default == "required" else required
-    definition = _defined(row.key, look, row, needed)
+    definition = _defined(row.key, field, row, needed)
     return {**definition, "default_value": definition["default_value"] or None}
 
 

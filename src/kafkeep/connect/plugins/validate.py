@@ -192,8 +192,8 @@ def _sentence(key: str, why: str, given: Mapping[str, str]) -> str:
 
 
 def _type_of(key: str) -> str:
-    look = COMMON.get(key) or S3_SINK.get(key)
-    return look.type if look is not None else ""
+    field = COMMON.get(key) or S3_SINK.get(key)
+    return field.type if field is not None else ""
 
 
 def _capital(why: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkeep.connect.connectors.fixed_keys import StandingKey, any_number, any_text, any_truth, only
+from kafkeep.connect.connectors.fixed_keys import FixedKey, any_number, any_text, any_truth, only
 
 _STATE = "Connectors and what they are told to be lie under kafkeep.state, not in a topic."
 _OFFSETS = (
@@ -26,12 +26,12 @@ def _empty(text: str) -> bool:
     return not text
 
 
-def _number(name: str, default: str, sentence: str) -> StandingKey:
-    return StandingKey(name, "int", default, sentence, any_number)
+def _number(name: str, default: str, sentence: str) -> FixedKey:
+    return FixedKey(name, "int", default, sentence, any_number)
 
 
-def _text(name: str, sentence: str, default: str = "") -> StandingKey:
-    return StandingKey(name, "string", default, sentence, any_text)
+def _text(name: str, sentence: str, default: str = "") -> FixedKey:
+    return FixedKey(name, "string", default, sentence, any_text)
 
 
 KEYS = (
@@ -69,14 +69,14 @@ KEYS = (
     _number("worker.sync.timeout.ms", "3000", _GROUP),
     _number("worker.unsync.backoff.ms", "300000", _GROUP),
     _text("connect.protocol", _GROUP, "sessioned"),
-    StandingKey(
+    FixedKey(
         "exactly.once.source.support",
         "string",
         "disabled",
         "A restore writes each record once, without transactions, whatever stands here.",
         only("disabled", "preparing", "enabled"),
     ),
-    StandingKey(
+    FixedKey(
         "topic.creation.enable",
         "boolean",
         "true",
@@ -84,32 +84,32 @@ KEYS = (
         only("true"),
     ),
     _text("metric.reporters", _METRICS),
-    StandingKey("auto.include.jmx.reporter", "boolean", "true", _METRICS, any_truth),
+    FixedKey("auto.include.jmx.reporter", "boolean", "true", _METRICS, any_truth),
     _number("metrics.num.samples", "2", _METRICS),
     _number("metrics.sample.window.ms", "30000", _METRICS),
     _text("metrics.recording.level", _METRICS, "INFO"),
-    StandingKey(
+    FixedKey(
         "access.control.allow.origin",
         "string",
         "",
         "Pages of other origins may not call the API.",
         _empty,
     ),
-    StandingKey(
+    FixedKey(
         "access.control.allow.methods",
         "string",
         "",
         "Pages of other origins may not call the API.",
         _empty,
     ),
-    StandingKey(
+    FixedKey(
         "admin.listeners",
         "string",
         "",
         "/admin is where everything else is; setting log levels needs the role admin.",
         _empty,
     ),
-    StandingKey(
+    FixedKey(
         "response.http.headers.config",
         "string",
         "",
@@ -150,7 +150,7 @@ UNDER = (
 _BY_NAME = {key.name: key for key in KEYS}
 
 
-def worker_standing(name: str) -> StandingKey | None:
+def worker_fixed_key(name: str) -> FixedKey | None:
     """Return what is said of a key; None when nothing is."""
     found = _BY_NAME.get(name)
     return found or next((key for key in UNDER if name.startswith(key.name)), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from kafkeep.connect.worker.fixed_keys import worker_standing
+from kafkeep.connect.worker.fixed_keys import worker_fixed_key
 from kafkeep.connect.worker.rest_access import is_listener_key
 from kafkeep.errors import UsageError
 from kafkeep.kafka.security.client_config import check_properties
@@ -20,7 +20,7 @@ _PREFIXES = tuple(f"{name}." for name in CLIENTS)
 
 def is_client_key(key: str) -> bool:
     """Tell whether a key of the worker's file is about a Kafka client."""
-    if is_listener_key(key) or worker_standing(key) is not None:
+    if is_listener_key(key) or worker_fixed_key(key) is not None:
         return False
     return key in PLAIN or key.startswith((*STARTS, *_PREFIXES))
 

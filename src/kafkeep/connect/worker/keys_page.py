@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from kafkeep.connect.connectors.fixed_keys import StandingKey, Verdict
+from kafkeep.connect.connectors.fixed_keys import FixedKey, KeySupport
 from kafkeep.connect.connectors.keys_page import Row, group_rows
 from kafkeep.connect.worker.config_providers import CLASSES, PACKAGE, PREFIX
 from kafkeep.connect.worker.fixed_keys import KEYS, UNDER
@@ -36,7 +36,7 @@ def iter_sections() -> Iterator[tuple[str, list[Row]]]:
     yield "Kafka's clients", _client_rows()
     yield "Config providers", _provider_rows()
     yield "Spark", [_row("spark.…", "A setting of the Spark session, for instance spark.master.")]
-    yield "Others", [_standing_row(key) for key in (*KEYS, *UNDER)]
+    yield "Others", [_fixed_row(key) for key in (*KEYS, *UNDER)]
 
 
 def iter_rows() -> Iterator[Row]:
@@ -68,7 +68,7 @@ def _listener_rows() -> list[Row]:
             CLIENT_AUTH,
             "string",
             "none",
-            Verdict.HONOURED,
+            KeySupport.HONOURED,
             "required: only callers with a certificate that the trust store knows get through; "
             "requested: one that is shown has to be known. Also under the prefix.",
         ),
@@ -125,18 +125,18 @@ def _provider_rows() -> list[Row]:
 
 
 def _row(key: str, sentence: str, kind: str = "string") -> Row:
-    return Row(key, kind, "", Verdict.HONOURED, sentence)
+    return Row(key, kind, "", KeySupport.HONOURED, sentence)
 
 
-def _standing_row(key: StandingKey) -> Row:
+def _fixed_row(key: FixedKey) -> Row:
     name = key.name + "…" if key.name.endswith(".") else key.name
-    return Row(name, key.type, key.default, key.verdict, key.sentence)
+    return Row(name, key.type, key.default, key.support, key.sentence)
 
 
 def _format_row(row: Row) -> str:
     shown = row.default if row.default in ("", "required") else f"`{row.default}`"
     sentence = row.sentence.replace("<", "\\<")
-    cells = (f"`{row.key}`", row.type, shown, row.verdict.value, sentence)
+    cells = (f"`{row.key}`", row.type, shown, row.support.value, sentence)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

@@ -16,7 +16,7 @@ from kafkeep.connect.connectors.sink_keys import ROLES
 from kafkeep.connect.rest.security import RestSecurity, require_safe_bind
 from kafkeep.connect.worker.config_providers import PREFIX as PROVIDERS
 from kafkeep.connect.worker.config_providers import Providers
-from kafkeep.connect.worker.fixed_keys import KEYS, worker_standing
+from kafkeep.connect.worker.fixed_keys import KEYS, worker_fixed_key
 from kafkeep.connect.worker.kafka_clients import CLIENTS, READ_DEFAULTS, ClientReader, is_client_key
 from kafkeep.connect.worker.keys import (
     GROUPS,
@@ -210,14 +210,14 @@ class _Reader:
         for key, text in self._texts.items():
             if _is_honoured(key):
                 continue
-            standing = worker_standing(key)
-            if standing is None:
+            fixed = worker_fixed_key(key)
+            if fixed is None:
                 known = [*DECLARED, *(one.name for one in KEYS)]
                 near = did_you_mean(key, known)
                 self._notes.append(f"there is no key {key}" + (f". {near}" if near else ""))
                 continue
             try:
-                standing.check(text)
+                fixed.check(text)
             except UsageError as error:
                 self._wrong[key] = error.message
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.support.golden.cases import load_cases
 
-from kafkeep.cli.backup import Asked, choose_backup
+from kafkeep.cli.backup import BackupFlags, parse_backup
 from kafkeep.cli.main import main
 from kafkeep.connect.connectors.sink_config import ConnectorConfig, is_secret, read_connector_file
 from kafkeep.errors import UsageError
@@ -427,7 +427,7 @@ def test_a_file_with_odd_json_is_named(tmp_path: Path, text: str, said: str) -> 
 
 
 def test_a_file_is_enough_for_a_backup(posted: str) -> None:
-    chosen = choose_backup({"follow": False}, Asked(connector_config=posted))
+    chosen = parse_backup({"follow": False}, BackupFlags(connector_config=posted))
     options = chosen.options
     assert (options.name, options.topics, options.format) == (
         "s3-sink",
@@ -440,7 +440,7 @@ def test_a_file_is_enough_for_a_backup(posted: str) -> None:
 
 
 def test_flags_win_over_settings_and_those_over_the_file(posted: str) -> None:
-    asked = Asked(
+    asked = BackupFlags(
         connector_config=posted,
         archive="s3://other-bucket/p",
         endpoint="https://flag",
@@ -448,7 +448,7 @@ def test_flags_win_over_settings_and_those_over_the_file(posted: str) -> None:
         settings=["flush.size=7", "name=set", "topics=c", "s3.region=set", "file.delim=="],
     )
     flags = {"topics": "a", "format": "avro", "isolation_level": "read_uncommitted"}
-    chosen = choose_backup(flags, asked)
+    chosen = parse_backup(flags, asked)
     options = chosen.options
     assert (options.name, options.topics, options.format) == ("set", ("a",), "avro")
     assert options.isolation_level == "read_uncommitted"
@@ -458,16 +458,16 @@ def test_flags_win_over_settings_and_those_over_the_file(posted: str) -> None:
     storage = chosen.storage
     assert (storage.endpoint, storage.region, storage.profile) == ("https://flag", "set", "mine")
     assert storage.access_key is None
-    assert choose_backup({"name": "flag"}, asked).options.name == "flag"
-    by_regex = choose_backup({"topics_regex": "o.*"}, asked).options
+    assert parse_backup({"name": "flag"}, asked).options.name == "flag"
+    by_regex = parse_backup({"topics_regex": "o.*"}, asked).options
     assert (by_regex.topics, by_regex.topics_regex) == ((), "o.*")
 
 
 def test_a_format_alone_needs_no_file() -> None:
-    chosen = choose_backup({"topics": "a", "format": "parquet"}, Asked(archive="memory:x"))
+    chosen = parse_backup({"topics": "a", "format": "parquet"}, BackupFlags(archive="memory:x"))
     assert chosen.options.sink is not None
     assert chosen.options.sink["store.envelope"] == "true"
-    plain = choose_backup({"topics": "a"}, Asked(archive="memory:x"))
+    plain = parse_backup({"topics": "a"}, BackupFlags(archive="memory:x"))
     assert plain.options.sink is None
 
 
@@ -489,7 +489,7 @@ def test_what_backup_cannot_do_is_refused(
     flags: dict[str, str], settings: list[str], said: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        choose_backup({"topics": "a", **flags}, Asked(archive="memory:x", settings=settings))
+        parse_backup({"topics": "a", **flags}, BackupFlags(archive="memory:x", settings=settings))
     assert said in caught.value.message
 
 
