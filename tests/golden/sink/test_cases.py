@@ -86,7 +86,7 @@ def test_dead_letters_of_the_real_sink_are_expected_where_nothing_differs() -> N
 
 def test_the_page_has_the_tables() -> None:
     page = PAGE.read_text()
-    assert page_with_tables(page) == page, "run: python tests/golden_expected.py"
+    assert page_with_tables(page) == page, "run: python -m tests.support.golden.expected"
 
 
 def test_path_parts_keep_what_is_harmless() -> None:

@@ -50,7 +50,7 @@ def record(offset: int, hour: int, *, value: bool = True) -> Record:
 def test_tombstones_in_a_folder_of_their_own_do_not_close_files(
     batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stored_sinks.BATCH", batch)
+    monkeypatch.setattr("tests.support.stored_sinks.BATCH", batch)
     hours = [0, 0, 0, 0, 1, 1, 1, 2]
     records = [record(n, hour, value=n not in (1, 3, 5)) for n, hour in enumerate(hours)]
     stored = write_sink(records, {**JSON, **FOLDER, **HOURLY})

@@ -35,7 +35,7 @@ def test_partitioner_max_open_files_is_honoured(
     batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the real sink does it: the record for a sixth directory closes the five files."""
-    monkeypatch.setattr("stored_sinks.BATCH", batch)
+    monkeypatch.setattr("tests.support.stored_sinks.BATCH", batch)
     assert closed([*range(16, 22)], "5") == {f"n={16 + i}@{i}" for i in range(5)}
 
 
