@@ -43,7 +43,7 @@ _SEGMENT_FLAGS = {"segment_bytes": "flush.bytes", "segment_age_ms": "rotate.sche
 
 @dataclass(frozen=True, kw_only=True)
 class BackupRequest:
-    """What the user asked ``backup`` to do; ``kafka`` overrides the properties of the client file."""
+    """What ``backup`` is to do; ``kafka`` overrides the properties of the client file."""
 
     options: BackupOptions
     archive: str
