@@ -22,7 +22,7 @@ from tests.support.cluster import ANY_TIME, Cluster
 
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.backup.task import Bundle, BundledRange, archive_bundle
+from kafkeep.backup.task import BackupBundle, BundledRange, archive_bundle
 from kafkeep.dev import DevStatus
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.objects.segment.writer import WriteOptions
@@ -185,7 +185,7 @@ def run_worker(asked: Mapping[str, Any]) -> dict[str, float]:
     if asked["options"] is not None:
         closes = {str(source): str(Reason.END) for source in sources}
         write = SinkShape(options=asked["options"], closes=closes)
-    bundle = Bundle(
+    bundle = BackupBundle(
         ranges=ranges,
         kafka=KafkaOptions(asked["bootstrap"]),
         archive=asked["archive"],

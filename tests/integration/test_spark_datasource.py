@@ -15,7 +15,7 @@ from kafkeep.archive.keys import data_key
 from kafkeep.archive.log import CommitLog
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.format import min_timestamps, scan_batches
-from kafkeep.objects.segment.format import SegmentWriter
+from kafkeep.objects.segment.format import SegmentEncoder
 from kafkeep.options.spark import SparkOptions
 from kafkeep.spark.session import start_session, stop_session
 from kafkeep.store.open import open_store
@@ -46,7 +46,7 @@ def make_object(
     """Ten records to a batch, a batch to a frame."""
     raw = b"".join(build_batch(records[at : at + 10]) for at in range(0, len(records), 10))
     batches = scan_batches(raw)
-    writer = SegmentWriter(frame_bytes=1)
+    writer = SegmentEncoder(frame_bytes=1)
     frames = [*writer.add(batches, min_timestamps(batches))]
     last, summary = writer.finish()
     body = b"".join([*frames, last])

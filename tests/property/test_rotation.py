@@ -18,8 +18,8 @@ from kafkeep.archive.commit import Intent, PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.backup import task
 from kafkeep.backup.fetch import RangeReader, iter_chunks
-from kafkeep.backup.reconcile import settle
-from kafkeep.backup.task import Bundle, BundledRange, RangeReport, archive_bundle
+from kafkeep.backup.reconcile import reconcile
+from kafkeep.backup.task import BackupBundle, BundledRange, RangeReport, archive_bundle
 from kafkeep.kafka.batch.build import Record
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import scan_batches
@@ -79,9 +79,9 @@ def services(wire: FakeFetchWire, store: MemoryStore) -> Iterator[None]:
         yield
 
 
-def bundles(intent: Intent, options: WriteOptions, seconds: float) -> list[Bundle]:
+def bundles(intent: Intent, options: WriteOptions, seconds: float) -> list[BackupBundle]:
     return [
-        Bundle(
+        BackupBundle(
             ranges=(BundledRange(number, one, number == 0, 1),),
             kafka=KafkaOptions("nowhere:1"),
             archive="memory:",
@@ -156,7 +156,7 @@ def test_killed_and_read_again_nothing_is_lost_or_doubled(
             assert {key: after.get(key) for key in before} == before, "an object was replaced"
             if done is None:
                 continue
-            settled = settle(intent, *done, at_ms=0)
+            settled = reconcile(intent, *done, at_ms=0)
             archived += settled.entries
             assert settled.positions[PID] >= position
             position = settled.positions[PID]
@@ -176,7 +176,7 @@ def test_a_restore_goes_on_behind_any_number_of_records(log: FakeLog, data: st.D
     with services(FakeFetchWire({("t", 0): log}, 400), store):
         done = run_intent(intent, options, store, [None], 1000.0)
     assert done is not None
-    entries = settle(intent, *done, at_ms=0).entries
+    entries = reconcile(intent, *done, at_ms=0).entries
     skip = data.draw(st.integers(0, len(log.visible)))
     assert archived_records(store, list(entries), skip) == plain(log.visible)[skip:]
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkeep.objects.sink.rotation import NO_TIME, Reason, RotateRules, Window, find_cut
+from kafkeep.objects.sink.rotation import NO_TIME, Reason, RotateRules, WindowState, find_cut
 
 ASIDE = "tombstones"
 """To this directory and from it is no change, as in the real sink."""
@@ -70,7 +70,7 @@ def plain(rows: list[Row], rules: RotateRules) -> list[tuple[int, Reason]]:
 
 def vectorised(rows: list[Row], rules: RotateRules, pieces: list[int]) -> list[tuple[int, Reason]]:
     """Feed the rows in pieces, as they come from Kafka."""
-    cuts, window, start = [], Window(), 0
+    cuts, window, start = [], WindowState(), 0
     for length in [*pieces, len(rows)]:
         part = rows[start : start + length]
         paths = tuple(sorted({row.path for row in part}, reverse=True))
@@ -92,7 +92,7 @@ def vectorised(rows: list[Row], rules: RotateRules, pieces: list[int]) -> list[t
             if cut is None:
                 break
             cuts.append((start + cut.row, cut.reason))
-            window, begin = Window(), cut.row
+            window, begin = WindowState(), cut.row
         start += len(part)
     return cuts
 

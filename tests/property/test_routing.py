@@ -23,7 +23,7 @@ from kafkeep.kafka.batch.format import min_timestamps, scan_batches
 from kafkeep.kafka.batch.keys import murmur2
 from kafkeep.kafka.batch.rewrite import ReadyBatch
 from kafkeep.kafka.client.wire import Produced
-from kafkeep.objects.segment.format import SegmentWriter
+from kafkeep.objects.segment.format import SegmentEncoder
 from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.restore import parse_filter
 from kafkeep.restore import send
@@ -57,7 +57,7 @@ def write(store: ObjectStore, number: int, records: Source, chances: random.Rand
     """Store records as one segment, cut into batches and frames by chance."""
     if not records:
         return []
-    writer, body, at = SegmentWriter(frame_bytes=chances.choice([1, 200, 5000])), b"", 0
+    writer, body, at = SegmentEncoder(frame_bytes=chances.choice([1, 200, 5000])), b"", 0
     while at < len(records):
         count = chances.randint(1, 6)
         codec = chances.choice([Codec.NONE, Codec.NONE, Codec.GZIP])

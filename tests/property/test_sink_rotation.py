@@ -21,8 +21,8 @@ from tests.support.stored_sinks import JSON
 from kafkeep.archive.commit import Intent, PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.backup import task
-from kafkeep.backup.reconcile import settle
-from kafkeep.backup.task import Bundle, BundledRange, RangeReport, archive_bundle
+from kafkeep.backup.reconcile import reconcile
+from kafkeep.backup.task import BackupBundle, BundledRange, RangeReport, archive_bundle
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import scan_batches
@@ -273,7 +273,7 @@ class Driver:
             if done is None:
                 self.deaths += 1
                 continue
-            settled = settle(intent, *done, at_ms=intent.at_ms)
+            settled = reconcile(intent, *done, at_ms=intent.at_ms)
             self.check_position(intent, done[1], settled.positions[PID], settled.entries)
             self.entries += settled.entries
             self.position = settled.positions[PID]
@@ -306,8 +306,8 @@ class Driver:
             self.store.lives = None
         return entries, reports
 
-    def bundle(self, intent: Intent) -> Bundle:
-        return Bundle(
+    def bundle(self, intent: Intent) -> BackupBundle:
+        return BackupBundle(
             ranges=tuple(BundledRange(n, r, n == 0, 1) for n, r in enumerate(intent.ranges)),
             kafka=KafkaOptions("nowhere:1"),
             archive="memory:",

@@ -14,7 +14,7 @@ from kafkeep.archive.log import CommitLog
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.format import min_timestamps, scan_batches
-from kafkeep.objects.segment.format import SegmentWriter
+from kafkeep.objects.segment.format import SegmentEncoder
 
 FIRST_MS = 1_700_000_000_000
 """The record at offset n bears the time ``FIRST_MS + n``, unless it is given."""
@@ -71,7 +71,7 @@ def write_object(store: ObjectStore, partition_id: PartitionId, plan: ObjectPlan
         for i in range(0, len(plan.records), plan.batch_records)
     )
     scanned = scan_batches(batches)
-    writer = SegmentWriter(frame_bytes=plan.frame_bytes)
+    writer = SegmentEncoder(frame_bytes=plan.frame_bytes)
     frames = list(writer.add(scanned, min_timestamps(scanned)))
     last, summary = writer.finish()
     body = b"".join([*frames, last])

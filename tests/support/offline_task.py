@@ -10,7 +10,7 @@ from tests.support.fake_kafka import FakeFetchWire, FakeLog
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.backup import task
-from kafkeep.backup.task import Bundle, BundledRange, archive_bundle
+from kafkeep.backup.task import BackupBundle, BundledRange, archive_bundle
 from kafkeep.objects.segment.writer import WriteOptions
 from kafkeep.objects.sink.spec import SinkShape
 from kafkeep.options.kafka import KafkaOptions
@@ -35,7 +35,7 @@ def archive_all(
     est_bytes: int = 1,
 ) -> list[Entry]:
     """Archive logs as the partitions of one topic; an answer has about ``limit`` bytes."""
-    bundle = Bundle(
+    bundle = BackupBundle(
         ranges=tuple(
             BundledRange(number, _planned(number, log), True, est_bytes)
             for number, log in enumerate(logs)

@@ -13,7 +13,7 @@ from tests.support.fake_kafka import FakeFetchWire, FakeLog
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.backup import task
-from kafkeep.backup.task import Bundle, BundledRange, archive_bundle
+from kafkeep.backup.task import BackupBundle, BundledRange, archive_bundle
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.objects.sink.rotation import Reason
 from kafkeep.objects.sink.spec import ReadOptions, SinkShape
@@ -77,7 +77,7 @@ def write_sink(
         partition_id=partition_id, topic_id="id", range=OffsetRange(log.start, log.end)
     )
     closes = {str(partition_id): str(next(iter(Reason)))}
-    bundle = Bundle(
+    bundle = BackupBundle(
         ranges=(BundledRange(0, planned, True, 1),),
         kafka=KafkaOptions("nowhere:1"),
         archive="memory:",

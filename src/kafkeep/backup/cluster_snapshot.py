@@ -64,7 +64,7 @@ UNLISTED_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionLook:
+class PartitionSnapshot:
     """One partition as Kafka showed it.
 
     ``stable`` is the last stable offset: what read-committed readers may see. ``size_bytes`` is
@@ -92,18 +92,18 @@ class PartitionLook:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicLook:
+class TopicSnapshot:
     """One topic as Kafka showed it; partitions are in order, from 0."""
 
     topic: str
     topic_id: str
     replication_factor: int
     configs: Mapping[str, str]
-    partitions: tuple[PartitionLook, ...]
+    partitions: tuple[PartitionSnapshot, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Details:
+class ClusterDetails:
     """What seldom changes or costs much to ask; who looks often believes it for a while."""
 
     at_ms: int
@@ -115,19 +115,19 @@ class Details:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ClusterSnapshot:
     """What Kafka held at one moment.
 
     Group offsets are read before end offsets, so each of them lies inside the data.
     """
 
     at_ms: int
-    topics: Mapping[str, TopicLook]
+    topics: Mapping[str, TopicSnapshot]
     groups: Mapping[str, Mapping[tuple[str, int], int]]
     """Empty for a group that the log knows and that has none left."""
     skipped_groups: tuple[str, ...] = ()
     """Those that we may not read."""
-    details: Details | None = None
+    details: ClusterDetails | None = None
     """What the next look may use again."""
 
     @property
@@ -140,16 +140,16 @@ class Look:
         }
 
 
-def look_at_kafka(
+def take_snapshot(
     admin: Admin,
     options: BackupOptions,
     *,
     now_ms: int,
     epochs: Mapping[tuple[str, int], int] | None = None,
     times: Mapping[tuple[str, int], int] | None = None,
-    details: Details | None = None,
+    details: ClusterDetails | None = None,
     known_groups: Mapping[str, Set[str]] | None = None,
-) -> Look:
+) -> ClusterSnapshot:
     """Read topics, settings, group offsets, then offsets. Runs on the driver.
 
     ``epochs`` are the leader epochs of the last batches archived, where they are known; ``times``
@@ -174,13 +174,13 @@ def look_at_kafka(
     epoch_ends = load_epoch_ends(admin, {k: e for k, e in (epochs or {}).items() if k in starts})
     late = admin.offsets_for_times({k: at for k, at in (times or {}).items() if k in starts})
     topics = {
-        topic.name: TopicLook(
+        topic.name: TopicSnapshot(
             topic.name,
             topic.topic_id,
             topic.replication_factor,
             configs[topic.name],
             tuple(
-                PartitionLook(
+                PartitionSnapshot(
                     spans[key],
                     max(starts[key], stables[key]),
                     _leader(topic, key[1]),
@@ -198,10 +198,10 @@ def look_at_kafka(
         for k, s in spans.items()
         if sizes.get(k) and s.end > s.start
     }
-    kept = used or Details(
+    kept = used or ClusterDetails(
         at_ms=now_ms, topic_ids=ids, configs=configs, groups=groups, bytes_per_offset=ratios
     )
-    return Look(now_ms, topics, groups.offsets, tuple(groups.denied), details=kept)
+    return ClusterSnapshot(now_ms, topics, groups.offsets, tuple(groups.denied), details=kept)
 
 
 def require_topics(admin: Admin, options: BackupOptions) -> None:
@@ -223,7 +223,7 @@ def require_topics(admin: Admin, options: BackupOptions) -> None:
         )
 
 
-def is_unchanged(admin: Admin, before: Look) -> bool:
+def is_unchanged(admin: Admin, before: ClusterSnapshot) -> bool:
     """Tell, by one question to each leader, whether no partition has grown since ``before``.
 
     Another topic under the same name is noticed by the next look at the latest.
@@ -259,7 +259,7 @@ def _groups(
 
 
 def _sizes(
-    admin: Admin, spans: Mapping[tuple[str, int], LogSpan], details: Details | None
+    admin: Admin, spans: Mapping[tuple[str, int], LogSpan], details: ClusterDetails | None
 ) -> dict[tuple[str, int], int]:
     if details is not None:
         ratios = details.bytes_per_offset

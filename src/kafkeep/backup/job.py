@@ -11,7 +11,13 @@ from dataclasses import dataclass, field, replace
 from kafkeep.archive.commit import Commit, PlannedRange
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.log import CommitLog
-from kafkeep.backup.cluster_snapshot import Details, Look, check_intent, is_unchanged, look_at_kafka
+from kafkeep.backup.cluster_snapshot import (
+    ClusterDetails,
+    ClusterSnapshot,
+    check_intent,
+    is_unchanged,
+    take_snapshot,
+)
 from kafkeep.backup.plan import (
     EARLIEST,
     CyclePlan,
@@ -28,12 +34,12 @@ from kafkeep.errors import AccessDeniedError, PreflightError, RecordError, Trans
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.admin.groups import load_group_offsets
-from kafkeep.objects.sink.dead_letters import make_letter_topic
+from kafkeep.objects.sink.dead_letters import create_dead_letter_topic
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.kafka import Locations
 from kafkeep.options.sink.sink import SinkOptions
 
-LOOK_MS = 5_000
+SNAPSHOT_MS = 5_000
 """Between two looks of one who looks often, a glance at the ends will do."""
 DUE_DETAILS_MS = 5_000
 """What is about to be committed goes with settings and group offsets no older than this."""
@@ -59,7 +65,7 @@ class BackupJob:
     now_ms: Callable[[], int]
     stop: threading.Event
     on_commit: Callable[[Commit, BackupSummary], None] = lambda _commit, _summary: None
-    on_look: Callable[[Look, CyclePlan], None] = lambda _look, _plan: None
+    on_snapshot: Callable[[ClusterSnapshot, CyclePlan], None] = lambda _take_snapshot, _plan: None
     """Told what was seen and planned, before anything is done about it."""
     schemas: SchemaKeeper | None = None
     """Keeps the schemas of a registry too."""
@@ -68,9 +74,9 @@ class BackupJob:
     summary: BackupSummary = field(default_factory=BackupSummary)
     writer: Writer = field(init=False)
     _sink: SinkTiming | None = field(init=False, default=None)
-    _seen: Look | None = field(init=False, default=None)
+    _last_snapshot: ClusterSnapshot | None = field(init=False, default=None)
     """The last look, if nothing was done since."""
-    _details: Details | None = field(init=False, default=None)
+    _details: ClusterDetails | None = field(init=False, default=None)
     _refused_at: int | None = field(init=False, default=None)
     _denied_at: int | None = field(init=False, default=None)
     _has_worked: bool = field(init=False, default=False)
@@ -121,7 +127,7 @@ class BackupJob:
             waiting=before.waiting if before else {},
             tails=before.tails if before else {},
         )
-        self._seen = None
+        self._last_snapshot = None
         self._make_dead_letter_topic()
         intent = self.log.state.intent
         if intent is None:
@@ -136,7 +142,7 @@ class BackupJob:
     def _make_dead_letter_topic(self) -> None:
         errors = self._sink.options.errors if self._sink else None
         if errors is not None and errors.dead_letter_topic:
-            make_letter_topic(self.admin, errors)
+            create_dead_letter_topic(self.admin, errors)
 
     def _once(self) -> None:
         """Cycle until the end offsets seen at the start are archived.
@@ -144,20 +150,20 @@ class BackupJob:
         That listed topics are there was looked at before the log was taken (``require_topics``);
         one deleted meanwhile is no mistake of the user.
         """
-        look = self._look()
+        snapshot = self._take_snapshot()
         known = self.writer.known()
-        infos = identify_topics(look, known.latest, known.folders)
+        infos = identify_topics(snapshot, known.latest, known.folders)
         until = {
             PartitionId(name, infos[name].incarnation, number): partition.stable
-            for name, topic in look.topics.items()
+            for name, topic in snapshot.topics.items()
             for number, partition in enumerate(topic.partitions)
         }
         before: Mapping[PartitionId, int] | None = None
-        while self._cycle(look, until) and not self._reached(until) and not self.stop.is_set():
+        while self._cycle(snapshot, until) and not self._reached(until) and not self.stop.is_set():
             if self.options.keeps_tail and self.log.state.positions == before:
                 return  # what is left waits for a rule
             before = self.log.state.positions
-            look = self._look()
+            snapshot = self._take_snapshot()
 
     def _reached(self, until: dict[PartitionId, int]) -> bool:
         positions = self.log.state.positions
@@ -174,9 +180,9 @@ class BackupJob:
                     unsure = False
                 if not self._is_quiet():
                     with self.turn:
-                        look = self._look_patiently()
+                        snapshot = self._take_snapshot_while_following()
                         unsure = True  # of the log, should anything fail from here on
-                        busy = self._cycle(look, None)
+                        busy = self._cycle(snapshot, None)
                 unsure, failures = False, 0
                 self._has_worked, self._denied_at = True, None
             except (TransientError, AccessDeniedError) as error:
@@ -198,25 +204,25 @@ class BackupJob:
         longer = pause * (1 << min(10, max(0, failures - 1)))
         return min(max(pause, LONGEST_PAUSE_S), longer)
 
-    def _look_patiently(self) -> Look:
+    def _take_snapshot_while_following(self) -> ClusterSnapshot:
         """Look; a topic that comes or goes while it is asked about makes answers that pass."""
         try:
-            look = self._look()
+            snapshot = self._take_snapshot()
         except PreflightError as error:
             self._refused_at = self._refused_at or self.now_ms()
             if self.now_ms() - self._refused_at > PATIENCE_MS:
                 raise
             raise TransientError(error.message) from error
         self._refused_at = None
-        return look
+        return snapshot
 
     def _is_quiet(self) -> bool:
         """Tell whether there is nothing to do, with as little effort as that takes.
 
         Only for who looks often: no partition has grown, and no clock has closed what waits.
         """
-        seen, now = self._seen, self.now_ms()
-        if not self.options.details_ms or seen is None or now - seen.at_ms >= LOOK_MS:
+        seen, now = self._last_snapshot, self.now_ms()
+        if not self.options.details_ms or seen is None or now - seen.at_ms >= SNAPSHOT_MS:
             return False
         if any(name not in seen.topics for name in self.options.topics):
             return False  # a topic that does not exist yet is waited for
@@ -224,7 +230,7 @@ class BackupJob:
             return False
         return not self._plan(replace(seen, at_ms=now), None, ()).stretches
 
-    def _cycle(self, look: Look, until: dict[PartitionId, int] | None) -> bool:
+    def _cycle(self, snapshot: ClusterSnapshot, until: dict[PartitionId, int] | None) -> bool:
         """Plan and run one cycle; tell whether there may be more to do at once.
 
         One who follows and is to stop begins none: what came since is for whoever comes next,
@@ -234,37 +240,37 @@ class BackupJob:
             return False
         intent = self.log.state.intent
         left_over = intent.ranges if intent else ()
-        starts, note = self._starts(look)
-        plan = self._plan(look, until, left_over, starts)
-        if plan.stretches and self._is_stale(look, DUE_DETAILS_MS):
+        starts, note = self._starts(snapshot)
+        plan = self._plan(snapshot, until, left_over, starts)
+        if plan.stretches and self._is_stale(snapshot, DUE_DETAILS_MS):
             self._details = None
-            return self._cycle(self._look(), until)
+            return self._cycle(self._take_snapshot(), until)
         schemas = ""
         if self.schemas is not None:
             known = self.log.state.schemas
             schemas = self.schemas.keep(known, self.now_ms(), records=bool(plan.stretches))
         self.writer.waiting = dict(plan.waiting)
-        self.summary.saw(look, plan)
-        self.on_look(look, plan)
+        self.summary.saw(snapshot, plan)
+        self.on_snapshot(snapshot, plan)
         if not plan.stretches and not left_over:
-            self.writer.tell(look, plan, note, schemas)
-            self._met_all, self._seen = True, look
+            self.writer.tell(snapshot, plan, note, schemas)
+            self._met_all, self._last_snapshot = True, snapshot
             return False
-        self._seen = None
+        self._last_snapshot = None
         intent, weights = self.writer.intend(plan, left_over, note, schemas)
         self._met_all = True
-        self.writer.execute(intent, look, weights)
+        self.writer.execute(intent, snapshot, weights)
         return True
 
     def _plan(
         self,
-        look: Look,
+        snapshot: ClusterSnapshot,
         until: dict[PartitionId, int] | None,
         left_over: tuple[PlannedRange, ...],
         starts: Mapping[PartitionId, int] | None = None,
     ) -> CyclePlan:
         return plan_cycle(
-            look,
+            snapshot,
             self.writer.known(),
             self.options,
             waiting=self.writer.waiting,
@@ -275,25 +281,25 @@ class BackupJob:
             starts=starts,
         )
 
-    def _starts(self, look: Look) -> tuple[dict[PartitionId, int], str]:
+    def _starts(self, snapshot: ClusterSnapshot) -> tuple[dict[PartitionId, int], str]:
         """Say where new topics begin, and a note about it; the group is asked once in a log's life.
 
         Topics that come into being while the job runs are read from their beginning.
         """
         group, known = self.options.group, self.writer.known()
         offsets: Mapping[tuple[str, int], int] = {}
-        if group and look.topics and not known.latest:
-            offsets = load_group_offsets(self.admin, list(look.topics), [group]).offsets.get(
+        if group and snapshot.topics and not known.latest:
+            offsets = load_group_offsets(self.admin, list(snapshot.topics), [group]).offsets.get(
                 group, {}
             )
         start_at = EARLIEST if self._met_all else self.options.start_at
-        starts = first_positions(look, known, start_at=start_at, group=offsets)
+        starts = first_positions(snapshot, known, start_at=start_at, group=offsets)
         return starts, taken_over(group or "", offsets, starts)
 
-    def _is_stale(self, look: Look, most_ms: int) -> bool:
-        return look.details is not None and look.at_ms - look.details.at_ms > most_ms
+    def _is_stale(self, snapshot: ClusterSnapshot, most_ms: int) -> bool:
+        return snapshot.details is not None and snapshot.at_ms - snapshot.details.at_ms > most_ms
 
-    def _look(self) -> Look:
+    def _take_snapshot(self) -> ClusterSnapshot:
         state, latest = self.log.state, self.writer.known().latest
         epochs = {
             (pid.topic, pid.partition): epoch
@@ -308,7 +314,7 @@ class BackupJob:
         now, details = self.now_ms(), self._details
         if details is not None and now - details.at_ms >= self.options.details_ms:
             details = None
-        look = look_at_kafka(
+        snapshot = take_snapshot(
             self.admin,
             self.options,
             now_ms=now,
@@ -317,6 +323,6 @@ class BackupJob:
             details=details,
             known_groups=groups,
         )
-        self._details = look.details
+        self._details = snapshot.details
         failpoint("look.after")
-        return look
+        return snapshot

@@ -11,10 +11,15 @@ from enum import StrEnum
 
 from kafkeep.archive.commit import Changes, Gap, LogSpan, TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.backup.cluster_snapshot import Look, PartitionLook, TopicLook, check_not_cut_back
-from kafkeep.backup.sink_schedule import Due, SinkTiming, Waiting
+from kafkeep.backup.cluster_snapshot import (
+    ClusterSnapshot,
+    PartitionSnapshot,
+    TopicSnapshot,
+    check_not_cut_back,
+)
+from kafkeep.backup.sink_schedule import PartitionBacklog, ReadDecision, SinkTiming
 from kafkeep.errors import GapError
-from kafkeep.objects.range_writer import Tail
+from kafkeep.objects.range_writer import SinkTail
 from kafkeep.objects.sink.rotation import Reason
 from kafkeep.options.backup import BackupOptions
 
@@ -22,17 +27,21 @@ EARLIEST, LATEST = "earliest", "latest"
 
 
 def first_positions(
-    look: Look, known: Known, *, start_at: str, group: Mapping[tuple[str, int], int]
+    snapshot: ClusterSnapshot,
+    known: LoggedState,
+    *,
+    start_at: str,
+    group: Mapping[tuple[str, int], int],
 ) -> dict[PartitionId, int]:
     """Return where partitions of topics begin that the log has not met, if not at their start.
 
     An offset of the group counts unless it lies behind the partition's end: then it is of a topic
     that was there before, under the same name.
     """
-    infos = identify_topics(look, known.latest, known.folders)
+    infos = identify_topics(snapshot, known.latest, known.folders)
     return {
         PartitionId(name, infos[name].incarnation, number): at
-        for name, topic in look.topics.items()
+        for name, topic in snapshot.topics.items()
         if _is_new(name, known.latest)
         for number, partition in enumerate(topic.partitions)
         if (at := _start(group.get((name, number)), partition.span.end, partition.stable, start_at))
@@ -74,7 +83,7 @@ class DueReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class LoggedState:
     """What the log already says, as far as planning needs it."""
 
     positions: Mapping[PartitionId, int]
@@ -115,14 +124,16 @@ class CyclePlan:
 
 
 def identify_topics(
-    look: Look, latest: Mapping[str, TopicInfo], folders: Mapping[str, int] | None = None
+    snapshot: ClusterSnapshot,
+    latest: Mapping[str, TopicInfo],
+    folders: Mapping[str, int] | None = None,
 ) -> dict[str, TopicInfo]:
     """Tell each topic's incarnation: a topic id the log has not seen is a new one.
 
-    ``folders`` are those of ``Known``: a new incarnation's number is past all of them.
+    ``folders`` are those of ``LoggedState``: a new incarnation's number is past all of them.
     """
     found = {}
-    for name, topic in look.topics.items():
+    for name, topic in snapshot.topics.items():
         before = latest.get(name)
         if before is None:
             incarnation = 1
@@ -142,15 +153,15 @@ def identify_topics(
 
 
 def plan_cycle(
-    look: Look,
-    known: Known,
+    snapshot: ClusterSnapshot,
+    known: LoggedState,
     options: BackupOptions,
     *,
     waiting: Mapping[PartitionId, int],
     until: Mapping[PartitionId, int] | None = None,
     skip: frozenset[PartitionId] = frozenset(),
     sink: SinkTiming | None = None,
-    tails: Mapping[PartitionId, Tail] | None = None,
+    tails: Mapping[PartitionId, SinkTail] | None = None,
     starts: Mapping[PartitionId, int] | None = None,
 ) -> CyclePlan:
     """Decide what this cycle reads.
@@ -160,7 +171,7 @@ def plan_cycle(
     where partitions begin that the log has not met. Raises GapError under ``--on-gap fail``, before
     any write.
     """
-    infos = identify_topics(look, known.latest, known.folders)
+    infos = identify_topics(snapshot, known.latest, known.folders)
     positions = {**(starts or {}), **known.positions}
     stretches: list[Stretch] = []
     gaps: list[Gap] = []
@@ -168,7 +179,7 @@ def plan_cycle(
     spans: dict[PartitionId, LogSpan] = {}
     still_waiting: dict[PartitionId, int] = {}
     blocked: list[PartitionId] = []
-    for name, topic in sorted(look.topics.items()):
+    for name, topic in sorted(snapshot.topics.items()):
         for number, partition in enumerate(topic.partitions):
             pid = PartitionId(name, infos[name].incarnation, number)
             spans[pid] = partition.span
@@ -177,7 +188,7 @@ def plan_cycle(
             check_not_cut_back(pid, positions.get(pid, 0), partition.history_end)
             if pid in skip:
                 continue
-            begin, gap = _begin(pid, partition, positions, look.at_ms)
+            begin, gap = _begin(pid, partition, positions, snapshot.at_ms)
             if gap is not None:
                 gaps.append(gap)
             if known.positions.get(pid) != begin:
@@ -186,18 +197,18 @@ def plan_cycle(
             if begin >= end:
                 continue
             stretch = _stretch(pid, topic, partition, OffsetRange(begin, end))
-            since = waiting.get(pid, look.at_ms)
+            since = waiting.get(pid, snapshot.at_ms)
             if sink is None:
-                due = _due(stretch.est_bytes, look.at_ms - since, options)
+                due = _due(stretch.est_bytes, snapshot.at_ms - since, options)
             else:
                 tail = (tails or {}).get(pid)
                 tail = tail if tail is not None and tail.read_to >= begin else None
                 due = sink.due(
-                    Waiting(
+                    PartitionBacklog(
                         stretch.range,
                         stretch.est_bytes,
                         since,
-                        look.at_ms,
+                        snapshot.at_ms,
                         tail,
                         partition.late_offset,
                     )
@@ -223,7 +234,7 @@ def plan_cycle(
 
 
 def _begin(
-    pid: PartitionId, partition: PartitionLook, positions: Mapping[PartitionId, int], at_ms: int
+    pid: PartitionId, partition: PartitionSnapshot, positions: Mapping[PartitionId, int], at_ms: int
 ) -> tuple[int, Gap | None]:
     """Where reading goes on. A first backup begins at the log start: that is no gap."""
     position = positions.get(pid)
@@ -236,7 +247,7 @@ def _begin(
 
 
 def _stretch(
-    pid: PartitionId, topic: TopicLook, partition: PartitionLook, wanted: OffsetRange
+    pid: PartitionId, topic: TopicSnapshot, partition: PartitionSnapshot, wanted: OffsetRange
 ) -> Stretch:
     held = partition.span.end - partition.span.start
     if partition.size_bytes is None or held <= 0:
@@ -253,14 +264,14 @@ def _stretch(
     )
 
 
-def _due(est_bytes: int, waited_ms: int, options: BackupOptions) -> Due | None:
+def _due(est_bytes: int, waited_ms: int, options: BackupOptions) -> ReadDecision | None:
     """Decide about a partition in the segment format, where everything read is closed."""
     if not options.follow:
-        return Due(DueReason.ONCE, Reason.END)
+        return ReadDecision(DueReason.ONCE, Reason.END)
     if est_bytes >= options.segment_bytes:
-        return Due(DueReason.BYTES, Reason.BYTES)
+        return ReadDecision(DueReason.BYTES, Reason.BYTES)
     if waited_ms >= options.segment_age_ms:
-        return Due(DueReason.AGE, Reason.AGE)
+        return ReadDecision(DueReason.AGE, Reason.AGE)
     return None
 
 
@@ -290,7 +301,7 @@ def gap_error(gaps: Iterable[Gap]) -> GapError:
 
 
 def changed_groups(
-    look: Look,
+    snapshot: ClusterSnapshot,
     infos: Mapping[str, TopicInfo],
     positions: Mapping[PartitionId, int],
     before: Mapping[str, Mapping[PartitionId, int]],
@@ -302,7 +313,7 @@ def changed_groups(
     """
     seen = {(info.topic, info.incarnation) for info in infos.values()}
     changed = {}
-    for group, offsets in look.groups.items():
+    for group, offsets in snapshot.groups.items():
         told = dict(before.get(group, {}))
         known = {pid: at for pid, at in told.items() if pid[:2] not in seen}
         for (topic, number), offset in offsets.items():

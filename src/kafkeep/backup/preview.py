@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.keys import KeyLimits
-from kafkeep.backup.cluster_snapshot import Look
+from kafkeep.backup.cluster_snapshot import ClusterSnapshot
 from kafkeep.backup.fetch import RangeReader
 from kafkeep.backup.plan import CyclePlan
 from kafkeep.errors import TransientError
 from kafkeep.kafka.batch.decode import iter_decode
 from kafkeep.kafka.batch.format import Batches, scan_batches
 from kafkeep.kafka.client.wire import Fetched, Wire
-from kafkeep.objects.range_writer import Tail
+from kafkeep.objects.range_writer import SinkTail
 from kafkeep.objects.sink.naming import NameCheck
 from kafkeep.options.sink.sink import SinkOptions
 
@@ -50,10 +50,10 @@ class Preview:
 
     def glance(
         self,
-        look: Look,
+        snapshot: ClusterSnapshot,
         plan: CyclePlan,
         positions: Mapping[PartitionId, int],
-        tails: Mapping[PartitionId, Tail],
+        tails: Mapping[PartitionId, SinkTail],
     ) -> None:
         """Read what waits and was not read yet; RecordError names the first that is bad.
 
@@ -65,7 +65,7 @@ class Preview:
         readers = [
             reader
             for pid in plan.waiting
-            if (reader := self._reader(look, pid, begins[pid], tails.get(pid))) is not None
+            if (reader := self._reader(snapshot, pid, begins[pid], tails.get(pid))) is not None
         ]
         try:
             for reader, answer in self._fetched(readers):
@@ -74,9 +74,9 @@ class Preview:
             logger.debug("records that wait cannot be looked at now: %s", error.message)
 
     def _reader(
-        self, look: Look, pid: PartitionId, begin: int, tail: Tail | None
+        self, snapshot: ClusterSnapshot, pid: PartitionId, begin: int, tail: SinkTail | None
     ) -> RangeReader | None:
-        topic = look.topics[pid.topic]
+        topic = snapshot.topics[pid.topic]
         begin = max(begin, self._seen.get(pid, 0), tail.read_to if tail else 0)
         end = topic.partitions[pid.partition].stable
         if begin >= end:

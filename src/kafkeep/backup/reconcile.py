@@ -14,7 +14,7 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.backup.plan import RETENTION, UNKNOWN_RECORD_BYTES, Stretch
 from kafkeep.backup.task import RangeReport
 from kafkeep.errors import TransientError
-from kafkeep.objects.range_writer import Tail
+from kafkeep.objects.range_writer import SinkTail
 from kafkeep.options.backup import MIB
 
 SMALLEST_SPLIT_BYTES = 32 * MIB
@@ -93,7 +93,7 @@ def pack(ranges: Iterable[WeighedRange], *, bundles: int) -> list[tuple[WeighedR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class Reconciliation:
     """One prefix per partition of what was planned, and what remains of the plan."""
 
     entries: tuple[Entry, ...]
@@ -105,20 +105,20 @@ class Settled:
     """Planned, not read yet: the next intent names these again, so their objects are adopted."""
     gone: tuple[PartitionId, ...]
     """Partitions that vanished from Kafka while they were read."""
-    tails: Mapping[PartitionId, Tail]
+    tails: Mapping[PartitionId, SinkTail]
     """Of a sink: what was read and is left in Kafka."""
     bad: int
     """Records a sink left out as it was told to."""
     complaints: tuple[str, ...]
 
 
-def settle(
+def reconcile(
     intent: Intent,
     entries: Mapping[int, Iterable[Entry]],
     reports: Mapping[int, RangeReport],
     *,
     at_ms: int,
-) -> Settled:
+) -> Reconciliation:
     """Put the reports of an intent's ranges together, in order.
 
     ``entries`` and ``reports`` are by the range's place in the intent. TransientError when two
@@ -128,12 +128,12 @@ def settle(
     for number, planned in enumerate(intent.ranges):
         by_partition.setdefault(planned.partition_id, []).append(number)
     parts = [
-        _settle_partition(intent, numbers, entries, reports, at_ms)
+        _reconcile_partition(intent, numbers, entries, reports, at_ms)
         for numbers in by_partition.values()
     ]
     gone = [part.partition_id for part in parts if part.gone]
     left_over = [rest for part in parts if not part.gone for rest in part.left_over]
-    return Settled(
+    return Reconciliation(
         entries=tuple(entry for part in parts for entry in part.entries),
         positions={part.partition_id: part.position for part in parts},
         leader_epochs={p.partition_id: e for p in parts if (e := p.leader_epoch) is not None},
@@ -141,7 +141,7 @@ def settle(
         left_over=tuple(rest for rest in left_over if len(rest.range)),
         gone=tuple(gone),
         tails={
-            intent.ranges[number].partition_id: Tail(**report.tail)
+            intent.ranges[number].partition_id: SinkTail(**report.tail)
             for number, report in sorted(reports.items())
             if report.tail is not None
         },
@@ -169,7 +169,7 @@ class _Part:
         self.gaps.append(Gap(self.partition_id, lost, RETENTION, at_ms))
 
 
-def _settle_partition(
+def _reconcile_partition(
     intent: Intent,
     numbers: Sequence[int],
     entries: Mapping[int, Iterable[Entry]],

@@ -12,7 +12,7 @@ from kafkeep.archive.keys import log_prefix
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.names import log_name
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.backup.cluster_snapshot import look_at_kafka, require_topics
+from kafkeep.backup.cluster_snapshot import require_topics, take_snapshot
 from kafkeep.backup.job import BackupJob
 from kafkeep.backup.schemas import schema_keeper
 from kafkeep.backup.summary import BackupSummary
@@ -72,7 +72,7 @@ def run_backup(
         admin.cluster_id()
         if not options.follow:  # a slip must neither begin a log nor take it from its writer
             require_topics(admin, options)
-            look_at_kafka(admin, options, now_ms=now_ms())  # what is refused is, before Spark runs
+            take_snapshot(admin, options, now_ms=now_ms())  # what is refused is, before Spark runs
         store = open_store(locations.archive, locations.storage, create=True)
         check_store(store, options.name)
         spark_now = door.session()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.objects.range_writer import Tail
+from kafkeep.objects.range_writer import SinkTail
 from kafkeep.objects.sink.rotation import Reason
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.records.partitioners.zone import Zone
@@ -20,7 +20,7 @@ DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class ReadDecision:
     """A partition is to be read; ``closes`` is why what remains at its end is closed too."""
 
     why: str
@@ -28,7 +28,7 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PartitionBacklog:
     """One partition with records that are not archived."""
 
     range: OffsetRange
@@ -37,7 +37,7 @@ class Waiting:
     since_ms: int
     """When they were first seen."""
     at_ms: int
-    tail: Tail | None
+    tail: SinkTail | None
     """What reading told of them, if they were read."""
     late_offset: int | None = None
     """First offset at least ``rotate.interval.ms`` later than the tail's first record."""
@@ -53,13 +53,13 @@ class SinkTiming:
     """As a connector: the tail waits for a rule. Otherwise it is closed by ``age_ms``."""
     age_ms: int
 
-    def due(self, waiting: Waiting) -> Due | None:
+    def due(self, waiting: PartitionBacklog) -> ReadDecision | None:
         """Decide about one partition."""
         if not self.follow:
-            return Due("one-shot backup", None if self.keeps_tail else Reason.END)
+            return ReadDecision("one-shot backup", None if self.keeps_tail else Reason.END)
         return self._by_clock(waiting) or self._by_records(waiting)
 
-    def _by_clock(self, waiting: Waiting) -> Due | None:
+    def _by_clock(self, waiting: PartitionBacklog) -> ReadDecision | None:
         rotate = self.options.rotate
         waited = waiting.at_ms - waiting.since_ms
         if rotate.rotate_schedule_interval_ms is not None:
@@ -69,14 +69,14 @@ class SinkTiming:
                 self.options.partition.timezone,
             )
             if waiting.at_ms >= tick:
-                return Due(Reason.SCHEDULE, Reason.SCHEDULE)
+                return ReadDecision(Reason.SCHEDULE, Reason.SCHEDULE)
         if rotate.rotate_interval_ms is not None and waited >= rotate.rotate_interval_ms:
-            return Due(Reason.IDLE, Reason.IDLE)
+            return ReadDecision(Reason.IDLE, Reason.IDLE)
         if not self.keeps_tail and waited >= self.age_ms:
-            return Due(Reason.AGE, Reason.AGE)
+            return ReadDecision(Reason.AGE, Reason.AGE)
         return None
 
-    def _by_records(self, waiting: Waiting) -> Due | None:
+    def _by_records(self, waiting: PartitionBacklog) -> ReadDecision | None:
         rotate, tail = self.options.rotate, waiting.tail
         if tail is None:
             new, records, known_bytes = len(waiting.range), 0, 0
@@ -86,14 +86,14 @@ class SinkTiming:
         if new <= 0:
             return None
         if rotate.flush_size is not None and records + new >= rotate.flush_size:
-            return Due(Reason.COUNT)
+            return ReadDecision(Reason.COUNT)
         share = new / max(1, len(waiting.range))
         if known_bytes + waiting.est_bytes * share >= rotate.flush_bytes:
-            return Due(Reason.BYTES)
+            return ReadDecision(Reason.BYTES)
         if waiting.late_offset is not None and waiting.late_offset < waiting.range.end:
-            return Due(Reason.INTERVAL)
+            return ReadDecision(Reason.INTERVAL)
         if self._only_reading_tells and (tail is None or 2 * new >= len(waiting.range)):
-            return Due("only reading can tell whether something closes")
+            return ReadDecision("only reading can tell whether something closes")
         return None
 
     @property
@@ -122,7 +122,7 @@ def next_tick(after_ms: int, interval_ms: int, timezone: str) -> int:
 
 
 def late_times(
-    timing: SinkTiming, tails: Mapping[tuple[str, int], Tail]
+    timing: SinkTiming, tails: Mapping[tuple[str, int], SinkTail]
 ) -> dict[tuple[str, int], int]:
     """Return for which time each partition is to be asked: a record that late closes its files."""
     interval = timing.options.rotate.rotate_interval_ms

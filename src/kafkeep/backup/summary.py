@@ -8,7 +8,7 @@ from typing import Any
 from kafkeep.archive.commit import Changes, Gap
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.state import State
-from kafkeep.backup.cluster_snapshot import Look
+from kafkeep.backup.cluster_snapshot import ClusterSnapshot
 from kafkeep.backup.plan import CyclePlan
 
 
@@ -36,14 +36,16 @@ class BackupSummary:
     seconds: float = 0.0
     start_seconds: float = 0.0
 
-    def saw(self, look: Look, plan: CyclePlan) -> None:
+    def saw(self, snapshot: ClusterSnapshot, plan: CyclePlan) -> None:
         """Note the topics there are, and who waits behind an open transaction."""
-        for name in look.topics:
+        for name in snapshot.topics:
             self.topics.setdefault(name, 0)
         self.blocked = plan.blocked
-        self.skipped_groups = look.skipped_groups
+        self.skipped_groups = snapshot.skipped_groups
         self.seen = {
-            pid: OffsetRange(span.start, look.topics[pid.topic].partitions[pid.partition].stable)
+            pid: OffsetRange(
+                span.start, snapshot.topics[pid.topic].partitions[pid.partition].stable
+            )
             for pid, span in plan.spans.items()
         }
 

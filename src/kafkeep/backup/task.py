@@ -15,7 +15,7 @@ from kafkeep.backup.fetch import REQUEST_BYTES, RangeReader, iter_chunks
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.client.wire import wire_for
 from kafkeep.objects.range_writer import Chunk
-from kafkeep.objects.segment.writer import NameTakenError, RangeWriter, WriteOptions
+from kafkeep.objects.segment.writer import NameTakenError, SegmentWriter, WriteOptions
 from kafkeep.objects.sink.spec import SinkShape
 from kafkeep.objects.sink.stored_object import Uploads
 from kafkeep.options.kafka import KafkaOptions
@@ -39,7 +39,7 @@ class BundledRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bundle:
+class BackupBundle:
     """Everything one task needs; travels to the executor as it is."""
 
     ranges: tuple[BundledRange, ...]
@@ -110,7 +110,7 @@ class _Work:
 
     number: int
     reader: RangeReader
-    writer: RangeWriter | SinkWriter
+    writer: SegmentWriter | SinkWriter
     gaps: list[OffsetRange]
 
     def take(self, chunk: Chunk) -> Iterator[Entry]:
@@ -120,14 +120,16 @@ class _Work:
         yield from self.writer.add(chunk, self.reader.first)
         if self.writer.resume_at is not None:
             self.reader.skip_to(self.writer.resume_at)
-        self.reader.must_go_on = not isinstance(self.writer, RangeWriter) and not self.writer.closed
+        self.reader.must_go_on = (
+            not isinstance(self.writer, SegmentWriter) and not self.writer.closed
+        )
 
     def is_cut_short(self, deadline: float) -> bool:
         """Whether its segment would wait, open and in memory, for an answer that nobody asks for.
 
         A sink's files end with their range.
         """
-        return isinstance(self.writer, RangeWriter) and time.monotonic() > deadline
+        return isinstance(self.writer, SegmentWriter) and time.monotonic() > deadline
 
     def end(self) -> Iterator[Entry]:
         """End the open objects where reading has come to."""
@@ -144,7 +146,7 @@ class _Work:
             gaps=tuple(self.gaps),
             leader_epoch=self.reader.leader_epoch,
         )
-        if isinstance(self.writer, RangeWriter):
+        if isinstance(self.writer, SegmentWriter):
             return report
         tail, letters = self.writer.tail, self.writer.letters
         source = self.reader.planned.partition_id
@@ -159,7 +161,7 @@ class _Work:
         )
 
 
-def archive_bundle(bundle: Bundle) -> Iterator[tuple[str, dict[str, Any]]]:
+def archive_bundle(bundle: BackupBundle) -> Iterator[tuple[str, dict[str, Any]]]:
     """Read, store and report every range of the bundle.
 
     Yields ``("object", {"number", "entry"})`` for each object and ``("range", report)`` for each
@@ -178,7 +180,7 @@ def archive_bundle(bundle: Bundle) -> Iterator[tuple[str, dict[str, Any]]]:
     yield from list(_archive(bundle, looks_first=True))
 
 
-def _archive(bundle: Bundle, *, looks_first: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+def _archive(bundle: BackupBundle, *, looks_first: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     deadline = time.monotonic() + bundle.seconds
     store = open_store(bundle.archive, bundle.storage)
     wire = wire_for(bundle.kafka)
@@ -200,8 +202,8 @@ def _archive(bundle: Bundle, *, looks_first: bool) -> Iterator[tuple[str, dict[s
             uploads.wait()
             for work in works.values():
                 yield from _rows(work, work.writer.done())
-                if not isinstance(work.writer, RangeWriter):
-                    work.writer.send_letters(wire, bundle.connector)
+                if not isinstance(work.writer, SegmentWriter):
+                    work.writer.send_dead_letters(wire, bundle.connector)
                 yield "range", work.report().to_json()
         finally:
             for work in works.values():
@@ -214,7 +216,7 @@ def _turns(works: list[_Work]) -> Iterator[list[_Work]]:
     Segments all are. A sink's files are held until their range ends: it reads one range after the
     other, small ones together, so that one is stored while the next is read.
     """
-    if all(isinstance(work.writer, RangeWriter) for work in works):
+    if all(isinstance(work.writer, SegmentWriter) for work in works):
         yield works
         return
     turn: list[_Work] = []
@@ -228,7 +230,7 @@ def _turns(works: list[_Work]) -> Iterator[list[_Work]]:
 
 def _has_closed(works: Iterable[_Work]) -> bool:
     """Whether a task of a sink has something to show already."""
-    return any(not isinstance(w.writer, RangeWriter) and w.writer.closed for w in works)
+    return any(not isinstance(w.writer, SegmentWriter) and w.writer.closed for w in works)
 
 
 def _rows(work: _Work, entries: Iterator[Entry]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -237,7 +239,7 @@ def _rows(work: _Work, entries: Iterator[Entry]) -> Iterator[tuple[str, dict[str
 
 
 def _works(
-    bundle: Bundle, open_writer: Callable[[PlannedRange], RangeWriter | SinkWriter]
+    bundle: BackupBundle, open_writer: Callable[[PlannedRange], SegmentWriter | SinkWriter]
 ) -> dict[int, _Work]:
     works: dict[int, _Work] = {}
     for item in bundle.ranges:
@@ -245,18 +247,18 @@ def _works(
             item.planned, item.begins_stretch, item.est_bytes, bundle.write.keeps_aborted
         )
         writer = open_writer(item.planned)
-        reader.must_go_on = not isinstance(writer, RangeWriter)
+        reader.must_go_on = not isinstance(writer, SegmentWriter)
         works[id(reader)] = _Work(item.number, reader, writer, [])
     return works
 
 
 def _writers(
-    bundle: Bundle, store: ObjectStore, uploads: Uploads, *, looks_first: bool
-) -> Callable[[PlannedRange], RangeWriter | SinkWriter]:
+    bundle: BackupBundle, store: ObjectStore, uploads: Uploads, *, looks_first: bool
+) -> Callable[[PlannedRange], SegmentWriter | SinkWriter]:
     """Return what opens the writer of a range."""
     write = bundle.write
     if isinstance(write, WriteOptions):
-        return lambda planned: RangeWriter(
+        return lambda planned: SegmentWriter(
             store, bundle.log_name, planned, write, uploads, looks_first=looks_first
         )
     # Formats and converters take a second to import; segments need none of them.

@@ -10,10 +10,10 @@ from kafkeep.archive.commit import Changes, Commit, Intent, PlannedRange, TopicI
 from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.state import State
-from kafkeep.backup.cluster_snapshot import Look
+from kafkeep.backup.cluster_snapshot import ClusterSnapshot
 from kafkeep.backup.plan import (
     CyclePlan,
-    Known,
+    LoggedState,
     changed_groups,
     gap_error,
     identify_topics,
@@ -21,19 +21,19 @@ from kafkeep.backup.plan import (
 )
 from kafkeep.backup.reconcile import (
     RANGES_PER_CORE,
-    Settled,
+    Reconciliation,
     WeighedRange,
     bundles_for,
     pack,
-    settle,
+    reconcile,
     split_stretches,
     weigh,
 )
 from kafkeep.backup.summary import BackupSummary
-from kafkeep.backup.task import Bundle, BundledRange, RangeReport, archive_bundle
+from kafkeep.backup.task import BackupBundle, BundledRange, RangeReport, archive_bundle
 from kafkeep.errors import RecordError
 from kafkeep.kafka.admin.admin import Admin
-from kafkeep.objects.range_writer import Tail
+from kafkeep.objects.range_writer import SinkTail
 from kafkeep.objects.segment.writer import WriteOptions
 from kafkeep.objects.sink.spec import SinkShape
 from kafkeep.options.backup import BackupOptions
@@ -61,7 +61,7 @@ class Writer:
     summary: BackupSummary
     waiting: dict[PartitionId, int] = field(default_factory=dict)
     """Since when records of a partition wait, in ms."""
-    tails: dict[PartitionId, Tail] = field(default_factory=dict)
+    tails: dict[PartitionId, SinkTail] = field(default_factory=dict)
     """Of a sink: what was read and is left in Kafka."""
 
     @property
@@ -69,12 +69,12 @@ class Writer:
         """What the log says now."""
         return self.log.state
 
-    def known(self) -> Known:
+    def known(self) -> LoggedState:
         """Return what planning needs of the log."""
         latest: dict[str, TopicInfo] = {}
         for (name, _), info in sorted(self.state.topics.items()):
             latest[name] = info
-        return Known(self.state.positions, latest, self.state.last_folders())
+        return LoggedState(self.state.positions, latest, self.state.last_folders())
 
     def intend(
         self,
@@ -109,7 +109,10 @@ class Writer:
         return intent, tuple(weighed)
 
     def execute(
-        self, intent: Intent, look: Look | None, weights: tuple[WeighedRange, ...] = ()
+        self,
+        intent: Intent,
+        snapshot: ClusterSnapshot | None,
+        weights: tuple[WeighedRange, ...] = (),
     ) -> None:
         """Run an intent's tasks and commit what they did; what is left stays intended."""
         bundles = self._bundles(intent, weights or tuple(weigh(intent.ranges)))
@@ -127,14 +130,16 @@ class Writer:
                 entries.setdefault(row.body["number"], []).append(entry)
             else:
                 reports[row.body["number"]] = RangeReport.from_json(row.body)
-        settled = settle(intent, entries, reports, at_ms=self.now_ms())
-        if settled.gaps and self.options.on_gap == "fail":
-            raise gap_error(settled.gaps)  # the intent stays open: another run decides again
-        self._note_tails(intent, settled)
-        self.commit(self._changes(intent, settled, look))
-        self.summary.bad += settled.bad
+        reconciled = reconcile(intent, entries, reports, at_ms=self.now_ms())
+        if reconciled.gaps and self.options.on_gap == "fail":
+            raise gap_error(reconciled.gaps)  # the intent stays open: another run decides again
+        self._note_tails(intent, reconciled)
+        self.commit(self._changes(intent, reconciled, snapshot))
+        self.summary.bad += reconciled.bad
 
-    def tell(self, look: Look, plan: CyclePlan, note: str = "", schemas: str = "") -> None:
+    def tell(
+        self, snapshot: ClusterSnapshot, plan: CyclePlan, note: str = "", schemas: str = ""
+    ) -> None:
         """Commit what a cycle without data has to say: new topics, settings, gaps, groups."""
         changes = Changes(
             topics=plan.topics,
@@ -143,7 +148,9 @@ class Writer:
             schemas=schemas,
             note=note,
         )
-        self.commit(self._with_metadata(changes, look, {**self.state.positions, **plan.positions}))
+        self.commit(
+            self._with_metadata(changes, snapshot, {**self.state.positions, **plan.positions})
+        )
 
     def commit(self, changes: Changes) -> None:
         """Append to the log, unless there is nothing to tell."""
@@ -171,28 +178,28 @@ class Writer:
             and info.topic_id != latest[info.topic].topic_id
         ]
 
-    def _note_tails(self, intent: Intent, settled: Settled) -> None:
+    def _note_tails(self, intent: Intent, reconciled: Reconciliation) -> None:
         """Remember what a sink left to wait, and since when; say which records were bad."""
         for planned in intent.ranges:
             pid = planned.partition_id
-            tail = settled.tails.get(pid)
+            tail = reconciled.tails.get(pid)
             if tail is None:
                 self.tails.pop(pid, None)
                 self.waiting.pop(pid, None)
                 continue
             self.tails[pid] = tail
-            if settled.positions[pid] != self.state.positions.get(pid):
+            if reconciled.positions[pid] != self.state.positions.get(pid):
                 self.waiting[pid] = intent.at_ms
-        for line in settled.complaints if self._logs_errors() else ():
+        for line in reconciled.complaints if self._logs_errors() else ():
             logger.warning("%s: %s", self.options.called, line)
 
-    def _bundles(self, intent: Intent, weights: tuple[WeighedRange, ...]) -> list[Bundle]:
+    def _bundles(self, intent: Intent, weights: tuple[WeighedRange, ...]) -> list[BackupBundle]:
         count = bundles_for(sum(w.est_bytes for w in weights), self.cores)
         count = min(count, self.options.tasks_max or count)
         numbers = {id(w): number for number, w in enumerate(weights)}
         begins = _stretch_beginnings(intent)
         return [
-            Bundle(
+            BackupBundle(
                 ranges=tuple(
                     BundledRange(
                         number=numbers[id(w)],
@@ -215,41 +222,45 @@ class Writer:
             for members in pack(weights, bundles=count)
         ]
 
-    def _changes(self, intent: Intent, settled: Settled, look: Look | None) -> Changes:
+    def _changes(
+        self, intent: Intent, reconciled: Reconciliation, snapshot: ClusterSnapshot | None
+    ) -> Changes:
         state = self.state
-        positions = {**state.positions, **settled.positions}
-        rest = replace(intent, ranges=settled.left_over) if settled.left_over else None
+        positions = {**state.positions, **reconciled.positions}
+        rest = replace(intent, ranges=reconciled.left_over) if reconciled.left_over else None
         changes = Changes(
-            entries=settled.entries,
+            entries=reconciled.entries,
             positions={
-                pid: at for pid, at in settled.positions.items() if state.positions.get(pid) != at
+                pid: at
+                for pid, at in reconciled.positions.items()
+                if state.positions.get(pid) != at
             },
             leader_epochs={
                 pid: epoch
-                for pid, epoch in settled.leader_epochs.items()
+                for pid, epoch in reconciled.leader_epochs.items()
                 if state.leader_epochs.get(pid, -1) != epoch
             },
-            gaps=settled.gaps,
-            topics=self._deleted_topics(settled.gone),
+            gaps=reconciled.gaps,
+            topics=self._deleted_topics(reconciled.gone),
             intent=rest,
             closes_intent=True,
         )
-        return changes if look is None else self._with_metadata(changes, look, positions)
+        return changes if snapshot is None else self._with_metadata(changes, snapshot, positions)
 
     def _with_metadata(
-        self, changes: Changes, look: Look, positions: dict[PartitionId, int]
+        self, changes: Changes, snapshot: ClusterSnapshot, positions: dict[PartitionId, int]
     ) -> Changes:
         state = self.state
         known = self.known()
-        infos = identify_topics(look, known.latest, known.folders)
+        infos = identify_topics(snapshot, known.latest, known.folders)
         spans = {
             PartitionId(name, infos[name].incarnation, number): partition.span
-            for name, topic in look.topics.items()
+            for name, topic in snapshot.topics.items()
             for number, partition in enumerate(topic.partitions)
         }
         return replace(
             changes,
-            groups=changed_groups(look, infos, positions, state.groups),
+            groups=changed_groups(snapshot, infos, positions, state.groups),
             spans={pid: span for pid, span in spans.items() if state.spans.get(pid) != span},
         )
 

@@ -21,8 +21,8 @@ from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import DamagedError, KeyMissingError, PreflightError
 from kafkeep.maintenance.finding import Finding, FindingKind, Severity, damage
-from kafkeep.objects.segment.reader import Frame, FrameFacts, check_frame, plan_frames
-from kafkeep.objects.sink.read_windows import ENVELOPE, SEGMENT, Offsets
+from kafkeep.objects.segment.reader import FrameContents, SegmentFrame, check_frame, plan_frames
+from kafkeep.objects.sink.read_windows import ENVELOPE, SEGMENT, RowOffsets
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions
 from kafkeep.records.arrow import view_numbers
 
@@ -80,7 +80,7 @@ class _Facts:
 
     def __init__(self, entry: Entry) -> None:
         self._entry = entry
-        self._offsets = Offsets(entry)
+        self._offsets = RowOffsets(entry)
         self._rows = 0
         self._low: int | None = None
         self._high: int | None = None
@@ -134,8 +134,8 @@ class _Reading:
 
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
     read_bytes: int = 0
-    facts: list[tuple[Frame, FrameFacts]] = field(default_factory=list)
-    broken: list[tuple[Frame, str]] = field(default_factory=list)
+    facts: list[tuple[SegmentFrame, FrameContents]] = field(default_factory=list)
+    broken: list[tuple[SegmentFrame, str]] = field(default_factory=list)
     spool: BinaryIO | None = None
     """Its bytes, where rows are to be read."""
 
@@ -222,7 +222,7 @@ def _read(
         data, checked = _read_stretch(store, entry, stretch, deep=deep)
         reading.add(data)
         for frame, facts in zip(stretch, checked, strict=True):
-            if isinstance(facts, FrameFacts):
+            if isinstance(facts, FrameContents):
                 reading.facts.append((frame, facts))
             else:
                 reading.broken.append((frame, facts))
@@ -233,30 +233,30 @@ def _read(
 
 
 def _read_stretch(
-    store: ObjectStore, entry: Entry, stretch: Sequence[Frame], *, deep: bool
-) -> tuple[bytes, list[FrameFacts | str]]:
+    store: ObjectStore, entry: Entry, stretch: Sequence[SegmentFrame], *, deep: bool
+) -> tuple[bytes, list[FrameContents | str]]:
     """Return the bytes of some frames, and of each its facts, or why it is not intact."""
     start, end = stretch[0].start, stretch[-1].end
     readings = Readings(f"{entry.key} from byte {start} on")
     while True:
         data = store.get_range(entry.key, start, end)
         checked = [_check_frame(memoryview(data), start, one, entry, deep) for one in stretch]
-        if all(isinstance(facts, FrameFacts) for facts in checked) or readings.lies_so(data):
+        if all(isinstance(facts, FrameContents) for facts in checked) or readings.lies_so(data):
             return data, checked
 
 
 def _check_frame(
-    data: memoryview, start: int, frame: Frame, entry: Entry, deep: bool
-) -> FrameFacts | str:
+    data: memoryview, start: int, frame: SegmentFrame, entry: Entry, deep: bool
+) -> FrameContents | str:
     try:
         return check_frame(data[frame.start - start : frame.end - start], frame, entry, deep=deep)
     except DamagedError as error:
         return error.message
 
 
-def _stretches(frames: Sequence[Frame]) -> Iterator[list[Frame]]:
+def _stretches(frames: Sequence[SegmentFrame]) -> Iterator[list[SegmentFrame]]:
     """Group neighbouring frames into reads of about ``READ_BYTES``."""
-    stretch: list[Frame] = []
+    stretch: list[SegmentFrame] = []
     for frame in frames:
         if stretch and frame.end - stretch[0].start > READ_BYTES:
             yield stretch
@@ -286,7 +286,7 @@ def _iter_findings(log: str, entry: Entry, size: int, reading: _Reading) -> Iter
         yield from _iter_miscounts(log, entry, reading)
 
 
-def _merge(broken: Sequence[tuple[Frame, str]]) -> Iterator[tuple[OffsetRange, str]]:
+def _merge(broken: Sequence[tuple[SegmentFrame, str]]) -> Iterator[tuple[OffsetRange, str]]:
     """Join what is lost in neighbouring frames; the first cause stands for all."""
     joined: tuple[OffsetRange, str, int] | None = None
     for frame, cause in broken:

@@ -27,7 +27,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tail:
+class SinkTail:
     """The records after the last closed window."""
 
     records: int

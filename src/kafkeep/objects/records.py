@@ -16,8 +16,8 @@ from kafkeep.objects.segment.reader import iter_segment
 from kafkeep.objects.sink.read_rows import iter_file
 from kafkeep.objects.sink.read_windows import (
     UNKNOWN,
+    FileStream,
     StoredFile,
-    Stream,
     Window,
     first_offset,
     iter_windows,
@@ -83,8 +83,8 @@ def iter_window(
             yield from read(file)
 
 
-def _stream(file: StoredFile, open: partial[Iterator[pa.RecordBatch]]) -> Stream:
-    return Stream(file.main.key, file.main.records, first_offset(file.main), open)
+def _stream(file: StoredFile, open: partial[Iterator[pa.RecordBatch]]) -> FileStream:
+    return FileStream(file.main.key, file.main.records, first_offset(file.main), open)
 
 
 def inside(batch: pa.RecordBatch, wanted: OffsetRange) -> pa.RecordBatch:

@@ -9,8 +9,13 @@ import pytest
 from kafkeep.archive.commit import Intent, LogSpan, PlannedRange, TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.state import State
-from kafkeep.backup.cluster_snapshot import Look, PartitionLook, TopicLook, check_intent
-from kafkeep.backup.plan import Known, plan_cycle
+from kafkeep.backup.cluster_snapshot import (
+    ClusterSnapshot,
+    PartitionSnapshot,
+    TopicSnapshot,
+    check_intent,
+)
+from kafkeep.backup.plan import LoggedState, plan_cycle
 from kafkeep.errors import KafkeepError
 from kafkeep.kafka.admin.admin import EpochEnd, TopicDescription
 from kafkeep.options.backup import BackupOptions
@@ -27,11 +32,11 @@ INFO = TopicInfo(
 
 
 def _plan(epoch_end: int | None, skip: frozenset[PartitionId] = frozenset()) -> None:
-    partition = PartitionLook(LogSpan(0, 900), 900, 1, None, epoch_end)
-    topic = TopicLook("orders", "A" * 22, 1, {}, (partition,))
+    partition = PartitionSnapshot(LogSpan(0, 900), 900, 1, None, epoch_end)
+    topic = TopicSnapshot("orders", "A" * 22, 1, {}, (partition,))
     plan_cycle(
-        Look(0, {"orders": topic}, {}),
-        Known({PID: 500}, {"orders": INFO}),
+        ClusterSnapshot(0, {"orders": topic}, {}),
+        LoggedState({PID: 500}, {"orders": INFO}),
         BackupOptions(topics=("orders",)),
         waiting={},
         skip=skip,

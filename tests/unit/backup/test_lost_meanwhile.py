@@ -12,7 +12,7 @@ from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.view import load_view
 from kafkeep.backup.plan import RETENTION, CyclePlan
-from kafkeep.backup.task import Bundle, RangeReport
+from kafkeep.backup.task import BackupBundle, RangeReport
 from kafkeep.errors import GapError
 from kafkeep.options.backup import BackupOptions
 from kafkeep.spark.tasks import TaskRow
@@ -23,7 +23,7 @@ PLANNED = PlannedRange(partition_id=P0, topic_id="id", range=OffsetRange(10, 40)
 LOST = OffsetRange(10, 25)
 
 
-def lose(_bundles: list[Bundle], *_: Any, **__: Any) -> list[TaskRow]:
+def lose(_bundles: list[BackupBundle], *_: Any, **__: Any) -> list[TaskRow]:
     """Report what a task does that meets a log start past its position, and no record."""
     report = RangeReport(number=0, first=10, next=40, finished=True, gone=False, gaps=(LOST,))
     return [TaskRow(0, "range", report.to_json())]

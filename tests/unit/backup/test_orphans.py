@@ -11,7 +11,7 @@ from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.backup.plan import CyclePlan
-from kafkeep.backup.task import Bundle
+from kafkeep.backup.task import BackupBundle
 from kafkeep.errors import TransientError
 from kafkeep.options.backup import BackupOptions
 from kafkeep.store.memory import MemoryStore
@@ -22,9 +22,9 @@ NOTHING_NEW = CyclePlan(
 
 
 def test_left_over_ranges_go_to_all_cores() -> None:
-    given: list[Bundle] = []
+    given: list[BackupBundle] = []
 
-    def run_tasks(bundles: list[Bundle], *_: Any, **__: Any) -> Any:
+    def run_tasks(bundles: list[BackupBundle], *_: Any, **__: Any) -> Any:
         given.extend(bundles)
         raise TransientError("seen enough")
 

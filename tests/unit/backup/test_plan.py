@@ -7,12 +7,12 @@ import pytest
 
 from kafkeep.archive.commit import Gap, LogSpan, TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.backup.cluster_snapshot import Look, PartitionLook, TopicLook
+from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 from kafkeep.backup.plan import (
     RETENTION,
     CyclePlan,
     DueReason,
-    Known,
+    LoggedState,
     changed_groups,
     identify_topics,
     plan_cycle,
@@ -25,12 +25,14 @@ P0, P1 = PartitionId("t", 1, 0), PartitionId("t", 1, 1)
 
 def partition(start: int, end: int, *, stable: int | None = None, size: int | None = 1000) -> Any:
     held = end if stable is None else stable
-    return PartitionLook(LogSpan(start, end), held, leader=1, size_bytes=size)
+    return PartitionSnapshot(LogSpan(start, end), held, leader=1, size_bytes=size)
 
 
-def look(*partitions: Any, topic_id: str = "id-1", at_ms: int = 1000, groups: Any = None) -> Look:
-    topic = TopicLook("t", topic_id, 1, {"retention.ms": "5"}, partitions)
-    return Look(at_ms, {"t": topic}, groups or {})
+def snapshot(
+    *partitions: Any, topic_id: str = "id-1", at_ms: int = 1000, groups: Any = None
+) -> ClusterSnapshot:
+    topic = TopicSnapshot("t", topic_id, 1, {"retention.ms": "5"}, partitions)
+    return ClusterSnapshot(at_ms, {"t": topic}, groups or {})
 
 
 def info(**changes: Any) -> TopicInfo:
@@ -45,14 +47,16 @@ def info(**changes: Any) -> TopicInfo:
     return TopicInfo(**{**values, **changes})
 
 
-def known(positions: Mapping[PartitionId, int] | None = None, **changes: Any) -> Known:
-    return Known(positions or {}, {"t": info(**changes)})
+def known(positions: Mapping[PartitionId, int] | None = None, **changes: Any) -> LoggedState:
+    return LoggedState(positions or {}, {"t": info(**changes)})
 
 
-NOTHING = Known({}, {})
+NOTHING = LoggedState({}, {})
 
 
-def plan(seen: Look, before: Known = NOTHING, waiting: Any = None, **options: Any) -> CyclePlan:
+def plan(
+    seen: ClusterSnapshot, before: LoggedState = NOTHING, waiting: Any = None, **options: Any
+) -> CyclePlan:
     until = options.pop("until", None)
     skip = options.pop("skip", frozenset())
     chosen = BackupOptions(topics=("t",), **options)
@@ -60,7 +64,7 @@ def plan(seen: Look, before: Known = NOTHING, waiting: Any = None, **options: An
 
 
 def test_a_first_backup_begins_at_the_log_start_without_a_gap() -> None:
-    made = plan(look(partition(40, 100)))
+    made = plan(snapshot(partition(40, 100)))
     assert [s.range for s in made.stretches] == [OffsetRange(40, 100)]
     assert made.gaps == ()
     assert made.positions == {P0: 40}
@@ -68,43 +72,43 @@ def test_a_first_backup_begins_at_the_log_start_without_a_gap() -> None:
 
 
 def test_reading_goes_on_where_the_log_stands() -> None:
-    made = plan(look(partition(0, 100)), known({P0: 60}))
+    made = plan(snapshot(partition(0, 100)), known({P0: 60}))
     assert [s.range for s in made.stretches] == [OffsetRange(60, 100)]
     assert made.positions == {} and made.topics == ()
 
 
 def test_nothing_is_planned_when_all_is_archived() -> None:
-    made = plan(look(partition(0, 100)), known({P0: 100}))
+    made = plan(snapshot(partition(0, 100)), known({P0: 100}))
     assert made.stretches == () and made.gaps == ()
 
 
 def test_what_retention_deleted_before_it_was_read_is_a_gap() -> None:
-    made = plan(look(partition(80, 100)), known({P0: 60}))
+    made = plan(snapshot(partition(80, 100)), known({P0: 60}))
     assert made.gaps == (Gap(P0, OffsetRange(60, 80), RETENTION, 1000),)
     assert made.positions == {P0: 80}
     assert [s.range for s in made.stretches] == [OffsetRange(80, 100)]
 
 
 def test_a_gap_up_to_the_end_leaves_nothing_to_read() -> None:
-    made = plan(look(partition(100, 100)), known({P0: 60}))
+    made = plan(snapshot(partition(100, 100)), known({P0: 60}))
     assert made.gaps == (Gap(P0, OffsetRange(60, 100), RETENTION, 1000),)
     assert made.stretches == ()
 
 
 def test_on_gap_fail_names_every_gap_and_stops() -> None:
-    seen = look(partition(80, 100), partition(9, 10))
+    seen = snapshot(partition(80, 100), partition(9, 10))
     with pytest.raises(GapError, match="t-0: offsets 60 to 79; t-1: offsets 3 to 8"):
         plan(seen, known({P0: 60, P1: 3}), on_gap="fail")
 
 
 def test_a_log_cut_back_under_the_same_id_is_refused() -> None:
     with pytest.raises(KafkeepError, match="cut back under the same topic id"):
-        plan(look(partition(0, 50)), known({P0: 60}))
+        plan(snapshot(partition(0, 50)), known({P0: 60}))
 
 
 @pytest.mark.parametrize("end", [10, 60, 500])
 def test_a_topic_created_again_is_read_from_its_start_as_a_new_incarnation(end: int) -> None:
-    made = plan(look(partition(0, end), topic_id="id-2"), known({P0: 60}))
+    made = plan(snapshot(partition(0, end), topic_id="id-2"), known({P0: 60}))
     again = PartitionId("t", 2, 0)
     assert [(s.partition_id, s.range) for s in made.stretches] == [(again, OffsetRange(0, end))]
     assert made.gaps == ()
@@ -113,63 +117,63 @@ def test_a_topic_created_again_is_read_from_its_start_as_a_new_incarnation(end: 
 
 def test_a_topic_marked_deleted_that_is_there_again_is_a_new_incarnation() -> None:
     latest = {"t": info(deleted=True)}
-    assert identify_topics(look(partition(0, 1)), latest)["t"].incarnation == 2
+    assert identify_topics(snapshot(partition(0, 1)), latest)["t"].incarnation == 2
 
 
 def test_a_changed_setting_is_told_without_data() -> None:
-    made = plan(look(partition(0, 9)), known({P0: 9}, configs={"retention.ms": "1"}))
+    made = plan(snapshot(partition(0, 9)), known({P0: 9}, configs={"retention.ms": "1"}))
     assert made.topics == (info(),)
 
 
 def test_an_open_transaction_holds_back_and_is_named() -> None:
-    made = plan(look(partition(0, 100, stable=70)))
+    made = plan(snapshot(partition(0, 100, stable=70)))
     assert [s.range for s in made.stretches] == [OffsetRange(0, 70)]
     assert made.blocked == (P0,)
 
 
 def test_a_one_shot_backup_ends_where_kafka_ended_at_its_start() -> None:
-    made = plan(look(partition(0, 100), partition(0, 9)), until={P0: 40})
+    made = plan(snapshot(partition(0, 100), partition(0, 9)), until={P0: 40})
     assert [(s.partition_id, s.range) for s in made.stretches] == [(P0, OffsetRange(0, 40))]
 
 
 def test_partitions_of_an_open_plan_are_left_alone() -> None:
-    seen = look(partition(0, 10), partition(0, 10))
+    seen = snapshot(partition(0, 10), partition(0, 10))
     made = plan(seen, skip=frozenset({P0}))
     assert [s.partition_id for s in made.stretches] == [P1]
 
 
 def test_following_waits_until_records_are_many_or_old_enough() -> None:
     options = {"follow": True, "segment_age_ms": 500, "segment_bytes": 1000}
-    few = look(partition(0, 10, size=10))
+    few = snapshot(partition(0, 10, size=10))
     first = plan(few, **options)
     assert first.stretches == () and first.waiting == {P0: 1000}
-    later = plan(look(partition(0, 10, size=10), at_ms=1499), waiting=first.waiting, **options)
+    later = plan(snapshot(partition(0, 10, size=10), at_ms=1499), waiting=first.waiting, **options)
     assert later.stretches == () and later.waiting == {P0: 1000}
-    old = plan(look(partition(0, 10, size=10), at_ms=1500), waiting=later.waiting, **options)
+    old = plan(snapshot(partition(0, 10, size=10), at_ms=1500), waiting=later.waiting, **options)
     assert [s.reason for s in old.stretches] == [DueReason.AGE] and old.waiting == {}
-    many = plan(look(partition(0, 10, size=1000)), **options)
+    many = plan(snapshot(partition(0, 10, size=1000)), **options)
     assert [s.reason for s in many.stretches] == [DueReason.BYTES]
 
 
 def test_a_cycle_is_bounded_by_bytes_and_every_stretch_moves() -> None:
-    seen = look(partition(0, 1000, size=9000), partition(0, 1, size=1))
+    seen = snapshot(partition(0, 1000, size=9000), partition(0, 1, size=1))
     made = plan(seen, cycle_bytes=900)
     assert [s.range for s in made.stretches] == [OffsetRange(0, 99), OffsetRange(0, 1)]
 
 
 def test_unknown_sizes_are_guessed() -> None:
-    assert plan(look(partition(0, 10, size=None))).stretches[0].est_bytes == 10 * 1024
+    assert plan(snapshot(partition(0, 10, size=None))).stretches[0].est_bytes == 10 * 1024
 
 
 def test_group_offsets_are_told_when_they_change_and_never_beyond_the_data() -> None:
-    seen = look(partition(0, 100), groups={"g": {("t", 0): 90}, "h": {("t", 0): 5}})
+    seen = snapshot(partition(0, 100), groups={"g": {("t", 0): 90}, "h": {("t", 0): 5}})
     infos = {"t": info()}
     changed = changed_groups(seen, infos, {P0: 60}, {"h": {P0: 5}})
     assert changed == {"g": {P0: 60}}
 
 
 def test_group_offsets_on_other_topics_and_incarnations_stay() -> None:
-    seen = look(partition(0, 100), groups={"g": {("t", 0): 90}})
+    seen = snapshot(partition(0, 100), groups={"g": {("t", 0): 90}})
     others = {PartitionId("t", 7, 0): 3, PartitionId("u", 1, 0): 4}
     gone = PartitionId("t", info().incarnation, 5)
     changed = changed_groups(seen, {"t": info()}, {P0: 95}, {"g": {**others, gone: 2}})

@@ -11,13 +11,13 @@ from tests.support.fake_kafka import Answer, FakeLog
 from kafkeep.archive.commit import LogSpan
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.keys import KeyLimits
-from kafkeep.backup.cluster_snapshot import Look, PartitionLook, TopicLook
+from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 from kafkeep.backup.plan import CyclePlan, Stretch
 from kafkeep.backup.preview import Preview
 from kafkeep.errors import RecordError, TransientError
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.client.wire import Fetched, FetchWanted
-from kafkeep.objects.range_writer import Tail
+from kafkeep.objects.range_writer import SinkTail
 from kafkeep.options.sink.sink import SinkOptions
 
 SINK = {
@@ -70,12 +70,15 @@ def log_of(*values: bytes) -> FakeLog:
 def glance(preview: Preview, wire: FakeWire, *, at: int = 0, tail: int | None = None) -> None:
     pids = {FIRST: 0, SECOND: 1}
     parts = tuple(
-        PartitionLook(LogSpan(0, wire.logs[n].end), wire.logs[n].end, 1, None) for n in wire.logs
+        PartitionSnapshot(LogSpan(0, wire.logs[n].end), wire.logs[n].end, 1, None)
+        for n in wire.logs
     )
-    look = Look(0, {"t": TopicLook("t", "id", 1, {}, parts)}, {})
+    snapshot = ClusterSnapshot(0, {"t": TopicSnapshot("t", "id", 1, {}, parts)}, {})
     waiting = {pid: 0 for pid, n in pids.items() if n in wire.logs}
-    tails = {} if tail is None else {FIRST: Tail(records=1, bytes=1, base_time=None, read_to=tail)}
-    preview.glance(look, plan(waiting), dict.fromkeys(waiting, at), tails)
+    tails = (
+        {} if tail is None else {FIRST: SinkTail(records=1, bytes=1, base_time=None, read_to=tail)}
+    )
+    preview.glance(snapshot, plan(waiting), dict.fromkeys(waiting, at), tails)
 
 
 def plan(waiting: dict[PartitionId, int], *stretches: Stretch) -> CyclePlan:
@@ -151,6 +154,6 @@ def test_tasks_come_first() -> None:
         est_bytes=1,
         reason="due",
     )
-    look = Look(0, {}, {})
-    preview_of(wire).glance(look, plan({FIRST: 0}, stretch), {}, {})
+    snapshot = ClusterSnapshot(0, {}, {})
+    preview_of(wire).glance(snapshot, plan({FIRST: 0}, stretch), {}, {})
     assert wire.asked == []

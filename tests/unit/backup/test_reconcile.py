@@ -7,7 +7,7 @@ import pytest
 from kafkeep.archive.commit import Gap, Intent, PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.backup.plan import RETENTION
-from kafkeep.backup.reconcile import Settled, settle
+from kafkeep.backup.reconcile import Reconciliation, reconcile
 from kafkeep.backup.task import RangeReport
 from kafkeep.errors import TransientError
 
@@ -44,13 +44,13 @@ def report(number: int, first: int, next: int, finished: bool = True, **more: An
     return RangeReport(number=number, first=first, next=next, finished=finished, **values)
 
 
-def run(plan: Intent, *reports: RangeReport) -> Settled:
+def run(plan: Intent, *reports: RangeReport) -> Reconciliation:
     entries = {
         r.number: [entry(plan.ranges[r.number].partition_id, r.first, r.next)]
         for r in reports
         if r.next > r.first
     }
-    return settle(plan, entries, {r.number: r for r in reports}, at_ms=5)
+    return reconcile(plan, entries, {r.number: r for r in reports}, at_ms=5)
 
 
 def test_ranges_that_meet_are_settled_in_order() -> None:

@@ -19,9 +19,9 @@ from kafkeep.archive.log import CommitLog
 from kafkeep.archive.view import load_view
 from kafkeep.backup import job as job_module
 from kafkeep.backup import task
-from kafkeep.backup.cluster_snapshot import Look, PartitionLook, TopicLook
+from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 from kafkeep.backup.job import DENIED_MS, BackupJob
-from kafkeep.backup.task import Bundle
+from kafkeep.backup.task import BackupBundle
 from kafkeep.errors import AccessDeniedError, RecordError
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.options.backup import BackupOptions
@@ -119,23 +119,27 @@ class Scene:
         with (
             mock.patch.object(task, "wire_for", lambda _: self.wire),
             mock.patch.object(task, "open_store", lambda *_: self.store),
-            mock.patch.object(job_module, "look_at_kafka", self.look),
+            mock.patch.object(job_module, "take_snapshot", self.snapshot),
             mock.patch.object(job_module, "is_unchanged", self.is_unchanged),
         ):
             yield
 
-    def is_unchanged(self, _admin: object, before: Look) -> bool:
+    def is_unchanged(self, _admin: object, before: ClusterSnapshot) -> bool:
         return before.stables == {("t", 0): self.log.end}
 
-    def look(self, _admin: object, _options: object, *, now_ms: int, **_: object) -> Look:
+    def snapshot(
+        self, _admin: object, _options: object, *, now_ms: int, **_: object
+    ) -> ClusterSnapshot:
         self.looks += 1
         self.meanwhile()
         end = self.log.end
-        partition = PartitionLook(LogSpan(self.log.start, end), end, 1, self.size_bytes)
-        return Look(now_ms, {"t": TopicLook("t", self.topic_id, 1, {}, (partition,))}, {})
+        partition = PartitionSnapshot(LogSpan(self.log.start, end), end, 1, self.size_bytes)
+        return ClusterSnapshot(
+            now_ms, {"t": TopicSnapshot("t", self.topic_id, 1, {}, (partition,))}, {}
+        )
 
     def run_tasks(
-        self, bundles: Sequence[Bundle], run: Callable[[Bundle], Any], **_: object
+        self, bundles: Sequence[BackupBundle], run: Callable[[BackupBundle], Any], **_: object
     ) -> list[TaskRow]:
         return [
             TaskRow(number, kind, body)

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.backup.sink_schedule import SinkTiming, Waiting, late_times, next_tick
-from kafkeep.objects.range_writer import Tail
+from kafkeep.backup.sink_schedule import PartitionBacklog, SinkTiming, late_times, next_tick
+from kafkeep.objects.range_writer import SinkTail
 from kafkeep.objects.sink.rotation import Reason
 from kafkeep.options.sink.sink import SinkOptions
 
@@ -30,15 +30,15 @@ def waiting(
     end: int,
     *,
     waited: int = 0,
-    tail: Tail | None = None,
+    tail: SinkTail | None = None,
     est_bytes: int = 100,
     late: int | None = None,
-) -> Waiting:
-    return Waiting(OffsetRange(100, end), est_bytes, NOON - waited, NOON, tail, late)
+) -> PartitionBacklog:
+    return PartitionBacklog(OffsetRange(100, end), est_bytes, NOON - waited, NOON, tail, late)
 
 
-def tail(read_to: int, records: int, base_time: int | None = None) -> Tail:
-    return Tail(records=records, bytes=records * 10, base_time=base_time, read_to=read_to)
+def tail(read_to: int, records: int, base_time: int | None = None) -> SinkTail:
+    return SinkTail(records=records, bytes=records * 10, base_time=base_time, read_to=read_to)
 
 
 def why(found: object) -> object:
@@ -103,9 +103,9 @@ def test_a_connector_keeps_its_tail_and_a_backup_closes_it() -> None:
 
 def test_a_schedule_is_due_at_its_next_step_after_the_first_record() -> None:
     sink = timing(rotate_schedule_interval_ms="3600000", timezone="UTC")
-    half_past = Waiting(OffsetRange(0, 1), 1, NOON - 1_800_000, NOON, None)
+    half_past = PartitionBacklog(OffsetRange(0, 1), 1, NOON - 1_800_000, NOON, None)
     assert why(sink.due(half_past)) == (Reason.SCHEDULE, Reason.SCHEDULE)
-    early = Waiting(OffsetRange(0, 1), 1, NOON, NOON + 3_599_999, None)
+    early = PartitionBacklog(OffsetRange(0, 1), 1, NOON, NOON + 3_599_999, None)
     assert sink.due(early) is None
 
 

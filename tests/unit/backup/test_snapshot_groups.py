@@ -12,7 +12,7 @@ import pytest
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import PartitionId
 from kafkeep.backup import cluster_snapshot as look_module
-from kafkeep.backup.cluster_snapshot import Look, look_at_kafka
+from kafkeep.backup.cluster_snapshot import ClusterSnapshot, take_snapshot
 from kafkeep.backup.plan import CyclePlan, changed_groups
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.errors import TransientError
@@ -47,7 +47,7 @@ class Groups:
         return self._named
 
 
-def look(groups: Groups, known: Mapping[str, set[str]]) -> Look:
+def snapshot(groups: Groups, known: Mapping[str, set[str]]) -> ClusterSnapshot:
     admin = mock.Mock()
     topic = TopicDescription("t", "id", partitions={0: PartitionDescription(0, 1, 0, (1,))})
     admin.topics.return_value = {"t": topic}
@@ -56,40 +56,40 @@ def look(groups: Groups, known: Mapping[str, set[str]]) -> Look:
     admin.partition_sizes.return_value = admin.offsets_for_times.return_value = {}
     with mock.patch.object(look_module, "load_group_offsets", groups.load):
         options = BackupOptions(topics=("t",), group="connect-t")
-        return look_at_kafka(admin, options, now_ms=1, known_groups=known)
+        return take_snapshot(admin, options, now_ms=1, known_groups=known)
 
 
-def told(seen: Look, before: Mapping[str, Mapping[PartitionId, int]]) -> Any:
+def told(seen: ClusterSnapshot, before: Mapping[str, Mapping[PartitionId, int]]) -> Any:
     return changed_groups(seen, {"t": INFO}, {T: 9}, before)
 
 
 def test_a_group_that_kafka_has_forgotten_is_forgotten() -> None:
     groups = Groups(GroupOffsets({"g": dict(AT_5)}), GroupOffsets())
-    seen = look(groups, {"g": {"t"}, "h": {"t"}, "of another topic": {"gone"}})
+    seen = snapshot(groups, {"g": {"t"}, "h": {"t"}, "of another topic": {"gone"}})
     assert groups.asked == ["h"]
     assert told(seen, {"g": {T: 5}, "h": {T: 3}}) == {"h": {}}
 
 
 @pytest.mark.parametrize("silent", [TransientError("no coordinator"), GroupOffsets(denied=["h"])])
 def test_a_group_that_gives_no_answer_stays_as_it_is_known(silent: Any) -> None:
-    seen = look(Groups(GroupOffsets(), silent), {"h": {"t"}})
+    seen = snapshot(Groups(GroupOffsets(), silent), {"h": {"t"}})
     assert told(seen, {"h": {T: 3}}) == {}
 
 
 def test_a_group_whose_coordinator_is_away_holds_no_look_up() -> None:
     groups = Groups(GroupOffsets(), TransientError("no coordinator"))
-    look(groups, {"h": {"t"}})
+    snapshot(groups, {"h": {"t"}})
     assert groups.asked == ["h"] and groups.patience_s < 6
 
 
 def test_a_group_that_was_not_listed_and_answers_is_told() -> None:
-    seen = look(Groups(GroupOffsets(), GroupOffsets({"h": dict(AT_5)})), {"h": {"t"}})
+    seen = snapshot(Groups(GroupOffsets(), GroupOffsets({"h": dict(AT_5)})), {"h": {"t"}})
     assert told(seen, {"h": {T: 3}}) == {"h": {T: 5}}
 
 
 def test_groups_that_may_not_be_read_are_named_and_the_writers_own_is_left_out() -> None:
     listed = GroupOffsets({"connect-t": dict(AT_5)}, denied=["secret"])
-    seen = look(Groups(listed, GroupOffsets()), {})
+    seen = snapshot(Groups(listed, GroupOffsets()), {})
     assert seen.groups == {} and seen.skipped_groups == ("secret",)
     summary = BackupSummary()
     assert summary.exit_code == 0
@@ -101,6 +101,6 @@ def test_groups_that_may_not_be_read_are_named_and_the_writers_own_is_left_out()
 
 
 def test_a_group_keeps_its_offsets_on_topics_that_are_gone_or_were_made_again() -> None:
-    seen = look(Groups(GroupOffsets({"g": dict(AT_5)}), GroupOffsets()), {})
+    seen = snapshot(Groups(GroupOffsets({"g": dict(AT_5)}), GroupOffsets()), {})
     before = {"g": {T: 3, GONE: 7, OLD: 8}}
     assert told(seen, before) == {"g": {T: 5, GONE: 7, OLD: 8}}

@@ -10,32 +10,32 @@ import pytest
 from kafkeep.archive.commit import LogSpan, TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.backup.cluster_snapshot import (
-    Look,
-    PartitionLook,
-    TopicLook,
+    ClusterSnapshot,
+    PartitionSnapshot,
+    TopicSnapshot,
     is_unchanged,
-    look_at_kafka,
     require_topics,
+    take_snapshot,
 )
-from kafkeep.backup.plan import Known, first_positions, plan_cycle, taken_over
+from kafkeep.backup.plan import LoggedState, first_positions, plan_cycle, taken_over
 from kafkeep.cli.backup import BackupFlags, parse_backup
 from kafkeep.errors import PreflightError, UsageError
 from kafkeep.kafka.admin.groups import GroupOffsets
 from kafkeep.options.backup import BackupOptions
 
 P0, P1 = PartitionId("t", 1, 0), PartitionId("t", 1, 1)
-NEW = Known({}, {})
+NEW = LoggedState({}, {})
 
 
-def look(*spans: tuple[int, int]) -> Look:
-    partitions = tuple(PartitionLook(LogSpan(*span), span[1], 1, 1000) for span in spans)
-    return Look(1000, {"t": TopicLook("t", "id", 1, {}, partitions)}, {})
+def snapshot(*spans: tuple[int, int]) -> ClusterSnapshot:
+    partitions = tuple(PartitionSnapshot(LogSpan(*span), span[1], 1, 1000) for span in spans)
+    return ClusterSnapshot(1000, {"t": TopicSnapshot("t", "id", 1, {}, partitions)}, {})
 
 
-def known(**changes: Any) -> Known:
+def known(**changes: Any) -> LoggedState:
     values: dict[str, Any] = {"topic": "t", "incarnation": 1, "topic_id": "id", "partitions": 1}
     info = TopicInfo(**{**values, **changes}, replication_factor=1, configs={})
-    return Known({}, {"t": info})
+    return LoggedState({}, {"t": info})
 
 
 @pytest.mark.parametrize(
@@ -53,17 +53,17 @@ def known(**changes: Any) -> Known:
 def test_a_topic_begins_at_the_groups_offsets_or_where_it_is_told(
     start_at: str, group: dict[tuple[str, int], int], expected: dict[PartitionId, int]
 ) -> None:
-    seen = look((2, 9), (0, 5))
+    seen = snapshot((2, 9), (0, 5))
     assert first_positions(seen, NEW, start_at=start_at, group=group) == expected
 
 
 def test_partitions_a_known_topic_gains_begin_at_their_beginning() -> None:
-    assert first_positions(look((0, 9), (0, 5)), known(), start_at="latest", group={}) == {}
+    assert first_positions(snapshot((0, 9), (0, 5)), known(), start_at="latest", group={}) == {}
 
 
 def test_what_kafka_deleted_past_the_groups_offset_is_a_gap() -> None:
     options = BackupOptions(topics=("t",))
-    plan = plan_cycle(look((6, 9)), NEW, options, waiting={}, starts={P0: 4})
+    plan = plan_cycle(snapshot((6, 9)), NEW, options, waiting={}, starts={P0: 4})
     assert [gap.range for gap in plan.gaps] == [OffsetRange(4, 6)]
     assert plan.positions == {P0: 6}
 
@@ -75,7 +75,7 @@ def test_a_note_says_what_was_taken_over() -> None:
 
 
 def test_a_glance_sees_growth_and_topics_that_are_gone() -> None:
-    admin, before = mock.Mock(), look((0, 9), (0, 5))
+    admin, before = mock.Mock(), snapshot((0, 9), (0, 5))
     admin.offsets.return_value = {("t", 0): 9, ("t", 1): 5}
     assert is_unchanged(admin, before)
     admin.offsets.return_value = {("t", 0): 9, ("t", 1): 6}
@@ -90,13 +90,13 @@ def test_details_are_believed_for_the_same_topics_alone() -> None:
     with mock.patch("kafkeep.backup.cluster_snapshot.load_group_offsets") as groups:
         offsets = {"connect-own": {("t", 0): 3}, "other": {("t", 0): 2}}
         groups.return_value = GroupOffsets(offsets)
-        first = look_at_kafka(admin, options, now_ms=1000)
+        first = take_snapshot(admin, options, now_ms=1000)
         assert first.groups == {"other": {("t", 0): 2}}
-        again = look_at_kafka(admin, options, now_ms=2000, details=first.details)
+        again = take_snapshot(admin, options, now_ms=2000, details=first.details)
         assert (groups.call_count, admin.topic_configs.call_count) == (1, 1)
         assert again.topics["t"].partitions[0].size_bytes == 1000
         admin.topics.return_value = _admin("id-2").topics.return_value
-        look_at_kafka(admin, options, now_ms=3000, details=first.details)
+        take_snapshot(admin, options, now_ms=3000, details=first.details)
         assert (groups.call_count, admin.topic_configs.call_count) == (2, 2)
 
 
@@ -107,7 +107,7 @@ def test_topics_are_chosen_by_expressions_of_java(regex: str) -> None:
     with mock.patch(
         "kafkeep.backup.cluster_snapshot.load_group_offsets", return_value=GroupOffsets()
     ):
-        found = look_at_kafka(admin, BackupOptions(topics_regex=regex), now_ms=1000)
+        found = take_snapshot(admin, BackupOptions(topics_regex=regex), now_ms=1000)
     assert list(found.topics) == ["t"]
 
 

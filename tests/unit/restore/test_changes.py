@@ -18,7 +18,7 @@ from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.compression import Codec
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import min_timestamps, scan_batches
-from kafkeep.objects.segment.format import SegmentWriter
+from kafkeep.objects.segment.format import SegmentEncoder
 from kafkeep.objects.sink.spec import NO_OPTIONS
 from kafkeep.options.option import ConfigErrors
 from kafkeep.options.record_changes import ChangeOptions
@@ -69,7 +69,7 @@ def segment(sizes: Sequence[int] = (3, 11), codec: Codec = Codec.NONE) -> Stored
     store, entries, at = MemoryStore(), [], 0
     made = records()
     for part in (made[: COUNT // 2], made[COUNT // 2 :]):
-        writer, body, turn, done = SegmentWriter(frame_bytes=100), b"", 0, 0
+        writer, body, turn, done = SegmentEncoder(frame_bytes=100), b"", 0, 0
         while done < len(part):
             size = sizes[turn % len(sizes)]
             batches = scan_batches(build_batch(part[done : done + size], codec=codec))

@@ -11,7 +11,7 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import min_timestamps, scan_batches
-from kafkeep.objects.segment.format import SegmentWriter
+from kafkeep.objects.segment.format import SegmentEncoder
 from kafkeep.restore.plan import plan_partition
 from kafkeep.restore.read import iter_pieces
 from kafkeep.restore.selection import ALL_TIMES, Times
@@ -41,7 +41,7 @@ class Counting(MemoryStore):
 
 def write(store: MemoryStore, number: int, place: int, chances: random.Random) -> Entry:
     """Store one segment; times ascend but for a little."""
-    writer, body, start = SegmentWriter(frame_bytes=FRAME_BYTES), b"", place * RECORDS
+    writer, body, start = SegmentEncoder(frame_bytes=FRAME_BYTES), b"", place * RECORDS
     for first in range(start, start + RECORDS, 20):
         records = [
             Record(i, i * 10 + chances.randrange(50), b"%d" % i, chances.randbytes(600))

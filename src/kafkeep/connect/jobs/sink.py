@@ -23,7 +23,7 @@ from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.state import State
-from kafkeep.backup.cluster_snapshot import Look
+from kafkeep.backup.cluster_snapshot import ClusterSnapshot
 from kafkeep.backup.job import BackupJob
 from kafkeep.backup.plan import CyclePlan
 from kafkeep.backup.preview import Preview
@@ -57,7 +57,10 @@ class SinkProgress:
         progress.ends = {}  # those of an earlier run are none that this one has seen
 
     def saw(
-        self, look: Look, positions: Mapping[TopicPartition, int], plan: CyclePlan | None = None
+        self,
+        look: ClusterSnapshot,
+        positions: Mapping[TopicPartition, int],
+        plan: CyclePlan | None = None,
     ) -> None:
         """Note how far Kafka is ahead of ``positions``, and whether ``plan`` reads any of it."""
         progress = self.progress
@@ -322,9 +325,9 @@ class _Run:
         self._there: frozenset[str] = frozenset()
         self._log_read: CommitLog | None = None
         self._preview = _preview(sink.options, admin, store)
-        self.job = sink.backup(admin, store, stop, on_look=self._saw, on_commit=self._committed)
+        self.job = sink.backup(admin, store, stop, on_snapshot=self._saw, on_commit=self._committed)
 
-    def _saw(self, look: Look, plan: CyclePlan) -> None:
+    def _saw(self, look: ClusterSnapshot, plan: CyclePlan) -> None:
         self._there = frozenset(look.topics)
         if self._sink.retention is not None:
             asked_ms = look.details.at_ms if look.details is not None else look.at_ms

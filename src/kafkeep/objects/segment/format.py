@@ -61,7 +61,7 @@ class SegmentSummary:
     size_bytes: int
 
 
-class SegmentWriter:
+class SegmentEncoder:
     """Packs batches into frames, in the order given.
 
     Where frames are cut depends on the batches alone, never on how they were split over calls of

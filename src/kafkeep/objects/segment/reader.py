@@ -27,7 +27,7 @@ from kafkeep.objects.sink.read_windows import SEGMENT
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class SegmentFrame:
     """Where a frame lies in its object, and what the log's index says of it."""
 
     number: int
@@ -41,7 +41,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class FrameFacts:
+class FrameContents:
     """What a sound frame holds."""
 
     records: int
@@ -53,7 +53,7 @@ class FrameFacts:
     """What does not agree with the index, or None."""
 
 
-def plan_frames(entry: Entry) -> list[Frame] | None:
+def plan_frames(entry: Entry) -> list[SegmentFrame] | None:
     """Cut an object into the frames of its index; None when the index cannot be right."""
     index = entry.index
     ends = [point.position for point in index[1:]] + [entry.size_bytes]
@@ -65,7 +65,7 @@ def plan_frames(entry: Entry) -> list[Frame] | None:
         return None
     starts = [*(point.offset for point in index[1:]), None]
     return [
-        Frame(number, point.position, end, point, _answers_for(entry, number), following)
+        SegmentFrame(number, point.position, end, point, _answers_for(entry, number), following)
         for number, (point, end, following) in enumerate(zip(index, ends, starts, strict=True))
     ]
 
@@ -77,7 +77,9 @@ def _answers_for(entry: Entry, number: int) -> OffsetRange:
     return OffsetRange(start, max(start, min(end, whole.end)))
 
 
-def check_frame(data: bytes | memoryview, frame: Frame, entry: Entry, *, deep: bool) -> FrameFacts:
+def check_frame(
+    data: bytes | memoryview, frame: SegmentFrame, entry: Entry, *, deep: bool
+) -> FrameContents:
     """Unpack a frame and check every batch; DamagedError when it is not sound."""
     raw = unpack_frame(data)
     try:
@@ -93,10 +95,10 @@ def check_frame(data: bytes | memoryview, frame: Frame, entry: Entry, *, deep: b
         if problem is None and low is not None and (low, high) != frame.point[3:]:
             problem = f"record times are {low} to {high}, the index says otherwise"
     records = int(batches.record_counts.sum())
-    return FrameFacts(records, _count_inside(batches, entry.range), len(raw), problem)
+    return FrameContents(records, _count_inside(batches, entry.range), len(raw), problem)
 
 
-def _iter_problems(batches: Batches, frame: Frame) -> Iterator[str]:
+def _iter_problems(batches: Batches, frame: SegmentFrame) -> Iterator[str]:
     if int(batches.base_offsets[0]) != frame.point.offset:
         yield f"begins at offset {int(batches.base_offsets[0])}, not {frame.point.offset}"
     if np.any(batches.base_offsets[1:] <= batches.last_offsets[:-1]):
@@ -178,7 +180,7 @@ def committed(batches: Batches, aborted: Sequence[OffsetRange]) -> Batches:
     return batches if keep.all() else batches.select(keep)
 
 
-SoundFrame = tuple[Frame, FrameFacts]
+SoundFrame = tuple[SegmentFrame, FrameContents]
 
 
 def sound_parts(data: bytes, entry: Entry) -> tuple[Entry, ...]:
@@ -207,7 +209,7 @@ def lost_ranges(entry: Entry, parts: Sequence[Entry]) -> Iterator[OffsetRange]:
         yield OffsetRange(reached, entry.range.end)
 
 
-def _checked(data: bytes, frame: Frame, entry: Entry) -> SoundFrame | None:
+def _checked(data: bytes, frame: SegmentFrame, entry: Entry) -> SoundFrame | None:
     if frame.end > len(data):
         return None
     try:

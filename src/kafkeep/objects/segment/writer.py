@@ -31,7 +31,7 @@ from kafkeep.failpoint import failpoint
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import Batches, check_crcs, min_timestamps, scan_batches
 from kafkeep.objects.range_writer import Chunk
-from kafkeep.objects.segment.format import SegmentSummary, SegmentWriter
+from kafkeep.objects.segment.format import SegmentEncoder, SegmentSummary
 from kafkeep.objects.sink.stored_object import Uploads
 
 FEED_BYTES = 64 * 1024
@@ -156,7 +156,7 @@ class _OpenObject:
     key: str
     start: int
     writer: ObjectWriter
-    segment: SegmentWriter
+    segment: SegmentEncoder
     outside: int
     """Records of its first batch that lie before its start."""
     end: int = 0
@@ -165,7 +165,7 @@ class _OpenObject:
     aborted: list[OffsetRange] = field(default_factory=list)
 
 
-class RangeWriter:
+class SegmentWriter:
     """Turns the chunks of one range into objects and their entries.
 
     One that does not look first ends with NameTakenError where an object is there already.
@@ -272,7 +272,7 @@ class RangeWriter:
             key=key,
             start=self._start,
             writer=self._store.create(key, mine),
-            segment=SegmentWriter(level=self._options.level),
+            segment=SegmentEncoder(level=self._options.level),
             outside=outside,
         )
         return None

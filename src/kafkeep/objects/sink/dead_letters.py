@@ -40,7 +40,7 @@ _CLASSES: Mapping[Stage, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class DeadLetter:
     """One bad record as it lay in Kafka, and what was wrong with it."""
 
     record: Record
@@ -60,16 +60,16 @@ class Letter:
         return f"{line} (timestamp {time}, key {sizes[0]}, value {sizes[1]})"
 
 
-def make_letter(raw: pa.RecordBatch, bad: BadRecord) -> Letter:
+def make_dead_letter(raw: pa.RecordBatch, bad: BadRecord) -> DeadLetter:
     """Take the bad record out of the batch it came in."""
     row = int(np.searchsorted(view_numbers(raw.column("offset"), np.int64), bad.offset))
     values = {name: raw.column(name)[row].as_py() for name in ("timestamp", "key", "value")}
     headers = [(h["key"], h["value"]) for h in raw.column("headers")[row].as_py()]
     record = Record(bad.offset, values["timestamp"], values["key"], values["value"], headers)
-    return Letter(record, bad.stage, bad.error)
+    return DeadLetter(record, bad.stage, bad.error)
 
 
-class Letters:
+class DeadLetterQueue:
     """The bad records of one range, as they were found; many of them lie on disk.
 
     Those before ``end`` are due. Others belong to records that are read again.
@@ -80,13 +80,13 @@ class Letters:
         self._are_sent = are_sent
         self._offsets = array("q")
         self._last = -1
-        self._first: list[Letter] = []
-        self._newest: list[Letter] = []
+        self._first: list[DeadLetter] = []
+        self._newest: list[DeadLetter] = []
         self._weight = 0
         self._spill = Spill()
         self._spilled: list[tuple[int, int]] = []
 
-    def add(self, letter: Letter) -> None:
+    def add(self, letter: DeadLetter) -> None:
         """Take one."""
         self._offsets.append(letter.record.offset)
         self._last = max(self._last, letter.record.offset)
@@ -110,17 +110,17 @@ class Letters:
         return sum(offset < self.end for offset in self._offsets)
 
     @property
-    def first(self) -> list[Letter]:
+    def first(self) -> list[DeadLetter]:
         """Those that are due among the first there were, to tell of them."""
         return list(self._due(self._first))
 
-    def __iter__(self) -> Iterator[Letter]:
+    def __iter__(self) -> Iterator[DeadLetter]:
         """Yield those that are due; none where nobody gets them."""
         for start, size in self._spilled:
             yield from self._due(pickle.loads(b"".join(self._spill.read(start, size))))
         yield from self._due(self._newest)
 
-    def _due(self, letters: Iterable[Letter]) -> Iterator[Letter]:
+    def _due(self, letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
         return (letter for letter in letters if letter.record.offset < self.end)
 
 
@@ -129,9 +129,9 @@ def _weigh(record: Record) -> int:
     return 200 + sum(len(part) for part in parts if part is not None)
 
 
-def send_letters(
+def send_dead_letters(
     wire: Wire,
-    letters: Iterable[Letter],
+    letters: Iterable[DeadLetter],
     *,
     topic: str,
     source: PartitionId,
@@ -165,7 +165,9 @@ def _send(wire: Wire, topic: str, records: list[Record]) -> None:
         raise TransientError(f"dead-letter topic {topic}: Kafka answers {answer.error_name}")
 
 
-def _addressed(letter: Letter, source: PartitionId, connector: str, with_context: bool) -> Record:
+def _addressed(
+    letter: DeadLetter, source: PartitionId, connector: str, with_context: bool
+) -> Record:
     headers = list(letter.record.headers)
     if with_context:
         context = {
@@ -184,7 +186,7 @@ def _addressed(letter: Letter, source: PartitionId, connector: str, with_context
     return letter.record._replace(headers=headers)
 
 
-def make_letter_topic(admin: Admin, errors: ErrorOptions) -> None:
+def create_dead_letter_topic(admin: Admin, errors: ErrorOptions) -> None:
     """Make it unless it is there. Connectors share one, and may be about to make it at once."""
     name = errors.dead_letter_topic
     if name in admin.topics([name]):

@@ -43,7 +43,7 @@ _STATM = Path("/proc/self/statm")
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
-class Heap:
+class MemoryTrimmer:
     """Watches the memory of this process; elsewhere than on Linux with glibc it does nothing."""
 
     def __init__(self, more_bytes: int = MORE_BYTES) -> None:
@@ -180,7 +180,7 @@ TOMBSTONES = "tombstones"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FileLocation:
     """One file of a window: the topic and directory it lies in, and whether it is of tombstones."""
 
     topic: str
@@ -209,10 +209,10 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class FinishedObject:
     """One object, complete but for its name in the store."""
 
-    place: Place
+    place: FileLocation
     view: str
     extension: str
     format: str
@@ -241,7 +241,7 @@ class Finished:
 class OpenFile:
     """One file: an object of values, and those that lie beside it."""
 
-    def __init__(self, views: Views, place: Place, spill: Spill) -> None:
+    def __init__(self, views: Views, place: FileLocation, spill: Spill) -> None:
         self._views = views
         self._place = place
         self._spill = spill
@@ -283,7 +283,7 @@ class OpenFile:
     def _begin(self, view: str, schema: Schema | None) -> Part:
         return Part(self._views.formats[view].encoder(schema), schema, Body(self._spill))
 
-    def take(self, prepared: Prepared, weight: int) -> None:
+    def take(self, prepared: PreparedRows, weight: int) -> None:
         """Add rows that were prepared for it, and weigh so many bytes in Kafka."""
         rows = prepared.rows
         self._weight += weight
@@ -304,7 +304,7 @@ class OpenFile:
         if count := self._nulls.pop(view, 0):
             part.take(part.encoder.add(self._views.nulls(part.schema, count)))
 
-    def finish(self) -> Iterator[Finished]:
+    def finish(self) -> Iterator[FinishedObject]:
         """Complete its objects."""
         offsets = np.concatenate(self._offsets)
         for view in tuple(self._nulls):
@@ -319,7 +319,7 @@ class OpenFile:
                 "keys": kinds.keys_format_class,
                 "headers": kinds.headers_format_class,
             }[view]
-            yield Finished(
+            yield FinishedObject(
                 place=self._place,
                 view=TOMBSTONES if self._place.tombstones and view == "keys" else view,
                 extension=self._views.extension(view),
@@ -336,10 +336,10 @@ class OpenFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRows:
     """Rows of one file, in the form its objects take; nothing is added yet."""
 
-    place: Place
+    place: FileLocation
     file: OpenFile
     rows: Rows
     columns: Mapping[str, tuple[Part, Column]]

@@ -56,7 +56,7 @@ class BadRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PlacedRows:
     """Rows to write, where each goes, and what each weighs."""
 
     rows: Rows
@@ -92,7 +92,7 @@ class Pipeline:
         *,
         at_ms: int,
         on_bad: Callable[[BadRecord], None],
-    ) -> Iterator[Ready]:
+    ) -> Iterator[PlacedRows]:
         """Yield a decoded batch (``kafka.records.RECORD_SCHEMA``) as placed rows, in order.
 
         ``source`` has the number of its folder, as ``PlannedRange.folder_id``.
@@ -106,7 +106,7 @@ class Pipeline:
                         weights = sizes
                         if len(whole) < len(offsets):
                             weights = sizes[np.searchsorted(offsets, whole.offsets)]
-                        yield Ready(whole, placed, weights)
+                        yield PlacedRows(whole, placed, weights)
 
     def _converted(
         self,

@@ -22,7 +22,7 @@ from kafkeep.objects.formats.format import Format
 from kafkeep.objects.formats.open import open_format
 from kafkeep.objects.prefetch import HINT, Ranges, naming, open_object
 from kafkeep.objects.producible import Original, null_is_none, without_nulls
-from kafkeep.objects.sink.read_windows import UNKNOWN, Offsets, StoredFile
+from kafkeep.objects.sink.read_windows import UNKNOWN, RowOffsets, StoredFile
 from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.objects.transform_back import BYTES, Change, Encode, Encoder
 from kafkeep.options.sink.formats import FormatKind
@@ -108,7 +108,7 @@ def iter_file(
         _iter_bytes(store, file.keys, options, memory_bytes),
         _iter_headers(store, file.headers, options, memory_bytes),
     ]
-    offsets = Offsets(file.main)
+    offsets = RowOffsets(file.main)
     tombstones = file.main.view == "tombstones"
     done = 0
     for main, keys, headers in _aligned(views, file.main.records):
@@ -273,7 +273,7 @@ def _iter_rows(
     store: Ranges, file: StoredFile, options: ReadOptions, memory_bytes: int
 ) -> Iterator[Rows]:
     """Yield the rows of a file as values; what it does not hold is null, empty or unknown."""
-    main, offsets, done = file.main, Offsets(file.main), 0
+    main, offsets, done = file.main, RowOffsets(file.main), 0
     tombstones = main.view == "tombstones"
     told = None
     if options.unlogged is not None:

@@ -122,7 +122,7 @@ def first_offset(entry: Entry) -> int | None:
     return int(entry.runs.edges()[0, 0]) if entry.runs else None
 
 
-class Offsets:
+class RowOffsets:
     """The offsets of an object's rows, as its entry tells them."""
 
     def __init__(self, entry: Entry) -> None:
@@ -232,7 +232,7 @@ MERGED_BYTES = 64 << 20
 
 
 @dataclass(slots=True)
-class Stream:
+class FileStream:
     """One file: how many records it has, where it begins if that is known, and how to read it."""
 
     name: str
@@ -295,13 +295,13 @@ class Stream:
             raise DamagedError(f"{self.name}: more than {self.records} records")
 
 
-def merge(streams: Sequence[Stream]) -> Iterator[pa.RecordBatch]:
+def merge(streams: Sequence[FileStream]) -> Iterator[pa.RecordBatch]:
     """Yield the records of all streams by offset. A file is opened when its turn comes.
 
     Holds one piece of each file that is open.
     """
     waiting = sorted(streams, key=lambda s: -1 if s.first is None else s.first)
-    opened: list[Stream] = []
+    opened: list[FileStream] = []
     while waiting or opened:
         _open_due(waiting, opened)
         bound = _bound(waiting, opened)
@@ -315,7 +315,7 @@ def merge(streams: Sequence[Stream]) -> Iterator[pa.RecordBatch]:
             opened.remove(stream)
 
 
-def _open_due(waiting: list[Stream], opened: list[Stream]) -> None:
+def _open_due(waiting: list[FileStream], opened: list[FileStream]) -> None:
     """Open what may hold the next record: all of unknown beginning, else the lowest one."""
     while waiting:
         first, lowest = waiting[0].first, [s.lowest for s in opened if s.lowest is not None]
@@ -329,7 +329,7 @@ def _open_due(waiting: list[Stream], opened: list[Stream]) -> None:
             stream.finish()
 
 
-def _bound(waiting: list[Stream], opened: list[Stream]) -> int:
+def _bound(waiting: list[FileStream], opened: list[FileStream]) -> int:
     """Return the last offset up to which everything is at hand, and is not too much at once."""
     limits = [s.known_to for s in opened if s.known_to is not None]
     if waiting and waiting[0].first is not None:

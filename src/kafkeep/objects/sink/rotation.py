@@ -50,7 +50,7 @@ class RotateRules:
 
 
 @dataclass(slots=True)
-class Window:
+class WindowState:
     """What lies in the open files of one partition so far."""
 
     count: int = 0
@@ -127,7 +127,7 @@ def _next_cut(  # noqa: PLR0917
 
 
 def find_cut(
-    window: Window,
+    window: WindowState,
     rules: RotateRules,
     *,
     begin: int,

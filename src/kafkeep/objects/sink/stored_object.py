@@ -23,7 +23,7 @@ from kafkeep.archive.object_store import ObjectInfo, ObjectStore
 from kafkeep.errors import KafkeepError, KeyExistsError
 from kafkeep.failpoint import failpoint
 from kafkeep.objects.sink.naming import MAX_NAMES, object_key
-from kafkeep.objects.sink.open_file import Finished
+from kafkeep.objects.sink.open_file import FinishedObject
 from kafkeep.options.sink.files import NamingOptions, TagOptions
 from kafkeep.options.sink.object_name import NameFacts
 
@@ -46,7 +46,7 @@ class Origin:
 
 
 def store_object(
-    store: ObjectStore, origin: Origin, done: Finished, window: OffsetRange, entry: Entry
+    store: ObjectStore, origin: Origin, done: FinishedObject, window: OffsetRange, entry: Entry
 ) -> Entry:
     """Create the object and return its entry with the name it got."""
     metadata = {
@@ -85,7 +85,7 @@ def store_object(
     raise KafkeepError(f"{key}: {MAX_NAMES} names for it are taken")
 
 
-def _name_facts(source: PartitionId, done: Finished) -> NameFacts:
+def _name_facts(source: PartitionId, done: FinishedObject) -> NameFacts:
     return NameFacts(
         topic=done.place.topic,
         incarnation=source.incarnation,
@@ -102,7 +102,7 @@ def _name_facts(source: PartitionId, done: Finished) -> NameFacts:
 def _create(
     store: ObjectStore,
     key: str,
-    done: Finished,
+    done: FinishedObject,
     metadata: Mapping[str, str],
     tags: Mapping[str, str] | None,
 ) -> None:

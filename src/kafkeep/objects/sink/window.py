@@ -15,9 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkeep.errors import RecordError
-from kafkeep.objects.sink.open_file import Finished, Heap, OpenFile, Part, Place, Prepared, Views
-from kafkeep.objects.sink.pipeline import Ready
-from kafkeep.objects.sink.rotation import NO_TIME, Reason, RotateRules, Window, find_cut
+from kafkeep.objects.sink.open_file import (
+    FileLocation,
+    FinishedObject,
+    MemoryTrimmer,
+    OpenFile,
+    Part,
+    PreparedRows,
+    Views,
+)
+from kafkeep.objects.sink.pipeline import PlacedRows
+from kafkeep.objects.sink.rotation import NO_TIME, Reason, RotateRules, WindowState, find_cut
 from kafkeep.records.arrow import view_valid
 from kafkeep.records.compatibility import needs_new_file
 from kafkeep.records.rows import Rows
@@ -26,11 +34,11 @@ from kafkeep.store.spill import Spill
 
 
 @dataclass(frozen=True, slots=True)
-class DealtRows:
+class AssignedRows:
     """Rows, and for each of them its file, its weight and perhaps its time."""
 
     rows: Rows
-    places: tuple[Place, ...]
+    places: tuple[FileLocation, ...]
     codes: NDArray[np.int32]
     """For each row, which of the places."""
     sizes: NDArray[np.int64]
@@ -44,7 +52,7 @@ class DealtRows:
         """Which of the places is the folder of records without a value; None without one."""
         return len(self.places) - 1 if self.places and self.places[-1].tombstones else None
 
-    def without(self, rows: Sequence[int]) -> DealtRows:
+    def without(self, rows: Sequence[int]) -> AssignedRows:
         """Return the others. They are copied: nothing of those left out stays behind."""
         kept = np.delete(np.arange(len(self), dtype=np.int64), rows)
         return replace(
@@ -56,21 +64,21 @@ class DealtRows:
         )
 
 
-def deal(ready: Ready, *, with_times: bool) -> DealtRows:
+def deal(ready: PlacedRows, *, with_times: bool) -> AssignedRows:
     """Say which files rows go to."""
     rows, placed = ready.rows, ready.placed
     places = tuple(
-        Place(rows.topic, path, tombstones=code == placed.tombstones)
+        FileLocation(rows.topic, path, tombstones=code == placed.tombstones)
         for code, path in enumerate(placed.paths)
     )
     times = placed.times if with_times else None
     if times is not None:
         times = np.where(times < 0, NO_TIME, times)
-    return DealtRows(rows, places, placed.codes, ready.sizes, times)
+    return AssignedRows(rows, places, placed.codes, ready.sizes, times)
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FillResult:
     """How far rows were added, and why not farther."""
 
     stop: int
@@ -84,21 +92,21 @@ class Filled:
 class OpenWindow:
     """The open files of a partition and the rules that end them. Ended by ``files.finish``."""
 
-    def __init__(self, views: Views, memory: Memory, rules: RotateRules) -> None:
+    def __init__(self, views: Views, memory: MemoryBudget, rules: RotateRules) -> None:
         self.files = WindowFiles(views, memory)
-        self.state = Window()
+        self.state = WindowState()
         self.last_offset = -1
         """Of the last row added."""
         self._rules = rules
         self._keys_have_schema = views.keys_have_schema
 
-    def fill(self, dealt: DealtRows, begin: int) -> Filled:
+    def fill(self, dealt: AssignedRows, begin: int) -> FillResult:
         """Add rows from ``begin`` on until the window ends, one has no place, or none is left."""
         limit, refusal = self._limit(dealt, begin)
         if (at := self._null_key(dealt, begin, limit)) < limit:
             limit, refusal = at, None
         if refusal is not None and limit == begin:
-            return Filled(begin, bad=self._refused(dealt, begin, refusal))
+            return FillResult(begin, bad=self._refused(dealt, begin, refusal))
         before = replace(self.state)
         cut = find_cut(
             self.state,
@@ -115,17 +123,17 @@ class OpenWindow:
             prepared = list(self._prepare(dealt, begin, stop))
         except RecordError:
             self.state = before
-            return Filled(begin, bad=tuple(self._bad(dealt, begin, stop)))
+            return FillResult(begin, bad=tuple(self._bad(dealt, begin, stop)))
         for one, weight in prepared:
             self.files.take(one, weight)
         if stop > begin:
             self.last_offset = int(dealt.rows.offsets[stop - 1])
         if cut is not None:
-            return Filled(stop, cut.reason)
+            return FillResult(stop, cut.reason)
         ends = stop < len(dealt) and refusal is None
-        return Filled(stop, Reason.SCHEMA if ends else None)
+        return FillResult(stop, Reason.SCHEMA if ends else None)
 
-    def _limit(self, dealt: DealtRows, begin: int) -> tuple[int, RecordError | None]:
+    def _limit(self, dealt: AssignedRows, begin: int) -> tuple[int, RecordError | None]:
         """Return the first row that the file open for it does not take.
 
         With an error when a new file is no answer to that.
@@ -141,7 +149,7 @@ class OpenWindow:
                 limit, refusal = begin + int(hits[0]), error
         return limit, refusal
 
-    def _null_key(self, dealt: DealtRows, begin: int, limit: int) -> int:
+    def _null_key(self, dealt: AssignedRows, begin: int, limit: int) -> int:
         """Return the first row whose key is null in a file where none may be, or ``limit``."""
         absent = view_valid(dealt.rows.key.array) if self._keys_have_schema else None
         if absent is None:
@@ -158,7 +166,7 @@ class OpenWindow:
                 found = min(found, begin + int(first))
         return found
 
-    def _barred(self, dealt: DealtRows) -> dict[int, RecordError | None]:
+    def _barred(self, dealt: AssignedRows) -> dict[int, RecordError | None]:
         """Return the places whose open files do not take rows of this schema."""
         found: dict[int, RecordError | None] = {}
         schema = dealt.rows.value.schema
@@ -171,14 +179,16 @@ class OpenWindow:
         return found
 
     def _refused(
-        self, dealt: DealtRows, begin: int, refusal: RecordError
+        self, dealt: AssignedRows, begin: int, refusal: RecordError
     ) -> tuple[tuple[int, RecordError], ...]:
         """Return the row that was refused, and those right behind it that go to the same file."""
         others = np.flatnonzero(dealt.codes[begin:] != dealt.codes[begin])
         end = begin + int(others[0]) if len(others) else len(dealt)
         return tuple((row, refusal) for row in range(begin, end))
 
-    def _prepare(self, dealt: DealtRows, begin: int, stop: int) -> Iterator[tuple[Prepared, int]]:
+    def _prepare(
+        self, dealt: AssignedRows, begin: int, stop: int
+    ) -> Iterator[tuple[PreparedRows, int]]:
         """Yield what each file gets, and its weight; nothing is added yet."""
         if begin == stop:
             return
@@ -194,7 +204,7 @@ class OpenWindow:
             mine = self.files.prepare(dealt.places[ordered[first]], grouped.slice(first, last))
             yield mine, int(sizes[first:last].sum())
 
-    def _bad(self, dealt: DealtRows, begin: int, stop: int) -> Iterator[tuple[int, RecordError]]:
+    def _bad(self, dealt: AssignedRows, begin: int, stop: int) -> Iterator[tuple[int, RecordError]]:
         """Find the rows that have no place, halving what holds one until it stands alone."""
         try:
             for _ in self._prepare(dealt, begin, stop):
@@ -212,7 +222,7 @@ MEMORY_BYTES = 80 << 20
 """What the files of one task may hold in memory before they go to disk."""
 
 
-class Memory:
+class MemoryBudget:
     """What the files of all partitions of a task hold: when it is much, the largest go to disk.
 
     Files that are being stored count too, but stay as they are: others are reading them. They are
@@ -225,7 +235,7 @@ class Memory:
         self._limit = limit_bytes
         self._wait_one = wait_one
         self._windows: set[WindowFiles] = set()
-        self._heap = Heap()
+        self._heap = MemoryTrimmer()
 
     def join(self, window: WindowFiles) -> None:
         """Count a window from now on."""
@@ -258,12 +268,12 @@ class Memory:
 class WindowFiles:
     """All open files of one partition; they close together."""
 
-    def __init__(self, views: Views, memory: Memory) -> None:
+    def __init__(self, views: Views, memory: MemoryBudget) -> None:
         self._views = views
         self._mode = views.sink.rotate.schema_compatibility
         self._spill = Spill()
-        self._files: dict[Place, OpenFile] = {}
-        self._schemas: dict[Place, Schema | None] = {}
+        self._files: dict[FileLocation, OpenFile] = {}
+        self._schemas: dict[FileLocation, Schema | None] = {}
         self._memory = memory
         self.held_bytes = 0
         """What they hold in memory, as it was last counted."""
@@ -273,23 +283,23 @@ class WindowFiles:
     def __len__(self) -> int:
         return len(self._files)
 
-    def wants_new(self, place: Place, schema: Schema | None) -> bool:
+    def wants_new(self, place: FileLocation, schema: Schema | None) -> bool:
         """Whether a value of ``schema`` cannot go into the file that is open there."""
         if place not in self._schemas or place.tombstones:
             return False
         return needs_new_file(self._schemas[place], schema, self._mode)  # type: ignore[arg-type]
 
-    def takes_null_keys(self, place: Place, begins_so: bool) -> bool:
+    def takes_null_keys(self, place: FileLocation, begins_so: bool) -> bool:
         """Whether a key may be null in the file of a place; ``begins_so`` where none is open."""
         file = self._files.get(place)
         return begins_so if file is None else file.takes_null_keys
 
-    def prepare(self, place: Place, rows: Rows) -> Prepared:
+    def prepare(self, place: FileLocation, rows: Rows) -> PreparedRows:
         """Make rows ready for one file; RecordError when it cannot take one, nothing is changed."""
         file = self._files.get(place) or OpenFile(self._views, place, self._spill)
-        return Prepared(place, file, rows, file.prepare(rows))
+        return PreparedRows(place, file, rows, file.prepare(rows))
 
-    def take(self, prepared: Prepared, weight: int) -> None:
+    def take(self, prepared: PreparedRows, weight: int) -> None:
         """Add rows, which weigh so many bytes in Kafka, to their file, which begins if it is new.
 
         What was prepared is taken before anything else is prepared for that file.
@@ -317,7 +327,7 @@ class WindowFiles:
             part.body.to_disk()
         self._count()
 
-    def finish(self) -> list[Finished]:
+    def finish(self) -> list[FinishedObject]:
         """Complete every file; the spill lives until ``close``."""
         self.is_finished = True
         done = [finished for file in self._files.values() for finished in file.finish()]

@@ -20,22 +20,22 @@ from kafkeep.failpoint import failpoint
 from kafkeep.kafka.batch.decode import iter_decode
 from kafkeep.kafka.batch.unpack import AREA_BYTES
 from kafkeep.kafka.client.wire import Wire
-from kafkeep.objects.range_writer import Chunk, Tail
-from kafkeep.objects.sink.dead_letters import Letters, make_letter, send_letters
+from kafkeep.objects.range_writer import Chunk, SinkTail
+from kafkeep.objects.sink.dead_letters import DeadLetterQueue, make_dead_letter, send_dead_letters
 from kafkeep.objects.sink.naming import NameCheck
-from kafkeep.objects.sink.open_file import Finished, Views
-from kafkeep.objects.sink.pipeline import BadRecord, Pipeline, Ready, Stage
+from kafkeep.objects.sink.open_file import FinishedObject, Views
+from kafkeep.objects.sink.pipeline import BadRecord, Pipeline, PlacedRows, Stage
 from kafkeep.objects.sink.rotation import Reason, RotateRules
 from kafkeep.objects.sink.spec import SinkShape
 from kafkeep.objects.sink.stored_object import HELD_BYTES, Origin, Uploads, store_object
-from kafkeep.objects.sink.window import Memory, OpenWindow, deal
+from kafkeep.objects.sink.window import MemoryBudget, OpenWindow, deal
 from kafkeep.options.sink.sink import SinkOptions
 
 
 def entry_of(
     origin: Origin,
     sink: SinkOptions,
-    done: Finished,
+    done: FinishedObject,
     window: OffsetRange,
     *,
     parts: int,
@@ -112,10 +112,10 @@ class SinkWriter:
         *,
         at_ms: int,
         closes: Reason | None,
-        memory: Memory | None = None,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self._store = store
-        self._memory = memory or Memory()
+        self._memory = memory or MemoryBudget()
         self._origin = origin
         self._pid = origin.planned.partition_id
         self._sink = sink
@@ -138,7 +138,7 @@ class SinkWriter:
         self.closed = 0
         """Windows closed so far."""
         self.tells_details = sink.errors.errors_log_include_messages
-        self.letters = Letters(are_sent=bool(sink.errors.dead_letter_topic))
+        self.letters = DeadLetterQueue(are_sent=bool(sink.errors.dead_letter_topic))
         """Bad records; those before ``position`` are due."""
 
     def add(self, chunk: Chunk, first: int) -> Iterator[Entry]:
@@ -179,12 +179,12 @@ class SinkWriter:
         """Drop what is open; nothing of it becomes visible."""
         self._window.files.close()
 
-    def send_letters(self, wire: Wire, connector: str) -> None:
+    def send_dead_letters(self, wire: Wire, connector: str) -> None:
         """Report bad records before their offsets count as archived: at least once, never not."""
         errors = self._sink.errors
         if errors.dead_letter_topic and self.letters:
             failpoint("letters.before")
-            send_letters(
+            send_dead_letters(
                 wire,
                 self.letters,
                 topic=errors.dead_letter_topic,
@@ -195,12 +195,12 @@ class SinkWriter:
             failpoint("letters.after")
 
     @property
-    def tail(self) -> Tail | None:
+    def tail(self) -> SinkTail | None:
         """What is left to wait, if anything."""
         window = self._window.state
         if not window.count and not self.letters.is_waiting and not self._left_out:
             return None
-        return Tail(
+        return SinkTail(
             records=window.count,
             bytes=window.bytes,
             base_time=window.base_time,
@@ -223,9 +223,9 @@ class SinkWriter:
         if not self._tolerant:
             raise bad.error_in(self._pid)
         assert self._raw is not None
-        self.letters.add(make_letter(self._raw, bad))
+        self.letters.add(make_dead_letter(self._raw, bad))
 
-    def _write(self, ready: Ready) -> int:
+    def _write(self, ready: PlacedRows) -> int:
         """Add rows to the window, closing it wherever a rule says so; return how many it took."""
         dealt = deal(ready, with_times=self._rules.interval_ms is not None)
         begin = 0
@@ -249,7 +249,7 @@ class SinkWriter:
         finished = files.finish()
         left = [*finished]
 
-        def store(done: Finished, slot: int) -> None:
+        def store(done: FinishedObject, slot: int) -> None:
             entry = entry_of(
                 self._origin, self._sink, done, window, parts=len(finished), reason=reason
             )
@@ -289,7 +289,7 @@ class SinkWriters:
         self._sink = SinkOptions.parse({**shape.options, **secrets})
         self._at_ms = at_ms
         self._name = name
-        self._memory = Memory(wait_one=uploads.wait_one)
+        self._memory = MemoryBudget(wait_one=uploads.wait_one)
 
     def open(self, planned: PlannedRange) -> SinkWriter:
         """Return the writer of one range."""

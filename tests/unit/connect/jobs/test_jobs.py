@@ -14,7 +14,7 @@ from kafkeep.archive.commit import Changes, Commit, Gap, Intent, LogSpan, TopicI
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.state import State
-from kafkeep.backup.cluster_snapshot import Look, PartitionLook, TopicLook
+from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 from kafkeep.connect.connectors.chtbd import COMPACT
 from kafkeep.connect.connectors.source_config import SourceConfig
 from kafkeep.connect.jobs.compacted_pair import SinkThread
@@ -335,11 +335,11 @@ def test_a_connector_that_has_made_no_folder_yet_has_no_offsets(tmp_path: Path) 
 
 def test_progress_tells_lag_and_since_when() -> None:
     told = SinkProgress(Progress())
-    partition = PartitionLook(LogSpan(0, 10), 10, 1, None)
-    seen = Look(100, {"t": TopicLook("t", "id", 1, {}, (partition,))}, {})
+    partition = PartitionSnapshot(LogSpan(0, 10), 10, 1, None)
+    seen = ClusterSnapshot(100, {"t": TopicSnapshot("t", "id", 1, {}, (partition,))}, {})
     told.saw(seen, {("t", 0): 4})
     assert told.progress.lag_records == {("t", 0): 6}
-    told.saw(Look(200, seen.topics, {}), {("t", 0): 4})
+    told.saw(ClusterSnapshot(200, seen.topics, {}), {("t", 0): 4})
     assert told.progress.lag_since_ms == {("t", 0): 100}
     gap = Gap(P0, OffsetRange(4, 6), "why", 1)
     told.committed(commit(Changes(positions={P0: 8}, gaps=(gap,)), at_ms=300), {("t", 0): 8})
@@ -364,8 +364,11 @@ def test_who_sees_a_lag_sees_since_when_it_is_one() -> None:
                 seen.append((self.positions, value, self.lag_since_ms))
 
     told = SinkProgress(Watched())
-    partition = PartitionLook(LogSpan(0, 10), 10, 1, None)
-    told.saw(Look(100, {"t": TopicLook("t", "id", 1, {}, (partition,))}, {}), {("t", 0): 4})
+    partition = PartitionSnapshot(LogSpan(0, 10), 10, 1, None)
+    told.saw(
+        ClusterSnapshot(100, {"t": TopicSnapshot("t", "id", 1, {}, (partition,))}, {}),
+        {("t", 0): 4},
+    )
     told.committed(commit(Changes(positions={P0: 10}), at_ms=400), {("t", 0): 10})
     assert seen == [
         ({("t", 0): 4}, {("t", 0): 6}, {("t", 0): 100}),

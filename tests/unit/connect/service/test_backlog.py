@@ -12,7 +12,7 @@ import pytest
 from kafkeep.archive.commit import Changes, Commit, Gap, LogSpan
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.log import CommitLog
-from kafkeep.backup.cluster_snapshot import Look, PartitionLook, TopicLook
+from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 from kafkeep.connect.jobs.sink import SinkJob, SinkProgress
 from kafkeep.connect.metrics.page import WorkerFacts, render
 from kafkeep.connect.metrics.totals import Totals
@@ -29,9 +29,11 @@ DUE: Any = SimpleNamespace(stretches=("something",))
 IDLE: Any = SimpleNamespace(stretches=())
 
 
-def look(at_ms: int, end: int = 200) -> Look:
-    partition = PartitionLook(LogSpan(0, end), end, 1, None)
-    return Look(at_ms, {"orders": TopicLook("orders", "id", 1, {}, (partition,))}, {})
+def look(at_ms: int, end: int = 200) -> ClusterSnapshot:
+    partition = PartitionSnapshot(LogSpan(0, end), end, 1, None)
+    return ClusterSnapshot(
+        at_ms, {"orders": TopicSnapshot("orders", "id", 1, {}, (partition,))}, {}
+    )
 
 
 def commit(changes: Changes, at_ms: int) -> Commit:

@@ -11,8 +11,8 @@ from kafkeep.errors import DamagedError
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.format import min_timestamps, scan_batches
 from kafkeep.objects.segment.format import (
+    SegmentEncoder,
     SegmentSummary,
-    SegmentWriter,
     read_segment,
     segment_reads,
     wanted_frames,
@@ -35,7 +35,7 @@ def make_batches(sizes: list[int], *, records: int = 2) -> list[bytes]:
 
 
 def write(answers: list[list[bytes]], frame_bytes: int = FRAME) -> tuple[bytes, SegmentSummary]:
-    writer = SegmentWriter(frame_bytes=frame_bytes)
+    writer = SegmentEncoder(frame_bytes=frame_bytes)
     frames = []
     for answer in answers:
         batches = scan_batches(b"".join(answer))
@@ -118,7 +118,7 @@ def test_index_counts_records_before_each_frame() -> None:
 def test_batches_picked_out_of_a_buffer_are_packed_without_the_others() -> None:
     flat = make_batches([10] * 6)
     batches = scan_batches(b"".join(flat)).select(np.array([1, 0, 1, 1, 0, 1], dtype=bool))
-    writer = SegmentWriter()
+    writer = SegmentEncoder()
     assert list(writer.add(batches, min_timestamps(batches))) == []
     stored, summary = writer.finish()
     assert read_back(stored, summary)[0] == flat[0] + flat[2] + flat[3] + flat[5]

@@ -12,7 +12,7 @@ from kafkeep.errors import TransientError
 from kafkeep.kafka.batch.build import build_batch
 from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.objects.range_writer import Chunk
-from kafkeep.objects.segment.writer import RangeWriter, WriteOptions
+from kafkeep.objects.segment.writer import SegmentWriter, WriteOptions
 from kafkeep.objects.sink.stored_object import Uploads
 from kafkeep.store.memory import MemoryStore
 
@@ -47,7 +47,7 @@ def test_an_upload_that_fails_at_its_last_bytes_is_dropped() -> None:
     )
     options = WriteOptions(segment_bytes=1 << 20, keeps_aborted=False)
     with Uploads() as uploads:
-        writer = RangeWriter(store, "backup", planned, options, uploads, looks_first=False)
+        writer = SegmentWriter(store, "backup", planned, options, uploads, looks_first=False)
         chunk = Chunk(scan_batches(build_batch(records(0, 10))), 10)
         with pytest.raises(TransientError):
             list(writer.add(chunk, 0))

@@ -15,7 +15,7 @@ from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.client.wire import Produced
 from kafkeep.objects.sink import dead_letters as letters_module
-from kafkeep.objects.sink.dead_letters import Letter, Letters, send_letters
+from kafkeep.objects.sink.dead_letters import DeadLetter, DeadLetterQueue, send_dead_letters
 from kafkeep.objects.sink.pipeline import Stage
 
 SOURCE = PartitionId("orders", 1, 3)
@@ -40,22 +40,24 @@ class Topic:
         return [letter for batch in self.batches for letter in batch]
 
 
-def letter(offset: int, size: int = 10) -> Letter:
+def letter(offset: int, size: int = 10) -> DeadLetter:
     record = Record(offset, 5, b"k", b"%d" % offset + b"x" * size, [(b"own", None)])
-    return Letter(record, Stage.VALUE_CONVERTER, RecordError("it ends too early", hint="a hint"))
+    return DeadLetter(
+        record, Stage.VALUE_CONVERTER, RecordError("it ends too early", hint="a hint")
+    )
 
 
-def made(*letters: Letter, end: int, are_sent: bool = True) -> Letters:
-    found = Letters(are_sent=are_sent)
+def made(*letters: DeadLetter, end: int, are_sent: bool = True) -> DeadLetterQueue:
+    found = DeadLetterQueue(are_sent=are_sent)
     for one in letters:
         found.add(one)
     found.end = end
     return found
 
 
-def send(topic: Topic, letters: Letters, *, with_context: bool = True) -> None:
+def send(topic: Topic, letters: DeadLetterQueue, *, with_context: bool = True) -> None:
     wire: Any = topic
-    send_letters(
+    send_dead_letters(
         wire,
         letters,
         topic="dead",

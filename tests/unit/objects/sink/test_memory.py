@@ -17,7 +17,7 @@ from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.objects.range_writer import Chunk
 from kafkeep.objects.sink.rotation import Reason
 from kafkeep.objects.sink.stored_object import Origin, Uploads
-from kafkeep.objects.sink.window import Memory
+from kafkeep.objects.sink.window import MemoryBudget
 from kafkeep.objects.sink.writer import SinkWriter
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.store.memory import MemoryStore
@@ -37,7 +37,11 @@ def batch(first: int) -> bytes:
 
 
 def open_writer(
-    partition: int, store: MemoryStore, uploads: Uploads, memory: Memory, options: dict[str, str]
+    partition: int,
+    store: MemoryStore,
+    uploads: Uploads,
+    memory: MemoryBudget,
+    options: dict[str, str],
 ) -> SinkWriter:
     sink = SinkOptions.parse({**FIELD, **JSON_TEXTS, **options})
     planned = PlannedRange(
@@ -59,7 +63,7 @@ def open_writer(
     ids=["json", "gzip", "parquet"],
 )
 def test_partitions_of_a_task_share_one_bound(options: dict[str, str]) -> None:
-    store, memory = MemoryStore("bound"), Memory(LIMIT)
+    store, memory = MemoryStore("bound"), MemoryBudget(LIMIT)
     with Uploads() as uploads:
         writers = [open_writer(n, store, uploads, memory, options) for n in range(PARTITIONS)]
         for first in range(0, 1000, 100):
@@ -86,7 +90,7 @@ class NoStore(MemoryStore):
 
 def test_failed_uploads_leave_no_file_open() -> None:
     before = len(os.listdir("/proc/self/fd"))
-    memory = Memory(0)
+    memory = MemoryBudget(0)
     with pytest.raises(TransientError), Uploads() as uploads:
         writer = open_writer(0, NoStore("none"), uploads, memory, {"format.class": "json"})
         list(writer.add(Chunk(scan_batches(batch(0)), 100), 0))

@@ -18,7 +18,7 @@ from kafkeep.errors import RecordError
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.objects.range_writer import Chunk
-from kafkeep.objects.sink.dead_letters import Letters
+from kafkeep.objects.sink.dead_letters import DeadLetterQueue
 from kafkeep.objects.sink.naming import MAX_NAMES, NameCheck, object_key
 from kafkeep.objects.sink.rotation import Reason
 from kafkeep.objects.sink.stored_object import Origin, Uploads
@@ -82,7 +82,7 @@ class Written:
             list(writer.end(end, finished=True))
             uploads.wait()
             self.entries: list[Entry] = list(writer.done())
-        self.letters: Letters = writer.letters
+        self.letters: DeadLetterQueue = writer.letters
 
     @property
     def bad(self) -> list[int]:

@@ -6,7 +6,7 @@ import pytest
 from tests.support.stored_sinks import JSON, write_sink
 
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.backup.sink_schedule import SinkTiming, Waiting
+from kafkeep.backup.sink_schedule import PartitionBacklog, SinkTiming
 from kafkeep.kafka.batch.build import Record
 from kafkeep.objects.sink.rotation import Reason
 from kafkeep.options.sink.sink import SinkOptions
@@ -52,6 +52,6 @@ def test_a_limit_is_looked_at_before_files_are_full() -> None:
     """Only reading tells which directories records go to."""
     options = SinkOptions.parse({**BY_FIELD, "partitioner.max.open.files": "2"})
     timing = SinkTiming(options=options, follow=True, keeps_tail=True, age_ms=60_000)
-    waiting = Waiting(OffsetRange(0, 3), 100, 0, 0, None)
+    waiting = PartitionBacklog(OffsetRange(0, 3), 100, 0, 0, None)
     assert timing.due(waiting) is not None
     assert not options.can_split

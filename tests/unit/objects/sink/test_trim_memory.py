@@ -9,9 +9,9 @@ import sys
 from kafkeep.spark.jvm import WORKER_MEMORY
 
 PIECES = """
-from kafkeep.objects.sink.open_file import Heap, resident_bytes
+from kafkeep.objects.sink.open_file import MemoryTrimmer, resident_bytes
 MB = 1 << 20
-few, much = Heap(more_bytes=32 * MB), Heap(more_bytes=1024 * MB)
+few, much = MemoryTrimmer(more_bytes=32 * MB), MemoryTrimmer(more_bytes=1024 * MB)
 pieces = [bytes(1) * 60_000 for _ in range(4_000)]  # 240 MB
 full = resident_bytes()
 pieces = pieces[::100]

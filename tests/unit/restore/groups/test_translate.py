@@ -11,7 +11,7 @@ import pytest
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.format import min_timestamps, scan_batches
-from kafkeep.objects.segment.format import SegmentWriter
+from kafkeep.objects.segment.format import SegmentEncoder
 from kafkeep.objects.sink.spec import NO_OPTIONS
 from kafkeep.restore.groups.translate import count_records_before
 from kafkeep.restore.plan import PartitionPlan, plan_partition
@@ -31,7 +31,7 @@ class Counting(MemoryStore):
 
 def write(store: MemoryStore, start: int, end: int, records: list[Record]) -> Entry:
     """Store records in small batches and small frames; the batches have holes between them."""
-    writer = SegmentWriter(frame_bytes=400)
+    writer = SegmentEncoder(frame_bytes=400)
     body = b""
     for i in range(0, len(records), 5):
         batches = scan_batches(build_batch(records[i : i + 5]))
