@@ -21,7 +21,7 @@ from kafkeep.archive.names import connector_log
 from kafkeep.archive.view import load_view
 from kafkeep.connect.jobs.make import make_job
 from kafkeep.connect.jobs.sink_offsets import alter_offsets, read_offsets, reset_offsets
-from kafkeep.connect.service.model import RestError
+from kafkeep.connect.model import RestError
 from kafkeep.dev import DevStatus
 from kafkeep.errors import NoSuchArchiveError, RecordError
 from kafkeep.options.spark import SparkOptions
@@ -204,7 +204,7 @@ def run_until_it_fails(worker: Worker, name: str, config: dict[str, str]) -> Non
     timer = threading.Timer(PATIENCE_S, stop.set)
     timer.start()
     try:
-        make_job(name, config, worker.surroundings).run(stop)
+        make_job(name, config, worker.context).run(stop)
     finally:
         timer.cancel()
 
@@ -312,7 +312,7 @@ def test_a_generic_source_brings_objects_of_any_name_to_the_topics_of_its_expres
         assert numbers(topic, 6) == [1, 2, 3, 4, 5, 6]
         until(lambda: job.progress.records == 7, "all of it is counted")
     put_objects(bucket, {"inbox/2024/g.json": b'{"n":7}\n'})
-    around = worker.surroundings
+    around = worker.context
     with worker.running("generic", config):
         assert numbers(topic, 7) == [1, 2, 3, 4, 5, 6, 7]
     assert {
@@ -397,7 +397,7 @@ def test_offsets_of_a_sink_are_shown_moved_and_reset_and_its_group_follows(
     worker: Worker, cluster: Cluster, bucket: Bucket, topic: str
 ) -> None:
     produce_json(cluster, topic, *range(6))
-    config, around = worker.json_sink(topic), worker.surroundings
+    config, around = worker.json_sink(topic), worker.context
     assert read_offsets("moves", config, around) == []
     archive(worker, cluster, topic, 6, name="moves")
     assert read_offsets("moves", config, around) == [offset_of(topic, 6)]
@@ -443,7 +443,7 @@ def test_offsets_of_a_source_are_objects_and_after_a_reset_all_comes_back_again(
         "ch.tbd.kafka.backuprestore.restore.kafkaconnect.RestoreSourceConnector",
         topics=f"{topic}:{target}",
     )
-    around = worker.surroundings
+    around = worker.context
     assert read_offsets("again", config, around) == []
     with worker.running("again", config) as job:
         until(lambda: job.progress.records == 6, "it is restored")
@@ -490,10 +490,10 @@ def test_a_source_killed_at_every_place_doubles_and_loses_nothing(
     config = worker.config("kafkeep.Restore", topics=f"{topic}:{target}")
     trace = tmp_path / "trace"
     for place in PLACES:
-        code = run_source("killed", config, worker.surroundings, f"{place}:exit@1", trace)
+        code = run_source("killed", config, worker.context, f"{place}:exit@1", trace)
         assert code == 137, place
     assert trace.read_text().split() == list(PLACES)
-    assert run_source("killed", config, worker.surroundings, "", trace) == 0
+    assert run_source("killed", config, worker.context, "", trace) == 0
     assert read_values(cluster, target, 12) == [value(n) for n in range(12)]
 
 

@@ -23,9 +23,9 @@ from tests.support.kills import Trial
 from tests.support.sink_runs import Bucket
 
 from kafkeep.archive.expiry import load_retention
+from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.jobs.make import make_job
 from kafkeep.connect.service.journal import Journal
-from kafkeep.connect.service.model import Surroundings
 from kafkeep.dev import DevStatus
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.storage import StorageOptions
@@ -165,7 +165,7 @@ def test_the_group_of_a_connector_that_dies_is_told_by_the_next(
         "value.converter": "org.apache.kafka.connect.json.JsonConverter",
         "value.converter.schemas.enable": "false",
     }
-    around = Surroundings(
+    around = JobContext(
         kafka=KafkaOptions(services.bootstrap_servers),
         run_tasks=_run_tasks,
         cores=1,
@@ -189,7 +189,7 @@ def test_the_group_of_a_connector_that_dies_is_told_by_the_next(
 
 
 @contextmanager
-def _running(name: str, config: dict[str, str], around: Surroundings) -> Iterator[None]:
+def _running(name: str, config: dict[str, str], around: JobContext) -> Iterator[None]:
     job: Any = make_job(name, config, around)
     stop = threading.Event()
     thread = threading.Thread(target=job.run, args=(stop,), daemon=True)

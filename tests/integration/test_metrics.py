@@ -23,10 +23,11 @@ from tests.support.promql import selectors, strimzi_names
 from tests.support.run_kafkeep import Driver
 
 from kafkeep.clock import now_ms
+from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.jobs.make import make_job
 from kafkeep.connect.metrics.page import WorkerFacts, render
 from kafkeep.connect.metrics.totals import Totals, measured
-from kafkeep.connect.service.model import ConnectorStatus, RunState, Surroundings, TaskStatus
+from kafkeep.connect.model import ConnectorStatus, RunState, TaskStatus
 from kafkeep.dev import DevStatus
 from kafkeep.errors import AccessDeniedError, KeyExistsError, KeyMissingError, TransientError
 from kafkeep.options.kafka import KafkaOptions
@@ -112,7 +113,7 @@ class Worker:
     def __init__(self, services: DevStatus, state: str) -> None:
         self.totals = Totals()
         session = start_session()
-        self._surroundings = Surroundings(
+        self._context = JobContext(
             kafka=KafkaOptions(services.bootstrap_servers),
             run_tasks=lambda *given, **named: run_tasks(session, *given, **named),
             cores=2,
@@ -122,7 +123,7 @@ class Worker:
 
     @contextmanager
     def running(self, name: str, config: dict[str, str]) -> Iterator[Callable[[], Page]]:
-        job = self._make(name, config, self._surroundings)
+        job = self._make(name, config, self._context)
         stop = threading.Event()
         thread = threading.Thread(target=job.run, args=(stop,), daemon=True)
         thread.start()

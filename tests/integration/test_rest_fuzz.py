@@ -27,10 +27,10 @@ from tests.support.connect.curl_service import curl_service
 from tests.support.connect.memory_service import SINK, MemoryService
 from tests.support.connect.rest_server import serving
 
+from kafkeep.connect.model import TargetState
 from kafkeep.connect.rest.app import ENDPOINTS, make_app
 from kafkeep.connect.rest.call import Endpoint
-from kafkeep.connect.rest.security import RestSecurity
-from kafkeep.connect.service.model import Target
+from kafkeep.connect.worker.rest_security import RestSecurity
 from kafkeep.dev import DevStatus
 
 pytestmark = pytest.mark.integration
@@ -85,7 +85,7 @@ def _in_memory() -> Iterator[Subject]:
 
     def stop_known() -> None:
         service.put_config("known", CONFIG)
-        service.set_target("known", Target.STOPPED)
+        service.set_target("known", TargetState.STOPPED)
 
     with serving(make_app(service, RestSecurity())) as url:
         yield Subject(schemathesis.openapi.from_url(f"{url}/openapi.json"), stop_known)

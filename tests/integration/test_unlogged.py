@@ -278,7 +278,7 @@ def schema_of(registry_url: str, number: int) -> Any:
 
 def told_by(worker: Worker, config: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the source's offsets as Connect shows them."""
-    found: list[dict[str, Any]] = read_offsets("source", config, worker.surroundings)
+    found: list[dict[str, Any]] = read_offsets("source", config, worker.context)
     return found
 
 

@@ -21,8 +21,8 @@ from kafkeep.archive.object_store import ObjectInfo
 from kafkeep.archive.view import load_view
 from kafkeep.connect.connectors.chtbd import CompactOptions
 from kafkeep.connect.jobs.compacted_pair import CompactJob
-from kafkeep.connect.jobs.pair_state import BUILD_MS, Pair, PairDocument, Phase, pair_id
-from kafkeep.connect.service.model import Surroundings
+from kafkeep.connect.jobs.job import JobContext
+from kafkeep.connect.jobs.pair_state import BUILD_MS, Pair, PairDocument, SnapshotPhase, pair_id
 from kafkeep.errors import FencedError, KeyMissingError, UnknownOutcomeError
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.kafka import KafkaOptions, Locations
@@ -141,7 +141,7 @@ class Process:
         locations = Locations(
             kafka=KafkaOptions("nowhere:1"), archive="memory:pair", storage=StorageOptions()
         )
-        around = Surroundings(
+        around = JobContext(
             kafka=locations.kafka, run_tasks=lambda: None, cores=1, state_address="memory:"
         )
         self.job = CompactJob(
@@ -233,10 +233,10 @@ class PairMachine(RuleBasedStateMachine):
         pair = self.document.load()
         if pair.revision > self.last.revision:
             for name, member in pair.members.items():
-                if member.phase is Phase.RETIRING and member != self.last.members.get(name):
+                if member.phase is SnapshotPhase.RETIRING and member != self.last.members.get(name):
                     self.promised = max(self.promised, self.whole_up_to(name))
             self.last = pair
-        complete = [n for n, m in pair.members.items() if m.phase is Phase.COMPLETE]
+        complete = [n for n, m in pair.members.items() if m.phase is SnapshotPhase.COMPLETE]
         if self.promised >= 0 or complete:
             assert complete, "no snapshot is complete"
             held = max(self.whole_up_to(name) for name in complete)
@@ -276,7 +276,7 @@ class PairMachine(RuleBasedStateMachine):
         event("took turns")
 
 
-def go(machine: PairMachine, process: Process, phase: Phase) -> None:
+def go(machine: PairMachine, process: Process, phase: SnapshotPhase) -> None:
     """Let a process go on until its snapshot is in a phase."""
     for _ in range(10):
         if machine.document.load().phase(process.name) is phase:
@@ -295,18 +295,18 @@ def test_one_that_slept_before_it_cleaned_does_not_retire_the_next_snapshot() ->
 
     def others() -> None:
         awake = Process(machine, "active")
-        go(machine, awake, Phase.EMPTY)
+        go(machine, awake, SnapshotPhase.EMPTY)
         machine.clock_ms += BUILD_MS
-        go(machine, awake, Phase.COMPLETE)
-        go(machine, passive, Phase.EMPTY)
+        go(machine, awake, SnapshotPhase.COMPLETE)
+        go(machine, passive, SnapshotPhase.EMPTY)
 
-    go(machine, active, Phase.COMPLETE)
+    go(machine, active, SnapshotPhase.COMPLETE)
     machine.clock_ms += BUILD_MS
-    go(machine, passive, Phase.COMPLETE)
-    go(machine, active, Phase.RETIRING)
+    go(machine, passive, SnapshotPhase.COMPLETE)
+    go(machine, active, SnapshotPhase.RETIRING)
     active.door.at, active.door.happens = 3, others  # the document is read by then
     active.turn()
-    assert machine.document.load().phase("active") is Phase.COMPLETE
+    assert machine.document.load().phase("active") is SnapshotPhase.COMPLETE
     assert machine.whole_up_to("active") == 30
 
 
@@ -314,26 +314,26 @@ def test_a_snapshot_is_complete_when_it_holds_what_the_old_one_holds_and_no_soon
     machine = PairMachine()
     machine.kafka_end = 30
     active, passive = Process(machine, "active"), Process(machine, "passive")
-    go(machine, active, Phase.COMPLETE)
+    go(machine, active, SnapshotPhase.COMPLETE)
     machine.clock_ms += BUILD_MS
-    go(machine, passive, Phase.BUILDING)
+    go(machine, passive, SnapshotPhase.BUILDING)
     passive.turn()
     assert passive.sink is not None and active.sink is not None
     passive.sink.archive(30)
     machine.kafka_end = 40
     active.sink.archive(100)
     passive.turn()
-    assert machine.document.load().phase("passive") is Phase.BUILDING
+    assert machine.document.load().phase("passive") is SnapshotPhase.BUILDING
     passive.sink.archive(100)
     passive.turn()
-    assert machine.document.load().phase("passive") is Phase.COMPLETE
+    assert machine.document.load().phase("passive") is SnapshotPhase.COMPLETE
     machine.kafka_end = 50
     active.sink.archive(100)
     active.turn()
-    assert machine.document.load().phase("active") is Phase.COMPLETE
+    assert machine.document.load().phase("active") is SnapshotPhase.COMPLETE
     assert active.sink is None, "it rests until the newer one holds as much"
     passive.sink.archive(100)
-    go(machine, active, Phase.EMPTY)
+    go(machine, active, SnapshotPhase.EMPTY)
     assert machine.whole_up_to("passive") == 50
     assert not [k for k in machine.store.list("topics/") if ".active." in k.key]
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kafkeep.archive.object_store import ObjectInfo
+from kafkeep.connect.model import RestError, TargetState
 from kafkeep.connect.service.journal import Journal
-from kafkeep.connect.service.model import RestError, Target
-from kafkeep.connect.service.state import Change, State
+from kafkeep.connect.service.state import ServiceState, StateChange
 from kafkeep.errors import KeyExistsError, TransientError, UnknownOutcomeError
 from kafkeep.store.memory import MemoryStore
 
@@ -46,7 +46,7 @@ class FaultyStore:
             # Another worker makes so many changes that this key is covered and deleted again.
             other, self.overtake = self.overtake[0], []
             for number in range(3 * EVERY):
-                other.commit(lambda _, n=number: Change(kind="target", name=f"x{n}"))
+                other.commit(lambda _, n=number: StateChange(kind="target", name=f"x{n}"))
         if fault == "crash":
             raise Crash
         if fault == "refused":
@@ -98,10 +98,10 @@ class Writers(RuleBasedStateMachine):
         return Journal(self.store, sleep=lambda _: None, snapshot_every=EVERY)  # type: ignore[arg-type]
 
     def _commit(self, who: int, faults: list[str], name: str, wanted: str | None) -> None:
-        def decide(state: State) -> Change:
+        def decide(state: ServiceState) -> StateChange:
             if wanted is None:
-                return Change(kind="delete", name=name)
-            return Change(kind="define", name=name, config={"text": wanted})
+                return StateChange(kind="delete", name=name)
+            return StateChange(kind="define", name=name, config={"text": wanted})
 
         self.store.faults = list(faults)
         self.store.overtake = [self.journals[1 - who]]
@@ -139,10 +139,10 @@ class Writers(RuleBasedStateMachine):
     @rule(name=names, who=st.sampled_from([0, 1]))
     def pause(self, name: str, who: int) -> None:
         state = self.journals[who].commit(
-            lambda _: Change(kind="target", name=name, target=Target.PAUSED)
+            lambda _: StateChange(kind="target", name=name, target=TargetState.PAUSED)
         )
         if name in state.connectors:
-            assert state.connectors[name].target is Target.PAUSED
+            assert state.connectors[name].target is TargetState.PAUSED
 
     @invariant()
     def both_and_a_newcomer_hold_the_same(self) -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkeep.connect.model import RestError
 from kafkeep.connect.plugins.classes import connectors, definitions
 from kafkeep.connect.plugins.definitions import Definitions
 from kafkeep.connect.safety.restrictions import check_connector
-from kafkeep.connect.service.model import RestError
 from kafkeep.connect.worker.config_providers import Providers
 from kafkeep.connect.worker.options import WorkerOptions
 
 WORKER = WorkerOptions.load(
     None, {}, {"bootstrap.servers": "x:1", "kafkeep.allowed.folders": "/nowhere"}
 )
-HERE = Definitions(providers=Providers(), guard=lambda config: check_connector(config, WORKER))
+HERE = Definitions(
+    providers=Providers(), restrictions=lambda config: check_connector(config, WORKER)
+)
 RIGHT = {
     "topics": "t",
     "flush.size": "3",

@@ -27,7 +27,7 @@ from kafkeep.cli.archive_flags import (
 from kafkeep.cli.output import Output, OutputOption, print_json, say
 
 if TYPE_CHECKING:
-    from kafkeep.connect.service.serve import Ready
+    from kafkeep.connect.serve import ServiceInfo
 
 
 def user_command(
@@ -116,7 +116,7 @@ def serve_command(
     Runs until SIGTERM or Ctrl-C, and exits 0 once its connectors have finished what they were at.
     --s3-endpoint, --s3-region and --s3-profile are for --state; connectors bring their own.
     """
-    from kafkeep.connect.service.serve import run_service  # noqa: PLC0415
+    from kafkeep.connect.serve import run_service  # noqa: PLC0415
     from kafkeep.connect.worker.options import WorkerOptions  # noqa: PLC0415
     from kafkeep.connect.worker.sinetstream_env import apply_env_file  # noqa: PLC0415
     from kafkeep.options.spark import SparkOptions  # noqa: PLC0415 - keeps --help fast
@@ -171,11 +171,11 @@ def _log_more() -> None:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
 
 
-def _say_ready(ready: Ready) -> None:
+def _say_ready(ready: ServiceInfo) -> None:
     say(f"kafkeep listens on {ready.url} and keeps its state in {ready.state}")
 
 
-def _print_ready(ready: Ready) -> None:
+def _print_ready(ready: ServiceInfo) -> None:
     print_json(
         {
             "message_type": "ready",

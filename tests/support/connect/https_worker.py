@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, pkcs12
 from tests.support.waiting import PATIENCE_S, until
 
-from kafkeep.connect.service.serve import Ready, run_service
+from kafkeep.connect.serve import ServiceInfo, run_service
 from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.dev.secure import make_certificates
 from kafkeep.options.option import ConfigErrors
@@ -72,7 +72,7 @@ def wrong(flags: dict[str, str]) -> dict[str, str]:
 class Worker:
     """A service that runs."""
 
-    ready: Ready
+    ready: ServiceInfo
     stop: threading.Event
     thread: threading.Thread
 
@@ -96,7 +96,7 @@ class Worker:
 
 def start(flags: dict[str, str]) -> Worker:
     """Run a service in a thread; returns when it answers."""
-    told: queue.Queue[Ready] = queue.Queue()
+    told: queue.Queue[ServiceInfo] = queue.Queue()
     stop = threading.Event()
     worker = load(flags)
     thread = threading.Thread(

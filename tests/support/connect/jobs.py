@@ -10,8 +10,8 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from tests.support.cluster import COORDINATOR_NOT_READY, WAIT, Cluster, until
 
+from kafkeep.connect.jobs.job import ConnectorJob, JobContext
 from kafkeep.connect.jobs.make import make_job
-from kafkeep.connect.service.model import ConnectorJob, Surroundings
 from kafkeep.dev import DevStatus
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.spark.background_session import OpenSpark
@@ -28,7 +28,7 @@ class Worker:
         self.services = services
         self.spark_jobs: list[str] = []
         self.bucket = bucket
-        self.surroundings = Surroundings(
+        self.context = JobContext(
             kafka=KafkaOptions(services.bootstrap_servers),
             run_tasks=self.run_tasks,
             cores=spark.cores,
@@ -66,7 +66,7 @@ class Worker:
     @contextmanager
     def running(self, name: str, config: Mapping[str, str]) -> Iterator[ConnectorJob]:
         """Run a connector for as long as the body lasts; what it failed with is raised."""
-        job = make_job(name, config, self.surroundings)
+        job = make_job(name, config, self.context)
         stop, failed = threading.Event(), []
 
         def run() -> None:

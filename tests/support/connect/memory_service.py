@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 
-from kafkeep.connect.service.model import (
+from kafkeep.connect.model import (
     Connector,
     ConnectorStatus,
     ConnectorType,
     Json,
     RestError,
     RunState,
-    Target,
+    TargetState,
     TaskStatus,
 )
 
@@ -66,7 +66,7 @@ class MemoryService:
 
     def task_configs(self, name: str) -> list[Mapping[str, str]]:
         connector = self._need(name)
-        if connector.target is Target.STOPPED:
+        if connector.target is TargetState.STOPPED:
             return []
         config = {**connector.config, "task.class": "io.confluent.connect.s3.S3SinkTask"}
         count = connector.config.get("tasks.max", "1")
@@ -78,7 +78,7 @@ class MemoryService:
             raise RestError(404, f"No status found for task {name}-{task}")
         return tasks[task]
 
-    def create(self, name: str, config: Mapping[str, str], initial: Target) -> Connector:
+    def create(self, name: str, config: Mapping[str, str], initial: TargetState) -> Connector:
         with self._lock:
             self._check(config)
             if name in self._connectors:
@@ -103,7 +103,7 @@ class MemoryService:
             self._need(name)
             del self._connectors[name]
 
-    def set_target(self, name: str, target: Target) -> None:
+    def set_target(self, name: str, target: TargetState) -> None:
         with self._lock:
             if name not in self._connectors:
                 raise RestError(404, f"Unknown connector {name}")
@@ -212,7 +212,7 @@ class MemoryService:
         return self._connectors[name]
 
     def _need_stopped(self, name: str) -> None:
-        if self._need(name).target is not Target.STOPPED:
+        if self._need(name).target is not TargetState.STOPPED:
             raise RestError(
                 400,
                 "Connectors must be in the STOPPED state before their offsets can be modified. "
@@ -225,7 +225,7 @@ class MemoryService:
         name = connector.name
         self._connectors[name] = connector
         offsets = self._offsets.setdefault(name, {})
-        if connector.target is Target.RUNNING:
+        if connector.target is TargetState.RUNNING:
             topics = connector.config.get("topics", "").split(",")
             for number, topic in enumerate(topics):
                 offsets.update({(topic, p): 3 for p in range(2 - min(number, 1))})

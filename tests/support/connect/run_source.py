@@ -11,8 +11,8 @@ from typing import Any
 
 from tests.support.waiting import PATIENCE_S
 
+from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.jobs.make import make_job
-from kafkeep.connect.service.model import Surroundings
 from kafkeep.failpoint import arm
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.restore.follow.log import Follower
@@ -23,7 +23,7 @@ _processes.set_forkserver_preload(["kafkeep.connect.jobs.make", "kafkeep.restore
 
 
 def run_source(
-    name: str, config: Mapping[str, str], around: Surroundings, failpoints: str, trace: Path
+    name: str, config: Mapping[str, str], around: JobContext, failpoints: str, trace: Path
 ) -> int | None:
     """Run it, tasks in the same process, with one object of each partition in a round.
 
@@ -44,7 +44,7 @@ def _run(
     os.environ["KAFKEEP_FAILPOINT_TRACE"] = trace
     arm(failpoints)
     Follower.most_bytes = 1
-    around = Surroundings(
+    around = JobContext(
         kafka=KafkaOptions(where[0]), run_tasks=_run_tasks, cores=1, state_address=where[1]
     )
     make_job(name, config, around).run(threading.Event())

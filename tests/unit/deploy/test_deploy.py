@@ -26,7 +26,7 @@ from tests.support.deploy_files import (
 
 from kafkeep.connect.connectors.sink_config import ConnectorConfig
 from kafkeep.connect.rest.endpoints import SERVICE_ENDPOINTS
-from kafkeep.connect.service.serve import STOP_SECONDS
+from kafkeep.connect.serve import STOP_SECONDS
 from kafkeep.connect.worker.keys_page import HEADING, format_part, iter_rows
 from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.options.files import parse_properties

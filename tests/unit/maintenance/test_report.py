@@ -12,7 +12,7 @@ import pytest
 from tests.support.waiting import until
 
 from kafkeep.connect.metrics.own_metrics import LOOK_EVERY_MS, LastVerified
-from kafkeep.connect.service.model import Connector
+from kafkeep.connect.model import Connector
 from kafkeep.errors import AccessDeniedError, DamagedError, UsageError
 from kafkeep.maintenance.drill import PREFIX, cleaned_up, scratch_names
 from kafkeep.maintenance.report import (

@@ -22,18 +22,20 @@ from kafkeep.archive.view import load_view
 from kafkeep.backup.plan import EARLIEST
 from kafkeep.clock import now_ms, writer_id
 from kafkeep.connect.connectors.chtbd import CompactOptions
+from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.jobs.pair_state import (
     Facts,
     Pair,
     PairDocument,
-    Phase,
+    SnapshotPhase,
     Step,
     next_step,
     pair_id,
 )
+from kafkeep.connect.jobs.progress import Progress
 from kafkeep.connect.jobs.retry import run_patiently
 from kafkeep.connect.jobs.sink import SinkJob, locations_of, read_sink, sink_options
-from kafkeep.connect.service.model import ConnectorType, Progress, Surroundings
+from kafkeep.connect.model import ConnectorType
 from kafkeep.errors import AccessDeniedError, NoSuchArchiveError, UsageError
 from kafkeep.maintenance.move_positions import forget_all
 from kafkeep.options.backup import BackupOptions
@@ -46,15 +48,13 @@ LONGEST_AGE_MS = 10_000
 logger = logging.getLogger(__name__)
 
 
-def make_compact_job(
-    name: str, config: Mapping[str, str], surroundings: Surroundings
-) -> CompactJob:
+def make_compact_job(name: str, config: Mapping[str, str], context: JobContext) -> CompactJob:
     """Return the job of one of the pair; ``config`` is that of a CompactBackupSinkConnector."""
-    sink = read_sink(name, config, surroundings)
+    sink = read_sink(name, config, context)
     if sink.compact is None:
         raise UsageError(f"connector {name} is not one of a pair for compacted topics")
-    locations = locations_of(sink, surroundings)
-    return CompactJob(sink_options(sink), sink.compact, locations, surroundings)
+    locations = locations_of(sink, context)
+    return CompactJob(sink_options(sink), sink.compact, locations, context)
 
 
 class CompactJob:
@@ -67,10 +67,10 @@ class CompactJob:
         options: BackupOptions,
         pair: CompactOptions,
         locations: Locations,
-        surroundings: Surroundings,
+        context: JobContext,
         *,
         clock: Callable[[], int] = now_ms,
-        start: Callable[[SinkJob], Work] | None = None,
+        start: Callable[[SinkJob], RunningSink] | None = None,
     ) -> None:
         self.options = replace(
             options,
@@ -82,11 +82,11 @@ class CompactJob:
         self._group = options.group
         self._pair = pair
         self._locations = locations
-        self._surroundings = surroundings
+        self._context = context
         self._clock = clock
         self.progress = Progress()
         self._begin_work = start or SinkThread
-        self._work: Work | None = None
+        self._work: RunningSink | None = None
         self.task_count = 1
 
     @property
@@ -127,7 +127,7 @@ class CompactJob:
             return pair
         pair = pair.joined(self.name, self._clock())
         if load_head(store, self.name).state.positions:
-            entered = replace(pair.members[self.name], phase=Phase.BUILDING)
+            entered = replace(pair.members[self.name], phase=SnapshotPhase.BUILDING)
             pair = replace(pair, members={**pair.members, self.name: entered})
         document.put(pair)
         return document.load()
@@ -139,11 +139,11 @@ class CompactJob:
             begins=self._pair.initial_status == "ACTIVATE",
         )
         phase, newest = pair.phase(self.name), pair.newest_complete()
-        if phase is Phase.BUILDING and self._work is not None and self._work.reached():
+        if phase is SnapshotPhase.BUILDING and self._work is not None and self._work.reached():
             others = _state(store, newest) if newest else None
             caught_up = others is None or covers(_state(store, self.name), others)
             facts = replace(facts, caught_up=caught_up)
-        if phase is Phase.COMPLETE and newest is not None and newest != self.name:
+        if phase is SnapshotPhase.COMPLETE and newest is not None and newest != self.name:
             covered = covers(_state(store, newest), _state(store, self.name))
             facts = replace(facts, covered=covered)
         return next_step(pair, self.name, facts)
@@ -151,28 +151,28 @@ class CompactJob:
     def _do(self, step: Step, pair: Pair, store: ObjectStore, document: PairDocument) -> None:
         match step:
             case Step.BEGIN:
-                self._say(document, pair, Phase.BUILDING)
+                self._say(document, pair, SnapshotPhase.BUILDING)
             case Step.WORK:
                 self._start()
             case Step.COMPLETE:
-                self._say(document, pair, Phase.COMPLETE)
+                self._say(document, pair, SnapshotPhase.COMPLETE)
             case Step.REST | Step.WAIT:
                 self._rest()
             case Step.RETIRE:
                 self._rest()
                 if covers(_state(store, pair.newest_complete() or ""), _state(store, self.name)):
-                    self._say(document, pair, Phase.RETIRING)
+                    self._say(document, pair, SnapshotPhase.RETIRING)
             case Step.CLEAN:
                 self._rest()
                 self._clean(store, document)
 
-    def _say(self, document: PairDocument, pair: Pair, phase: Phase) -> None:
+    def _say(self, document: PairDocument, pair: Pair, phase: SnapshotPhase) -> None:
         if document.put(pair.moved(self.name, phase, self._clock())):
             logger.info("connector %s: its snapshot is %s", self.options.called, phase)
 
     def _start(self) -> None:
         if self._work is None:
-            sink = SinkJob(self.options, self._locations, self._surroundings, group=self._group)
+            sink = SinkJob(self.options, self._locations, self._context, group=self._group)
             self.progress.positions, self.progress.lag_records = {}, {}
             self.progress.ends, self.progress.due_since_ms = {}, None
             sink.progress = self.progress
@@ -191,7 +191,7 @@ class CompactJob:
         """
 
         def is_mine() -> bool:
-            return document.load().phase(self.name) is Phase.RETIRING
+            return document.load().phase(self.name) is SnapshotPhase.RETIRING
 
         if not forget_all(
             store, self.name, writer=writer_id(), now_ms=self._clock, still_wanted=is_mine
@@ -204,11 +204,11 @@ class CompactJob:
             called = self.options.called
             logger.warning("connector %s: its old objects stay: %s", called, error.message)
         pair = document.load()
-        if pair.phase(self.name) is Phase.RETIRING:
-            self._say(document, pair, Phase.EMPTY)
+        if pair.phase(self.name) is SnapshotPhase.RETIRING:
+            self._say(document, pair, SnapshotPhase.EMPTY)
 
 
-class Work(Protocol):
+class RunningSink(Protocol):
     """A sink at work."""
 
     @property
@@ -248,7 +248,7 @@ class SinkThread:
         return self._sink.task_count
 
     def check(self) -> None:
-        """See Work; so for the others."""
+        """See RunningSink; so for the others."""
         if self._error is not None:
             raise self._error
 

@@ -8,29 +8,29 @@ from collections.abc import Mapping
 from kafkeep.connect.connectors.families import find_family
 from kafkeep.connect.connectors.source_config import SourceConfig
 from kafkeep.connect.jobs.compacted_pair import make_compact_job
+from kafkeep.connect.jobs.job import ConnectorJob, JobContext
 from kafkeep.connect.jobs.retention import ConnectorRetention
 from kafkeep.connect.jobs.sink import SinkJob, locations_of, read_sink, sink_options
 from kafkeep.connect.jobs.source import SourceJob
-from kafkeep.connect.service.model import ConnectorJob, Surroundings
 
 __all__ = ["locations_of", "make_job", "read_sink"]
 
 logger = logging.getLogger(__name__)
 
 
-def make_job(name: str, config: Mapping[str, str], surroundings: Surroundings) -> ConnectorJob:
+def make_job(name: str, config: Mapping[str, str], context: JobContext) -> ConnectorJob:
     """Return the job of a connector; see ``MakeJob``. Reads nothing but ``config``."""
     if find_family(config.get("connector.class", "")).kind == "source":
         source = SourceConfig.from_map(config, name=name, strict=False)
         _say(name, source.unknown, source.notes)
-        return SourceJob(source, surroundings)
-    sink = read_sink(name, config, surroundings)
+        return SourceJob(source, context)
+    sink = read_sink(name, config, context)
     _say(name, sink.unknown, sink.notes)
     if sink.compact is not None:
-        return make_compact_job(name, config, surroundings)
-    locations = locations_of(sink, surroundings)
+        return make_compact_job(name, config, context)
+    locations = locations_of(sink, context)
     retention = ConnectorRetention(sink, locations)
-    return SinkJob(sink_options(sink), locations, surroundings, retention=retention)
+    return SinkJob(sink_options(sink), locations, context, retention=retention)
 
 
 def _say(name: str, unknown: tuple[str, ...], notes: tuple[str, ...]) -> None:

@@ -46,7 +46,7 @@ BUILD_MS = 600_000
 """One that builds is given this time, or a turn if that is longer; then another may begin too."""
 
 
-class Phase(StrEnum):
+class SnapshotPhase(StrEnum):
     """Where an instance's snapshot is."""
 
     EMPTY = "empty"
@@ -58,10 +58,10 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class PairMember:
     """One instance as the document has it."""
 
-    phase: Phase
+    phase: SnapshotPhase
     since_ms: int
     order: int
     """Revision of the document that says so: of two snapshots the later one is the newer."""
@@ -74,33 +74,33 @@ class Pair:
     revision: int = -1
     begun_ms: int = 0
     """When the first of them came."""
-    members: Mapping[str, Member] = field(default_factory=dict)
+    members: Mapping[str, PairMember] = field(default_factory=dict)
 
-    def phase(self, name: str) -> Phase:
+    def phase(self, name: str) -> SnapshotPhase:
         """Return where an instance is; one that is not known has nothing."""
         member = self.members.get(name)
-        return member.phase if member else Phase.EMPTY
+        return member.phase if member else SnapshotPhase.EMPTY
 
     def newest_complete(self) -> str | None:
         """Return the instance whose snapshot was completed last."""
-        there = [n for n, m in self.members.items() if m.phase is Phase.COMPLETE]
+        there = [n for n, m in self.members.items() if m.phase is SnapshotPhase.COMPLETE]
         return max(there, key=lambda name: self.members[name].order, default=None)
 
-    def moved(self, name: str, phase: Phase, now_ms: int) -> Pair:
+    def moved(self, name: str, phase: SnapshotPhase, now_ms: int) -> Pair:
         """Return the next revision; ValueError when the instance may not go there."""
         allowed = _NEXT[self.phase(name)]
-        if phase not in allowed or (phase is Phase.RETIRING and not self._may_retire(name)):
+        if phase not in allowed or (phase is SnapshotPhase.RETIRING and not self._may_retire(name)):
             raise ValueError(f"{name} cannot be {phase} after {self.phase(name)}")
         number = self.revision + 1
         return Pair(
             revision=number,
             begun_ms=self.begun_ms or now_ms,
-            members={**self.members, name: Member(phase, now_ms, number)},
+            members={**self.members, name: PairMember(phase, now_ms, number)},
         )
 
     def joined(self, name: str, now_ms: int) -> Pair:
         """Return the next revision, in which an instance is known."""
-        entered = Member(Phase.EMPTY, now_ms, self.revision + 1)
+        entered = PairMember(SnapshotPhase.EMPTY, now_ms, self.revision + 1)
         return replace(
             self,
             revision=self.revision + 1,
@@ -114,10 +114,10 @@ class Pair:
 
 
 _NEXT = {
-    Phase.EMPTY: {Phase.BUILDING},
-    Phase.BUILDING: {Phase.COMPLETE},
-    Phase.COMPLETE: {Phase.RETIRING},
-    Phase.RETIRING: {Phase.EMPTY},
+    SnapshotPhase.EMPTY: {SnapshotPhase.BUILDING},
+    SnapshotPhase.BUILDING: {SnapshotPhase.COMPLETE},
+    SnapshotPhase.COMPLETE: {SnapshotPhase.RETIRING},
+    SnapshotPhase.RETIRING: {SnapshotPhase.EMPTY},
 }
 
 
@@ -158,11 +158,11 @@ class Facts:
 def next_step(pair: Pair, me: str, facts: Facts) -> Step:
     """Return what ``me`` is to do at this revision of the document."""
     phase = pair.phase(me)
-    if phase is Phase.EMPTY:
+    if phase is SnapshotPhase.EMPTY:
         return Step.BEGIN if _may_begin(pair, facts) else Step.WAIT
-    if phase is Phase.BUILDING:
+    if phase is SnapshotPhase.BUILDING:
         return Step.COMPLETE if facts.caught_up else Step.WORK
-    if phase is Phase.RETIRING:
+    if phase is SnapshotPhase.RETIRING:
         return Step.CLEAN
     newest = pair.newest_complete()
     if newest is None or newest == me:
@@ -174,7 +174,7 @@ def next_step(pair: Pair, me: str, facts: Facts) -> Step:
 
 
 def _may_begin(pair: Pair, facts: Facts) -> bool:
-    builders = [m for m in pair.members.values() if m.phase is Phase.BUILDING]
+    builders = [m for m in pair.members.values() if m.phase is SnapshotPhase.BUILDING]
     patience = max(facts.length_ms, BUILD_MS)
     if any(facts.now_ms - m.since_ms < patience for m in builders):
         return False
@@ -245,8 +245,8 @@ def _decode(body: bytes, key: str) -> Pair:
     check_seal(body, document, key, ("version", "revision", "begun_ms", "members"))
     with reading(key):
         members = {
-            name: Member(
-                Phase(as_str(member["phase"])),
+            name: PairMember(
+                SnapshotPhase(as_str(member["phase"])),
                 as_int(member["since_ms"]),
                 as_int(member["order"]),
             )

@@ -32,10 +32,11 @@ from kafkeep.backup.schemas import schema_keeper
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.clock import now_ms, writer_id
 from kafkeep.connect.connectors.sink_config import ConnectorConfig
+from kafkeep.connect.jobs.job import JobContext, shown_tasks
+from kafkeep.connect.jobs.progress import Progress, gaps_of
 from kafkeep.connect.jobs.retention import ConnectorRetention
 from kafkeep.connect.jobs.retry import run_patiently, sleep_until
-from kafkeep.connect.service.backlog import gaps_of
-from kafkeep.connect.service.model import ConnectorType, Progress, Surroundings, shown_tasks
+from kafkeep.connect.model import ConnectorType
 from kafkeep.errors import KafkeepError
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin.admin import Admin
@@ -191,15 +192,15 @@ def kafka_of(worker: KafkaOptions, overrides: Mapping[str, str]) -> KafkaOptions
     return KafkaOptions(servers, {**worker.properties, **rest})
 
 
-def read_sink(name: str, config: Mapping[str, str], surroundings: Surroundings) -> ConnectorConfig:
+def read_sink(name: str, config: Mapping[str, str], context: JobContext) -> ConnectorConfig:
     """Read a sink's configuration; the worker's defaults stand in for what it does not say."""
-    return ConnectorConfig.from_map(config, name=name, strict=False, defaults=surroundings.defaults)
+    return ConnectorConfig.from_map(config, name=name, strict=False, defaults=context.defaults)
 
 
-def locations_of(config: ConnectorConfig, surroundings: Surroundings) -> Locations:
+def locations_of(config: ConnectorConfig, context: JobContext) -> Locations:
     """Return where a sink reads and writes."""
     return Locations(
-        kafka=kafka_of(surroundings.kafka, config.kafka),
+        kafka=kafka_of(context.kafka, config.kafka),
         archive=config.archive,
         storage=config.storage,
     )
@@ -233,7 +234,7 @@ class SinkJob:
         self,
         options: BackupOptions,
         locations: Locations,
-        surroundings: Surroundings,
+        context: JobContext,
         *,
         group: str | None = None,
         retention: ConnectorRetention | None = None,
@@ -243,7 +244,7 @@ class SinkJob:
         self.group = group or options.group or group_of(options.called)
         self.retention = retention
         self._locations = locations
-        self._surroundings = surroundings
+        self._context = context
         self.task_count = shown_tasks(options.tasks_max)
         self.progress = Progress()
 
@@ -301,12 +302,12 @@ class SinkJob:
             locations=self._locations,
             admin=admin,
             open_log=open_log,
-            run_tasks=partial(self._surroundings.run_tasks, pool=self.options.called),
-            cores=self._surroundings.cores,
+            run_tasks=partial(self._context.run_tasks, pool=self.options.called),
+            cores=self._context.cores,
             now_ms=now_ms,
             stop=stop,
             schemas=schema_keeper(self.options, store),
-            turn=self._surroundings.turn,
+            turn=self._context.turn,
             **watchers,
         )
 

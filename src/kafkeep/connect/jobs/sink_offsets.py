@@ -16,6 +16,7 @@ from kafkeep.clock import now_ms, writer_id
 from kafkeep.connect.connectors.families import find_family
 from kafkeep.connect.connectors.sink_config import ConnectorConfig
 from kafkeep.connect.connectors.source_config import SourceConfig
+from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.jobs.sink import (
     group_of,
     locations_of,
@@ -25,7 +26,7 @@ from kafkeep.connect.jobs.sink import (
     replace_offsets,
 )
 from kafkeep.connect.jobs.source_offsets import alter_source, read_source, reset_source
-from kafkeep.connect.service.model import Json, RestError, Surroundings
+from kafkeep.connect.model import Json, RestError
 from kafkeep.errors import NoSuchArchiveError, UsageError
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec
 from kafkeep.kafka.client.wire import Wire
@@ -44,47 +45,45 @@ TOPIC, PARTITION, OFFSET = "kafka_topic", "kafka_partition", "kafka_offset"
 GROUP_TIMEOUT_MS = 10_000
 
 
-def read_offsets(
-    name: str, config: Mapping[str, str], surroundings: Surroundings
-) -> list[dict[str, Any]]:
+def read_offsets(name: str, config: Mapping[str, str], context: JobContext) -> list[dict[str, Any]]:
     """Return ``{"partition": …, "offset": …}`` for each partition there is an offset of."""
     if _is_source(config):
-        return read_source(_source(name, config), surroundings)
-    return sink_offsets(_state(read_sink(name, config, surroundings)))
+        return read_source(_source(name, config), context)
+    return sink_offsets(_state(read_sink(name, config, context)))
 
 
-def read_verified(name: str, config: Mapping[str, str], surroundings: Surroundings) -> int | None:
+def read_verified(name: str, config: Mapping[str, str], context: JobContext) -> int | None:
     """Return when a sink's log was last found sound; None for a source, or when it never was."""
     if _is_source(config):
         return None
-    sink = read_sink(name, config, surroundings)
+    sink = read_sink(name, config, context)
     return last_verified_ms(open_store(sink.archive, sink.storage), sink.name)
 
 
 def alter_offsets(
-    name: str, config: Mapping[str, str], surroundings: Surroundings, offsets: Sequence[Json]
+    name: str, config: Mapping[str, str], context: JobContext, offsets: Sequence[Json]
 ) -> str:
     """Move partitions; those that are not named stay. RestError 400 for what cannot be."""
     if not offsets:
         raise RestError(400, _NOTHING)
     with _as_answers():
         if _is_source(config):
-            alter_source(_source(name, config), surroundings, offsets)
+            alter_source(_source(name, config), context, offsets)
         else:
             moves = parse_moves(offsets)
-            _move(read_sink(name, config, surroundings), surroundings, lambda _state: moves)
+            _move(read_sink(name, config, context), context, lambda _state: moves)
     return _DONE.format(done="altered")
 
 
-def reset_offsets(name: str, config: Mapping[str, str], surroundings: Surroundings) -> str:
+def reset_offsets(name: str, config: Mapping[str, str], context: JobContext) -> str:
     """Move everything back to the beginning."""
     with _as_answers():
         if _is_source(config):
-            reset_source(_source(name, config), surroundings)
+            reset_source(_source(name, config), context)
         else:
             _move(
-                read_sink(name, config, surroundings),
-                surroundings,
+                read_sink(name, config, context),
+                context,
                 lambda state: dict.fromkeys(newest_partitions(state)),
             )
     return _DONE.format(done="reset")
@@ -133,10 +132,10 @@ def _whole(value: object, key: str) -> int:
 
 def _move(
     config: ConnectorConfig,
-    surroundings: Surroundings,
+    context: JobContext,
     moves_of: Callable[[State], Mapping[TopicPartition, int | None]],
 ) -> None:
-    locations = locations_of(config, surroundings)
+    locations = locations_of(config, context)
     store = open_store(locations.archive, locations.storage, create=True)
     state = load_head(store, config.name).state
     moves = moves_of(state)

@@ -14,10 +14,11 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.view import list_logs, load_view
 from kafkeep.clock import now_ms
 from kafkeep.connect.connectors.source_config import SourceConfig, with_converters
+from kafkeep.connect.jobs.job import JobContext, shown_tasks
+from kafkeep.connect.jobs.progress import Progress, gaps_of
 from kafkeep.connect.jobs.retry import run_patiently, sleep_until
 from kafkeep.connect.jobs.sink import kafka_of
-from kafkeep.connect.service.backlog import gaps_of
-from kafkeep.connect.service.model import ConnectorType, Progress, Surroundings, shown_tasks
+from kafkeep.connect.model import ConnectorType
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.objects.sink.spec import load_read_options
@@ -37,14 +38,14 @@ MakeFollower = Callable[..., Follower | ForeignFollower]
 logger = logging.getLogger(__name__)
 
 
-def state_folder(config: SourceConfig, cluster_id: str, surroundings: Surroundings) -> str:
+def state_folder(config: SourceConfig, cluster_id: str, context: JobContext) -> str:
     """Return where a source keeps how far it has come.
 
     By connector, archive, log and cluster: re-created under its name, it goes on where it was.
     """
     told = "\n".join((config.archive, config.instance or "", cluster_id))
     digest = hashlib.sha256(told.encode()).hexdigest()[:16]
-    return f"{surroundings.state_address.rstrip('/')}/sources/{config.name}-{digest}"
+    return f"{context.state_address.rstrip('/')}/sources/{config.name}-{digest}"
 
 
 def open_round(folder: str, storage: StorageOptions | None, number: int) -> ObjectStore:
@@ -57,9 +58,9 @@ class SourceJob:
 
     type: ConnectorType = "source"
 
-    def __init__(self, config: SourceConfig, surroundings: Surroundings) -> None:
-        self._config = with_defaults(config, surroundings.defaults)
-        self._surroundings = surroundings
+    def __init__(self, config: SourceConfig, context: JobContext) -> None:
+        self._config = with_defaults(config, context.defaults)
+        self._context = context
         self.task_count = shown_tasks(config.tasks_max)
         self.progress = Progress()
         self._gaps: set[tuple[str, int, int]] = set()
@@ -73,7 +74,7 @@ class SourceJob:
         run_patiently(self._config.called, partial(self._run, stop), stop)
 
     def _run(self, stop: threading.Event) -> None:
-        config, around = self._config, self._surroundings
+        config, around = self._config, self._context
         kafka = kafka_of(around.kafka, config.kafka)
         with Wire(kafka) as wire:
             admin = Admin(wire)
@@ -149,7 +150,7 @@ class SourceJob:
         if config.converters or config.changes.active:
             view = load_view(follower.store, follower.followed.log)
             written = load_read_options(follower.store, view).texts
-        return config.changes_of(written, self._surroundings.defaults)
+        return config.changes_of(written, self._context.defaults)
 
     def _count(self, summary: RestoreSummary) -> None:
         progress = self.progress

@@ -9,10 +9,11 @@ from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.view import ArchiveView, load_view
 from kafkeep.connect.connectors.source_config import SourceConfig
+from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.jobs.sink import kafka_of
 from kafkeep.connect.jobs.source import state_folder
 from kafkeep.connect.jobs.unlogged_source_offsets import foreign_offsets, plan_foreign_moves
-from kafkeep.connect.service.model import Json, RestError, Surroundings
+from kafkeep.connect.model import Json, RestError
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.restore.follow.log import Followed, Positions, load_followed, save_followed
@@ -22,9 +23,9 @@ from kafkeep.store.open import open_store
 FOLDER, LAST, COUNT, WHOLE = "folder", "lastFileRead", "fileOffset", "eof"
 
 
-def read_source(config: SourceConfig, surroundings: Surroundings) -> list[dict[str, Any]]:
+def read_source(config: SourceConfig, context: JobContext) -> list[dict[str, Any]]:
     """Return how far each folder has come back; nothing when nothing has."""
-    state = _state(config, surroundings)
+    state = _state(config, context)
     unlogged = load_foreign_followed(state)
     if unlogged is not None:
         return foreign_offsets(unlogged.positions)
@@ -34,9 +35,9 @@ def read_source(config: SourceConfig, surroundings: Surroundings) -> list[dict[s
     return source_offsets(_view(config, followed), followed.positions)
 
 
-def alter_source(config: SourceConfig, surroundings: Surroundings, offsets: Sequence[Json]) -> None:
+def alter_source(config: SourceConfig, context: JobContext, offsets: Sequence[Json]) -> None:
     """Go on after other objects; RestError 400 for one that is not in the log."""
-    state = _state(config, surroundings)
+    state = _state(config, context)
     unlogged = load_foreign_followed(state)
     if unlogged is not None:
         moved_to = plan_foreign_moves(unlogged.positions, config, offsets)
@@ -51,9 +52,9 @@ def alter_source(config: SourceConfig, surroundings: Surroundings, offsets: Sequ
     save_followed(state, followed.move({**kept, **moved}))
 
 
-def reset_source(config: SourceConfig, surroundings: Surroundings) -> None:
+def reset_source(config: SourceConfig, context: JobContext) -> None:
     """Begin anew: everything comes back once more."""
-    state = _state(config, surroundings)
+    state = _state(config, context)
     unlogged = load_foreign_followed(state)
     if unlogged is not None:
         save_foreign_followed(state, unlogged.move({}))
@@ -123,8 +124,8 @@ def _view(config: SourceConfig, followed: Followed) -> ArchiveView:
     return load_view(open_store(config.archive, config.storage), followed.log)
 
 
-def _state(config: SourceConfig, surroundings: Surroundings) -> ObjectStore:
-    with Wire(kafka_of(surroundings.kafka, config.kafka)) as wire:
+def _state(config: SourceConfig, context: JobContext) -> ObjectStore:
+    with Wire(kafka_of(context.kafka, config.kafka)) as wire:
         cluster_id = Admin(wire).cluster_id()
-    folder = state_folder(config, cluster_id, surroundings)
-    return open_store(folder, surroundings.state_storage, create=True)
+    folder = state_folder(config, cluster_id, context)
+    return open_store(folder, context.state_storage, create=True)

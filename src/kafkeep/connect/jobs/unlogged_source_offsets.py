@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kafkeep.connect.connectors.source_config import SourceConfig
-from kafkeep.connect.service.model import Json, RestError
+from kafkeep.connect.model import Json, RestError
 from kafkeep.errors import KeyMissingError
 from kafkeep.objects.unlogged.listing import names_of
 from kafkeep.objects.unlogged.names import NO_OFFSET, UnloggedName

@@ -6,62 +6,63 @@ under its task 0 and the others stay at nought: sums over a connector are right.
 
 from __future__ import annotations
 
-from kafkeep.connect.metrics.metric import Declared, Page
-from kafkeep.connect.metrics.totals import Reading
-from kafkeep.connect.service.model import ConnectorStatus, Progress, RunState
+from kafkeep.connect.jobs.progress import Progress
+from kafkeep.connect.metrics.metric import Metric, MetricsPage
+from kafkeep.connect.metrics.totals import ConnectorTotals
+from kafkeep.connect.model import ConnectorStatus, RunState
 from kafkeep.store.s3_timing import OperationTimes, RequestTimes
 
 _CONNECTOR = ("connector",)
 _TASK = ("connector", "task")
 _PUTS = frozenset({"PutObject", "UploadPart"})
 
-CONNECTOR_COUNT = Declared(
+CONNECTOR_COUNT = Metric(
     "kafka_connect_worker_connector_count", "gauge", "Connectors that this worker runs."
 )
-TASK_COUNT = Declared("kafka_connect_worker_task_count", "gauge", "Tasks that this worker runs.")
-ASSIGNED_CONNECTORS = Declared(
+TASK_COUNT = Metric("kafka_connect_worker_task_count", "gauge", "Tasks that this worker runs.")
+ASSIGNED_CONNECTORS = Metric(
     "kafka_connect_coordinator_assigned_connectors", "gauge", "Connectors given to this worker."
 )
-ASSIGNED_TASKS = Declared(
+ASSIGNED_TASKS = Metric(
     "kafka_connect_coordinator_assigned_tasks", "gauge", "Tasks given to this worker."
 )
-REBALANCING = Declared(
+REBALANCING = Metric(
     "kafka_connect_worker_rebalance_rebalancing",
     "gauge",
     "1 while no worker leads, or this one is taking over.",
 )
-LEADER_NAME = Declared(
+LEADER_NAME = Metric(
     "kafka_connect_worker_rebalance_leader_name",
     "gauge",
     "Which worker leads; always 1.",
     ("leader_name",),
 )
-STATUS = Declared(
+STATUS = Metric(
     "kafka_connect_connector_status",
     "gauge",
     "The connector's state, in small letters; always 1.",
     ("connector", "status"),
 )
-CLASS = Declared(
+CLASS = Metric(
     "kafka_connect_connector_connector_class",
     "gauge",
     "The connector's class as it was configured; always 1.",
     ("connector", "connector_class"),
 )
-TYPE = Declared(
+TYPE = Metric(
     "kafka_connect_connector_connector_type",
     "gauge",
     "sink or source; always 1.",
     ("connector", "connector_type"),
 )
-VERSION = Declared(
+VERSION = Metric(
     "kafka_connect_connector_connector_version",
     "gauge",
     "The version of the connector's class; always 1.",
     ("connector", "connector_version"),
 )
 TASKS_IN = {
-    state: Declared(
+    state: Metric(
         f"kafka_connect_worker_connector_{state}_task_count",
         "gauge",
         f"Tasks of the connector that are {state}.",
@@ -69,13 +70,13 @@ TASKS_IN = {
     )
     for state in ("running", "failed", "paused", "unassigned", "destroyed", "restarting")
 }
-TASKS = Declared(
+TASKS = Metric(
     "kafka_connect_worker_connector_total_task_count",
     "gauge",
     "Tasks of the connector.",
     _CONNECTOR,
 )
-TASK_STATUS = Declared(
+TASK_STATUS = Metric(
     "kafka_connect_connector_task_status",
     "gauge",
     "The task's state, in small letters; always 1.",
@@ -83,10 +84,8 @@ TASK_STATUS = Declared(
 )
 
 
-def _task(name: str, kind: str, text: str) -> Declared:
-    return Declared(
-        f"kafka_connect_{name}", "counter" if kind == "counter" else "gauge", text, _TASK
-    )
+def _task(name: str, kind: str, text: str) -> Metric:
+    return Metric(f"kafka_connect_{name}", "counter" if kind == "counter" else "gauge", text, _TASK)
 
 
 RUNNING_RATIO = _task(
@@ -150,13 +149,13 @@ WRITTEN_RATE = _task(
     "gauge",
     "Records written per second, over the last minute.",
 )
-BYTES_IN = Declared(
+BYTES_IN = Metric(
     "kafka_consumer_incoming_byte_total",
     "counter",
     "Bytes of record batches that a sink read and committed.",
     ("clientid",),
 )
-BYTES_OUT = Declared(
+BYTES_OUT = Metric(
     "kafka_producer_outgoing_byte_total",
     "counter",
     "Bytes of record batches that a source wrote.",
@@ -172,7 +171,7 @@ CONNECT = (
 )
 
 
-def put_connector(page: Page, status: ConnectorStatus, connector_class: str) -> None:
+def put_connector(page: MetricsPage, status: ConnectorStatus, connector_class: str) -> None:
     """Add what a connector is, and its tasks by state."""
     name = status.name
     page.put(STATUS, 1, name, status.state.lower())
@@ -188,7 +187,7 @@ def put_connector(page: Page, status: ConnectorStatus, connector_class: str) -> 
 
 
 def put_tasks(
-    page: Page, status: ConnectorStatus, reading: Reading, progress: Progress | None
+    page: MetricsPage, status: ConnectorStatus, reading: ConnectorTotals, progress: Progress | None
 ) -> None:
     """Add what a connector's tasks did; one without tasks has none of these."""
     for task in status.tasks:
@@ -208,7 +207,10 @@ def put_tasks(
 
 
 def _put_sink(
-    page: Page, labels: tuple[str, str], reading: Reading | None, progress: Progress | None
+    page: MetricsPage,
+    labels: tuple[str, str],
+    reading: ConnectorTotals | None,
+    progress: Progress | None,
 ) -> None:
     if reading is None:
         for metric in (READ, READ_RATE, SENT, SENT_RATE, PARTITIONS, COMMITTED, COMMITTED_RATE):
@@ -228,7 +230,9 @@ def _put_sink(
     _put_times(page, labels, (PUT_AVG, PUT_MAX), reading.requests.tasks)
 
 
-def _put_source(page: Page, labels: tuple[str, str], reading: Reading | None) -> None:
+def _put_source(
+    page: MetricsPage, labels: tuple[str, str], reading: ConnectorTotals | None
+) -> None:
     records = reading.counts.records if reading else 0
     rate = reading.rate("records") if reading else 0.0
     page.put(POLLED, records, *labels)
@@ -238,7 +242,7 @@ def _put_source(page: Page, labels: tuple[str, str], reading: Reading | None) ->
 
 
 def _put_times(
-    page: Page, labels: tuple[str, str], metrics: tuple[Declared, Declared], times: RequestTimes
+    page: MetricsPage, labels: tuple[str, str], metrics: tuple[Metric, Metric], times: RequestTimes
 ) -> None:
     """Add mean and longest time of requests that store something; nothing before the first."""
     puts = OperationTimes()

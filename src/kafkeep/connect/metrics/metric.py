@@ -21,7 +21,7 @@ _ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class Metric:
     """A metric: its name, what kind it is, what it says, and its labels.
 
     The name of a counter ends in ``_total``, as Prometheus wants it.
@@ -33,7 +33,7 @@ class Declared:
     labels: tuple[str, ...] = ()
 
 
-class Page:
+class MetricsPage:
     """Samples of one moment; nothing of it is shared with another page."""
 
     def __init__(self) -> None:
@@ -41,12 +41,12 @@ class Page:
         """By metric: what it says of itself, then its samples."""
         self._braces: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
 
-    def put(self, metric: Declared, value: float, *labels: str) -> None:
+    def put(self, metric: Metric, value: float, *labels: str) -> None:
         """Add a gauge or a counter."""
         braces = self._labelled(metric.labels, labels)
         self._of(metric).append(f"{metric.name}{braces} {_number(value)}\n")
 
-    def put_times(self, metric: Declared, times: OperationTimes, *labels: str) -> None:
+    def put_times(self, metric: Metric, times: OperationTimes, *labels: str) -> None:
         """Add a histogram of requests."""
         lines, total = self._of(metric), 0
         for bound, count in zip([*map(str, BOUNDS_S), "+Inf"], times.counts, strict=True):
@@ -55,7 +55,7 @@ class Page:
             lines.append(f"{metric.name}_bucket{braces} {_number(total)}\n")
         self._put_sum(metric, total, times.seconds, labels)
 
-    def put_summary(self, metric: Declared, count: int, total: float, *labels: str) -> None:
+    def put_summary(self, metric: Metric, count: int, total: float, *labels: str) -> None:
         """Add a count and a sum."""
         self._of(metric)
         self._put_sum(metric, count, total, labels)
@@ -68,12 +68,12 @@ class Page:
         lines = [line for samples in self._lines.values() for line in samples]
         return "".join(lines) + generate_latest(registry).decode()
 
-    def _put_sum(self, metric: Declared, count: int, total: float, labels: tuple[str, ...]) -> None:
+    def _put_sum(self, metric: Metric, count: int, total: float, labels: tuple[str, ...]) -> None:
         braces = self._labelled(metric.labels, labels)
         for name, value in (("count", count), ("sum", total)):
             self._lines[metric.name].append(f"{metric.name}_{name}{braces} {_number(value)}\n")
 
-    def _of(self, metric: Declared) -> list[str]:
+    def _of(self, metric: Metric) -> list[str]:
         lines = self._lines.get(metric.name)
         if lines is None:
             told = metric.help.replace("\\", r"\\").replace("\n", r"\n")

@@ -9,102 +9,97 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 
-from kafkeep.connect.metrics.metric import Declared, Page
-from kafkeep.connect.metrics.totals import Reading
+from kafkeep.connect.jobs.job import JobContext
+from kafkeep.connect.jobs.progress import Progress, partition_lags
+from kafkeep.connect.metrics.metric import Metric, MetricsPage
+from kafkeep.connect.metrics.totals import ConnectorTotals
+from kafkeep.connect.model import Connector, ConnectorStatus, RestError
 from kafkeep.connect.plugins.definitions import Definitions
-from kafkeep.connect.service.backlog import partition_lags
-from kafkeep.connect.service.model import (
-    Connector,
-    ConnectorStatus,
-    Progress,
-    RestError,
-    Surroundings,
-)
 from kafkeep.errors import KafkeepError
 from kafkeep.store.s3_timing import RequestTimes
 
 _CONNECTOR = ("connector",)
 _PARTITION = ("connector", "topic", "partition")
 
-BUILD = Declared("kafkeep_build_info", "gauge", "The version that runs; always 1.", ("version",))
-LEADER = Declared(
+BUILD = Metric("kafkeep_build_info", "gauge", "The version that runs; always 1.", ("version",))
+LEADER = Metric(
     "kafkeep_leader",
     "gauge",
     "1 on the worker that runs the connectors, 0 on one that stands by.",
 )
-LAG_RECORDS = Declared(
+LAG_RECORDS = Metric(
     "kafkeep_lag_records",
     "gauge",
     "Offsets in Kafka that are not archived (or not yet brought back), at the last look.",
     _PARTITION,
 )
-LAG_SECONDS = Declared(
+LAG_SECONDS = Metric(
     "kafkeep_lag_seconds",
     "gauge",
     "For how long the oldest of those has waited; 0 when nothing waits.",
     _PARTITION,
 )
-NO_PROGRESS = Declared(
+NO_PROGRESS = Metric(
     "kafkeep_no_progress_seconds",
     "gauge",
     "For how long work has been due and nothing was committed; 0 up to a minute.",
     _CONNECTOR,
 )
-RECORDS = Declared("kafkeep_records_total", "counter", "Records committed.", _CONNECTOR)
-BYTES = Declared(
+RECORDS = Metric("kafkeep_records_total", "counter", "Records committed.", _CONNECTOR)
+BYTES = Metric(
     "kafkeep_bytes_total", "counter", "Bytes of these records as Kafka holds them.", _CONNECTOR
 )
-OBJECTS = Declared(
+OBJECTS = Metric(
     "kafkeep_objects_total", "counter", "Objects written by a sink, read by a source.", _CONNECTOR
 )
-COMMITS = Declared("kafkeep_commits_total", "counter", "Commits to the archive's log.", _CONNECTOR)
-GAPS = Declared(
+COMMITS = Metric("kafkeep_commits_total", "counter", "Commits to the archive's log.", _CONNECTOR)
+GAPS = Metric(
     "kafkeep_gaps_total",
     "counter",
     "Stretches that Kafka deleted before they were archived.",
     _CONNECTOR,
 )
-OFFSETS_SKIPPED = Declared(
+OFFSETS_SKIPPED = Metric(
     "kafkeep_offsets_skipped_total", "counter", "Offsets in these gaps.", _CONNECTOR
 )
-BAD_RECORDS = Declared(
+BAD_RECORDS = Metric(
     "kafkeep_bad_records_total",
     "counter",
     "Records left out because they could not be converted, as errors.tolerance allows.",
     _CONNECTOR,
 )
-FAILURES = Declared(
+FAILURES = Metric(
     "kafkeep_connector_failures_total",
     "counter",
     "Runs of a connector that ended in an error.",
     _CONNECTOR,
 )
-SPARK_JOBS = Declared(
+SPARK_JOBS = Metric(
     "kafkeep_spark_jobs_total",
     "counter",
     "Spark jobs run for the connector; none while there is nothing to do.",
     _CONNECTOR,
 )
-LAST_COMMIT = Declared(
+LAST_COMMIT = Metric(
     "kafkeep_last_commit_timestamp_seconds",
     "gauge",
     "When the connector last committed; absent before its first commit in this process.",
     _CONNECTOR,
 )
-LAST_VERIFY = Declared(
+LAST_VERIFY = Metric(
     "kafkeep_last_verify_timestamp_seconds",
     "gauge",
     "When the connector's archive was last verified; absent when that is not known.",
     _CONNECTOR,
 )
-S3_SECONDS = Declared(
+S3_SECONDS = Metric(
     "kafkeep_s3_request_seconds",
     "histogram",
     "Time until S3's answer began, each attempt for itself, on the driver and in Spark's tasks; "
     "requests of a task's attempt that failed, and those for the service's own state, are missing.",
     ("operation",),
 )
-S3_ERRORS = Declared(
+S3_ERRORS = Metric(
     "kafkeep_s3_request_errors_total",
     "counter",
     "Those of these requests that failed: by HTTP status, or 'connection' when no answer came. "
@@ -134,7 +129,7 @@ OWN = (
 )
 
 
-def put_counts(page: Page, name: str, reading: Reading) -> None:
+def put_counts(page: MetricsPage, name: str, reading: ConnectorTotals) -> None:
     """Add what one connector did over all its runs."""
     counts = reading.counts
     page.put(RECORDS, counts.records, name)
@@ -150,7 +145,7 @@ def put_counts(page: Page, name: str, reading: Reading) -> None:
         page.put(LAST_COMMIT, reading.last_commit_ms / 1000, name)
 
 
-def put_lag(page: Page, name: str, progress: Progress, now_ms: int) -> None:
+def put_lag(page: MetricsPage, name: str, progress: Progress, now_ms: int) -> None:
     """Add how far behind one connector is, partition by partition."""
     for lag in partition_lags(progress, now_ms):
         labels = (name, lag.topic, str(lag.partition))
@@ -158,13 +153,13 @@ def put_lag(page: Page, name: str, progress: Progress, now_ms: int) -> None:
         page.put(LAG_SECONDS, lag.seconds, *labels)
 
 
-def put_no_progress(page: Page, status: ConnectorStatus, now_ms: int) -> None:
+def put_no_progress(page: MetricsPage, status: ConnectorStatus, now_ms: int) -> None:
     """Add for how long one connector has had work and committed nothing."""
     since = status.backlog.no_progress_since_ms if status.backlog is not None else None
     page.put(NO_PROGRESS, 0 if since is None else max(0, now_ms - since) / 1000, status.name)
 
 
-def put_requests(page: Page, times: RequestTimes) -> None:
+def put_requests(page: MetricsPage, times: RequestTimes) -> None:
     """Add how S3 answered."""
     for operation, noted in sorted(times.snapshot().items()):
         page.put_times(S3_SECONDS, noted, operation)
@@ -179,7 +174,7 @@ logger = logging.getLogger(__name__)
 
 
 def reader(
-    definitions: Definitions, surroundings: Callable[[Mapping[str, str]], Surroundings]
+    definitions: Definitions, context_for: Callable[[Mapping[str, str]], JobContext]
 ) -> Read:
     """Return what finds the newest trace of a verify in a connector's archive."""
 
@@ -187,7 +182,7 @@ def reader(
         from kafkeep.connect.jobs.sink_offsets import read_verified  # noqa: PLC0415 - rarely needed
 
         config = definitions.resolve(connector.config)
-        return read_verified(connector.name, config, surroundings(config))
+        return read_verified(connector.name, config, context_for(config))
 
     return read
 

@@ -7,18 +7,19 @@ from dataclasses import dataclass, field
 
 from prometheus_client import ProcessCollector
 
+from kafkeep.connect.jobs.progress import Progress
 from kafkeep.connect.metrics import connect_metrics as connect
 from kafkeep.connect.metrics import own_metrics
-from kafkeep.connect.metrics.metric import Declared, Page
+from kafkeep.connect.metrics.metric import Metric, MetricsPage
 from kafkeep.connect.metrics.totals import Totals
-from kafkeep.connect.service.model import ConnectorStatus, Progress
+from kafkeep.connect.model import ConnectorStatus
 from kafkeep.spark.jvm import JvmFacts
 
-JVM_MEMORY = Declared(
+JVM_MEMORY = Metric(
     "jvm_memory_used_bytes", "gauge", "Memory used by Spark's JVM, by area.", ("area",)
 )
-JVM_THREADS = Declared("jvm_threads_current", "gauge", "Threads of Spark's JVM.")
-JVM_GC = Declared(
+JVM_THREADS = Metric("jvm_threads_current", "gauge", "Threads of Spark's JVM.")
+JVM_GC = Metric(
     "jvm_gc_collection_seconds", "summary", "Garbage collections of Spark's JVM.", ("gc",)
 )
 JVM = (JVM_MEMORY, JVM_THREADS, JVM_GC)
@@ -53,7 +54,7 @@ def render(
     statuses: Sequence[ConnectorStatus], progress: Mapping[str, Progress], facts: WorkerFacts
 ) -> str:
     """Return the page. May be called from any thread, while jobs go on writing ``progress``."""
-    page = Page()
+    page = MetricsPage()
     run_here = statuses if facts.leads else ()
     _put_worker(page, run_here, facts)
     readings = facts.totals.look(run_here, progress, facts.now_ms)
@@ -72,7 +73,7 @@ def render(
     return page.text(ProcessCollector(registry=None))
 
 
-def _put_worker(page: Page, statuses: Sequence[ConnectorStatus], facts: WorkerFacts) -> None:
+def _put_worker(page: MetricsPage, statuses: Sequence[ConnectorStatus], facts: WorkerFacts) -> None:
     page.put(own_metrics.BUILD, 1, facts.version)
     page.put(own_metrics.LEADER, int(facts.leads))
     tasks = sum(len(status.tasks) for status in statuses)
@@ -85,7 +86,7 @@ def _put_worker(page: Page, statuses: Sequence[ConnectorStatus], facts: WorkerFa
         page.put(connect.LEADER_NAME, 1, facts.leader)
 
 
-def _put_jvm(page: Page, jvm: JvmFacts | None) -> None:
+def _put_jvm(page: MetricsPage, jvm: JvmFacts | None) -> None:
     if jvm is None:
         return
     page.put(JVM_MEMORY, jvm.heap_bytes, "heap")

@@ -14,15 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from kafkeep.connect.service.model import (
-    ConnectorJob,
-    ConnectorStatus,
-    ConnectorType,
-    MakeJob,
-    Progress,
-    RunState,
-    Surroundings,
-)
+from kafkeep.connect.jobs.job import ConnectorJob, JobContext, MakeJob
+from kafkeep.connect.jobs.progress import Progress
+from kafkeep.connect.model import ConnectorStatus, ConnectorType, RunState
 from kafkeep.errors import TransientError
 from kafkeep.store.s3_timing import RequestTimes, recording, time_tasks
 
@@ -157,20 +151,20 @@ class Totals:
 
     def look(
         self, statuses: Sequence[ConnectorStatus], progress: Mapping[str, Progress], now_ms: int
-    ) -> dict[str, Reading]:
+    ) -> dict[str, ConnectorTotals]:
         """Take note of how things are, and return the numbers of each connector in ``statuses``."""
         with self._lock:
             for name, one in progress.items():
                 self._ledger(name).follow(one)
             return {status.name: self._reading(status, now_ms) for status in statuses}
 
-    def _reading(self, status: ConnectorStatus, now_ms: int) -> Reading:
+    def _reading(self, status: ConnectorStatus, now_ms: int) -> ConnectorTotals:
         ledger = self._ledger(status.name)
         ledger.note_commit()
         ledger.note_state(now_ms, status.state)
         ledger.sample(now_ms)
         begin_ms, before = ledger.samples[0]
-        return Reading(
+        return ConnectorTotals(
             counts=ledger.counts(),
             before=before,
             over_s=(now_ms - begin_ms) / 1000,
@@ -186,7 +180,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ConnectorTotals:
     """One connector's numbers at one moment; ``before`` is what they were ``over_s`` ago."""
 
     counts: Counts
@@ -214,9 +208,9 @@ class Reading:
 def measured(make_job: MakeJob, totals: Totals) -> MakeJob:
     """Return ``make_job`` whose jobs are counted in ``totals``; they do what they did before."""
 
-    def make(name: str, config: Mapping[str, str], surroundings: Surroundings) -> ConnectorJob:
+    def make(name: str, config: Mapping[str, str], context: JobContext) -> ConnectorJob:
         requests = totals.requests(name)
-        run_timed = time_tasks(surroundings.run_tasks, requests.tasks)
+        run_timed = time_tasks(context.run_tasks, requests.tasks)
 
         def run_tasks(bundles: Sequence[Any], *given: Any, **named: Any) -> Any:
             if bundles:
@@ -225,7 +219,7 @@ def measured(make_job: MakeJob, totals: Totals) -> MakeJob:
 
         try:
             with recording(requests.driver):
-                job = make_job(name, config, replace(surroundings, run_tasks=run_tasks))
+                job = make_job(name, config, replace(context, run_tasks=run_tasks))
         except TransientError:
             raise  # whoever makes it tries again
         except Exception:

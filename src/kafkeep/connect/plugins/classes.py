@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from kafkeep.connect.connectors.families import CLASSES, matches
+from kafkeep.connect.model import Json
 from kafkeep.connect.plugins.key_info import VERSION, plugin_definitions
-from kafkeep.connect.service.model import Json
 from kafkeep.errors import UsageError
 from kafkeep.options.sink.converters import HEADER_CLASSES, ConverterClass
 from kafkeep.options.sink.transforms import (

@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafkeep.connect.model import ConnectorType, Json, PluginInfo, RestError, invalid_config
 from kafkeep.connect.plugins.classes import Plugin, find_plugin
 from kafkeep.connect.plugins.validate import CLASS, HIDDEN, validate
-from kafkeep.connect.rest.call import invalid_config
 from kafkeep.connect.safety.secrets import hide, mask, unmask
-from kafkeep.connect.service.model import ConnectorType, Json, RestError
-from kafkeep.connect.service.supervisor import Describe
 from kafkeep.connect.worker.config_providers import Providers
 from kafkeep.errors import UsageError
 from kafkeep.options.option import ConfigErrors
@@ -23,11 +21,11 @@ class Definitions:
 
     providers: Providers
     defaults: Mapping[str, str] = field(default_factory=dict)
-    guard: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda _config: {}
+    restrictions: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda _config: {}
     """Returns what a resolved configuration may not ask for, by key."""
     machine: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda _config: {}
     """Returns what a resolved configuration needs and this machine lacks, by key. May read files
-    and connect to a proxy, so it is asked only for what the guard allows."""
+    and connect to a proxy, so it is asked only for what the restrictions allows."""
 
     def checked(
         self, name: str, config: Mapping[str, str], stored: Mapping[str, str] | None
@@ -64,25 +62,25 @@ class Definitions:
                 resolved |= self.providers.resolve({key: text})
             except ConfigErrors as error:
                 problems |= error.by_key
-        problems = {**self.guard(resolved), **problems}
+        problems = {**self.restrictions(resolved), **problems}
         named = resolved.get(CLASS, "").strip() or _find(plugin).class_name
         whole = {**resolved, CLASS: named}
         problems = problems or dict(self.machine(whole))
         return _shown(self._validate(plugin, whole, problems), given, resolved)
 
-    def describe(self, config: Mapping[str, str]) -> Describe:
+    def describe(self, config: Mapping[str, str]) -> PluginInfo:
         """Return kind and version; never fails, for what is stored may be of a newer kafkeep."""
         try:
             found = _find(config.get(CLASS, ""))
         except RestError:
-            return Describe(type="sink", version="unknown")
+            return PluginInfo(type="sink", version="unknown")
         kind: ConnectorType = "source" if found.type == "source" else "sink"
-        return Describe(type=kind, version=found.version)
+        return PluginInfo(type=kind, version=found.version)
 
     def resolve(self, config: Mapping[str, str]) -> dict[str, str]:
         """Fill in every reference and look at the result: what a job is given. ConfigErrors."""
         resolved = self.providers.resolve(config)
-        if refused := self.guard(resolved):
+        if refused := self.restrictions(resolved):
             raise ConfigErrors(refused)
         return resolved
 

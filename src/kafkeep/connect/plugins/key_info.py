@@ -21,8 +21,8 @@ from kafkeep.connect.connectors.keys_page import (
     iter_source_rows,
 )
 from kafkeep.connect.connectors.sink_keys import OWN_CODECS, is_secret, is_shape_key
+from kafkeep.connect.model import Json
 from kafkeep.connect.plugins.forms import COMMON, DEPENDENTS, NOT_IN_SOURCES, S3_SINK, FormField
-from kafkeep.connect.service.model import Json
 from kafkeep.options.sink.converters import (
     HEADER_CLASSES,
     ConverterClass,

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from kafkeep.connect.connectors.families import CLASSES, CONFLUENT, matches
 from kafkeep.connect.connectors.sink_config import ConnectorConfig, is_secret
 from kafkeep.connect.connectors.source_config import SourceConfig
+from kafkeep.connect.model import Json, RestError
 from kafkeep.connect.plugins.classes import find_plugin
 from kafkeep.connect.plugins.forms import COMMON, DEPENDENTS, S3_SINK
 from kafkeep.connect.plugins.key_info import (
@@ -24,7 +25,6 @@ from kafkeep.connect.plugins.key_info import (
     plugin_definitions,
     recommended,
 )
-from kafkeep.connect.service.model import Json, RestError
 from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.errors import EnvironmentFault, UsageError
 from kafkeep.kafka.security.client_config import client_config

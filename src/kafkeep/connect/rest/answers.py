@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from kafkeep.connect.service.model import (
+from kafkeep.connect.model import (
     Backlog,
     Connector,
     ConnectorStatus,

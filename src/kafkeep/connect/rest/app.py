@@ -20,14 +20,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from kafkeep.connect.model import RestError
 from kafkeep.connect.rest.answers import error_answer, json_answer, plain_error, unexpected_answer
 from kafkeep.connect.rest.call import Call, Endpoint, allow_header, match, read_body, split_path
 from kafkeep.connect.rest.endpoints import SERVICE_ENDPOINTS
-from kafkeep.connect.rest.middleware import Caller, Gate, unauthorized
+from kafkeep.connect.rest.middleware import AccessMiddleware, Caller, unauthorized
 from kafkeep.connect.rest.openapi import PAGE_POLICY, openapi_document, openapi_page
-from kafkeep.connect.rest.security import RestSecurity, Role
-from kafkeep.connect.service.model import RestError
-from kafkeep.connect.service.service import Service
+from kafkeep.connect.service.service import ConnectService
+from kafkeep.connect.worker.rest_security import RestSecurity, Role
 from kafkeep.errors import KafkeepError
 
 log = logging.getLogger(__name__)
@@ -38,10 +38,10 @@ _PROBES_AT_ONCE = 4
 """Health has threads of its own: it must answer when every other call hangs."""
 
 
-def make_app(service: Service, security: RestSecurity) -> Starlette:
+def make_app(service: ConnectService, security: RestSecurity) -> Starlette:
     """Return the app. Routes that are added to it come first, and stand behind the same gate."""
     app = Starlette(
-        middleware=[Middleware(Gate, security=security)],
+        middleware=[Middleware(AccessMiddleware, security=security)],
         exception_handlers={HTTPException: _http_exception},
     )
     app.router.redirect_slashes = False
@@ -55,11 +55,11 @@ async def _http_exception(_: Request, error: Exception) -> Response:
     return error_answer(plain_error(status))
 
 
-def _document(_: Service, __: Call) -> Response:
+def _document(_: ConnectService, __: Call) -> Response:
     return json_answer(openapi_document(ENDPOINTS, _VERSION))
 
 
-def _page(_: Service, __: Call) -> Response:
+def _page(_: ConnectService, __: Call) -> Response:
     page = openapi_page(ENDPOINTS, _VERSION)
     return HTMLResponse(page, headers={"Content-Security-Policy": PAGE_POLICY})
 
@@ -89,7 +89,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 class _Dispatch:
     """Answers every path that is nobody else's."""
 
-    def __init__(self, service: Service, security: RestSecurity) -> None:
+    def __init__(self, service: ConnectService, security: RestSecurity) -> None:
         self._service = service
         self._security = security
         self._calls = anyio.CapacityLimiter(_CALLS_AT_ONCE)

@@ -17,11 +17,11 @@ from urllib.parse import unquote_to_bytes
 from starlette.requests import Request
 from starlette.responses import Response
 
+from kafkeep.connect.model import RestError, invalid_config
 from kafkeep.connect.rest.answers import plain_error
-from kafkeep.connect.rest.security import Role
 from kafkeep.connect.safety.secrets import mask
-from kafkeep.connect.service.model import RestError
-from kafkeep.connect.service.service import Service
+from kafkeep.connect.service.service import ConnectService
+from kafkeep.connect.worker.rest_security import Role
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
@@ -200,17 +200,6 @@ def without_nulls(config: Mapping[str, str | None]) -> dict[str, str]:
     return {key: value for key, value in config.items() if value is not None}
 
 
-def invalid_config(errors: list[str]) -> RestError:
-    """Return the error that lists everything wrong with a configuration, worded as Connect does."""
-    lines = "\n".join(errors)
-    return RestError(
-        400,
-        f"Connector configuration is invalid and contains the following {len(errors)} error(s):\n"
-        f"{lines}\nYou can also find the above list of errors at the endpoint "
-        "`/connector-plugins/{connectorType}/config/validate`",
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """A request, decoded: what the path names, the query, and the body within its limit."""
@@ -251,7 +240,7 @@ class Call:
         return value == "true"
 
 
-Run = Callable[[Service, Call], Response]
+Run = Callable[[ConnectService, Call], Response]
 """Answers a call. May block, so it runs in a thread unless it is known to be quick."""
 
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
+from kafkeep.connect.model import Connector, Json, RestError, TargetState, invalid_config
 from kafkeep.connect.rest.answers import (
     connector_json,
     empty_answer,
@@ -21,17 +22,15 @@ from kafkeep.connect.rest.call import (
     Run,
     as_config,
     check_name,
-    invalid_config,
     parse_config,
     parse_creation,
     parse_object,
     without_nulls,
 )
-from kafkeep.connect.service.model import Connector, Json, RestError, Target
-from kafkeep.connect.service.service import Service
+from kafkeep.connect.service.service import ConnectService
 
 
-def list_connectors(service: Service, call: Call) -> Response:
+def list_connectors(service: ConnectService, call: Call) -> Response:
     """List names, or with ``expand`` what was asked for of each; what is unknown adds nothing."""
     wanted = call.query.get("expand")
     if wanted is None:
@@ -46,7 +45,7 @@ def list_connectors(service: Service, call: Call) -> Response:
     return json_answer(found)
 
 
-def _expanded(service: Service, call: Call, name: str, wanted: Any) -> Json:
+def _expanded(service: ConnectService, call: Call, name: str, wanted: Any) -> Json:
     parts: Json = {}
     if "status" in wanted:
         parts["status"] = status_json(service.status(name))
@@ -55,7 +54,7 @@ def _expanded(service: Service, call: Call, name: str, wanted: Any) -> Json:
     return parts
 
 
-def _info(service: Service, call: Call, connector: Connector) -> Json:
+def _info(service: ConnectService, call: Call, connector: Connector) -> Json:
     task_count = len(service.task_configs(connector.name))
     return connector_json(_shown(call, connector), service.type_of(connector.name), task_count)
 
@@ -65,7 +64,7 @@ def _shown(call: Call, connector: Connector) -> Connector:
     return replace(connector, config=call.shown(connector.config))
 
 
-def create(service: Service, call: Call) -> Response:
+def create(service: ConnectService, call: Call) -> Response:
     """Answer 201 with Location; tasks come later, so there are none yet."""
     request = parse_creation(call.body)
     name = _wanted_name(request.get("name"))
@@ -109,33 +108,33 @@ def _check_same_name(name: str, config: dict[str, str | None]) -> None:
         )
 
 
-def _initial_state(value: Any) -> Target:
+def _initial_state(value: Any) -> TargetState:
     if value is None:
-        return Target.RUNNING
+        return TargetState.RUNNING
     try:
-        return Target(str(value).upper())
+        return TargetState(str(value).upper())
     except ValueError:
-        known = ", ".join(target.value for target in Target)
+        known = ", ".join(target.value for target in TargetState)
         raise RestError(400, f"initial_state must be one of {known}, not {value!r}") from None
 
 
-def _created(service: Service, call: Call, connector: Connector) -> Response:
+def _created(service: ConnectService, call: Call, connector: Connector) -> Response:
     place = f"/connectors/{quote(connector.name, safe='')}"
     body = connector_json(_shown(call, connector), service.type_of(connector.name), 0)
     return json_answer(body, 201, {"Location": place})
 
 
-def get(service: Service, call: Call) -> Response:
+def get(service: ConnectService, call: Call) -> Response:
     """Answer with the configuration and the tasks."""
     return json_answer(_info(service, call, service.connector(call.name)))
 
 
-def get_config(service: Service, call: Call) -> Response:
+def get_config(service: ConnectService, call: Call) -> Response:
     """Answer with the configuration alone."""
     return json_answer(call.shown(service.connector(call.name).config))
 
 
-def put_config(service: Service, call: Call) -> Response:
+def put_config(service: ConnectService, call: Call) -> Response:
     """Answer 201 for a new connector, 200 for a changed one."""
     config = without_nulls(_with_name(call.name, parse_config(call.body)))
     connector, is_new = service.put_config(call.name, config)
@@ -144,7 +143,7 @@ def put_config(service: Service, call: Call) -> Response:
     return json_answer(_info(service, call, connector))
 
 
-def patch_config(service: Service, call: Call) -> Response:
+def patch_config(service: ConnectService, call: Call) -> Response:
     """Change some keys; null takes one away."""
     changes = parse_config(call.body)
     _check_same_name(call.name, changes)
@@ -153,28 +152,28 @@ def patch_config(service: Service, call: Call) -> Response:
     return json_answer(_info(service, call, service.patch_config(call.name, changes)))
 
 
-def delete(service: Service, call: Call) -> Response:
+def delete(service: ConnectService, call: Call) -> Response:
     """Forget it."""
     service.delete(call.name)
     return empty_answer(204)
 
 
-def status(service: Service, call: Call) -> Response:
+def status(service: ConnectService, call: Call) -> Response:
     """Say what the connector and its tasks are doing."""
     return json_answer(status_json(service.status(call.name)))
 
 
-def set_target(target: Target, answer_status: int) -> Run:
+def set_target(target: TargetState, answer_status: int) -> Run:
     """Return what answers pause, resume or stop; Strimzi's operator expects just these statuses."""
 
-    def run(service: Service, call: Call) -> Response:
+    def run(service: ConnectService, call: Call) -> Response:
         service.set_target(call.name, target)
         return empty_answer(answer_status)
 
     return run
 
 
-def restart(service: Service, call: Call) -> Response:
+def restart(service: ConnectService, call: Call) -> Response:
     """Answer 204 for the connector alone, 202 with its status when tasks or failures are meant."""
     include_tasks = call.flag("includeTasks", default=False)
     only_failed = call.flag("onlyFailed", default=False)
@@ -184,41 +183,41 @@ def restart(service: Service, call: Call) -> Response:
     return empty_answer(204)
 
 
-def tasks(service: Service, call: Call) -> Response:
+def tasks(service: ConnectService, call: Call) -> Response:
     """List each task with its configuration."""
     configs = [call.shown(config) for config in service.task_configs(call.name)]
     return json_answer(tasks_json(call.name, configs))
 
 
-def task_status(service: Service, call: Call) -> Response:
+def task_status(service: ConnectService, call: Call) -> Response:
     """Say what one task is doing."""
     task = service.task_status(call.name, call.task)
     return json_answer(task_status_json(task, service.status(call.name).version))
 
 
-def restart_task(service: Service, call: Call) -> Response:
+def restart_task(service: ConnectService, call: Call) -> Response:
     """Restart one task."""
     service.restart_task(call.name, call.task)
     return empty_answer(204)
 
 
-def topics(service: Service, call: Call) -> Response:
+def topics(service: ConnectService, call: Call) -> Response:
     """List the topics it has touched."""
     return json_answer({call.name: {"topics": service.topics(call.name)}})
 
 
-def reset_topics(service: Service, call: Call) -> Response:
+def reset_topics(service: ConnectService, call: Call) -> Response:
     """Forget these."""
     service.reset_topics(call.name)
     return empty_answer(202)
 
 
-def offsets(service: Service, call: Call) -> Response:
+def offsets(service: ConnectService, call: Call) -> Response:
     """Say how far it is."""
     return json_answer({"offsets": service.offsets(call.name)})
 
 
-def alter_offsets(service: Service, call: Call) -> Response:
+def alter_offsets(service: ConnectService, call: Call) -> Response:
     """Move a stopped connector; ``"offset": null`` resets one partition."""
     wanted = parse_object(call.body, ("offsets",)).get("offsets")
     if wanted is None or wanted == []:
@@ -241,6 +240,6 @@ def _check_offset(item: Any) -> None:
         raise RestError(400, "the offset of a partition must be an object, or null to reset it")
 
 
-def reset_offsets(service: Service, call: Call) -> Response:
+def reset_offsets(service: ConnectService, call: Call) -> Response:
     """Move a stopped connector back to the beginning."""
     return json_answer({"message": service.reset_offsets(call.name)})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from kafkeep.connect.model import TargetState
 from kafkeep.connect.rest import connectors as c
 from kafkeep.connect.rest import worker_calls as w
 from kafkeep.connect.rest.call import Endpoint, Query, Run
-from kafkeep.connect.rest.security import Role
-from kafkeep.connect.service.model import Target
+from kafkeep.connect.worker.rest_security import Role
 
 _ONE = "/connectors/{connector}"
 _PLUGIN = "/connector-plugins/{plugin}/config"
@@ -85,9 +85,9 @@ _LOOK = (
 )
 
 _RUN = (
-    _operate("PUT", f"{_ONE}/pause", c.set_target(Target.PAUSED, 202), 202, "Pause it."),
-    _operate("PUT", f"{_ONE}/resume", c.set_target(Target.RUNNING, 202), 202, "Let it run."),
-    _operate("PUT", f"{_ONE}/stop", c.set_target(Target.STOPPED, 204), 204, "Stop it."),
+    _operate("PUT", f"{_ONE}/pause", c.set_target(TargetState.PAUSED, 202), 202, "Pause it."),
+    _operate("PUT", f"{_ONE}/resume", c.set_target(TargetState.RUNNING, 202), 202, "Let it run."),
+    _operate("PUT", f"{_ONE}/stop", c.set_target(TargetState.STOPPED, 204), 204, "Stop it."),
     Endpoint(
         method="POST",
         path=f"{_ONE}/restart",

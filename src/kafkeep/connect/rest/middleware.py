@@ -22,9 +22,9 @@ from argon2.exceptions import VerificationError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kafkeep.connect.model import RestError
 from kafkeep.connect.rest.answers import HttpError, error_answer
-from kafkeep.connect.rest.security import OWN_SITE, RestSecurity, Role, token_digest
-from kafkeep.connect.service.model import RestError
+from kafkeep.connect.worker.rest_security import OWN_SITE, RestSecurity, Role, token_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ _PASSWORDS_AT_ONCE = 2
 """argon2 is slow on purpose; more at once would let guesses starve everything else."""
 
 
-class Gate:
+class AccessMiddleware:
     """ASGI middleware; leaves the caller in ``scope["state"]["caller"]``."""
 
     def __init__(self, app: ASGIApp, security: RestSecurity) -> None:

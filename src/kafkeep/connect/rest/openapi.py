@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from kafkeep.connect.model import RunState
 from kafkeep.connect.rest.call import Endpoint, Query
-from kafkeep.connect.service.model import RunState
 
 Schema = dict[str, Any]
 

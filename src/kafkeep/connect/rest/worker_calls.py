@@ -6,10 +6,10 @@ import logging
 
 from starlette.responses import Response
 
+from kafkeep.connect.model import Json, RestError
 from kafkeep.connect.rest.answers import empty_answer, json_answer
 from kafkeep.connect.rest.call import Call, parse_config, parse_object
-from kafkeep.connect.service.model import Json, RestError
-from kafkeep.connect.service.service import Service
+from kafkeep.connect.service.service import ConnectService
 from kafkeep.errors import KafkeepError
 
 log = logging.getLogger(__name__)
@@ -23,38 +23,38 @@ _MESSAGES = {
 }
 
 
-def root(service: Service, call: Call) -> Response:
+def root(service: ConnectService, call: Call) -> Response:
     """Say which version this is, and of which cluster."""
     return json_answer(service.root())
 
 
-def plugins(service: Service, call: Call) -> Response:
+def plugins(service: ConnectService, call: Call) -> Response:
     """List connectors alone unless ``connectorsOnly=false``."""
     only = call.flag("connectorsOnly", default=True)
     return json_answer(service.plugins(connectors_only=only))
 
 
-def plugin_config(service: Service, call: Call) -> Response:
+def plugin_config(service: ConnectService, call: Call) -> Response:
     """List the keys of a plugin."""
     return json_answer(service.plugin_config(call.path["plugin"]))
 
 
-def validate(service: Service, call: Call) -> Response:
+def validate(service: ConnectService, call: Call) -> Response:
     """Say what is right and wrong with a configuration; 200 however wrong it is."""
     return json_answer(service.validate(call.path["plugin"], parse_config(call.body)))
 
 
-def loggers(service: Service, call: Call) -> Response:
+def loggers(service: ConnectService, call: Call) -> Response:
     """List every logger that has a level of its own."""
     return json_answer(service.loggers())
 
 
-def logger(service: Service, call: Call) -> Response:
+def logger(service: ConnectService, call: Call) -> Response:
     """Say one logger's level."""
     return json_answer(service.logger(call.path["logger"]))
 
 
-def set_logger(service: Service, call: Call) -> Response:
+def set_logger(service: ConnectService, call: Call) -> Response:
     """List names that changed; with ``scope=cluster`` 204 without a body, as Strimzi expects."""
     scope = (call.query.get("scope") or ["worker"])[0].lower()
     if scope not in ("worker", "cluster"):
@@ -70,12 +70,12 @@ def set_logger(service: Service, call: Call) -> Response:
     return json_answer(service.set_logger(call.path["logger"], level))
 
 
-def metrics(service: Service, call: Call) -> Response:
+def metrics(service: ConnectService, call: Call) -> Response:
     """Give every metric, as Prometheus reads them."""
     return Response(service.metrics(), headers={"Content-Type": METRICS_TYPE})
 
 
-def health(service: Service, call: Call) -> Response:
+def health(service: ConnectService, call: Call) -> Response:
     """Answer 200 when the worker works, 503 when it starts or cannot answer."""
     try:
         told = service.health()
@@ -90,7 +90,7 @@ def health(service: Service, call: Call) -> Response:
     return json_answer(body, 200 if status == "healthy" else 503)
 
 
-def ready(service: Service, call: Call) -> Response:
+def ready(service: ConnectService, call: Call) -> Response:
     """Answer 200 when connectors can be run, 503 until then."""
     if service.is_ready():
         return json_answer(_health("healthy"))

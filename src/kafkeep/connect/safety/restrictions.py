@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from kafkeep.connect.safety.secrets import FromProvider
-from kafkeep.connect.worker.keys import GuardOptions
+from kafkeep.connect.worker.config_providers import FromProvider
+from kafkeep.connect.worker.keys import RestrictionOptions
 from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.errors import UsageError
 from kafkeep.kafka.security.client_config import LOGIN_MODULES, check_properties, parse_jaas
@@ -163,7 +163,7 @@ def check_connector(config: Mapping[str, str], worker: WorkerOptions) -> dict[st
     wrong: dict[str, str] = {}
     for key, text in config.items():
         override = OVERRIDE.fullmatch(key)
-        refused = _policy_problem(override[2], worker.guard) if override else None
+        refused = _policy_problem(override[2], worker.restrictions) if override else None
         if refused is None and (problem := _problem(key, text.strip(), worker)):
             refused = _UNTOLD if isinstance(text, FromProvider) and text.words else problem
         if refused is not None:
@@ -172,7 +172,7 @@ def check_connector(config: Mapping[str, str], worker: WorkerOptions) -> dict[st
 
 
 def _problem(key: str, text: str, worker: WorkerOptions) -> str | None:
-    guard = worker.guard
+    restrictions = worker.restrictions
     override = OVERRIDE.fullmatch(key)
     if override and (refused := _code_problem(override[2], text)):
         return refused
@@ -183,8 +183,8 @@ def _problem(key: str, text: str, worker: WorkerOptions) -> str | None:
     checks: tuple[tuple[bool, Callable[[], str | None]], ...] = (
         (bool(override) and key.endswith("bootstrap.servers"), lambda: _servers(text, worker)),
         (_names_a_file(key), lambda: _file_problem(text, worker)),
-        (_URL_KEY.fullmatch(key) is not None, lambda: _url_problems(text, guard)),
-        (_is_archive(key, text), lambda: _archive_problem(text, guard)),
+        (_URL_KEY.fullmatch(key) is not None, lambda: _url_problems(text, restrictions)),
+        (_is_archive(key, text), lambda: _archive_problem(text, restrictions)),
     )
     return next((check() for applies, check in checks if applies), None)
 
@@ -196,12 +196,14 @@ def _names_a_file(key: str) -> bool:
     return f".{name}".endswith(".schema.registry.config")
 
 
-def _policy_problem(name: str, guard: GuardOptions) -> str | None:
-    if guard.policy == "All" or (guard.policy == "Principal" and name in PRINCIPAL_KEYS):
+def _policy_problem(name: str, restrictions: RestrictionOptions) -> str | None:
+    if restrictions.policy == "All" or (
+        restrictions.policy == "Principal" and name in PRINCIPAL_KEYS
+    ):
         return None
     return (
-        f"The '{guard.policy}' policy does not allow '{name}' to be overridden in the connector "
-        f"configuration."
+        f"The '{restrictions.policy}' policy does not allow '{name}' to be overridden in the "
+        f"connector configuration."
     )
 
 
@@ -231,13 +233,13 @@ def _servers(text: str, worker: WorkerOptions) -> str | None:
         others = [host for host, port in parse_servers(text) if (host, port) not in own]
     except UsageError as error:
         return error.message
-    problems = (host_problem(host, worker.guard.kafkeep_outbound_hosts) for host in others)
+    problems = (host_problem(host, worker.restrictions.kafkeep_outbound_hosts) for host in others)
     return next((problem for problem in problems if problem), None)
 
 
-def _url_problems(text: str, guard: GuardOptions) -> str | None:
+def _url_problems(text: str, restrictions: RestrictionOptions) -> str | None:
     urls = [one.strip() for one in text.split(",") if one.strip()]
-    problems = (url_problem(one, guard.kafkeep_outbound_hosts) for one in urls)
+    problems = (url_problem(one, restrictions.kafkeep_outbound_hosts) for one in urls)
     return next((problem for problem in problems if problem), None)
 
 
@@ -246,24 +248,24 @@ def _file_problem(text: str, worker: WorkerOptions) -> str | None:
     clients = (worker.kafka, worker.consumer, worker.producer)
     if text in {value for client in clients for value in client.properties.values()}:
         return None
-    return _folder_problem(text, worker.guard)
+    return _folder_problem(text, worker.restrictions)
 
 
 def _is_archive(key: str, text: str) -> bool:
     return _ARCHIVE_KEY.fullmatch(key) is not None or text.lower().startswith("file:")
 
 
-def _archive_problem(text: str, guard: GuardOptions) -> str | None:
+def _archive_problem(text: str, restrictions: RestrictionOptions) -> str | None:
     try:
         address = ArchiveAddress.parse(text)
     except UsageError as error:
         return error.message
-    return _folder_problem(address.path, guard) if address.kind == "file" else None
+    return _folder_problem(address.path, restrictions) if address.kind == "file" else None
 
 
-def _folder_problem(path: str, guard: GuardOptions) -> str | None:
+def _folder_problem(path: str, restrictions: RestrictionOptions) -> str | None:
     key = "kafkeep.allowed.folders"
-    folders = guard.kafkeep_allowed_folders
+    folders = restrictions.kafkeep_allowed_folders
     if not folders:
         return f"names a folder of this machine, and the worker's file allows none: {key}=…"
     try:

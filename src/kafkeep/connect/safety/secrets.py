@@ -16,49 +16,17 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from kafkeep.connect.connectors.sink_keys import is_secret as is_declared_secret
+from kafkeep.connect.worker.config_providers import (
+    FromProvider,
+    is_reference,
+    iter_references,
+    without_references,
+)
 from kafkeep.options.option import ConfigErrors
 from kafkeep.redact import MASK, clean_record, install, mask_words, redact
-
-
-class Reference(NamedTuple):
-    """Where a reference stands in a value, and what it names."""
-
-    start: int
-    stop: int
-    provider: str
-    path: str
-    key: str
-
-
-def iter_references(text: str) -> Iterator[Reference]:
-    """Yield the references in a value, from left to right, as Kafka finds them."""
-    stop = 0
-    while (start := text.find("${", stop)) >= 0 and (end := text.find("}", start)) >= 0:
-        stop = end + 1
-        provider, colon, rest = text[start + 2 : end].partition(":")
-        if colon:
-            path, second, key = rest.partition(":")
-            yield Reference(start, stop, provider, *((path, key) if second else ("", rest)))
-
-
-def is_reference(text: str) -> bool:
-    """Tell whether a value is one reference and nothing else."""
-    first = next(iter_references(text), None)
-    return first is not None and (first.start, first.stop) == (0, len(text))
-
-
-def without_references(text: str) -> str:
-    """Return what is left of a value without its references."""
-    parts, end = [], 0
-    for one in iter_references(text):
-        parts.append(text[end : one.start])
-        end = one.stop
-    return "".join([*parts, text[end:]])
-
 
 _SHORT = 4
 """Shorter words are hidden only where they stand alone, or they would tear other words apart."""
@@ -100,22 +68,6 @@ _ADDRESSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ),
 )
 """Which keys say where a secret is sent to: a masked one does not go along to a new place."""
-
-
-class FromProvider(str):
-    """A value that a config provider gave, in part or as a whole: secret whatever its key is.
-
-    Else ``flush.size=${file:…}`` would make an error message of a secret. ``words`` are the parts
-    that were filled in.
-    """
-
-    words: tuple[str, ...]
-
-    def __new__(cls, text: str, words: Iterable[str] = ()) -> FromProvider:
-        """Make it of the whole value and the parts that were filled in."""
-        made = super().__new__(cls, text)
-        made.words = tuple(word for word in words if _could_be_secret(word))
-        return made
 
 
 def is_secret(key: str, text: str = "") -> bool:
@@ -225,11 +177,6 @@ def _parts(text: str) -> Iterator[str]:
     user, colon, password = text.partition(":")
     if colon and re.fullmatch(r"[\w.@-]+", user) and not password.startswith("//"):
         yield password
-
-
-def _could_be_secret(word: str) -> bool:
-    """Leave out numbers and switches: to hide each of them would make logs unreadable."""
-    return len(word) > 5 and not word.isdecimal()
 
 
 class HideSecrets(logging.Filter):

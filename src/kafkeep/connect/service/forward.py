@@ -8,26 +8,18 @@ Nothing is sent on a second time: a worker that no longer leads answers 409.
 
 from __future__ import annotations
 
-import hmac
-import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
-import anyio.to_thread
 import orjson
 import urllib3
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kafkeep.archive.document import as_dict, as_str, reading
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.connect.rest.answers import error_answer, json_answer, unexpected_answer
+from kafkeep.connect.model import Connector, ConnectorStatus, Json, RestError, TargetState
 from kafkeep.connect.service.journal import load_state_document, seal_state
-from kafkeep.connect.service.model import Connector, ConnectorStatus, Json, RestError, Target
 from kafkeep.connect.service.operations import Operations
 from kafkeep.connect.service.state import (
     connector_from_json,
@@ -35,7 +27,7 @@ from kafkeep.connect.service.state import (
     status_from_json,
     status_to_json,
 )
-from kafkeep.errors import KafkeepError, KeyExistsError
+from kafkeep.errors import KeyExistsError
 
 PATH = "/internal/forward"
 HEADER = "x-kafkeep-worker"
@@ -70,7 +62,7 @@ class RemoteOperations:
         self._url = url.rstrip("/") + PATH
         self._token = token
 
-    def create(self, name: str, config: Mapping[str, str], initial: Target) -> Connector:
+    def create(self, name: str, config: Mapping[str, str], initial: TargetState) -> Connector:
         """Define a connector there; so for all of them."""
         return connector_from_json(self._call("create", name, config=config, target=initial.value))
 
@@ -87,7 +79,7 @@ class RemoteOperations:
         """Forget it."""
         self._call("delete", name)
 
-    def set_target(self, name: str, target: Target) -> None:
+    def set_target(self, name: str, target: TargetState) -> None:
         """Pause, resume or stop it."""
         self._call("set_target", name, target=target.value)
 
@@ -169,7 +161,7 @@ def carry_out(operations: Operations, body: bytes) -> Any:
             raise ValueError(operation)
         arguments = {**asked}
         if "target" in arguments:
-            arguments["target"] = Target(arguments["target"])
+            arguments["target"] = TargetState(arguments["target"])
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
         raise RestError(400, "This is nothing a worker asks another for") from None
     return _CARRIED_OUT[operation](operations, name, arguments)
@@ -193,53 +185,3 @@ _CARRIED_OUT: Mapping[str, Any] = {
     "reset_offsets": lambda o, n, a: o.reset_offsets(n),
     "set_logger_everywhere": lambda o, n, a: o.set_logger_everywhere(n, as_str(a["level"])),
 }
-
-
-log = logging.getLogger(__name__)
-
-
-class ForwardDoor:
-    """An ASGI app around another: takes the one path of its own, and leaves the rest alone."""
-
-    def __init__(self, app: ASGIApp, operations: Callable[[], Operations], token: str) -> None:
-        self._app = app
-        self._operations = operations
-        self._token = token.encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a forwarded request; without the secret there is nothing at this path."""
-        if scope["type"] != "http" or scope["path"] != PATH:
-            await self._app(scope, receive, send)
-            return
-        request = Request(scope, receive)
-        try:
-            answer = await self._answer(request)
-        except ClientDisconnect:
-            return
-        await answer(scope, receive, send)
-
-    async def _answer(self, request: Request) -> Response:
-        try:
-            self._check(request)
-            body = b""
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > LARGEST_BODY:
-                    raise RestError(413, "The request is too large")
-            result = await anyio.to_thread.run_sync(partial(self._carry_out, body))
-        except KafkeepError as error:
-            return error_answer(error)
-        except ClientDisconnect:
-            raise
-        except Exception:
-            log.exception("a forwarded request failed")
-            return unexpected_answer()
-        return json_answer({"result": result})
-
-    def _carry_out(self, body: bytes) -> object:
-        return carry_out(self._operations(), body)
-
-    def _check(self, request: Request) -> None:
-        given = request.headers.get(HEADER, "").encode()
-        if request.method != "POST" or not hmac.compare_digest(given, self._token):
-            raise RestError(404, "HTTP 404 Not Found")

@@ -16,26 +16,26 @@ from dataclasses import replace
 
 import urllib3
 
+from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.metrics.own_metrics import LastVerified, reader
 from kafkeep.connect.metrics.totals import Totals
-from kafkeep.connect.plugins.classes import definitions, find_any_plugin, list_plugins
-from kafkeep.connect.plugins.definitions import Definitions
-from kafkeep.connect.plugins.key_info import VERSION
-from kafkeep.connect.plugins.validate import CLASS
-from kafkeep.connect.service.forward import NO_LEADER, RemoteOperations
-from kafkeep.connect.service.leader_loop import Duty
-from kafkeep.connect.service.loggers import Loggers
-from kafkeep.connect.service.model import (
+from kafkeep.connect.model import (
     Connector,
     ConnectorStatus,
     ConnectorType,
     Json,
     RestError,
     RunState,
-    Surroundings,
-    Target,
+    TargetState,
     TaskStatus,
 )
+from kafkeep.connect.plugins.classes import definitions, find_any_plugin, list_plugins
+from kafkeep.connect.plugins.definitions import Definitions
+from kafkeep.connect.plugins.key_info import VERSION
+from kafkeep.connect.plugins.validate import CLASS
+from kafkeep.connect.service.forward import NO_LEADER, RemoteOperations
+from kafkeep.connect.service.leader_loop import LeaderLoop
+from kafkeep.connect.service.loggers import Loggers
 from kafkeep.connect.service.operations import LocalOperations, Operations
 from kafkeep.connect.worker.keys import TrackingOptions
 from kafkeep.errors import KafkeepError, UsageError
@@ -49,9 +49,9 @@ class LeaderOperations:
     """``Operations`` wherever the leader is; ``answered`` is called when another one answered."""
 
     def __init__(
-        self, duty: Duty, local: LocalOperations, token: str, tls: ssl.SSLContext | None
+        self, loop: LeaderLoop, local: LocalOperations, token: str, tls: ssl.SSLContext | None
     ) -> None:
-        self._duty = duty
+        self._loop = loop
         self._local = local
         self._token = token
         self._pool = urllib3.PoolManager(maxsize=8, ssl_context=tls)
@@ -65,23 +65,23 @@ class LeaderOperations:
 
     def local_operations(self) -> Operations:
         """Return the operations of this worker; 409 when it does not lead."""
-        if not self._duty.leads():
+        if not self._loop.leads():
             raise RestError(409, NO_LEADER)
         return self._local
 
     def _operations(self) -> Operations:
         """Return those of the worker that leads; one that is just beginning is waited for."""
         deadline = time.monotonic() + _PATIENCE_S
-        while not self._duty.leads():
-            leader = self._duty.lease.leader()
-            if leader is not None and not self._duty.lease.holds():
+        while not self._loop.leads():
+            leader = self._loop.lease.leader()
+            if leader is not None and not self._loop.lease.holds():
                 return RemoteOperations(self._pool, leader.url, self._token, self.answered)
             if time.monotonic() > deadline:
                 raise RestError(409, NO_LEADER)
             time.sleep(_PAUSE_S)
         return self._local
 
-    def create(self, name: str, config: Mapping[str, str], initial: Target) -> Connector:
+    def create(self, name: str, config: Mapping[str, str], initial: TargetState) -> Connector:
         """Define a connector."""
         return self._operations().create(name, config, initial)
 
@@ -97,7 +97,7 @@ class LeaderOperations:
         """Forget it."""
         self._operations().delete(name)
 
-    def set_target(self, name: str, target: Target) -> None:
+    def set_target(self, name: str, target: TargetState) -> None:
         """Pause, resume or stop it."""
         self._operations().set_target(name, target)
 
@@ -139,9 +139,9 @@ class Herder(LeaderOperations):
     def __init__(
         self,
         *,
-        duty: Duty,
+        loop: LeaderLoop,
         definitions: Definitions,
-        surroundings: Callable[[Mapping[str, str]], Surroundings],
+        context_for: Callable[[Mapping[str, str]], JobContext],
         tracking: TrackingOptions,
         totals: Totals,
         loggers: Loggers,
@@ -150,16 +150,16 @@ class Herder(LeaderOperations):
         now_ms: Callable[[], int],
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        local = LocalOperations(duty, definitions, surroundings, loggers)
-        super().__init__(duty, local, token, tls)
+        local = LocalOperations(loop, definitions, context_for, loggers)
+        super().__init__(loop, local, token, tls)
         self._definitions = definitions
-        self._surroundings = surroundings
+        self._context_for = context_for
         self._tracking = tracking
         self._totals = totals
         self._cluster_id = cluster_id
         self._now_ms = now_ms
         self._loggers = loggers
-        self._verified = LastVerified(reader(definitions, surroundings), now_ms)
+        self._verified = LastVerified(reader(definitions, context_for), now_ms)
         self._looked_at = -_LOOK_AGAIN_S
         self._looking = threading.Lock()
 
@@ -168,9 +168,9 @@ class Herder(LeaderOperations):
         self._looked_at = -_LOOK_AGAIN_S
 
     def _connectors(self) -> Mapping[str, Connector]:
-        if not self._duty.leads():
+        if not self._loop.leads():
             self._look()
-        return self._duty.journal.state.connectors
+        return self._loop.journal.state.connectors
 
     def _look(self) -> None:
         """Read what the leader did, if that was not done just now."""
@@ -180,8 +180,8 @@ class Herder(LeaderOperations):
             # Set first: what is answered while we read may be missing from what we read.
             self._looked_at = time.monotonic()
             try:
-                self._duty.lease.look()
-                self._duty.journal.refresh()
+                self._loop.lease.look()
+                self._loop.journal.refresh()
             except KafkeepError:
                 self.answered()
                 raise
@@ -217,10 +217,10 @@ class Herder(LeaderOperations):
         return self._status(self._found(name, "No status found for connector {name}"))
 
     def _status(self, connector: Connector) -> ConnectorStatus:
-        status = self._duty.supervisor.status(connector)
-        if self._duty.leads() or connector.target is Target.STOPPED:
+        status = self._loop.supervisor.status(connector)
+        if self._loop.leads() or connector.target is TargetState.STOPPED:
             return status
-        leader = self._duty.lease.leader()
+        leader = self._loop.lease.leader()
         told = leader.statuses if leader is not None else ()
         found = next((one for one in told if one.name == connector.name), status)
         return _caught_up(found, connector)
@@ -245,8 +245,8 @@ class Herder(LeaderOperations):
         """Return the topics it has read or written since it was made or they were reset."""
         self._check_tracking(self._tracking.topic_tracking_enable, "Topic tracking is disabled.")
         self._found(name)
-        known = set(self._duty.journal.state.topics.get(name, ()))
-        progress = self._duty.supervisor.progress().get(name) if self._duty.leads() else None
+        known = set(self._loop.journal.state.topics.get(name, ()))
+        progress = self._loop.supervisor.progress().get(name) if self._loop.leads() else None
         return sorted(known | set(progress.topics if progress is not None else ()))
 
     def reset_topics(self, name: str) -> None:
@@ -265,7 +265,7 @@ class Herder(LeaderOperations):
         from kafkeep.connect.jobs.sink_offsets import read_offsets  # noqa: PLC0415 - rarely needed
 
         config = self._definitions.resolve(self._found(name).config)
-        return list(read_offsets(name, config, self._surroundings(config)))
+        return list(read_offsets(name, config, self._context_for(config)))
 
     def plugins(self, *, connectors_only: bool) -> list[Json]:
         """Return class, type and version of each."""
@@ -301,38 +301,38 @@ class Herder(LeaderOperations):
 
     def answers_from_memory(self) -> bool:
         """Tell whether looking at connectors asks nobody: a worker that leads knows them all."""
-        return self._duty.leads()
+        return self._loop.leads()
 
     def metrics(self) -> str:
         """Return all metrics as text."""
         from kafkeep.connect.metrics.page import WorkerFacts, render  # noqa: PLC0415
 
-        connectors = dict(self._duty.journal.state.connectors)
-        leader = self._duty.lease.leader()
+        connectors = dict(self._loop.journal.state.connectors)
+        leader = self._loop.lease.leader()
         facts = WorkerFacts(
             totals=self._totals,
             now_ms=self._now_ms(),
             version=VERSION,
-            leads=self._duty.leads(),
+            leads=self._loop.leads(),
             leader=leader.worker_id if leader is not None else "",
             rebalancing=leader is None,
             classes={name: one.config.get(CLASS, "") for name, one in connectors.items()},
-            verified_ms=self._verified.of(connectors) if self._duty.leads() else {},
+            verified_ms=self._verified.of(connectors) if self._loop.leads() else {},
             jvm=read_jvm(),
         )
         statuses = [self._status(connectors[name]) for name in sorted(connectors)]
-        return render(statuses, self._duty.supervisor.progress(), facts)
+        return render(statuses, self._loop.supervisor.progress(), facts)
 
     def health(self) -> Json:
         """Say how this worker is: whether it leads or knows who does, and which connectors fail."""
-        leader = self._duty.lease.leader()
-        connectors = dict(self._duty.journal.state.connectors)
+        leader = self._loop.lease.leader()
+        connectors = dict(self._loop.journal.state.connectors)
         statuses = [self._status(one) for one in connectors.values()]
         failed = sorted(one.name for one in statuses if _has_failed(one))
         return {
             "status": "healthy" if leader is not None else "starting",
             "leader": leader.worker_id if leader is not None else None,
-            "is_leader": self._duty.leads(),
+            "is_leader": self._loop.leads(),
             "connectors": len(connectors),
             "failed": failed,
         }
@@ -342,8 +342,8 @@ class Herder(LeaderOperations):
 
         Asks nobody: a probe that waits for the store would keep others from being answered.
         """
-        lease = self._duty.lease
-        return self._duty.leads() or (lease.leader() is not None and not lease.holds())
+        lease = self._loop.lease
+        return self._loop.leads() or (lease.leader() is not None and not lease.holds())
 
 
 def _caught_up(status: ConnectorStatus, connector: Connector) -> ConnectorStatus:
@@ -351,7 +351,10 @@ def _caught_up(status: ConnectorStatus, connector: Connector) -> ConnectorStatus
 
     One that is made anew and paused never ran, whatever one of its name did before.
     """
-    if status.generation in (None, connector.generation) or connector.target is not Target.PAUSED:
+    if (
+        status.generation in (None, connector.generation)
+        or connector.target is not TargetState.PAUSED
+    ):
         return status
     tasks = tuple(replace(task, state=RunState.PAUSED, trace=None) for task in status.tasks)
     return replace(status, state=RunState.PAUSED, trace=None, tasks=tasks)

@@ -35,8 +35,14 @@ from typing import Any
 from kafkeep.archive.document import check_seal, check_whole, read_sound, reading, seal
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.sequence import iter_numbered, number_of
-from kafkeep.connect.service.model import RestError
-from kafkeep.connect.service.state import STATE_VERSION, Change, State, apply, parse_state_document
+from kafkeep.connect.model import RestError
+from kafkeep.connect.service.state import (
+    STATE_VERSION,
+    ServiceState,
+    StateChange,
+    apply,
+    parse_state_document,
+)
 from kafkeep.errors import (
     DamagedError,
     KafkeepError,
@@ -96,7 +102,7 @@ _UNSEALED_CHANGE = ("number", "id", "kind", "name", "config", "target", "topics"
 _UNSEALED_SNAPSHOT = ("number", "recent", "connectors")
 logger = logging.getLogger(__name__)
 
-Decide = Callable[[State], Change | None]
+Decide = Callable[[ServiceState], StateChange | None]
 """Looks at the newest state and returns the change to make, None for none, or raises RestError."""
 
 
@@ -133,7 +139,7 @@ class Journal:
         self._sleep = sleep
         self._every = snapshot_every
         self._lock = threading.RLock()
-        self._state = State()
+        self._state = ServiceState()
 
     @classmethod
     def open(cls, store: ObjectStore) -> Journal:
@@ -147,11 +153,11 @@ class Journal:
         return journal
 
     @property
-    def state(self) -> State:
+    def state(self) -> ServiceState:
         """The state as last read or written here; no request is made."""
         return self._state
 
-    def refresh(self) -> State:
+    def refresh(self) -> ServiceState:
         """Read what others have changed meanwhile and return the newest state.
 
         DamagedError, and the state stays as it was, when a document that is needed is damaged.
@@ -174,7 +180,9 @@ class Journal:
                 self._state = state
                 return state
 
-    def _load_newest(self, numbers: Sequence[int]) -> tuple[State | None, DamagedError | None]:
+    def _load_newest(
+        self, numbers: Sequence[int]
+    ) -> tuple[ServiceState | None, DamagedError | None]:
         """Return the newest of these snapshots that is intact, or else the damage.
 
         Neither when one is gone: then another worker has written a newer one.
@@ -192,7 +200,7 @@ class Journal:
                 damage = damage or error
         return None, damage
 
-    def commit(self, decide: Decide) -> State:
+    def commit(self, decide: Decide) -> ServiceState:
         """Make the change that ``decide`` chooses, once the store holds it for certain.
 
         Another's change that comes first is read, and ``decide`` is asked again. RestError 409
@@ -214,7 +222,7 @@ class Journal:
                     return self._state
         raise RestError(409, "Cannot complete request: other workers keep changing connectors")
 
-    def _append(self, number: int, change: Change) -> bool:
+    def _append(self, number: int, change: StateChange) -> bool:
         """Create change ``number``; False when another holds it."""
         body = seal_state({"number": number, **change.to_json()})
         if len(body) > MAX_BYTES:
@@ -252,7 +260,7 @@ class Journal:
             hint="Look at the connector, and send the request again if it is not as wanted.",
         ) from failure
 
-    def _read_on(self, state: State) -> tuple[State, DamagedError | None]:
+    def _read_on(self, state: ServiceState) -> tuple[ServiceState, DamagedError | None]:
         """Apply the changes after ``state``, up to the last one or to one that is damaged."""
         while True:
             try:
@@ -264,12 +272,12 @@ class Journal:
             except DamagedError as error:
                 return state, error
 
-    def _load_change(self, number: int) -> Change:
+    def _load_change(self, number: int) -> StateChange:
         key = _change_key(number)
         document = load_state_document(self._store, key, _UNSEALED_CHANGE)
         _check_number(document, number, key)
         with reading(key):
-            return Change.from_json(document)
+            return StateChange.from_json(document)
 
     def _snapshots(self, *, after: int = -1) -> list[int]:
         """Return the numbers of the snapshots past a change, in order."""
@@ -277,12 +285,12 @@ class Journal:
         rows = iter_numbered(self._store, _SNAPSHOTS, after=begin)
         return sorted(number_of(row.key) for row in rows)
 
-    def _load_snapshot(self, number: int) -> State:
+    def _load_snapshot(self, number: int) -> ServiceState:
         key = _snapshot_key(number)
         document = load_state_document(self._store, key, _UNSEALED_SNAPSHOT)
         _check_number(document, number, key)
         with reading(key):
-            return State.from_json(document)
+            return ServiceState.from_json(document)
 
     def _snapshot_if_due(self) -> None:
         """Write a snapshot every so many changes; one that fails is written by a later change.

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 
 from kafkeep.connect.service.journal import Journal
-from kafkeep.connect.service.lease import Beat, Lease
-from kafkeep.connect.service.state import Change, State
+from kafkeep.connect.service.lease import Heartbeat, Lease
+from kafkeep.connect.service.state import ServiceState, StateChange
 from kafkeep.connect.service.supervisor import Supervisor
 from kafkeep.errors import KafkeepError
 
@@ -17,7 +17,7 @@ _TICK_S = 0.2
 logger = logging.getLogger(__name__)
 
 
-class Duty:
+class LeaderLoop:
     """Three threads: one beats or watches, one makes jobs agree with the journal, one stops them.
 
     The last is on its own because a store that does not answer holds up the others, and just then
@@ -29,7 +29,7 @@ class Duty:
         journal: Journal,
         lease: Lease,
         supervisor: Supervisor,
-        on_beat: Callable[[Beat], None] = lambda _beat: None,
+        on_beat: Callable[[Heartbeat], None] = lambda _beat: None,
     ) -> None:
         """Make one; ``on_beat`` hears the worker that leads, when it is another one."""
         self.journal, self.lease, self.supervisor = journal, lease, supervisor
@@ -57,7 +57,7 @@ class Duty:
         """Tell the others of a change without waiting for the next beat."""
         self._beat_now.set()
 
-    def commit(self, decide: Callable[[State], Change | None]) -> State:
+    def commit(self, decide: Callable[[ServiceState], StateChange | None]) -> ServiceState:
         """Change the state and what runs with it; only for a worker that leads."""
         with self._changed:
             state = self.journal.commit(decide)
@@ -69,7 +69,7 @@ class Duty:
     def reset_topics(self, name: str) -> None:
         """Forget a connector's active topics: those stored, and those its job has noted."""
         with self._changed:
-            self.journal.commit(lambda _: Change(kind="topics", name=name))
+            self.journal.commit(lambda _: StateChange(kind="topics", name=name))
             progress = self.supervisor.progress().get(name)
             if progress is not None:
                 progress.topics = set()
@@ -130,13 +130,15 @@ class Duty:
         except Exception:  # without this thread the lease would be held and nothing run
             logger.exception("the connectors cannot be made to agree with the state")
 
-    def _note_topics(self, state: State) -> None:
+    def _note_topics(self, state: ServiceState) -> None:
         for name, progress in self.supervisor.progress().items():
             known = set(state.topics.get(name, ()))
             if name in state.connectors and not set(progress.topics) <= known:
                 topics = tuple(sorted(known | set(progress.topics)))
-                self.journal.commit(_with_topics(Change(kind="topics", name=name, topics=topics)))
+                self.journal.commit(
+                    _with_topics(StateChange(kind="topics", name=name, topics=topics))
+                )
 
 
-def _with_topics(change: Change) -> Callable[[State], Change]:
+def _with_topics(change: StateChange) -> Callable[[ServiceState], StateChange]:
     return lambda _state: change

@@ -27,8 +27,8 @@ from kafkeep.archive.document import as_int, as_list, as_str, reading
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.sequence import iter_numbered, number_of
 from kafkeep.clock import now_ms
+from kafkeep.connect.model import ConnectorStatus, LoggerLevel
 from kafkeep.connect.service.journal import MAX_BYTES, load_state_document, seal_state
-from kafkeep.connect.service.model import ConnectorStatus, LoggerLevel
 from kafkeep.connect.service.state import (
     level_from_json,
     level_to_json,
@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class Heartbeat:
     """A sign of life: who leads, where it answers, how its connectors are, what others log."""
 
     number: int
@@ -82,14 +82,14 @@ class Beat:
         }
 
 
-def load_beat(store: ObjectStore, number: int) -> Beat:
+def load_heartbeat(store: ObjectStore, number: int) -> Heartbeat:
     """Read a beat; DamagedError, NewerFormatError or KeyMissingError naming its key."""
     key = _key(number)
     document = load_state_document(store, key, _UNSEALED)
     with reading(key):
         if as_int(document["number"]) != number:
             raise ValueError(f"it is the document of number {document['number']}")
-        return Beat(
+        return Heartbeat(
             number=number,
             epoch=as_int(document["epoch"]),
             worker_id=as_str(document["worker_id"]),
@@ -121,9 +121,9 @@ class Lease:
         self._clock = clock
         self._statuses, self._levels = statuses, levels
         self._lock = threading.Lock()
-        self._mine: Beat | None = None
+        self._mine: Heartbeat | None = None
         self._held_until = 0.0
-        self._seen: Beat | None = None
+        self._seen: Heartbeat | None = None
         self._newest = -1
         """The number of the newest beat there is; one that is damaged is not ``_seen``."""
         self._seen_at = 0.0
@@ -139,7 +139,7 @@ class Lease:
         """Tell whether this worker leads, by its own clock; asks nobody."""
         return self._mine is not None and self._clock() < self._held_until
 
-    def leader(self) -> Beat | None:
+    def leader(self) -> Heartbeat | None:
         """Return the last beat of whoever leads; None when nobody seems to."""
         if self.holds():
             return self._mine
@@ -175,7 +175,7 @@ class Lease:
                 self._put(self._next(self._mine.number, self._mine.epoch, released=True))
             self._mine = None
 
-    def _beat(self, last: Beat) -> None:
+    def _beat(self, last: Heartbeat) -> None:
         begun = self._clock()
         beat = self._next(last.number, last.epoch)
         try:
@@ -221,7 +221,7 @@ class Lease:
             return
         is_new = newest != self._newest
         try:
-            self._seen = load_beat(self._store, newest)
+            self._seen = load_heartbeat(self._store, newest)
             self._damaged = -1
         except KeyMissingError:
             return
@@ -235,13 +235,13 @@ class Lease:
         if is_new:
             self._seen_at = self._clock()
 
-    def _hold(self, beat: Beat, begun: float) -> None:
+    def _hold(self, beat: Heartbeat, begun: float) -> None:
         self._mine = self._seen = beat
         self._newest, self._seen_at = beat.number, begun
         self._held_until = begun + self._timeout_s
 
-    def _next(self, number: int, epoch: int, *, released: bool = False) -> Beat:
-        return Beat(
+    def _next(self, number: int, epoch: int, *, released: bool = False) -> Heartbeat:
+        return Heartbeat(
             number=number + 1,
             epoch=epoch,
             worker_id=self._worker_id,
@@ -255,17 +255,17 @@ class Lease:
     def _numbers(self) -> list[int]:
         return [number_of(row.key) for row in iter_numbered(self._store, _FOLDER)]
 
-    def _put(self, beat: Beat) -> None:
+    def _put(self, beat: Heartbeat) -> None:
         body = seal_state(beat.to_json())
         if len(body) > MAX_BYTES:
             logger.warning("the states of all connectors are too large for a heartbeat")
             body = seal_state(replace(beat, statuses=()).to_json())
         self._store.put_new(_key(beat.number), body)
 
-    def _load(self, number: int) -> Beat | None:
+    def _load(self, number: int) -> Heartbeat | None:
         """Read a beat; None for one that is gone, or damaged, which is nobody's."""
         try:
-            return load_beat(self._store, number)
+            return load_heartbeat(self._store, number)
         except NewerFormatError:
             raise
         except (KeyMissingError, DamagedError):

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 
-from kafkeep.connect.service.model import Json, LoggerLevel, RestError
+from kafkeep.connect.model import Json, LoggerLevel, RestError
 
 ROOT = "root"
 LEVELS = {

@@ -7,21 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from kafkeep.connect.plugins.definitions import Definitions
-from kafkeep.connect.safety.secrets import mask
-from kafkeep.connect.service.leader_loop import Duty
-from kafkeep.connect.service.loggers import Loggers
-from kafkeep.connect.service.model import (
+from kafkeep.connect.jobs.job import JobContext
+from kafkeep.connect.model import (
     Connector,
     ConnectorStatus,
     Json,
     RestError,
     RunState,
-    Surroundings,
-    Target,
+    TargetState,
     TaskStatus,
 )
-from kafkeep.connect.service.state import Change, State
+from kafkeep.connect.plugins.definitions import Definitions
+from kafkeep.connect.safety.secrets import mask
+from kafkeep.connect.service.leader_loop import LeaderLoop
+from kafkeep.connect.service.loggers import Loggers
+from kafkeep.connect.service.state import ServiceState, StateChange
 
 STOP_SECONDS = 60.0
 NOT_STOPPED = (
@@ -34,13 +34,13 @@ NOT_STOPPED = (
 class Operations(Protocol):
     """The writing half of ``Service``: run here, or sent to the worker that leads."""
 
-    def create(self, name: str, config: Mapping[str, str], initial: Target) -> Connector:
+    def create(self, name: str, config: Mapping[str, str], initial: TargetState) -> Connector:
         """See ``Service``; so for all of them."""
 
     def put_config(self, name: str, config: Mapping[str, str]) -> tuple[Connector, bool]: ...  # noqa: D102
     def patch_config(self, name: str, changes: Mapping[str, str | None]) -> Connector: ...  # noqa: D102
     def delete(self, name: str) -> None: ...  # noqa: D102
-    def set_target(self, name: str, target: Target) -> None: ...  # noqa: D102
+    def set_target(self, name: str, target: TargetState) -> None: ...  # noqa: D102
     def restart(  # noqa: D102
         self, name: str, *, include_tasks: bool, only_failed: bool
     ) -> ConnectorStatus: ...
@@ -56,33 +56,33 @@ class LocalOperations:
 
     def __init__(
         self,
-        duty: Duty,
+        loop: LeaderLoop,
         definitions: Definitions,
-        surroundings: Callable[[Mapping[str, str]], Surroundings],
+        context_for: Callable[[Mapping[str, str]], JobContext],
         loggers: Loggers,
     ) -> None:
-        self._duty = duty
+        self._loop = loop
         self._loggers = loggers
         self._definitions = definitions
-        self._surroundings = surroundings
+        self._context_for = context_for
         self._locks: dict[str, threading.Lock] = {}
 
-    def create(self, name: str, config: Mapping[str, str], initial: Target) -> Connector:
+    def create(self, name: str, config: Mapping[str, str], initial: TargetState) -> Connector:
         """Define a connector that is not there."""
-        if name in self._duty.journal.state.connectors:
+        if name in self._loop.journal.state.connectors:
             raise _exists(name)
         whole = self._definitions.checked(name, config, None)
 
-        def decide(state: State) -> Change:
+        def decide(state: ServiceState) -> StateChange:
             if name in state.connectors:
                 raise _exists(name)
-            return Change(kind="define", name=name, config=whole, target=initial)
+            return StateChange(kind="define", name=name, config=whole, target=initial)
 
-        return self._duty.commit(decide).connectors[name]
+        return self._loop.commit(decide).connectors[name]
 
     def put_config(self, name: str, config: Mapping[str, str]) -> tuple[Connector, bool]:
         """Define or change it; what is the same after its masks are filled changes nothing."""
-        stored = self._duty.journal.state.connectors.get(name)
+        stored = self._loop.journal.state.connectors.get(name)
         return self._define(name, config, stored), stored is None
 
     def patch_config(self, name: str, changes: Mapping[str, str | None]) -> Connector:
@@ -101,7 +101,7 @@ class LocalOperations:
             return stored
         whole = self._definitions.checked(name, config, stored.config if stored else None)
 
-        def decide(state: State) -> Change | None:
+        def decide(state: ServiceState) -> StateChange | None:
             now = state.connectors.get(name)
             if (now.generation if now else None) != (stored.generation if stored else None):
                 raise RestError(
@@ -109,39 +109,39 @@ class LocalOperations:
                 )
             if now is not None and now.config == whole:
                 return None
-            target = now.target if now is not None else Target.RUNNING
-            return Change(kind="define", name=name, config=whole, target=target)
+            target = now.target if now is not None else TargetState.RUNNING
+            return StateChange(kind="define", name=name, config=whole, target=target)
 
-        return self._duty.commit(decide).connectors[name]
+        return self._loop.commit(decide).connectors[name]
 
     def delete(self, name: str) -> None:
         """Forget it; its log stays in the archive."""
 
-        def decide(state: State) -> Change:
+        def decide(state: ServiceState) -> StateChange:
             if name not in state.connectors:
                 raise RestError(404, _not_found(name))
-            return Change(kind="delete", name=name)
+            return StateChange(kind="delete", name=name)
 
-        self._duty.commit(decide)
+        self._loop.commit(decide)
 
-    def set_target(self, name: str, target: Target) -> None:
+    def set_target(self, name: str, target: TargetState) -> None:
         """Pause, resume or stop it; not while its offsets are being moved."""
         unknown = f"Unknown connector {name}"
 
-        def decide(state: State) -> Change | None:
+        def decide(state: ServiceState) -> StateChange | None:
             if name not in state.connectors:
                 raise RestError(404, unknown)
             if state.connectors[name].target is target:
                 return None
-            return Change(kind="target", name=name, target=target)
+            return StateChange(kind="target", name=name, target=target)
 
         with self._alone(name, unknown):
-            self._duty.commit(decide)
+            self._loop.commit(decide)
 
     def restart(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStatus:
         """Restart what was asked for; one job does the work of all tasks, so they go together."""
         connector = self._found(name, f"Unknown connector: {name}")
-        before = self._duty.supervisor.status(connector)
+        before = self._loop.supervisor.status(connector)
         restarts_connector = before.state is RunState.FAILED or not only_failed
         failed = any(task.state is RunState.FAILED for task in before.tasks)
         restarts_tasks = include_tasks and bool(before.tasks) and (failed or not only_failed)
@@ -158,14 +158,14 @@ class LocalOperations:
     def restart_task(self, name: str, task: int) -> None:
         """Restart a task, and with it those beside it."""
         connector = self._found(name, f"Unknown connector: {name}")
-        if task >= len(self._duty.supervisor.status(connector).tasks):
+        if task >= len(self._loop.supervisor.status(connector).tasks):
             raise RestError(404, f"Unknown task: {name}-{task}")
         self._restart(connector)
 
     def reset_topics(self, name: str) -> None:
         """Forget its active topics."""
         self._found(name, _not_found(name))
-        self._duty.reset_topics(name)
+        self._loop.reset_topics(name)
 
     def alter_offsets(self, name: str, offsets: Sequence[Json]) -> str:
         """Move a stopped connector."""
@@ -173,7 +173,7 @@ class LocalOperations:
             config = self._stopped(name)
             from kafkeep.connect.jobs.sink_offsets import alter_offsets  # noqa: PLC0415 - rarely needed
 
-            return alter_offsets(name, config, self._surroundings(config), offsets)
+            return alter_offsets(name, config, self._context_for(config), offsets)
 
     def reset_offsets(self, name: str) -> str:
         """Move a stopped connector back to the beginning."""
@@ -181,12 +181,12 @@ class LocalOperations:
             config = self._stopped(name)
             from kafkeep.connect.jobs.sink_offsets import reset_offsets  # noqa: PLC0415 - rarely needed
 
-            return reset_offsets(name, config, self._surroundings(config))
+            return reset_offsets(name, config, self._context_for(config))
 
     def set_logger_everywhere(self, name: str, level: str) -> None:
         """Set a logger here, and tell the other workers."""
         self._loggers.set_everywhere(name, level)
-        self._duty.beat_soon()
+        self._loop.beat_soon()
 
     def _alone(self, name: str, otherwise: str) -> threading.Lock:
         """Return what lets one at a time set a connector going or move it; others go on."""
@@ -194,7 +194,7 @@ class LocalOperations:
         return self._locks.setdefault(name, threading.Lock())
 
     def _found(self, name: str, otherwise: str) -> Connector:
-        connector = self._duty.journal.state.connectors.get(name)
+        connector = self._loop.journal.state.connectors.get(name)
         if connector is None:
             raise RestError(404, otherwise)
         return connector
@@ -202,9 +202,9 @@ class LocalOperations:
     def _stopped(self, name: str) -> dict[str, str]:
         """Return the resolved configuration of a connector of which nothing runs any more."""
         connector = self._found(name, _not_found(name))
-        if connector.target is not Target.STOPPED:
+        if connector.target is not TargetState.STOPPED:
             raise RestError(400, NOT_STOPPED.format(name=name))
-        if not self._duty.supervisor.wait_ended(name, STOP_SECONDS):
+        if not self._loop.supervisor.wait_ended(name, STOP_SECONDS):
             raise RestError(
                 409,
                 f"Failed to modify offsets for connector {name} because its tasks haven't stopped "
@@ -213,8 +213,8 @@ class LocalOperations:
         return self._definitions.resolve(connector.config)
 
     def _restart(self, connector: Connector) -> None:
-        self._duty.supervisor.restart(connector)
-        self._duty.beat_soon()
+        self._loop.supervisor.restart(connector)
+        self._loop.beat_soon()
 
 
 def _restarting(task: TaskStatus) -> TaskStatus:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from kafkeep.connect.service.model import (
+from kafkeep.connect.model import (
     Connector,
     ConnectorStatus,
     ConnectorType,
     Json,
-    Target,
+    TargetState,
     TaskStatus,
 )
 
 
-class Service(Protocol):
+class ConnectService(Protocol):
     """Every operation of Connect's REST API; errors are RestError with the status to answer.
 
     Methods block and may be called from any thread. Configurations come back as they were sent,
@@ -44,7 +44,7 @@ class Service(Protocol):
     def task_status(self, name: str, task: int) -> TaskStatus:
         """Return one task's status; 404 when there is none."""
 
-    def create(self, name: str, config: Mapping[str, str], initial: Target) -> Connector:
+    def create(self, name: str, config: Mapping[str, str], initial: TargetState) -> Connector:
         """Define a connector; 409 when the name is taken, 400 when the configuration is wrong."""
 
     def put_config(self, name: str, config: Mapping[str, str]) -> tuple[Connector, bool]:
@@ -56,7 +56,7 @@ class Service(Protocol):
     def delete(self, name: str) -> None:
         """Forget it; its log stays in the archive, and goes on under the same name."""
 
-    def set_target(self, name: str, target: Target) -> None:
+    def set_target(self, name: str, target: TargetState) -> None:
         """Pause, resume or stop it."""
 
     def restart(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStatus:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from kafkeep.archive.document import as_dict, as_int, as_list, as_str, parse_document
-from kafkeep.connect.service.model import (
+from kafkeep.connect.model import (
     Backlog,
     Connector,
     ConnectorStatus,
@@ -22,7 +22,7 @@ from kafkeep.connect.service.model import (
     LostOffsets,
     OffsetGaps,
     RunState,
-    Target,
+    TargetState,
     TaskStatus,
 )
 from kafkeep.errors import NewerFormatError
@@ -35,7 +35,7 @@ _KINDS: tuple[Kind, ...] = ("define", "target", "delete", "topics")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class StateChange:
     """One step: a connector is defined or changed, told to be something, seen with topics, gone.
 
     ``id`` is unique, given by the journal, so that a writer knows its own change from another's.
@@ -46,7 +46,7 @@ class Change:
     name: str
     id: str = ""
     config: Mapping[str, str] = field(default_factory=dict, repr=False)
-    target: Target = Target.RUNNING
+    target: TargetState = TargetState.RUNNING
     topics: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Change:
         return document
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Change:
+    def from_json(cls, document: Mapping[str, Any]) -> StateChange:
         """Read it back; KeyError, TypeError or ValueError when it is not one."""
         kind = as_str(document["kind"])
         if kind not in _KINDS:
@@ -71,13 +71,13 @@ class Change:
             kind=kind,
             name=as_str(document["name"]),
             config=_texts(document.get("config", {})),
-            target=Target(document.get("target", Target.RUNNING)),
+            target=TargetState(document.get("target", TargetState.RUNNING)),
             topics=tuple(as_str(topic) for topic in as_list(document.get("topics", []))),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class ServiceState:
     """All connectors after change ``number``; -1 before the first.
 
     A connector's generation is the number of the change that gave it its configuration, so that
@@ -107,7 +107,7 @@ class State:
         }
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> State:
+    def from_json(cls, document: Mapping[str, Any]) -> ServiceState:
         """Read a snapshot; KeyError, TypeError or ValueError when it is not one."""
         rows = {name: as_dict(row) for name, row in as_dict(document["connectors"]).items()}
         return cls(
@@ -117,7 +117,7 @@ class State:
                 name: Connector(
                     name=name,
                     config=_texts(row["config"]),
-                    target=Target(row["target"]),
+                    target=TargetState(row["target"]),
                     generation=as_int(row["generation"]),
                 )
                 for name, row in rows.items()
@@ -130,7 +130,7 @@ class State:
         )
 
 
-def apply(state: State, change: Change) -> State:
+def apply(state: ServiceState, change: StateChange) -> ServiceState:
     """Return the state after ``change``; one about a connector that is not there changes nothing.
 
     So two workers that read the same changes hold the same state, whatever order they wrote in.
@@ -157,7 +157,7 @@ def apply(state: State, change: Change) -> State:
                 topics[change.name] = tuple(sorted(change.topics))
         case _:
             pass
-    return State(
+    return ServiceState(
         number=number,
         connectors=connectors,
         topics=topics,
@@ -200,7 +200,7 @@ def connector_from_json(document: Mapping[str, Any]) -> Connector:
     return Connector(
         name=as_str(document["name"]),
         config={key: as_str(text) for key, text in as_dict(document["config"]).items()},
-        target=Target(document["target"]),
+        target=TargetState(document["target"]),
         generation=as_int(document["generation"]),
     )
 

@@ -22,23 +22,19 @@ from types import TracebackType
 from typing import Any
 
 from kafkeep.clock import now_ms
-from kafkeep.connect.safety.secrets import HideSecrets
-from kafkeep.connect.service.backlog import backlog_of
-from kafkeep.connect.service.model import (
+from kafkeep.connect.jobs.job import ConnectorJob, JobContext, MakeJob, expected_tasks
+from kafkeep.connect.jobs.progress import Progress, backlog_of
+from kafkeep.connect.model import (
     Backlog,
     Connector,
-    ConnectorJob,
     ConnectorStatus,
-    ConnectorType,
-    MakeJob,
-    Progress,
+    PluginInfo,
     RunState,
-    Surroundings,
-    Target,
+    TargetState,
     TaskStatus,
-    expected_tasks,
-    format_trace,
 )
+from kafkeep.connect.safety.secrets import HideSecrets
+from kafkeep.connect.service.trace import format_trace
 from kafkeep.errors import TransientError
 
 AT_ONCE = 2
@@ -47,7 +43,7 @@ PATIENCE_S = 0.5
 """Nobody waits longer for a turn: a job whose store hangs keeps its own for minutes."""
 
 
-class Turns:
+class JobSlots:
     """A context to plan and commit in, for any number of threads; not to be entered twice."""
 
     def __init__(self, at_once: int = AT_ONCE, patience_s: float = PATIENCE_S) -> None:
@@ -91,7 +87,7 @@ _LONGEST_PAUSE_S = 10.0
 logger = logging.getLogger(__name__)
 
 
-class Phase(Enum):
+class RunPhase(Enum):
     """Where a run is."""
 
     STARTING = auto()
@@ -103,26 +99,26 @@ class Phase(Enum):
     TASKS_FAILED = auto()
 
 
-FAILED = (Phase.CONNECTOR_FAILED, Phase.TASKS_FAILED)
+FAILED = (RunPhase.CONNECTOR_FAILED, RunPhase.TASKS_FAILED)
 _SHOWN = {
-    Phase.STARTING: RunState.UNASSIGNED,
-    Phase.RUNNING: RunState.RUNNING,
-    Phase.DONE: RunState.RUNNING,
-    Phase.PAUSED: RunState.PAUSED,
+    RunPhase.STARTING: RunState.UNASSIGNED,
+    RunPhase.RUNNING: RunState.RUNNING,
+    RunPhase.DONE: RunState.RUNNING,
+    RunPhase.PAUSED: RunState.PAUSED,
 }
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class ConnectorRun:
     """One start of a connector. Its thread alone writes ``phase``, ``job`` and ``trace``."""
 
     connector: Connector
-    before: Run | None = None
+    before: ConnectorRun | None = None
     replaces: bool = False
     """Whether ``before`` is of the same connector, not of a deleted one of its name."""
     stop: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
-    phase: Phase = Phase.STARTING
+    phase: RunPhase = RunPhase.STARTING
     running_since_ms: int | None = None
     job: ConnectorJob | None = None
     expected_tasks: int | None = None
@@ -137,9 +133,9 @@ class Run:
     def shown(self) -> RunState:
         """Return the state of one that has not failed; until work has ended it is not paused."""
         phase, before = self.phase, self.before
-        if self.connector.target is not Target.PAUSED:
+        if self.connector.target is not TargetState.PAUSED:
             return _SHOWN.get(phase, RunState.RUNNING)  # it may fail in this very moment
-        if phase is not Phase.STARTING or not self.replaces or before is None:
+        if phase is not RunPhase.STARTING or not self.replaces or before is None:
             return RunState.PAUSED
         return RunState.PAUSED if before.phase in FAILED else before.shown()
 
@@ -150,14 +146,6 @@ class Run:
         return self.job.task_count if self.job else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Describe:
-    """What a plugin is: its kind, and the version that statuses tell."""
-
-    type: ConnectorType
-    version: str
-
-
 class Supervisor:
     """All runs of one worker. Safe to use from several threads."""
 
@@ -165,16 +153,16 @@ class Supervisor:
         self,
         *,
         make_job: MakeJob,
-        surroundings: Callable[[Mapping[str, str]], Surroundings],
+        context_for: Callable[[Mapping[str, str]], JobContext],
         resolve: Callable[[Mapping[str, str]], dict[str, str]],
-        describe: Callable[[Mapping[str, str]], Describe],
+        describe: Callable[[Mapping[str, str]], PluginInfo],
         secrets: HideSecrets,
         worker_id: str,
         on_change: Callable[[], None] = lambda: None,
         now_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._make_job = make_job
-        self._surroundings = surroundings
+        self._context_for = context_for
         self._resolve = resolve
         self._describe = describe
         self._secrets = secrets
@@ -182,8 +170,8 @@ class Supervisor:
         self._now_ms = now_ms
         self.on_change = on_change
         self._lock = threading.Lock()
-        self._runs: dict[str, Run] = {}
-        self._ending: dict[str, Run] = {}
+        self._runs: dict[str, ConnectorRun] = {}
+        self._ending: dict[str, ConnectorRun] = {}
         self._is_open = True
 
     def reconcile(self, wanted: Iterable[Connector]) -> None:
@@ -191,7 +179,7 @@ class Supervisor:
 
         Never waits. A stopped connector has no run; a paused one has a run that does nothing.
         """
-        running = {one.name: one for one in wanted if one.target is not Target.STOPPED}
+        running = {one.name: one for one in wanted if one.target is not TargetState.STOPPED}
         with self._lock:
             if not self._is_open:
                 return
@@ -206,7 +194,7 @@ class Supervisor:
     def restart(self, connector: Connector) -> None:
         """Start a connector anew, whatever it does now; nothing for a stopped one."""
         with self._lock:
-            if self._is_open and connector.target is not Target.STOPPED:
+            if self._is_open and connector.target is not TargetState.STOPPED:
                 self._start(connector)
 
     def stop_all(self) -> None:
@@ -249,16 +237,16 @@ class Supervisor:
             worker_id=self._worker_id,
             generation=connector.generation,
         )
-        if connector.target is Target.STOPPED:
+        if connector.target is TargetState.STOPPED:
             return replace(status, state=RunState.STOPPED)
         return status if run is None else self._of_run(status, run)
 
-    def _of_run(self, status: ConnectorStatus, run: Run) -> ConnectorStatus:
+    def _of_run(self, status: ConnectorStatus, run: ConnectorRun) -> ConnectorStatus:
         phase, trace = run.phase, run.trace
-        if phase is Phase.CONNECTOR_FAILED:
+        if phase is RunPhase.CONNECTOR_FAILED:
             return replace(status, state=RunState.FAILED, trace=trace)
-        if phase is Phase.TASKS_FAILED:
-            state, own = RunState.FAILED, _SHOWN[Phase.RUNNING]
+        if phase is RunPhase.TASKS_FAILED:
+            state, own = RunState.FAILED, _SHOWN[RunPhase.RUNNING]
         else:
             trace = None
             state = own = run.shown()
@@ -268,10 +256,10 @@ class Supervisor:
         )
         return replace(status, state=own, tasks=tuple(tasks), backlog=self._backlog(status, run))
 
-    def _backlog(self, status: ConnectorStatus, run: Run) -> Backlog | None:
+    def _backlog(self, status: ConnectorStatus, run: ConnectorRun) -> Backlog | None:
         if run.job is None:
             return None
-        since_ms = run.running_since_ms if run.phase is Phase.RUNNING else None
+        since_ms = run.running_since_ms if run.phase is RunPhase.RUNNING else None
         return backlog_of(run.job.progress, status.type, self._now_ms(), since_ms)
 
     def _start(self, connector: Connector) -> None:
@@ -279,7 +267,7 @@ class Supervisor:
         before = replaced or self._ending.get(connector.name)
         if replaced is not None:
             self._end(connector.name)
-        run = Run(connector, None if before is None or before.ended.is_set() else before)
+        run = ConnectorRun(connector, None if before is None or before.ended.is_set() else before)
         if replaced is not None:
             run.replaces = True
             if replaced.job is not None:  # so that tasks stay in sight until it has its own
@@ -303,11 +291,11 @@ class Supervisor:
         if name not in self._runs and name not in self._ending:
             self._secrets.forget(name)
 
-    def _all_ending(self) -> list[Run]:
+    def _all_ending(self) -> list[ConnectorRun]:
         with self._lock:
             return [run for run in self._ending.values() if not run.ended.is_set()]
 
-    def _run(self, run: Run) -> None:
+    def _run(self, run: ConnectorRun) -> None:
         try:
             if run.before is not None:
                 run.before.ended.wait(REPLACED_SECONDS)
@@ -321,37 +309,37 @@ class Supervisor:
                     self._forget_if_gone(run.connector.name)
             self.on_change()
 
-    def _work(self, run: Run) -> None:
+    def _work(self, run: ConnectorRun) -> None:
         try:
             job = self._made(run)
         except Exception as error:
-            self._fail(run, Phase.CONNECTOR_FAILED, error)
+            self._fail(run, RunPhase.CONNECTOR_FAILED, error)
             return
         if job is None:
             return
         run.job, run.expected_tasks = job, None
-        if run.connector.target is Target.PAUSED:
-            run.phase = Phase.PAUSED
+        if run.connector.target is TargetState.PAUSED:
+            run.phase = RunPhase.PAUSED
             return
         run.running_since_ms = self._now_ms()
-        run.phase = Phase.RUNNING
+        run.phase = RunPhase.RUNNING
         self.on_change()
         try:
             job.run(run.stop)
         except Exception as error:
-            phase = Phase.TASKS_FAILED if job.task_count else Phase.CONNECTOR_FAILED
+            phase = RunPhase.TASKS_FAILED if job.task_count else RunPhase.CONNECTOR_FAILED
             self._fail(run, phase, error)
         else:
-            run.phase = Phase.DONE
+            run.phase = RunPhase.DONE
 
-    def _made(self, run: Run) -> ConnectorJob | None:
+    def _made(self, run: ConnectorRun) -> ConnectorJob | None:
         """Make the job, waiting out faults that pass; None when it is told to stop meanwhile."""
         pause = _FIRST_PAUSE_S
         name = run.connector.name
         while not run.stop.is_set():
             config = self._resolve(run.connector.config)
             self._secrets.keep(name, run.connector.config, config)
-            shared = self._surroundings(config)
+            shared = self._context_for(config)
             workers = (shared.defaults, shared.kafka.properties)
             self._secrets.keep(name, run.connector.config, config, *workers)
             own = replace(shared, run_tasks=partial(shared.run_tasks, pool=name, stop=run.stop))
@@ -363,7 +351,7 @@ class Supervisor:
             pause = min(pause * 2, _LONGEST_PAUSE_S)
         return None
 
-    def _fail(self, run: Run, phase: Phase, error: Exception) -> None:
+    def _fail(self, run: ConnectorRun, phase: RunPhase, error: Exception) -> None:
         if run.stop.is_set():
             logger.info("%s ended with: %s", run.connector.name, error)
             return

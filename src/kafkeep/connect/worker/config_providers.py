@@ -11,12 +11,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from kafkeep.connect.safety.secrets import FromProvider, Reference, iter_references
 from kafkeep.errors import UsageError
 from kafkeep.options.files import check_path, parse_properties
 from kafkeep.options.java_regex import JavaPattern, compile_java_regex
@@ -28,6 +27,63 @@ CLASSES = ("FileConfigProvider", "DirectoryConfigProvider", "EnvVarConfigProvide
 _SHORT = {"file": CLASSES[0], "dir": CLASSES[1], "directory": CLASSES[1], "env": CLASSES[2]}
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _MAX_BYTES = 1 << 20
+
+
+class ConfigReference(NamedTuple):
+    """Where a reference stands in a value, and what it names."""
+
+    start: int
+    stop: int
+    provider: str
+    path: str
+    key: str
+
+
+def iter_references(text: str) -> Iterator[ConfigReference]:
+    """Yield the references in a value, from left to right, as Kafka finds them."""
+    stop = 0
+    while (start := text.find("${", stop)) >= 0 and (end := text.find("}", start)) >= 0:
+        stop = end + 1
+        provider, colon, rest = text[start + 2 : end].partition(":")
+        if colon:
+            path, second, key = rest.partition(":")
+            yield ConfigReference(start, stop, provider, *((path, key) if second else ("", rest)))
+
+
+def is_reference(text: str) -> bool:
+    """Tell whether a value is one reference and nothing else."""
+    first = next(iter_references(text), None)
+    return first is not None and (first.start, first.stop) == (0, len(text))
+
+
+def without_references(text: str) -> str:
+    """Return what is left of a value without its references."""
+    parts, end = [], 0
+    for one in iter_references(text):
+        parts.append(text[end : one.start])
+        end = one.stop
+    return "".join([*parts, text[end:]])
+
+
+class FromProvider(str):
+    """A value that a config provider gave, in part or as a whole: secret whatever its key is.
+
+    Else ``flush.size=${file:…}`` would make an error message of a secret. ``words`` are the parts
+    that were filled in.
+    """
+
+    words: tuple[str, ...]
+
+    def __new__(cls, text: str, words: Iterable[str] = ()) -> FromProvider:
+        """Make it of the whole value and the parts that were filled in."""
+        made = super().__new__(cls, text)
+        made.words = tuple(word for word in words if _could_be_secret(word))
+        return made
+
+
+def _could_be_secret(word: str) -> bool:
+    """Leave out numbers and switches: to hide each of them would make logs unreadable."""
+    return len(word) > 5 and not word.isdecimal()
 
 
 class Provider(Protocol):
@@ -93,7 +149,7 @@ class Providers:
         filled = "".join([*parts, text[end:]])
         return FromProvider(filled, words) if words else filled
 
-    def _value(self, reference: Reference, written: str) -> str:
+    def _value(self, reference: ConfigReference, written: str) -> str:
         name = reference.provider
         if _NAME.fullmatch(name) is None:
             return written

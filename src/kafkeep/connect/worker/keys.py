@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from kafkeep.archive.names import check_log_name
-from kafkeep.connect.rest.security import DEFAULT_BODY_LIMIT_BYTES
+from kafkeep.connect.worker.rest_security import DEFAULT_BODY_LIMIT_BYTES
 from kafkeep.errors import UsageError
 from kafkeep.options.files import check_path
 from kafkeep.options.kafka import parse_servers
@@ -334,7 +334,7 @@ class TrackingOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GuardOptions:
+class RestrictionOptions:
     """What connectors may ask for that were defined over the REST API."""
 
     connector_client_config_override_policy: str = option(
@@ -369,5 +369,5 @@ REST = "The REST API"
 GROUPS: dict[str, tuple[type, ...]] = {
     "The service": (ServiceOptions,),
     REST: (RestOptions, TrackingOptions),
-    "What connectors may do": (GuardOptions,),
+    "What connectors may do": (RestrictionOptions,),
 }

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from kafkeep.connect.connectors.sink_keys import ROLES
-from kafkeep.connect.rest.security import RestSecurity, require_safe_bind
 from kafkeep.connect.worker.config_providers import PREFIX as PROVIDERS
 from kafkeep.connect.worker.config_providers import Providers
 from kafkeep.connect.worker.fixed_keys import KEYS, worker_fixed_key
 from kafkeep.connect.worker.kafka_clients import CLIENTS, READ_DEFAULTS, ClientReader, is_client_key
 from kafkeep.connect.worker.keys import (
     GROUPS,
-    GuardOptions,
     RestOptions,
+    RestrictionOptions,
     ServiceOptions,
     TrackingOptions,
 )
@@ -33,6 +32,7 @@ from kafkeep.connect.worker.rest_access import (
     read_users,
     shares_with_clients,
 )
+from kafkeep.connect.worker.rest_security import RestSecurity, require_safe_bind
 from kafkeep.errors import UsageError
 from kafkeep.options.files import load_text, parse_properties
 from kafkeep.options.kafka import KafkaOptions
@@ -54,7 +54,7 @@ class WorkerOptions:
     rest: RestOptions
     security: RestSecurity
     tracking: TrackingOptions
-    guard: GuardOptions
+    restrictions: RestrictionOptions
     kafka: KafkaOptions
     """The cluster, with the rights of ``admin.…`` keys on top of those without a prefix."""
     consumer: KafkaOptions
@@ -157,7 +157,7 @@ class _Reader:
         service = self._try(parse_group, ServiceOptions, self._texts)
         rest = self._try(parse_group, RestOptions, self._texts)
         tracking = self._try(parse_group, TrackingOptions, self._texts)
-        guard = self._try(parse_group, GuardOptions, self._texts)
+        restrictions = self._try(parse_group, RestrictionOptions, self._texts)
         defaults = self._defaults()
         self._check_others()
         tls = self._tls(rest) if rest else None
@@ -165,14 +165,14 @@ class _Reader:
         shared = bool(rest and rest.is_https and shares_with_clients(self._texts))
         reader = ClientReader(self._texts, self._wrong, self._notes, listener_has_ssl=shared)
         clients = {name: reader.read(name) for name in CLIENTS}
-        if self._wrong or not (service and rest and tracking and guard and security):
+        if self._wrong or not (service and rest and tracking and restrictions and security):
             raise ConfigErrors(self._wrong)
         return WorkerOptions(
             service=service,
             rest=rest,
             security=security,
             tracking=tracking,
-            guard=guard,
+            restrictions=restrictions,
             kafka=clients["admin"],
             consumer=clients["consumer"],
             producer=clients["producer"],

@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from kafkeep.connect.rest.security import Role, hash_password, parse_role, token_digest
+from kafkeep.connect.worker.rest_security import Role, hash_password, parse_role, token_digest
 from kafkeep.errors import UsageError
 from kafkeep.kafka.security.client_config import check_properties
 from kafkeep.kafka.security.keystores import server_context, tls_context

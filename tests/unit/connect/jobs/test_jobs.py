@@ -18,14 +18,15 @@ from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, 
 from kafkeep.connect.connectors.chtbd import COMPACT
 from kafkeep.connect.connectors.source_config import SourceConfig
 from kafkeep.connect.jobs.compacted_pair import SinkThread
+from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.jobs.make import make_job
+from kafkeep.connect.jobs.progress import Progress, backlog_of
 from kafkeep.connect.jobs.retry import run_patiently
 from kafkeep.connect.jobs.sink import SinkJob, SinkProgress, kafka_of, positions_now
 from kafkeep.connect.jobs.sink_offsets import parse_moves, read_offsets, sink_offsets
 from kafkeep.connect.jobs.source import SourceJob, follower_for
 from kafkeep.connect.jobs.unlogged_source_offsets import plan_foreign_moves
-from kafkeep.connect.service.backlog import backlog_of
-from kafkeep.connect.service.model import Progress, RestError, Surroundings
+from kafkeep.connect.model import RestError
 from kafkeep.errors import FencedError, TransientError, UsageError
 from kafkeep.maintenance.move_positions import move_positions
 from kafkeep.options.kafka import KafkaOptions
@@ -46,8 +47,8 @@ SAME = {"t": "t", "u": "u"}
 S3 = {"s3.bucket.name": "bucket", "s3.region": "eu-1"}
 
 
-def surroundings(**defaults: str) -> Surroundings:
-    return Surroundings(
+def context(**defaults: str) -> JobContext:
+    return JobContext(
         kafka=KafkaOptions("one:9092", {"client.id": "worker"}),
         run_tasks=lambda *_args, **_more: [],
         cores=2,
@@ -70,7 +71,7 @@ def info(incarnation: int = 1) -> TopicInfo:
 def test_our_own_backup_writes_segments_whatever_converter_the_worker_has() -> None:
     own = {"segment.age": "5s", "cycle.time": "3s", "cycle.bytes": "1MiB"}
     config = {"connector.class": "kafkeep.Backup", "topics": "a,b", **own, **S3}
-    job = make_job("own", config, surroundings(value_converter="StringConverter"))
+    job = make_job("own", config, context(value_converter="StringConverter"))
     assert isinstance(job, SinkJob)
     options = job.options
     assert (options.format, options.sink, options.segment_age_ms) == ("segment", None, 5000)
@@ -90,7 +91,7 @@ def test_a_sink_keeps_its_tail_and_its_bounds(caplog: pytest.LogCaptureFixture) 
         "nobody.knows.this": "x",
         **S3,
     }
-    job = make_job("sink", config, surroundings())
+    job = make_job("sink", config, context())
     assert isinstance(job, SinkJob)
     assert (job.options.keeps_tail, job.options.start_at) == (True, "latest")
     assert (job.options.tasks_max, job.task_count) == (4, 4)
@@ -103,7 +104,7 @@ def test_a_sink_keeps_its_tail_and_its_bounds(caplog: pytest.LogCaptureFixture) 
 def test_a_mistyped_number_of_tasks_fills_no_memory_with_them(kind: str) -> None:
     """A paused connector shows its tasks, and nobody has counted its partitions yet."""
     config = {"connector.class": kind, "topics": "t", "tasks.max": "99999999999", **S3}
-    job = make_job("many", config, surroundings())
+    job = make_job("many", config, context())
     assert job.task_count == 100
     if isinstance(job, SinkJob):
         job.limit_tasks(120)
@@ -111,7 +112,7 @@ def test_a_mistyped_number_of_tasks_fills_no_memory_with_them(kind: str) -> None
 
 
 def test_a_source_is_a_source() -> None:
-    job = make_job("back", {"connector.class": "kafkeep.Restore", **S3}, surroundings())
+    job = make_job("back", {"connector.class": "kafkeep.Restore", **S3}, context())
     assert isinstance(job, SourceJob)
     assert job.type == "source"
 
@@ -120,7 +121,7 @@ def test_a_source_tells_once_what_did_not_come_back_as_it_was(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A round tells all gaps of its topics, whichever round passed them."""
-    job = make_job("back", {"connector.class": "kafkeep.Restore", **S3}, surroundings())
+    job = make_job("back", {"connector.class": "kafkeep.Restore", **S3}, context())
     assert isinstance(job, SourceJob)
     first = {"topic": "t", "partition": 0, "start": 3, "end": 5, "reason": "expired"}
     second = {**first, "start": 7, "end": 8}
@@ -169,7 +170,7 @@ def test_a_source_says_what_it_waits_for_and_nothing_else(
     tmp_path: Path, keys: dict[str, str], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = {"connector.class": "S3SourceConnector", "archive": str(tmp_path), **keys}
-    job = make_job("back", {**config, "format.class": "json", "topics": "t"}, surroundings())
+    job = make_job("back", {**config, "format.class": "json", "topics": "t"}, context())
     assert isinstance(job, SourceJob)
     stop = threading.Event()
     stop.set()
@@ -200,7 +201,7 @@ def test_a_long_restore_that_writes_records_is_not_without_progress(
     clock = [1_000]
     monkeypatch.setattr("kafkeep.connect.jobs.source.now_ms", lambda: clock[0])
     config = {"connector.class": "S3SourceConnector", "archive": str(tmp_path), "topics": "t"}
-    job = make_job("back", {**config, "format.class": "json"}, surroundings())
+    job = make_job("back", {**config, "format.class": "json"}, context())
     assert isinstance(job, SourceJob)
     growing = [(2_000, 0), (100_000, 5), (200_000, 9), (300_000, 9)]
     tried_again = [(400_000, 9), (500_000, 9)]
@@ -233,7 +234,7 @@ def test_a_source_waits_for_objects_of_its_topics(tmp_path: Path) -> None:
 
 def test_a_class_there_is_not_is_refused() -> None:
     with pytest.raises(UsageError, match="no connector"):
-        make_job("x", {"connector.class": "org.example.Sink", **S3}, surroundings())
+        make_job("x", {"connector.class": "org.example.Sink", **S3}, context())
 
 
 def test_overrides_come_over_the_workers_client() -> None:
@@ -330,7 +331,7 @@ def test_a_source_without_a_log_is_moved_to_an_object_unless_its_count_is_no_num
 
 def test_a_connector_that_has_made_no_folder_yet_has_no_offsets(tmp_path: Path) -> None:
     config = {"connector.class": "kafkeep.Backup", "topics": "t", "archive": f"{tmp_path}/later"}
-    assert read_offsets("x", config, surroundings()) == []
+    assert read_offsets("x", config, context()) == []
 
 
 def test_progress_tells_lag_and_since_when() -> None:
@@ -441,7 +442,7 @@ def test_faults_that_pass_are_waited_out_and_others_are_not(
 def test_people_read_of_a_connector_what_they_call_it(
     config: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    job: Any = make_job("orders → S3", {**config, **S3}, surroundings())
+    job: Any = make_job("orders → S3", {**config, **S3}, context())
     stop = threading.Event()
 
     def fail(*_: object) -> None:

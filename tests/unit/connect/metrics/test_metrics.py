@@ -9,15 +9,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.support.promql import strimzi_names
 
+from kafkeep.connect.jobs.job import JobContext
+from kafkeep.connect.jobs.progress import Progress
 from kafkeep.connect.metrics.page import ALL, WorkerFacts, render
 from kafkeep.connect.metrics.totals import Totals, measured
-from kafkeep.connect.service.model import (
-    ConnectorStatus,
-    Progress,
-    RunState,
-    Surroundings,
-    TaskStatus,
-)
+from kafkeep.connect.model import ConnectorStatus, RunState, TaskStatus
 from kafkeep.errors import KafkeepError, UsageError
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.spark.jvm import JvmFacts
@@ -340,18 +336,18 @@ class Job:
     type = "sink"
     task_count = 3
 
-    def __init__(self, surroundings: Surroundings, fails: bool = False) -> None:
+    def __init__(self, context: JobContext, fails: bool = False) -> None:
         self.progress = Progress()
-        self.surroundings = surroundings
+        self.context = context
         self.fails = fails
 
     def run(self, stop: threading.Event) -> None:
         times = recorder()
         assert times is not None
         times.note("PutObject", 0.02)
-        rows = self.surroundings.run_tasks(["a"], _task, label="backup")
+        rows = self.context.run_tasks(["a"], _task, label="backup")
         assert [row.kind for row in rows] == ["range"]
-        assert self.surroundings.run_tasks([], _task, label="backup") == []  # no job of Spark's
+        assert self.context.run_tasks([], _task, label="backup") == []  # no job of Spark's
         self.progress.records += 10
         if self.fails:
             raise KafkeepError("broken")
@@ -371,7 +367,7 @@ def _run_tasks(bundles: Any, task: Any, *, label: str) -> list[Any]:
     ]
 
 
-SURROUNDINGS = Surroundings(
+JOB_CONTEXT = JobContext(
     kafka=KafkaOptions(bootstrap_servers="127.0.0.1:1"),
     run_tasks=_run_tasks,
     cores=1,
@@ -383,25 +379,25 @@ def test_measured_jobs_count_runs_failures_and_requests_of_driver_and_tasks() ->
     totals = Totals()
     made: list[Job] = []
 
-    def make(name: str, config: Any, surroundings: Surroundings) -> Any:
+    def make(name: str, config: Any, context: JobContext) -> Any:
         if name == "wrong":
             raise UsageError("no such key")
-        made.append(Job(surroundings, fails=bool(made)))
+        made.append(Job(context, fails=bool(made)))
         return made[-1]
 
     maker = measured(make, totals)
-    maker("orders", {}, SURROUNDINGS).run(threading.Event())
+    maker("orders", {}, JOB_CONTEXT).run(threading.Event())
     with pytest.raises(KafkeepError, match="broken"):
-        maker("orders", {}, SURROUNDINGS).run(threading.Event())
+        maker("orders", {}, JOB_CONTEXT).run(threading.Event())
     with pytest.raises(UsageError):
-        maker("wrong", {}, SURROUNDINGS)
+        maker("wrong", {}, JOB_CONTEXT)
     told_to_stop = threading.Event()
     told_to_stop.set()
     with pytest.raises(KafkeepError, match="broken"):
-        maker("orders", {}, SURROUNDINGS).run(told_to_stop)
+        maker("orders", {}, JOB_CONTEXT).run(told_to_stop)
     assert recorder() is None
 
-    job = maker("orders", {}, SURROUNDINGS)
+    job = maker("orders", {}, JOB_CONTEXT)
     assert (job.task_count, job.type, job.progress) == (3, "sink", made[-1].progress)
     page = render(
         [status(), replace(status("wrong"), tasks=())],

@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafkeep.connect.metrics.metric import Declared, Page
+from kafkeep.connect.metrics.metric import Metric, MetricsPage
 from kafkeep.store.s3_timing import BOUNDS_S, OperationTimes
 
 ODD = 'a "name"\\with\nall of it, ä'
@@ -18,8 +18,8 @@ def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 
 
 def test_labels_and_numbers_are_read_as_they_were_put() -> None:
-    page = Page()
-    lag = Declared("lag", "gauge", "How\\far\nbehind.", ("topic", "connector"))
+    page = MetricsPage()
+    lag = Metric("lag", "gauge", "How\\far\nbehind.", ("topic", "connector"))
     for value, labels in ((1, (ODD, "x")), (12345678.5, ("", ODD)), (float("inf"), ("a", "b"))):
         page.put(lag, value, *labels)
     assert samples(page.text()) == {
@@ -32,8 +32,8 @@ def test_labels_and_numbers_are_read_as_they_were_put() -> None:
 def test_it_is_written_as_prometheus_client_writes_it() -> None:
     registry = CollectorRegistry()
     theirs = Gauge("lag", "How\\far\nbehind.", ("topic", "connector"), registry=registry)
-    page = Page()
-    ours = Declared("lag", "gauge", "How\\far\nbehind.", ("topic", "connector"))
+    page = MetricsPage()
+    ours = Metric("lag", "gauge", "How\\far\nbehind.", ("topic", "connector"))
     for value in (0, 0.1, 1234567.0, 12345678901.5, 1e300):
         theirs.labels(str(value), ODD).set(value)
         page.put(ours, value, str(value), ODD)
@@ -41,12 +41,12 @@ def test_it_is_written_as_prometheus_client_writes_it() -> None:
 
 
 def test_histograms_add_up_and_summaries_have_two_numbers() -> None:
-    page = Page()
+    page = MetricsPage()
     times = OperationTimes()
     for seconds in (0.0, 0.0, BOUNDS_S[0] * 1.5, 1e9):
         times.note(seconds, None)
-    page.put_times(Declared("requests", "histogram", "Times.", ("op",)), times, "get")
-    page.put_summary(Declared("gc", "summary", "Pauses."), 3, 1.5)
+    page.put_times(Metric("requests", "histogram", "Times.", ("op",)), times, "get")
+    page.put_summary(Metric("gc", "summary", "Pauses."), 3, 1.5)
     found = samples(page.text())
     buckets = [found["requests_bucket", (("le", str(b)), ("op", "get"))] for b in BOUNDS_S]
     assert buckets == sorted(buckets) and buckets[0] == 2

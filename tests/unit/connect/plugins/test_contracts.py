@@ -15,11 +15,11 @@ from tests.support.connect.memory_service import SINK, MemoryService
 from tests.support.connect.rest_server import serving
 
 from kafkeep.connect.connectors.families import CLASSES
+from kafkeep.connect.model import Json, RunState
 from kafkeep.connect.plugins.classes import definitions, find_any_plugin, list_plugins
 from kafkeep.connect.plugins.validate import validate
 from kafkeep.connect.rest.app import make_app
-from kafkeep.connect.rest.security import RestSecurity
-from kafkeep.connect.service.model import Json, RunState
+from kafkeep.connect.worker.rest_security import RestSecurity
 
 JSON = {"Accept": "application/json", "Content-Type": "application/json"}
 CONFIG = {"connector.class": SINK, "flush.size": "3", "topics": "t", "tasks.max": "2"}

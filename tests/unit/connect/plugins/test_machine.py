@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from kafkeep.connect.model import RestError
 from kafkeep.connect.plugins.definitions import Definitions
 from kafkeep.connect.plugins.validate import machine_problems
 from kafkeep.connect.safety.restrictions import check_connector
-from kafkeep.connect.service.model import RestError
 from kafkeep.connect.worker.options import WorkerOptions
 
 SINK = "ch.tbd.kafka.backuprestore.backup.kafkaconnect.BackupSinkConnector"
@@ -35,7 +35,7 @@ def definitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Definitions:
     worker = WorkerOptions.load(None, {}, lines)
     return Definitions(
         providers=worker.providers,
-        guard=lambda config: check_connector(config, worker),
+        restrictions=lambda config: check_connector(config, worker),
         machine=lambda config: machine_problems(config, worker),
     )
 

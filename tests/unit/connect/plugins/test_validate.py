@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from kafkeep.connect.connectors.families import CLASSES, short_names
+from kafkeep.connect.model import RestError
 from kafkeep.connect.plugins.definitions import Definitions
 from kafkeep.connect.plugins.validate import config_errors, validate
 from kafkeep.connect.safety.restrictions import check_connector
-from kafkeep.connect.service.model import RestError
 from kafkeep.connect.worker.config_providers import Providers
 from kafkeep.connect.worker.options import WorkerOptions
 
@@ -177,7 +177,7 @@ def test_what_would_be_refused_is_told_also_of_keys_without_a_definition(
 ) -> None:
     worker = WorkerOptions.load(None, {}, {"bootstrap.servers": "kafka:9092"})
     here = Definitions(
-        providers=worker.providers, guard=lambda config: check_connector(config, worker)
+        providers=worker.providers, restrictions=lambda config: check_connector(config, worker)
     )
     body = filled(GOLDEN["good"]["body"]) | {key: text}
     with pytest.raises(RestError, match=key):

@@ -20,7 +20,7 @@ from tests.support.connect.https_worker import (
     wrong,
 )
 
-from kafkeep.connect.service.serve import run_service
+from kafkeep.connect.serve import run_service
 from kafkeep.connect.worker.rest_access import user_line
 from kafkeep.dev.process import Ports
 from kafkeep.errors import EnvironmentFault

@@ -15,9 +15,9 @@ from tests.support.connect.memory_service import SINK, MemoryService
 from tests.support.connect.rest_server import raw_request, serving
 from tests.support.waiting import PATIENCE_S
 
+from kafkeep.connect.model import Json
 from kafkeep.connect.rest.app import _CALLS_AT_ONCE, ENDPOINTS, make_app
-from kafkeep.connect.rest.security import RestSecurity
-from kafkeep.connect.service.model import Json
+from kafkeep.connect.worker.rest_security import RestSecurity
 from kafkeep.errors import (
     AccessDeniedError,
     DamagedError,

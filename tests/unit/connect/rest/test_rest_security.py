@@ -13,7 +13,7 @@ from tests.support.connect.rest_server import raw_request, serving
 
 from kafkeep.connect.rest.app import ENDPOINTS, make_app
 from kafkeep.connect.rest.middleware import Authenticator
-from kafkeep.connect.rest.security import (
+from kafkeep.connect.worker.rest_security import (
     RestSecurity,
     Role,
     parse_role,

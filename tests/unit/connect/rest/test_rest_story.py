@@ -11,7 +11,7 @@ from tests.support.connect.rest_server import serving
 from tests.support.connect.rest_story import compare, load_story, run_story
 
 from kafkeep.connect.rest.app import make_app
-from kafkeep.connect.rest.security import RestSecurity
+from kafkeep.connect.worker.rest_security import RestSecurity
 
 DOCS = Path(__file__).parents[4] / "docs" / "rest.md"
 VALUES = {"BUCKET": "b", "ENDPOINT": "http://s3", "ACCESS_KEY": "AK", "SECRET_KEY": "not-to-show"}

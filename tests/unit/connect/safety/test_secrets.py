@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from kafkeep.connect.model import RestError
 from kafkeep.connect.plugins.definitions import Definitions
 from kafkeep.connect.safety import secrets
 from kafkeep.connect.safety.restrictions import check_connector
 from kafkeep.connect.safety.secrets import MASK, HideSecrets, hide, is_secret, mask, unmask
-from kafkeep.connect.service.model import RestError
 from kafkeep.connect.worker.config_providers import Providers
 from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.options.option import ConfigErrors
@@ -277,7 +277,8 @@ def test_a_refused_reference_does_not_tell_what_it_stands_for(
     }
     worker = WorkerOptions.load(None, {}, lines)
     definitions = Definitions(
-        providers=Providers.from_worker(lines), guard=lambda config: check_connector(config, worker)
+        providers=Providers.from_worker(lines),
+        restrictions=lambda config: check_connector(config, worker),
     )
     kind = "io.confluent.connect.s3.S3SinkConnector"
     config = {

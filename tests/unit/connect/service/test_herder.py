@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from kafkeep.connect.metrics.totals import Totals
+from kafkeep.connect.model import Connector, ConnectorStatus, RunState, TargetState, TaskStatus
 from kafkeep.connect.plugins.definitions import Definitions
 from kafkeep.connect.service.herder import Herder
-from kafkeep.connect.service.lease import Beat
+from kafkeep.connect.service.lease import Heartbeat
 from kafkeep.connect.service.loggers import Loggers
-from kafkeep.connect.service.model import Connector, ConnectorStatus, RunState, Target, TaskStatus
-from kafkeep.connect.service.state import State
+from kafkeep.connect.service.state import ServiceState
 from kafkeep.connect.worker.config_providers import Providers
 from kafkeep.connect.worker.keys import TrackingOptions
 from kafkeep.errors import TransientError
@@ -33,10 +33,10 @@ TOLD = ConnectorStatus(
 class Journal:
     """Counts how often it is read, and does something meanwhile."""
 
-    state = State()
+    state = ServiceState()
     reads = 0
 
-    def refresh(self) -> State:
+    def refresh(self) -> ServiceState:
         self.reads += 1
         self.meanwhile()
         return self.state
@@ -52,19 +52,19 @@ def journal() -> Journal:
 
 @pytest.fixture
 def follower(journal: Journal) -> Herder:
-    beat = Beat(
+    beat = Heartbeat(
         number=1, epoch=1, worker_id="other:1", url="http://other:1", at_ms=1, statuses=(TOLD,)
     )
     lease = SimpleNamespace(look=lambda: None, leader=lambda: beat, holds=lambda: False)
     supervisor = SimpleNamespace(status=lambda _: replace(TOLD, state=RunState.UNASSIGNED))
-    duty: Any = SimpleNamespace(
+    loop: Any = SimpleNamespace(
         leads=lambda: False, journal=journal, lease=lease, supervisor=supervisor
     )
     unused: Any = None
     return Herder(
-        duty=duty,
+        loop=loop,
         definitions=Definitions(providers=Providers()),
-        surroundings=unused,
+        context_for=unused,
         tracking=TrackingOptions(),
         totals=Totals(),
         loggers=Loggers(lambda: 1),
@@ -116,10 +116,10 @@ def test_a_probe_does_not_wait_for_the_store(follower: Herder, journal: Journal)
 def test_one_made_anew_and_paused_is_not_shown_as_the_leader_last_told_of_the_deleted_one(
     follower: Herder, journal: Journal
 ) -> None:
-    paused = Connector(name="one", config={}, target=Target.PAUSED, generation=3)
-    journal.state = State(connectors={"one": paused})
+    paused = Connector(name="one", config={}, target=TargetState.PAUSED, generation=3)
+    journal.state = ServiceState(connectors={"one": paused})
     assert follower.status("one").state is RunState.RUNNING  # until its work has ended
-    journal.state = State(connectors={"one": replace(paused, generation=5)})
+    journal.state = ServiceState(connectors={"one": replace(paused, generation=5)})
     follower.answered()
     found = follower.status("one")
     assert [found.state, *(task.state for task in found.tasks)] == [RunState.PAUSED] * 2

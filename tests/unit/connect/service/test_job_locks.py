@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.support.waiting import PATIENCE_S
 
-from kafkeep.connect.service.supervisor import Turns
+from kafkeep.connect.service.supervisor import JobSlots
 
 
 class Crowd:
@@ -28,7 +28,7 @@ class Crowd:
             self.now -= 1
 
 
-def run_jobs(turns: Turns, count: int) -> tuple[Crowd, Crowd]:
+def run_jobs(turns: JobSlots, count: int) -> tuple[Crowd, Crowd]:
     """Run jobs that plan, have their tasks run and commit; return who met where."""
     busy, waiting = Crowd(), Crowd()
     all_wait = threading.Barrier(count, timeout=PATIENCE_S)
@@ -51,13 +51,13 @@ def run_jobs(turns: Turns, count: int) -> tuple[Crowd, Crowd]:
 
 
 def test_two_are_busy_at_once_and_all_have_their_tasks_run() -> None:
-    busy, waiting = run_jobs(Turns(2, patience_s=PATIENCE_S), 8)
+    busy, waiting = run_jobs(JobSlots(2, patience_s=PATIENCE_S), 8)
     assert busy.most <= 2
     assert waiting.most == 8
 
 
 def test_one_that_hangs_holds_nobody_up_for_long() -> None:
-    turns, hangs = Turns(1, patience_s=0.05), threading.Event()
+    turns, hangs = JobSlots(1, patience_s=0.05), threading.Event()
     inside = threading.Event()
 
     def hang() -> None:
@@ -76,7 +76,7 @@ def test_one_that_hangs_holds_nobody_up_for_long() -> None:
 
 
 def test_a_turn_is_given_back_when_work_fails() -> None:
-    turns = Turns(1, patience_s=0.2)
+    turns = JobSlots(1, patience_s=0.2)
     for _ in range(3):
         try:
             with turns:

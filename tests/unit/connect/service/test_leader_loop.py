@@ -9,13 +9,15 @@ from collections.abc import Iterator, Mapping
 import pytest
 from tests.support.waiting import PATIENCE_S, until
 
+from kafkeep.connect.jobs.job import ConnectorJob, JobContext
+from kafkeep.connect.jobs.progress import Progress
+from kafkeep.connect.model import ConnectorType, PluginInfo
 from kafkeep.connect.safety.secrets import HideSecrets
 from kafkeep.connect.service.journal import Journal
-from kafkeep.connect.service.leader_loop import Duty
+from kafkeep.connect.service.leader_loop import LeaderLoop
 from kafkeep.connect.service.lease import Lease
-from kafkeep.connect.service.model import ConnectorJob, ConnectorType, Progress, Surroundings
-from kafkeep.connect.service.state import Change
-from kafkeep.connect.service.supervisor import Describe, Supervisor
+from kafkeep.connect.service.state import StateChange
+from kafkeep.connect.service.supervisor import Supervisor
 from kafkeep.errors import TransientError
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.store.memory import MemoryStore
@@ -60,16 +62,16 @@ class Job:
         Job.running -= 1
 
 
-def make(_name: str, _config: Mapping[str, str], _: Surroundings) -> ConnectorJob:
+def make(_name: str, _config: Mapping[str, str], _: JobContext) -> ConnectorJob:
     return Job()
 
 
 class Worker:
-    """A duty whose journal waits long for its store, as it does, and whose lease does not."""
+    """A loop whose journal waits long for its store, as it does, and whose lease does not."""
 
     def __init__(self) -> None:
         self.state, self.beats = Store(30), Store(0.1)
-        surroundings = Surroundings(
+        context = JobContext(
             kafka=KafkaOptions("localhost:9092"),
             run_tasks=lambda *_: [],
             cores=2,
@@ -77,19 +79,19 @@ class Worker:
         )
         self.supervisor = Supervisor(
             make_job=make,
-            surroundings=lambda _: surroundings,
+            context_for=lambda _: context,
             resolve=dict,
-            describe=lambda _: Describe(type="sink", version="7"),
+            describe=lambda _: PluginInfo(type="sink", version="7"),
             secrets=HideSecrets(),
             worker_id="me:1",
         )
         lease = Lease(self.beats, worker_id="me:1", url="http://me:1", timeout_s=TIMEOUT_S)
-        self.duty = Duty(Journal(self.state, sleep=lambda _: None), lease, self.supervisor)
+        self.loop = LeaderLoop(Journal(self.state, sleep=lambda _: None), lease, self.supervisor)
 
     def run_connector(self) -> None:
-        self.duty.start()
-        until(self.duty.leads)
-        self.duty.commit(lambda _: Change(kind="define", name="one"))
+        self.loop.start()
+        until(self.loop.leads)
+        self.loop.commit(lambda _: StateChange(kind="define", name="one"))
         until(lambda: Job.running == 1)
 
     def answer(self, *, state: bool, beats: bool) -> None:
@@ -106,7 +108,7 @@ def worker() -> Iterator[Worker]:
     made = Worker()
     yield made
     made.answer(state=True, beats=True)
-    assert made.duty.close(PATIENCE_S)
+    assert made.loop.close(PATIENCE_S)
 
 
 def test_jobs_stop_in_time_though_the_state_is_being_read_from_a_store_that_hangs(
@@ -125,7 +127,7 @@ def test_what_is_started_just_as_the_lease_is_lost_does_not_stay(worker: Worker)
     worker.run_connector()
     worker.answer(state=True, beats=False)
     until(lambda: Job.running == 0)
-    connector = worker.duty.journal.state.connectors["one"]
+    connector = worker.loop.journal.state.connectors["one"]
     before = Job.started
     worker.supervisor.restart(connector)  # by a call that had seen the lease held
     until(lambda: Job.started > before and Job.running == 0)
@@ -143,7 +145,7 @@ def test_a_failure_nobody_foresaw_does_not_end_the_work_for_good(
         reconcile(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(worker.supervisor, "reconcile", fail_once)
-    worker.duty.start()
+    worker.loop.start()
     until(failed.is_set)
-    worker.duty.journal.commit(lambda _: Change(kind="define", name="one"))
+    worker.loop.journal.commit(lambda _: StateChange(kind="define", name="one"))
     until(lambda: Job.running == 1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkeep.connect.service.lease import Lease, load_beat
-from kafkeep.connect.service.model import ConnectorStatus, RunState, TaskStatus
+from kafkeep.connect.model import ConnectorStatus, RunState, TaskStatus
+from kafkeep.connect.service.lease import Lease, load_heartbeat
 from kafkeep.errors import NewerFormatError, TransientError
 from kafkeep.store.memory import MemoryStore
 
@@ -155,4 +155,4 @@ def test_a_beat_of_a_newer_kafkeep_is_refused_by_name() -> None:
     store = MemoryStore()
     store.put_new("lease/000000000000.json", b'{"version": 2}')
     with pytest.raises(NewerFormatError, match=r"lease/0+\.json: .*version 2"):
-        load_beat(store, 0)
+        load_heartbeat(store, 0)

@@ -7,10 +7,10 @@ import uuid
 
 import pytest
 
+from kafkeep.connect.model import RestError
 from kafkeep.connect.service.journal import seal_state
-from kafkeep.connect.service.lease import Beat, load_beat
+from kafkeep.connect.service.lease import Heartbeat, load_heartbeat
 from kafkeep.connect.service.loggers import Loggers
-from kafkeep.connect.service.model import RestError
 from kafkeep.store.memory import MemoryStore
 
 
@@ -21,11 +21,11 @@ def test_levels_for_all_workers_are_followed_in_order_and_kept_for_the_next_lead
     leader.set_everywhere(below, "ERROR")
     leader.set_everywhere(above, "DEBUG")  # which sets the one below it as well
     leader.set_everywhere(below, "trace")
-    beat = Beat(number=7, epoch=1, worker_id="w", url="u", at_ms=1, levels=leader.everywhere())
+    beat = Heartbeat(number=7, epoch=1, worker_id="w", url="u", at_ms=1, levels=leader.everywhere())
     assert [one.logger for one in beat.levels] == [above, below]
     store = MemoryStore()
     store.put_new("lease/000000000007.json", seal_state(beat.to_json()))
-    told = load_beat(store, 7).levels
+    told = load_heartbeat(store, 7).levels
     logging.getLogger(above).setLevel(logging.CRITICAL)
     logging.getLogger(below).setLevel(logging.CRITICAL)
     follower.follow(told)

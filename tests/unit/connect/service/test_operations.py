@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from tests.support.waiting import PATIENCE_S
 
+from kafkeep.connect.model import RestError, TargetState
 from kafkeep.connect.plugins.definitions import Definitions
 from kafkeep.connect.service.journal import Journal
 from kafkeep.connect.service.loggers import Loggers
-from kafkeep.connect.service.model import RestError, Target
 from kafkeep.connect.service.operations import LocalOperations
-from kafkeep.connect.service.state import Change
+from kafkeep.connect.service.state import StateChange
 from kafkeep.connect.worker.config_providers import Providers
 from kafkeep.store.memory import MemoryStore
 
@@ -33,11 +33,11 @@ CONFIG = {
 
 
 def operations(journal: Journal, **supervisor: Any) -> LocalOperations:
-    duty: Any = SimpleNamespace(
+    loop: Any = SimpleNamespace(
         journal=journal, commit=journal.commit, supervisor=SimpleNamespace(**supervisor)
     )
     unused: Any = None
-    return LocalOperations(duty, Definitions(providers=Providers()), unused, Loggers(lambda: 1))
+    return LocalOperations(loop, Definitions(providers=Providers()), unused, Loggers(lambda: 1))
 
 
 def test_a_connector_that_is_slow_to_stop_holds_up_no_other_one() -> None:
@@ -51,7 +51,7 @@ def test_a_connector_that_is_slow_to_stop_holds_up_no_other_one() -> None:
     journal = Journal(MemoryStore())
     for name in ("slow", "other"):
         journal.commit(
-            lambda _, name=name: Change(kind="define", name=name, target=Target.STOPPED)  # type: ignore[misc]
+            lambda _, name=name: StateChange(kind="define", name=name, target=TargetState.STOPPED)  # type: ignore[misc]
         )
     local = operations(journal, wait_ended=wait_ended)
 
@@ -63,25 +63,27 @@ def test_a_connector_that_is_slow_to_stop_holds_up_no_other_one() -> None:
     moving.start()
     assert asked.wait(PATIENCE_S)
     resuming = threading.Thread(
-        target=local.set_target, args=("other", Target.RUNNING), daemon=True
+        target=local.set_target, args=("other", TargetState.RUNNING), daemon=True
     )
     resuming.start()
     resuming.join(PATIENCE_S)
-    assert journal.state.connectors["other"].target is Target.RUNNING
-    itself = threading.Thread(target=local.set_target, args=("slow", Target.RUNNING), daemon=True)
+    assert journal.state.connectors["other"].target is TargetState.RUNNING
+    itself = threading.Thread(
+        target=local.set_target, args=("slow", TargetState.RUNNING), daemon=True
+    )
     itself.start()
     itself.join(0.2)
-    assert journal.state.connectors["slow"].target is Target.STOPPED  # not while it is moved
+    assert journal.state.connectors["slow"].target is TargetState.STOPPED  # not while it is moved
     may_go_on.set()
     for thread in (moving, itself):
         thread.join(PATIENCE_S)
-    assert journal.state.connectors["slow"].target is Target.RUNNING
+    assert journal.state.connectors["slow"].target is TargetState.RUNNING
 
 
 def test_a_patch_keeps_secrets_but_sends_none_of_them_to_a_new_address() -> None:
     journal = Journal(MemoryStore())
     local = operations(journal)
-    local.create("one", CONFIG, Target.RUNNING)
+    local.create("one", CONFIG, TargetState.RUNNING)
     changed = local.patch_config("one", {"flush.size": "7", "tasks.max": None}).config
     kept = {**CONFIG, "name": "one", "flush.size": "7"}
     del kept["tasks.max"]

@@ -9,12 +9,12 @@ import orjson
 import pytest
 
 from kafkeep.archive.document import dump_document, seal
+from kafkeep.connect.model import TargetState
+from kafkeep.connect.serve import run_service
 from kafkeep.connect.service.forward import shared_token
 from kafkeep.connect.service.journal import MAX_BYTES, Journal, open_state
-from kafkeep.connect.service.lease import Lease, load_beat
-from kafkeep.connect.service.model import Target
-from kafkeep.connect.service.serve import run_service
-from kafkeep.connect.service.state import Change
+from kafkeep.connect.service.lease import Lease, load_heartbeat
+from kafkeep.connect.service.state import StateChange
 from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.errors import DamagedError, NewerFormatError
 from kafkeep.store.memory import MemoryStore
@@ -59,7 +59,9 @@ def with_each_bit_flipped(body: bytes) -> Iterator[bytes]:
 
 def define(journal: Journal, *names: str) -> None:
     for name in names:
-        journal.commit(lambda _, n=name: Change(kind="define", name=n, config={"topics": "orders"}))  # type: ignore[misc]
+        journal.commit(
+            lambda _, n=name: StateChange(kind="define", name=n, config={"topics": "orders"})
+        )  # type: ignore[misc]
 
 
 def filled() -> WrongAnswers:
@@ -106,7 +108,7 @@ def refresh(store: MemoryStore) -> object:
 
 
 DOCUMENTS: dict[str, tuple[Callable[[], MemoryStore], Callable[[MemoryStore], object]]] = {
-    "lease/000000000000.json": (beating, lambda store: load_beat(store, 0)),
+    "lease/000000000000.json": (beating, lambda store: load_heartbeat(store, 0)),
     "snapshots/000000000000.json": (snapshotted, refresh),
     FIRST: (filled, refresh),
 }
@@ -194,7 +196,7 @@ def test_a_state_of_an_older_kafkeep_without_checksums_still_opens() -> None:
     store.put_new("journal/000000000001.json", orjson.dumps(change))
     store.put_new("secret/workers.json", orjson.dumps({"version": 1, "token": "t"}))
     journal = Journal.open(store)
-    assert journal.state.connectors["one"].target is Target.PAUSED
+    assert journal.state.connectors["one"].target is TargetState.PAUSED
     define(journal, "two")
     assert set(Journal(store).refresh().connectors) == {"one", "two"}
     assert shared_token(store) == "t"

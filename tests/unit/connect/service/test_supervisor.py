@@ -11,25 +11,18 @@ from dataclasses import replace
 import pytest
 from tests.support.waiting import PATIENCE_S, until
 
+from kafkeep.connect.jobs.job import ConnectorJob, JobContext, expected_tasks
+from kafkeep.connect.jobs.progress import Progress
 from kafkeep.connect.jobs.retry import sleep_until
+from kafkeep.connect.model import Connector, ConnectorType, PluginInfo, RunState, TargetState
 from kafkeep.connect.safety.secrets import HideSecrets
-from kafkeep.connect.service.model import (
-    Connector,
-    ConnectorJob,
-    ConnectorType,
-    Progress,
-    RunState,
-    Surroundings,
-    Target,
-    expected_tasks,
-)
-from kafkeep.connect.service.supervisor import Describe, Supervisor
+from kafkeep.connect.service.supervisor import Supervisor
 from kafkeep.errors import KafkeepError, TransientError, UsageError
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.store.memory import MemoryStore
 from kafkeep.store.retry import RetryingStore, RetryPolicy
 
-SURROUNDINGS = Surroundings(
+JOB_CONTEXT = JobContext(
     kafka=KafkaOptions("localhost:9092"), run_tasks=lambda *_: [], cores=2, state_address="memory:x"
 )
 
@@ -72,7 +65,7 @@ class Parting(Job):
         logging.getLogger("some.library").warning("parting with %s", self.config["x.password"])
 
 
-def make(name: str, config: Mapping[str, str], _: Surroundings) -> ConnectorJob:
+def make(name: str, config: Mapping[str, str], _: JobContext) -> ConnectorJob:
     if "wrong" in config:
         raise UsageError("that is wrong")
     return Parting(name, config) if "x.password" in config else Job(name, config)
@@ -92,9 +85,9 @@ def supervisor(secrets: HideSecrets) -> Iterator[Supervisor]:
     Job.may_end.set()
     made = Supervisor(
         make_job=make,
-        surroundings=lambda _: SURROUNDINGS,
+        context_for=lambda _: JOB_CONTEXT,
         resolve=dict,
-        describe=lambda _: Describe(type="sink", version="7"),
+        describe=lambda _: PluginInfo(type="sink", version="7"),
         secrets=secrets,
         worker_id="me:1",
     )
@@ -103,7 +96,7 @@ def supervisor(secrets: HideSecrets) -> Iterator[Supervisor]:
 
 
 def connector(
-    name: str, target: Target = Target.RUNNING, generation: int = 1, **config: str
+    name: str, target: TargetState = TargetState.RUNNING, generation: int = 1, **config: str
 ) -> Connector:
     return Connector(name=name, config=config, target=target, generation=generation)
 
@@ -141,16 +134,16 @@ def test_a_connector_that_cannot_begin_has_failed_without_tasks(supervisor: Supe
 
 def test_pause_keeps_tasks_and_stop_has_none(supervisor: Supervisor) -> None:
     for target, shown in (
-        (Target.RUNNING, (RunState.RUNNING, [RunState.RUNNING] * 3)),
-        (Target.PAUSED, (RunState.PAUSED, [RunState.PAUSED] * 3)),
-        (Target.STOPPED, (RunState.STOPPED, [])),
-        (Target.PAUSED, (RunState.PAUSED, [RunState.PAUSED] * 3)),
-        (Target.RUNNING, (RunState.RUNNING, [RunState.RUNNING] * 3)),
+        (TargetState.RUNNING, (RunState.RUNNING, [RunState.RUNNING] * 3)),
+        (TargetState.PAUSED, (RunState.PAUSED, [RunState.PAUSED] * 3)),
+        (TargetState.STOPPED, (RunState.STOPPED, [])),
+        (TargetState.PAUSED, (RunState.PAUSED, [RunState.PAUSED] * 3)),
+        (TargetState.RUNNING, (RunState.RUNNING, [RunState.RUNNING] * 3)),
     ):
         one = connector("one", target, **{"tasks.max": "3"})
         supervisor.reconcile([one])
         until(lambda one=one, shown=shown: states(supervisor, one) == shown)  # type: ignore[misc]
-        running = 1 if target is Target.RUNNING else 0
+        running = 1 if target is TargetState.RUNNING else 0
         until(lambda running=running: Job.running.get("one", 0) == running)  # type: ignore[misc]
 
 
@@ -160,7 +153,7 @@ def test_a_connector_is_not_paused_before_its_work_has_ended(supervisor: Supervi
     supervisor.reconcile([running])
     until(lambda: states(supervisor, running) == (RunState.RUNNING, [RunState.RUNNING] * 2))
     until(lambda: Job.running.get("one", 0) == 1)
-    paused = connector("one", Target.PAUSED, **{"tasks.max": "2"})
+    paused = connector("one", TargetState.PAUSED, **{"tasks.max": "2"})
     assert states(supervisor, paused) == (RunState.RUNNING, [RunState.RUNNING] * 2)
     supervisor.reconcile([paused])
     assert states(supervisor, paused) == (RunState.RUNNING, [RunState.RUNNING] * 2)
@@ -199,7 +192,7 @@ def test_a_source_that_is_done_stays_running(supervisor: Supervisor) -> None:
 def test_a_fault_that_passes_is_waited_out_while_it_begins(supervisor: Supervisor) -> None:
     faults = {"one": 1}
 
-    def make_later(name: str, config: Mapping[str, str], _: Surroundings) -> ConnectorJob:
+    def make_later(name: str, config: Mapping[str, str], _: JobContext) -> ConnectorJob:
         if faults[name]:
             faults[name] -= 1
             raise TransientError("not yet")
@@ -216,7 +209,7 @@ def test_wait_ended_waits_for_a_slow_job(supervisor: Supervisor) -> None:
     Job.may_end.clear()
     supervisor.reconcile([connector("one")])
     until(lambda: Job.running.get("one", 0) == 1)
-    supervisor.reconcile([connector("one", Target.STOPPED)])
+    supervisor.reconcile([connector("one", TargetState.STOPPED)])
     assert not supervisor.wait_ended("one", 0.01)
     threading.Timer(0.1, Job.may_end.set).start()
     assert supervisor.wait_ended("one", PATIENCE_S)
@@ -255,13 +248,13 @@ def test_secrets_are_kept_out_of_logs_until_nothing_of_a_deleted_connector_runs(
 @pytest.mark.parametrize("secret", ["of-a-converter", "of-the-brokers"])
 def test_a_trace_tells_no_secret_of_the_worker(supervisor: Supervisor, secret: str) -> None:
     jaas = 'org.example.Login required password="of-the-brokers";'
-    supervisor._surroundings = lambda _: replace(
-        SURROUNDINGS,
+    supervisor._context_for = lambda _: replace(
+        JOB_CONTEXT,
         kafka=KafkaOptions("localhost:9092", {"sasl.jaas.config": jaas}),
         defaults={"value.converter.basic.auth.user.info": "user:of-a-converter"},
     )
 
-    def make_none(_name: str, _config: Mapping[str, str], _: Surroundings) -> ConnectorJob:
+    def make_none(_name: str, _config: Mapping[str, str], _: JobContext) -> ConnectorJob:
         raise UsageError(f"no way with {secret}")
 
     supervisor._make_job = make_none
@@ -294,10 +287,10 @@ def test_a_deleted_and_recreated_connector_with_initial_state_paused_never_shows
     supervisor.reconcile([connector("one")])
     until(lambda: Job.running.get("one") == 1)
     supervisor.reconcile([])
-    anew = connector("one", Target.PAUSED, generation=2)
+    anew = connector("one", TargetState.PAUSED, generation=2)
     supervisor.reconcile([anew])
     assert states(supervisor, anew) == (RunState.PAUSED, [])
-    changed = connector("one", Target.PAUSED, generation=3)
+    changed = connector("one", TargetState.PAUSED, generation=3)
     supervisor.reconcile([changed])
     assert supervisor.status(changed).state is RunState.PAUSED
     Job.may_end.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkeep.connect.service.model import format_trace, in_keys
+from kafkeep.connect.service.trace import format_trace, in_keys
 from kafkeep.errors import PreflightError
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from kafkeep.connect.connectors.sink_config import ConnectorConfig
-from kafkeep.connect.rest.security import Role, token_digest
 from kafkeep.connect.worker.fixed_keys import KEYS, UNDER
 from kafkeep.connect.worker.keys import BASIC_AUTH, GROUPS
 from kafkeep.connect.worker.options import DECLARED, WorkerOptions, from_environ, variable
 from kafkeep.connect.worker.rest_access import user_line
+from kafkeep.connect.worker.rest_security import Role, token_digest
 from kafkeep.errors import UsageError
 from kafkeep.options.option import ConfigErrors, iter_options
 
@@ -423,7 +423,7 @@ def test_every_error_is_told_at_once() -> None:
 def test_policies_go_by_their_short_name_or_their_class(name: str) -> None:
     package = "org.apache.kafka.connect.connector.policy."
     for text in (name, f"{package}{name}ConnectorClientConfigOverridePolicy"):
-        assert load({"connector.client.config.override.policy": text}).guard.policy == name
+        assert load({"connector.client.config.override.policy": text}).restrictions.policy == name
 
 
 def test_an_unknown_key_is_named_with_the_nearest() -> None:

@@ -15,11 +15,11 @@ import pytest
 
 from kafkeep.connect.connectors import aiven
 from kafkeep.connect.connectors.lenses import parse_kcql
+from kafkeep.connect.model import RestError
 from kafkeep.connect.rest.call import as_config
 from kafkeep.connect.safety import restrictions
-from kafkeep.connect.safety.secrets import hide, is_secret, iter_references, mask
-from kafkeep.connect.service.model import RestError
-from kafkeep.connect.worker.config_providers import Providers
+from kafkeep.connect.safety.secrets import hide, is_secret, mask
+from kafkeep.connect.worker.config_providers import Providers, iter_references
 from kafkeep.errors import KafkeepError
 from kafkeep.kafka.security.keystores import _normal_pem
 from kafkeep.options.sink.date_patterns import parse_path_format

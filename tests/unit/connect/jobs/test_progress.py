@@ -13,13 +13,13 @@ from kafkeep.archive.commit import Changes, Commit, Gap, LogSpan
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
+from kafkeep.connect.jobs.progress import GAPS_SHOWN, NO_PROGRESS_MS, Progress, backlog_of, gaps_of
 from kafkeep.connect.jobs.sink import SinkJob, SinkProgress
 from kafkeep.connect.metrics.page import WorkerFacts, render
 from kafkeep.connect.metrics.totals import Totals
+from kafkeep.connect.model import Backlog, ConnectorStatus, RunState
 from kafkeep.connect.rest.answers import status_json
 from kafkeep.connect.rest.openapi import SCHEMAS
-from kafkeep.connect.service.backlog import GAPS_SHOWN, NO_PROGRESS_MS, backlog_of, gaps_of
-from kafkeep.connect.service.model import Backlog, ConnectorStatus, Progress, RunState
 from kafkeep.connect.service.state import status_from_json, status_to_json
 from kafkeep.store.memory import MemoryStore
 

@@ -11,22 +11,24 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from kafkeep.clock import now_ms
+from kafkeep.connect.jobs.job import ConnectorJob, JobContext
 from kafkeep.connect.metrics.totals import Totals, measured
+from kafkeep.connect.model import ConnectorStatus
 from kafkeep.connect.plugins.definitions import Definitions
 from kafkeep.connect.plugins.validate import machine_problems
 from kafkeep.connect.rest.app import make_app
+from kafkeep.connect.rest.forwarding import ForwardMiddleware
 from kafkeep.connect.rest.server import Bound, RestServer, bind
 from kafkeep.connect.safety.restrictions import check_connector
 from kafkeep.connect.safety.secrets import HideSecrets
-from kafkeep.connect.service.forward import ForwardDoor, shared_token
+from kafkeep.connect.service.forward import shared_token
 from kafkeep.connect.service.herder import Herder
 from kafkeep.connect.service.journal import Journal, open_state
-from kafkeep.connect.service.leader_loop import Duty
+from kafkeep.connect.service.leader_loop import LeaderLoop
 from kafkeep.connect.service.lease import BEATS_PER_TIMEOUT, Lease
 from kafkeep.connect.service.loggers import Loggers
-from kafkeep.connect.service.model import ConnectorJob, ConnectorStatus, Surroundings
 from kafkeep.connect.service.shared_spark import SharedSpark
-from kafkeep.connect.service.supervisor import Supervisor, Turns
+from kafkeep.connect.service.supervisor import JobSlots, Supervisor
 from kafkeep.connect.worker.keys import RestOptions
 from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.errors import KafkeepError
@@ -42,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class ServiceInfo:
     """What is told when the service answers."""
 
     url: str
@@ -55,7 +57,7 @@ def run_service(
     *,
     storage: StorageOptions | None = None,
     spark: SparkOptions | None = None,
-    on_ready: Callable[[Ready], None] = lambda _ready: None,
+    on_ready: Callable[[ServiceInfo], None] = lambda _ready: None,
     stop: threading.Event | None = None,
 ) -> bool:
     """Run the service until SIGTERM, SIGINT or ``stop``; what is at hand is finished first.
@@ -75,20 +77,20 @@ def run_service(
         _handle_signals(stop)
         server.start()
         closing.callback(server.close)
-        service.duty.start()
+        service.loop.start()
         on_ready(service.ready)
         while not stop.wait(0.5):
             server.check()
         logger.info("stopping: connectors finish what they are at")
-        return service.duty.close(STOP_SECONDS)
+        return service.loop.close(STOP_SECONDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
     """The service put together."""
 
-    ready: Ready
-    duty: Duty
+    ready: ServiceInfo
+    loop: LeaderLoop
     herder: Herder
     spark: SharedSpark
     secrets: HideSecrets = field(repr=False)
@@ -110,15 +112,15 @@ class _Parts:
         definitions = Definitions(
             providers=worker.providers,
             defaults=worker.defaults,
-            guard=lambda config: check_connector(config, worker),
+            restrictions=lambda config: check_connector(config, worker),
             machine=lambda config: machine_problems(config, worker),
         )
-        surroundings = _surroundings_of(worker, storage, spark, definitions)
+        context_for = _contexts_of(worker, storage, spark, definitions)
         secrets, totals, loggers = HideSecrets(), Totals(), Loggers(now_ms)
         worker_id, url = worker.rest.worker_id(port), worker.rest.url(port)
         supervisor = Supervisor(
             make_job=measured(_make_job, totals),
-            surroundings=surroundings,
+            context_for=context_for,
             resolve=definitions.resolve,
             describe=definitions.describe,
             secrets=secrets,
@@ -138,12 +140,12 @@ class _Parts:
             statuses=statuses,
             levels=loggers.everywhere,
         )
-        duty = Duty(journal, lease, supervisor, lambda beat: loggers.follow(beat.levels))
-        supervisor.on_change = duty.beat_soon
+        loop = LeaderLoop(journal, lease, supervisor, lambda beat: loggers.follow(beat.levels))
+        supervisor.on_change = loop.beat_soon
         herder = Herder(
-            duty=duty,
+            loop=loop,
             definitions=definitions,
-            surroundings=surroundings,
+            context_for=context_for,
             tracking=worker.tracking,
             totals=totals,
             loggers=loggers,
@@ -153,8 +155,8 @@ class _Parts:
             tls=None if worker.tls is None else worker.tls.client,
         )
         return cls(
-            ready=Ready(url=url, worker_id=worker_id, state=store.describe()),
-            duty=duty,
+            ready=ServiceInfo(url=url, worker_id=worker_id, state=store.describe()),
+            loop=loop,
             herder=herder,
             spark=spark,
             secrets=secrets,
@@ -168,20 +170,20 @@ def _bind(rest: RestOptions, closing: ExitStack) -> list[Bound]:
 
 
 def _server(parts: _Parts, worker: WorkerOptions, listening: Sequence[Bound]) -> RestServer:
-    app = make_app(parts.herder, worker.security)
-    door = ForwardDoor(app, parts.herder.local_operations, parts.token)
-    return RestServer(door, listening, None if worker.tls is None else worker.tls.server)
+    rest = make_app(parts.herder, worker.security)
+    app = ForwardMiddleware(rest, parts.herder.local_operations, parts.token)
+    return RestServer(app, listening, None if worker.tls is None else worker.tls.server)
 
 
-def _surroundings_of(
+def _contexts_of(
     worker: WorkerOptions, storage: StorageOptions, spark: SharedSpark, definitions: Definitions
-) -> Callable[[Mapping[str, str]], Surroundings]:
+) -> Callable[[Mapping[str, str]], JobContext]:
     """Return what jobs share: sinks read with the worker's consumer, sources write as producer."""
-    turns = Turns()
+    turns = JobSlots()
 
-    def surroundings(config: Mapping[str, str]) -> Surroundings:
+    def context_for(config: Mapping[str, str]) -> JobContext:
         is_source = definitions.describe(config).type == "source"
-        return Surroundings(
+        return JobContext(
             kafka=worker.producer if is_source else worker.consumer,
             run_tasks=turns.given_up_for(spark.run_tasks),
             turn=turns,
@@ -191,13 +193,13 @@ def _surroundings_of(
             defaults=worker.defaults,
         )
 
-    return surroundings
+    return context_for
 
 
-def _make_job(name: str, config: Mapping[str, str], surroundings: Surroundings) -> ConnectorJob:
+def _make_job(name: str, config: Mapping[str, str], context: JobContext) -> ConnectorJob:
     from kafkeep.connect.jobs.make import make_job  # noqa: PLC0415 - idle services need none of it
 
-    return make_job(name, config, surroundings)
+    return make_job(name, config, context)
 
 
 class _ClusterId:

@@ -14,8 +14,8 @@ import httpx
 import pytest
 from tests.support.waiting import PATIENCE_S, until
 
+from kafkeep.connect.serve import ServiceInfo, run_service
 from kafkeep.connect.service.forward import HEADER, PATH
-from kafkeep.connect.service.serve import Ready, run_service
 from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.errors import EnvironmentFault
 from kafkeep.store.memory import MemoryStore
@@ -40,7 +40,7 @@ class Worker:
     http: httpx.Client
     stop: threading.Event
     thread: threading.Thread
-    ready: Ready
+    ready: ServiceInfo
 
     def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         answer = self.http.request(method, path, json=body)
@@ -66,7 +66,7 @@ def options(state: str, *, port: int = 0, **more: str) -> WorkerOptions:
 
 
 def start(state: str, **more: str) -> Worker:
-    told: queue.Queue[Ready] = queue.Queue()
+    told: queue.Queue[ServiceInfo] = queue.Queue()
     stop = threading.Event()
     worker = options(state, **more)
     thread = threading.Thread(

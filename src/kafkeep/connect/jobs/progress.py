@@ -1,6 +1,6 @@
-"""How far a connector is behind, and since when nothing moved. Pure.
+"""What a job has done, and how far it is behind. Pure.
 
-Status answers and ``/metrics`` both take these numbers from here.
+Status answers and ``/metrics`` both take their numbers from here.
 """
 
 from __future__ import annotations
@@ -9,11 +9,47 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kafkeep.archive.commit import Gap
-from kafkeep.connect.service.model import Backlog, ConnectorType, LostOffsets, OffsetGaps, Progress
+from kafkeep.connect.model import Backlog, ConnectorType, LostOffsets, OffsetGaps
 
 NO_PROGRESS_MS = 60_000
 """Work that is due and stays undone for so long is reported."""
 GAPS_SHOWN = 10
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a job has done since it was started, told by the job, read by status and metrics.
+
+    Plain numbers that one thread writes and others read; partitions are (topic, number). Records
+    are counted last: who sees them sees where they are, too.
+    """
+
+    records: int = 0
+    bytes: int = 0
+    objects: int = 0
+    commits: int = 0
+    gaps: int = 0
+    skipped_offsets: int = 0
+    """Offsets in those gaps."""
+    bad_records: int = 0
+    last_commit_ms: int | None = None
+    topics: set[str] = field(default_factory=set)
+    """Topics records were read from or written to."""
+    positions: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Archived (or read back) up to here."""
+    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Of a sink: where Kafka ended when it was last looked at."""
+    measured_ms: int | None = None
+    """When lag and gaps were last read."""
+    due_since_ms: int | None = None
+    """Since when there is something to do, of which nothing is committed yet."""
+    waits_its_turn: bool = False
+    """Whether it does not look at Kafka now because another of its pair archives."""
+    lost: OffsetGaps = field(default_factory=OffsetGaps)
+    """All gaps of the log, those of earlier runs too."""
+    lag_records: dict[tuple[str, int], int] = field(default_factory=dict)
+    lag_since_ms: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Since when records of a partition wait; none for one that is archived to its end."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,0 +1,84 @@
+"""A connector's job as the service sees it: work that runs until it is stopped."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kafkeep.connect.jobs.progress import Progress
+from kafkeep.connect.model import ConnectorType
+from kafkeep.options.kafka import KafkaOptions
+from kafkeep.options.storage import StorageOptions
+
+RunTasks = Callable[..., Any]
+"""``OpenSpark.run_tasks``: bundles in, rows out."""
+TASKS_UNSEEN = 100
+"""No more tasks are shown than this while nobody knows how many partitions there are."""
+
+
+def shown_tasks(tasks_max: int | None, partitions: int | None = None) -> int:
+    """Return how many tasks to show; ``partitions`` None: not known yet.
+
+    A ``tasks.max`` may be anything, and every task that is shown takes room in all answers.
+    """
+    return max(1, min(tasks_max or 1, TASKS_UNSEEN if partitions is None else partitions))
+
+
+def expected_tasks(new: Mapping[str, str], old: Mapping[str, str], shown: int) -> int:
+    """Return how many tasks a changed connector will show, where the old one shows ``shown``.
+
+    ``tasks.max`` decides, unless there were fewer partitions than that already.
+    """
+    wanted, had = _wanted_tasks(new), _wanted_tasks(old)
+    if wanted is None or had is None or wanted == had:
+        return shown
+    return min(wanted, shown) if shown < had else wanted
+
+
+def _wanted_tasks(config: Mapping[str, str]) -> int | None:
+    """Return what ``tasks.max`` asks for; None for a reference, which is resolved elsewhere."""
+    text = config.get("tasks.max", "1").strip()
+    return shown_tasks(int(text)) if text.isascii() and text.isdigit() else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobContext:
+    """What every job of a worker shares."""
+
+    kafka: KafkaOptions
+    """The worker's cluster; a connector's overrides come on top."""
+    run_tasks: RunTasks
+    cores: int
+    state_address: str
+    """Where the service keeps its state: documents of restores lie beside it."""
+    state_storage: StorageOptions | None = None
+    """How that is reached; None: as the environment says."""
+    turn: AbstractContextManager[None] = field(default_factory=nullcontext)
+    """Entered where a job is busy in this process; ``run_tasks`` leaves it meanwhile."""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """Keys of the worker's file that hold for connectors without them, e.g. value.converter."""
+
+
+class ConnectorJob(Protocol):
+    """One connector's run. Made anew for every start; safe to run again after any end."""
+
+    type: ConnectorType
+    task_count: int
+    """How many tasks to show: at most tasks.max, and never more than partitions to read."""
+    progress: Progress
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until ``stop`` is set, then end cleanly; a source may end by itself, when done.
+
+        Raises KafkeepError when it cannot go on. Faults that pass are waited out inside.
+        """
+
+
+class MakeJob(Protocol):
+    """Makes the job of a connector; ``connect/jobs/make.py`` has the one there is."""
+
+    def __call__(self, name: str, config: Mapping[str, str], context: JobContext) -> ConnectorJob:
+        """Return the job; ``config`` is resolved, with real secrets. UsageError if it is wrong."""

@@ -1,0 +1,148 @@
+"""The values the service works with: connectors, their states, errors of the REST API. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+from kafkeep.errors import KafkeepError
+
+ConnectorType = Literal["sink", "source"]
+Json = dict[str, Any]
+
+
+class TargetState(StrEnum):
+    """What a connector is told to be; kept over restarts of the service."""
+
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+
+
+class RunState(StrEnum):
+    """What a connector or a task is, under Connect's names."""
+
+    UNASSIGNED = "UNASSIGNED"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+    FAILED = "FAILED"
+    RESTARTING = "RESTARTING"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connector:
+    """A connector as it is defined; ``config`` is as it was sent, references unresolved.
+
+    ``generation`` grows with every change of the configuration, so that a run knows it is old.
+    """
+
+    name: str
+    config: Mapping[str, str] = field(repr=False)
+    target: TargetState = TargetState.RUNNING
+    generation: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStatus:
+    """One task; ``trace`` says why it failed, without secrets."""
+
+    id: int
+    state: RunState
+    worker_id: str
+    trace: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostOffsets:
+    """Offsets ``[start, end)`` of a partition that are not in the archive, and why."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    reason: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetGaps:
+    """The gaps that a connector's log has: all are counted, the newest are listed first."""
+
+    count: int = 0
+    offsets: int = 0
+    newest: tuple[LostOffsets, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """How far a connector is behind, when it last got on, and what it never got.
+
+    ``no_progress_since_ms`` is set while work is due and nothing is committed.
+    """
+
+    measured_ms: int | None = None
+    """When lag and gaps were read; None: not yet."""
+    records: int = 0
+    seconds: float = 0.0
+    last_progress_ms: int | None = None
+    no_progress_since_ms: int | None = None
+    gaps: OffsetGaps = field(default_factory=OffsetGaps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorStatus:
+    """A connector and its tasks as they are now."""
+
+    name: str
+    type: ConnectorType
+    version: str
+    state: RunState
+    worker_id: str
+    tasks: tuple[TaskStatus, ...] = ()
+    trace: str | None = None
+    backlog: Backlog | None = None
+    """None while it has no job."""
+    generation: int | None = None
+    """Of the connector it was taken of; None from a worker of an older kafkeep."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggerLevel:
+    """A logger's level that every worker is to have; numbers grow with every one that is set."""
+
+    number: int
+    logger: str
+    level: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginInfo:
+    """What a connector's class is: sink or source, and the version that statuses show."""
+
+    type: ConnectorType
+    version: str
+
+
+class RestError(KafkeepError):
+    """An answer other than success: ``status`` is HTTP's, the message goes out as it is."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (RestError, (self.status, self.message))
+
+
+def invalid_config(errors: list[str]) -> RestError:
+    """Return the error that lists everything wrong with a configuration, worded as Connect does."""
+    lines = "\n".join(errors)
+    return RestError(
+        400,
+        f"Connector configuration is invalid and contains the following {len(errors)} error(s):\n"
+        f"{lines}\nYou can also find the above list of errors at the endpoint "
+        "`/connector-plugins/{connectorType}/config/validate`",
+    )
