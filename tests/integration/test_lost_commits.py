@@ -16,6 +16,7 @@ from tests.support.run_kafkeep import kafkeep
 from kafkeep.archive.checkpoint import Checkpointer, load_head
 from kafkeep.archive.keys import log_key
 from kafkeep.maintenance import lost_commits
+from kafkeep.retry import RetryPolicy
 from kafkeep.store.local import LocalStore
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
@@ -48,7 +49,8 @@ def test_removed_commits_are_told_by_verify_and_below_a_checkpoint_by_every_comm
     store = LocalStore(local_archive)
     head = load_head(store, "backup")
     last = head.state.commit
-    monkeypatch.setattr(lost_commits, "WAIT_S", 1.0)  # nothing runs beside it
+    quick = RetryPolicy(first_wait_s=0.5, attempts=2)  # nothing runs beside it
+    monkeypatch.setattr(lost_commits, "LATE_COMMIT", quick)
     for begin in (last, last - 2):  # the newest commit; and all of the second backup
         with removed(store, begin, last):
             verified = kafkeep("verify", *where).expect(3)

@@ -20,7 +20,8 @@ from tests.support.faults.s3_recorder import Recorder
 
 from kafkeep.errors import AccessDeniedError, KafkeepError
 from kafkeep.options.storage import MIB, StorageOptions
-from kafkeep.store.retry import RetryingStore, RetryPolicy
+from kafkeep.retry import RetryPolicy
+from kafkeep.store.retry import RetryingStore
 from kafkeep.store.s3 import S3Store
 
 pytestmark = pytest.mark.integration

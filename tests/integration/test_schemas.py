@@ -158,7 +158,7 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Http]:
         yield http  # it starts while others do
         http.client.close()
     finally:
-        server.stop(patience_s=5)
+        server.stop(timeout_s=5)
 
 
 @pytest.fixture(scope="module")

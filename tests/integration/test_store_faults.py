@@ -22,8 +22,9 @@ from kafkeep.errors import (
     UnknownOutcomeError,
 )
 from kafkeep.options.storage import StorageOptions
+from kafkeep.retry import RetryPolicy
 from kafkeep.store.conditional_writes import probe_parts
-from kafkeep.store.retry import RetryingStore, RetryPolicy
+from kafkeep.store.retry import RetryingStore
 from kafkeep.store.s3 import S3Store
 
 

@@ -186,10 +186,10 @@ class Refusing:
 def test_a_fault_after_a_long_wait_for_the_pace_is_waited_out() -> None:
     target, values = FakeTarget(), [b"%d" % i for i in range(30)]
     wire = Refusing(target, refused=range(2, 4))
-    wire.send(values, lambda _: wire.pass_time(2 * send.PATIENCE_SECONDS / 3))
+    wire.send(values, lambda _: wire.pass_time(2 * send.STUCK_SECONDS / 3))
     assert target.records == values
     wire = Refusing(FakeTarget(), refused=range(2, 3))
-    wire.send(values, lambda _: wire.pass_time(2 * send.PATIENCE_SECONDS))
+    wire.send(values, lambda _: wire.pass_time(2 * send.STUCK_SECONDS))
     assert wire.target.records == values
 
 
@@ -197,4 +197,4 @@ def test_faults_that_do_not_end_are_told_when_patience_is_over() -> None:
     wire = Refusing(FakeTarget(), refused=range(2, 10**6))
     with pytest.raises(TransientError, match="t-0: Kafka answers"):
         wire.send([b"a"] * 30, lambda _: None)
-    assert send.PATIENCE_SECONDS < wire.now < 2 * send.PATIENCE_SECONDS
+    assert send.STUCK_SECONDS < wire.now < 2 * send.STUCK_SECONDS

@@ -32,11 +32,9 @@ from kafkeep.errors import (
     UnknownOutcomeError,
 )
 from kafkeep.failpoint import failpoint
+from kafkeep.retry import COMMIT
 
-SEND_ATTEMPTS = 8
 OPEN_ATTEMPTS = 32
-_FIRST_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 5.0
 
 
 class CommitLog:
@@ -163,10 +161,8 @@ class CommitLog:
 
     def _create(self, key: str, body: bytes, kind: str) -> bytes:
         """Return the bytes that hold ``key`` in the end: ``body``, or what was there before."""
-        failure: KafkeepError | None = None
-        for attempt in range(SEND_ATTEMPTS):
-            if attempt:
-                self._sleep(min(_FIRST_PAUSE_S * 2 ** (attempt - 1), _LONGEST_PAUSE_S))
+        retries = COMMIT.begin()
+        while True:
             try:
                 failpoint(f"{kind}.before")
                 self._store.put_new(key, body)
@@ -176,13 +172,16 @@ class CommitLog:
                     return read_sound(self._store, key)
                 except (KeyMissingError, TransientError) as error:
                     # "Exists" and then "not found": a create that lost a race and fell away.
-                    failure = error
+                    failure: KafkeepError = error
             except TransientError as error:
                 failure = error
             else:
                 return body
-        assert self._stopped_by is not None
-        raise self._stopped_by from failure
+            wait_s = retries.next_wait_s()
+            if wait_s is None:
+                assert self._stopped_by is not None
+                raise self._stopped_by from failure
+            self._sleep(wait_s)
 
     def _why_stopped(self, stored: CommitBytes) -> KafkeepError:
         other = decode(self._state.name, stored)

@@ -38,6 +38,7 @@ from kafkeep.objects.sink.dead_letters import create_dead_letter_topic
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.kafka import Locations
 from kafkeep.options.sink.sink import SinkOptions
+from kafkeep.retry import FOLLOW
 
 SNAPSHOT_MS = 5_000
 """Between two looks of one who looks often, a glance at the ends will do."""
@@ -47,7 +48,6 @@ PATIENCE_MS = 60_000
 """Answers that may pass, and would not if they were meant, are taken for final after this."""
 DENIED_MS = 300_000
 """Credentials that were good may be renewed: so long their refusal is borne while following."""
-LONGEST_PAUSE_S = 15.0
 logger = logging.getLogger(__name__)
 
 
@@ -200,9 +200,7 @@ class BackupJob:
 
     def _pause(self, failures: int) -> float:
         """Return the seconds until the next look: longer when one after the other fails."""
-        pause = self.options.interval_ms / 1000
-        longer = pause * (1 << min(10, max(0, failures - 1)))
-        return min(max(pause, LONGEST_PAUSE_S), longer)
+        return replace(FOLLOW, first_wait_s=self.options.interval_ms / 1000).wait_s(failures)
 
     def _take_snapshot_while_following(self) -> ClusterSnapshot:
         """Look; a topic that comes or goes while it is asked about makes answers that pass."""

@@ -42,8 +42,8 @@ from kafkeep.dev.state import (
 from kafkeep.errors import EnvironmentFault, UsageError
 from kafkeep.options.spark import require_java
 
-_BROKER_PATIENCE_S = 30.0
-_OTHER_PATIENCE_S = 1.5  # SeaweedFS never ends by itself, and loses nothing when killed
+_BROKER_STOP_S = 30.0
+_OTHER_STOP_S = 1.5  # SeaweedFS never ends by itself, and loses nothing when killed
 
 
 @dataclass(frozen=True)
@@ -177,9 +177,9 @@ def stop_servers(servers: list[Server], *, ran: bool = True) -> None:
         server.terminate()
     for server in servers:
         if server not in brokers:
-            server.stop(patience_s=_OTHER_PATIENCE_S)
+            server.stop(timeout_s=_OTHER_STOP_S)
     for server in brokers:
-        ended = server.stop(patience_s=_BROKER_PATIENCE_S)
+        ended = server.stop(timeout_s=_BROKER_STOP_S)
         keep_class_archive(server.mark, whole=ran and ended)
 
 

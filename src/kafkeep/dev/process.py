@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Self
 
 from kafkeep.errors import EnvironmentFault
+from kafkeep.retry import LOCAL_SERVER
 
 HOST = "127.0.0.1"
 # Below the range that systems hand out to outgoing connections (32768 and up on Linux), so that a
@@ -106,7 +107,6 @@ def answers(port: int) -> bool:
 
 
 _TAIL_LINES = 12
-_PAUSE_S = 0.03
 _WAIT_CALL_S = 10.0
 # Children of this very process must be reaped here, or a dead one looks alive (a zombie).
 _children: dict[int, tuple[subprocess.Popen[bytes], str]] = {}
@@ -156,13 +156,13 @@ class Server:
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
 
-    def stop(self, *, patience_s: float) -> bool:
+    def stop(self, *, timeout_s: float) -> bool:
         """Ask it to end, and after ``patience_s`` seconds kill it; returns when it is gone.
 
         True when it ended by itself.
         """
         self.terminate()
-        if wait_until(lambda: not self.alive, timeout_s=patience_s):
+        if wait_until(lambda: not self.alive, timeout_s=timeout_s):
             return True
         self.kill()
         return False
@@ -226,7 +226,7 @@ def wait_ready(
         if waited_s >= next_call_s:
             on_wait(waited_s)
             next_call_s += _WAIT_CALL_S
-        time.sleep(_PAUSE_S)
+        time.sleep(LOCAL_SERVER.wait_s(1))
     return True
 
 
@@ -236,7 +236,7 @@ def wait_until(condition: Callable[[], bool], *, timeout_s: float) -> bool:
     while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(_PAUSE_S)
+        time.sleep(LOCAL_SERVER.wait_s(1))
     return True
 
 

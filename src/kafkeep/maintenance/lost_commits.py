@@ -12,6 +12,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from kafkeep.archive.checkpoint import load_head
@@ -28,12 +29,10 @@ from kafkeep.maintenance.finding import Finding, FindingKind, Severity
 from kafkeep.maintenance.gc import Claim, parse_claim
 from kafkeep.maintenance.verified import Verified, load_verified
 from kafkeep.objects.segment.reader import read_end
+from kafkeep.retry import LATE_COMMIT
 
 MOST_HEADS = 1000
 """So many objects are asked whose they are; an archive may have millions that no log names."""
-WAIT_S = 5.0
-"""So long a backup that runs has to commit the objects it has just finished."""
-_STEP_S = 0.5
 _AT_ONCE = 8
 _NAME = re.compile(r"(.+)\+([0-9]+)\+([0-9]+)\.[^+]*")
 """Topic, partition and first offset of an object, as names have them unless told otherwise."""
@@ -183,12 +182,15 @@ def _judge_open(
     sleep: Callable[[float], None],
 ) -> Iterator[tuple[Finding, list[str]]]:
     """Warn when all that was planned is there, and the commit that names it does not come."""
-    for _ in range(int(WAIT_S / _STEP_S)):
-        try:
+    retries = LATE_COMMIT.begin()
+    while True:
+        with suppress(KeyMissingError):
             store.head(log_key(state.name, state.commit + 1))
             return
-        except KeyMissingError:
-            sleep(_STEP_S)
+        wait_s = retries.next_wait_s()
+        if wait_s is None:
+            break
+        sleep(wait_s)
     by_partition: dict[PartitionId, list[Uncommitted]] = {}
     for one in mine:
         by_partition.setdefault(one.partition_id, []).append(one)

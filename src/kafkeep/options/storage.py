@@ -19,8 +19,6 @@ MIB = 1024 * 1024
 SINGLE_PUT_BYTES = 4096 * MIB  # S3 takes up to 5 GiB in one PUT
 MIN_PART_BYTES = 5 * MIB
 MAX_PART_BYTES = 2**31 - 1
-ANSWER_S = 60.0
-"""How long an answer of the store is waited for."""
 CUSTOMER_KEY_VARIABLE = "KAFKEEP_S3_SSE_CUSTOMER_KEY"
 _AMAZON = re.compile(r"(?:.+\.)?amazonaws\.com(?:\.cn)?", re.ASCII)
 _KMS = ("aws:kms", "aws:kms:dsse")

@@ -16,11 +16,10 @@ from kafkeep.archive.schemas import RegisteredSchema
 from kafkeep.errors import AccessDeniedError, RecordError, TransientError, UsageError
 from kafkeep.options.sink.converter_settings import RegistrySettings
 from kafkeep.redact import remember
+from kafkeep.retry import REGISTRY
 
 _CONTENT = "application/vnd.schemaregistry.v1+json"
-_ATTEMPTS = 4
-_PAUSE_S = 0.2
-_PATIENCE_S = 300.0
+_IMPORT_TIMEOUT_S = 300.0
 CONNECTIONS = 8
 """At most so many threads should ask at once."""
 
@@ -140,7 +139,7 @@ class Registry:
 
         What they start may take minutes.
         """
-        self._send("POST", path, body, headers, below, timeout_s=_PATIENCE_S)
+        self._send("POST", path, body, headers, below, timeout_s=_IMPORT_TIMEOUT_S)
 
     def ask_beside(self, path: str, *, below: str) -> Any:
         """Ask another API of the same server; see ``send``."""
@@ -183,10 +182,10 @@ class Registry:
         raise TransientError(f"the schema registry at {', '.join(self._urls)} fails: {why}")
 
     def _attempts(self) -> Iterator[str]:
-        """Yield addresses to try, all of them at least once, with a growing pause in between."""
-        for attempt in range(max(_ATTEMPTS, len(self._urls))):
-            if attempt >= len(self._urls):
-                time.sleep(_PAUSE_S * 2 ** (attempt - len(self._urls)))
+        """Yield addresses to try: each of them once, then again with growing waits in between."""
+        yield from self._urls
+        for attempt in range(len(self._urls), REGISTRY.attempts or 0):
+            time.sleep(REGISTRY.wait_s(1 + attempt - len(self._urls)))
             yield self._urls[attempt % len(self._urls)]
 
 

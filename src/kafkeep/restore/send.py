@@ -30,6 +30,7 @@ from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.rewrite import ReadyBatch, stamp
 from kafkeep.kafka.client.wire import FetchWanted, Isolation, Pending, Produced, Wire
 from kafkeep.restore.document import TargetPartition
+from kafkeep.retry import PRODUCE
 
 COMPARED = ("timestamp", "key", "value", "headers")
 
@@ -94,7 +95,8 @@ def _not_ours(topic: str, partition: int, why: str) -> PreflightError:
 IN_FLIGHT = 5
 """The broker knows the last five batches of a producer: more could not be told apart."""
 REQUEST_BYTES = 4 << 20
-PATIENCE_SECONDS = 120.0
+STUCK_SECONDS = 120.0
+"""A partition that takes no record for so long ends the restore."""
 SEQUENCES = 2**31
 
 OK, DUPLICATE = 0, 46
@@ -223,7 +225,7 @@ class Sender:
             self._stuck_since = None
         elif self._stuck_since is None:
             self._stuck_since = now
-        elif now - self._stuck_since > PATIENCE_SECONDS:
+        elif now - self._stuck_since > STUCK_SECONDS:
             raise TransientError(f"{self.topic}-{self.partition}: {self.troubled}")
         self.begin(written)
 
@@ -302,7 +304,7 @@ def _recover(
     troubled = [s for s in senders if s.troubled is not None and s.in_flight == 0]
     if not troubled:
         return False
-    time.sleep(0.2)
+    time.sleep(PRODUCE.wait_s(1))
     ends = end_offsets([sender.key for sender in troubled])
     for sender in troubled:
         sender.recover(ends[sender.key])

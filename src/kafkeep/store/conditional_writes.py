@@ -10,7 +10,8 @@ from contextlib import suppress
 
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import KafkeepError, KeyExistsError
-from kafkeep.store.retry import RetryingStore, RetryingWriter, RetryPolicy
+from kafkeep.retry import STORE
+from kafkeep.store.retry import RetryingStore, RetryingWriter
 from kafkeep.store.s3 import S3Store
 
 _FOLDER = "_kafkeep/probe"
@@ -42,7 +43,7 @@ def _complete(store: S3Store) -> Callable[[str, bytes], Callable[[], None]]:
     def prepare(key: str, body: bytes) -> Callable[[], None]:
         writer = store.create_in_parts(key)
         writer.write(body)
-        return RetryingWriter(writer, key, RetryPolicy()).finish
+        return RetryingWriter(writer, key, STORE).finish
 
     return prepare
 

@@ -13,7 +13,7 @@ from kafkeep.options.storage import ArchiveAddress, StorageOptions
 from kafkeep.store.local import LocalStore
 from kafkeep.store.local_files import NAME_A_FOLDER, disk_fault, no_folder
 from kafkeep.store.memory import MemoryStore
-from kafkeep.store.retry import RetryingStore, RetryPolicy
+from kafkeep.store.retry import RetryingStore, store_policy
 from kafkeep.store.s3 import S3Store
 
 
@@ -36,7 +36,7 @@ def open_store(
     chosen = options if options is not None else StorageOptions.from_env()
     if create and where.kind == "file":
         _make_folder(where.path)
-    return RetryingStore(_bare(where, chosen), replace(RetryPolicy.of(chosen), sleep=sleep))
+    return RetryingStore(_bare(where, chosen), replace(store_policy(chosen), sleep=sleep))
 
 
 def _make_folder(path: str) -> None:

@@ -2,79 +2,25 @@
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from kafkeep.archive.names import KeyLimits
 from kafkeep.archive.object_store import ObjectInfo, ObjectStore, ObjectWriter, Stray, Upload
 from kafkeep.errors import KeyExistsError, KeyMissingError, TransientError
-from kafkeep.options.storage import ANSWER_S, StorageOptions
-
-T = TypeVar("T")
-
-
-def _system_chance() -> float:
-    """Return a number below 1; forked workers would all draw the same from Python's generator."""
-    return random.SystemRandom().random()
+from kafkeep.options.storage import StorageOptions
+from kafkeep.retry import STORE, RetryPolicy
 
 
-@dataclass(frozen=True, kw_only=True)
-class RetryPolicy:
-    """Jittered exponential waits until a deadline; sleep, clock and chance are parameters.
-
-    With ``retries`` the waits begin anew after so many, behind a wait of ``round_wait_s``. One who
-    has time for an answer that never comes asks at least twice: connections get lost.
-    """
-
-    deadline_s: float = 60.0
-    first_wait_s: float = 0.1
-    longest_wait_s: float = 10.0
-    retries: int | None = None
-    round_wait_s: float = 5.0
-    sleep: Callable[[float], None] = time.sleep
-    clock: Callable[[], float] = time.monotonic
-    chance: Callable[[], float] = _system_chance
-
-    @classmethod
-    def of(cls, options: StorageOptions) -> RetryPolicy:
-        """Return the policy that a store's options ask for."""
-        return cls(
-            deadline_s=options.retry_deadline_ms / 1000,
-            first_wait_s=options.retry_backoff_ms / 1000,
-            retries=options.part_retries,
-            round_wait_s=options.round_backoff_ms / 1000,
-        )
-
-    def call(self, what: str, attempt: Callable[[int], T]) -> T:
-        """Call ``attempt(number)`` until it does not raise TransientError or time is up.
-
-        Then the last error is raised, of its own class, with the number of attempts in it.
-        """
-        started = self.clock()
-        number = 0
-        while True:
-            try:
-                return attempt(number)
-            except TransientError as error:
-                number += 1
-                wait = self._longest_wait(number) * (0.5 + self.chance() / 2)
-                is_over = self.clock() - started + wait > self.deadline_s
-                if is_over and (number > 1 or self.deadline_s < ANSWER_S):
-                    tried = f"{what} failed after {number} attempt{'s' if number > 1 else ''}"
-                    raise type(error)(f"{tried}: {error.message}", hint=error.hint) from error
-            self.sleep(wait)
-
-    def _longest_wait(self, failures: int) -> float:
-        in_round = failures - 1
-        if self.retries is not None:
-            in_round %= self.retries + 1
-            if in_round == self.retries:
-                return self.round_wait_s
-        longest = max(self.longest_wait_s, self.first_wait_s)
-        return min(longest, self.first_wait_s * 2.0 ** min(in_round, 30))
+def store_policy(options: StorageOptions) -> RetryPolicy:
+    """Return the policy that a store's options ask for."""
+    return replace(
+        STORE,
+        deadline_s=options.retry_deadline_ms / 1000,
+        first_wait_s=options.retry_backoff_ms / 1000,
+        round_retries=options.part_retries,
+        round_wait_s=options.round_backoff_ms / 1000,
+    )
 
 
 class RetryingStore:
@@ -85,9 +31,9 @@ class RetryingStore:
     outcome: it succeeds, raises KeyExistsError for another's object, or raises what went wrong.
     """
 
-    def __init__(self, store: ObjectStore, policy: RetryPolicy | None = None) -> None:
+    def __init__(self, store: ObjectStore, policy: RetryPolicy = STORE) -> None:
         self.inner = store
-        self._policy = policy or RetryPolicy()
+        self._policy = policy
 
     @property
     def key_limits(self) -> KeyLimits:

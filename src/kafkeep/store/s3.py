@@ -25,6 +25,7 @@ from kafkeep.errors import (
     UnknownOutcomeError,
 )
 from kafkeep.options.storage import SINGLE_PUT_BYTES, StorageOptions
+from kafkeep.retry import RetryPolicy
 from kafkeep.store.keys import (
     check_key,
     check_metadata,
@@ -32,7 +33,6 @@ from kafkeep.store.keys import (
     decode_metadata,
     encode_metadata,
 )
-from kafkeep.store.retry import RetryPolicy
 from kafkeep.store.s3_client import Digests, client_of, load_models
 from kafkeep.store.s3_errors import check_page, field, read_body, read_range, translate
 from kafkeep.store.s3_timing import recorder, timed

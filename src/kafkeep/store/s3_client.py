@@ -33,8 +33,9 @@ from botocore.exceptions import (
 from botocore.utils import determine_content_length
 from isal import isal_zlib
 
-from kafkeep.options.storage import ANSWER_S, StorageOptions
+from kafkeep.options.storage import StorageOptions
 from kafkeep.redact import remember
+from kafkeep.retry import STORE
 
 
 class Digests:
@@ -157,7 +158,7 @@ def _config(options: StorageOptions) -> Config:
         # One attempt: what was repeated and why is for RetryingStore and the writer to know.
         retries={"mode": "standard", "total_max_attempts": 1},
         connect_timeout=10,
-        read_timeout=ANSWER_S,
+        read_timeout=STORE.answer_s,
         max_pool_connections=32,
         # Amazon's accelerated endpoint bears no other beside it, as one that a variable names.
         ignore_configured_endpoint_urls=options.accelerate or None,

@@ -22,7 +22,7 @@ from kafkeep.errors import (
 from kafkeep.failpoint import failpoint
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.keys import check_metadata, check_tags, encode_metadata
-from kafkeep.store.retry import RetryPolicy
+from kafkeep.store.retry import store_policy
 from kafkeep.store.s3_client import Digests
 from kafkeep.store.s3_errors import field
 from kafkeep.store.spill import Body, Spill
@@ -186,7 +186,7 @@ class S3Writer:
             self._make_visible(joined, checked_tags)
         if checked_tags and self._parts is not None:
             # An upload in parts was begun before these were known.
-            self._store.tag_finished(self._key, checked_tags, RetryPolicy.of(self._options))
+            self._store.tag_finished(self._key, checked_tags, store_policy(self._options))
         self._finished = True
 
     def _make_visible(self, metadata: dict[str, str], tags: dict[str, str]) -> None:
@@ -243,7 +243,7 @@ class PartsUpload:
         self._store = store
         self._key = key
         self._options = options
-        self._retry = RetryPolicy.of(options)
+        self._retry = store_policy(options)
         self._buffer = bytearray()
         self._done: list[dict[str, Any]] = []
         self._upload = self._retry.call(f"beginning {key}", lambda _number: self._begin(metadata))

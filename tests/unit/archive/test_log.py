@@ -7,7 +7,7 @@ from kafkeep.archive.codec import decode_commit
 from kafkeep.archive.commit import Changes, Intent
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.keys import log_key
-from kafkeep.archive.log import SEND_ATTEMPTS, CommitLog
+from kafkeep.archive.log import CommitLog
 from kafkeep.archive.view import load_view
 from kafkeep.errors import (
     FencedError,
@@ -19,6 +19,7 @@ from kafkeep.errors import (
     UsageError,
 )
 from kafkeep.failpoint import arm
+from kafkeep.retry import COMMIT
 from kafkeep.store.memory import MemoryStore
 
 PID = PartitionId("orders", 1, 0)
@@ -121,11 +122,12 @@ def test_exists_followed_by_not_found_is_sent_again(open_log) -> None:
 def test_a_log_without_any_answer_stops_until_it_is_opened_again(open_log) -> None:
     store = LosingStore()
     log = open_log(store=store)
-    store.lost, store.effect = SEND_ATTEMPTS, False
+    assert COMMIT.attempts is not None
+    store.lost, store.effect = COMMIT.attempts, False
     for _ in range(2):
         with pytest.raises(UnknownOutcomeError, match="no answer tells"):
             log.append(Changes(note="x"))
-    assert len(store.sent) == 1 + SEND_ATTEMPTS
+    assert len(store.sent) == 1 + COMMIT.attempts
     assert open_log("w2", store=store).append(Changes(note="y")).number == 2
 
 

@@ -29,7 +29,7 @@ def test_a_child_is_alive_whatever_its_command_line_says_for_the_moment(tmp_path
         assert server.alive
         assert not replace(server, mark=str(tmp_path / "other")).alive
     finally:
-        assert server.stop(patience_s=PATIENCE_S)
+        assert server.stop(timeout_s=PATIENCE_S)
     assert not server.alive
 
 
@@ -52,7 +52,7 @@ def test_a_paused_server_does_nothing_from_then_on(tmp_path: Path) -> None:
             assert count.read_text() == seen
             server.signal(signal.SIGCONT)
     finally:
-        assert server.stop(patience_s=PATIENCE_S)
+        assert server.stop(timeout_s=PATIENCE_S)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from kafkeep.maintenance.lost_commits import check_objects_beyond
 from kafkeep.maintenance.verified import load_verified, save_verified, trace_of
 from kafkeep.maintenance.verify import VerifyReport, verify
 from kafkeep.objects.segment.reader import read_end
+from kafkeep.retry import RetryPolicy
 from kafkeep.store.memory import MemoryStore
 
 ORDERS = PartitionId("orders", 1, 0)
@@ -32,8 +33,8 @@ CYCLES, STEP = 10, 20
 
 @pytest.fixture(autouse=True)
 def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lost_commits, "_STEP_S", 0.001)
-    monkeypatch.setattr(lost_commits, "WAIT_S", 0.003)
+    quick = RetryPolicy(first_wait_s=0.001, attempts=3)
+    monkeypatch.setattr(lost_commits, "LATE_COMMIT", quick)
 
 
 class Backup:

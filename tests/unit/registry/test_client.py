@@ -11,6 +11,7 @@ from kafkeep.archive.schemas import RegisteredSchema
 from kafkeep.errors import AccessDeniedError, RecordError, TransientError, UsageError
 from kafkeep.records.converters.converter import Subject
 from kafkeep.registry.client import Registry
+from kafkeep.retry import RetryPolicy
 
 
 def test_the_registry_is_asked_once_for_each_id_with_credentials() -> None:
@@ -61,7 +62,9 @@ def test_a_refusal_tells_a_registrys_words_and_no_other_servers(body: bytes, wor
 def test_a_registry_that_fails_is_asked_again_and_then_given_up_for_now(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kafkeep.registry.client._PAUSE_S", 0.001)
+    monkeypatch.setattr(
+        "kafkeep.registry.client.REGISTRY", RetryPolicy(first_wait_s=0.001, attempts=4)
+    )
     states = iter([500, 503, 200])
     with answering(lambda _: (next(states), b'{"schema": "\\"int\\""}')) as (url, asked):
         assert Registry((url,)).schema(1).text == '"int"'

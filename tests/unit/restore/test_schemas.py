@@ -46,6 +46,7 @@ from kafkeep.restore.schemas import (
     without_more,
 )
 from kafkeep.restore.summary import RestoreSummary
+from kafkeep.retry import RetryPolicy
 from kafkeep.store.memory import MemoryStore
 
 URL = "http://registry:8081"
@@ -142,7 +143,9 @@ def test_a_registry_that_is_away_ends_a_backup_but_not_one_that_follows(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("kafkeep.registry.client._PAUSE_S", 0.001)
+    monkeypatch.setattr(
+        "kafkeep.registry.client.REGISTRY", RetryPolicy(first_wait_s=0.001, attempts=4)
+    )
     made, url = registry
     made.down = True
     store = MemoryStore()

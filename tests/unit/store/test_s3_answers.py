@@ -19,7 +19,8 @@ from kafkeep.errors import (
     UnknownOutcomeError,
 )
 from kafkeep.options.storage import StorageOptions
-from kafkeep.store.retry import RetryingStore, RetryPolicy
+from kafkeep.retry import RetryPolicy
+from kafkeep.store.retry import RetryingStore
 from kafkeep.store.s3 import S3Store
 
 STAMP = {"ETag": '"e"', "Last-Modified": "Wed, 01 Jan 2025 00:00:00 GMT"}

@@ -16,7 +16,7 @@ from kafkeep.errors import UsageError
 from kafkeep.options.option import ConfigErrors, parse_group
 from kafkeep.options.sink.files import TagOptions
 from kafkeep.options.storage import MIB, StorageOptions
-from kafkeep.store.retry import RetryPolicy
+from kafkeep.store.retry import store_policy
 from kafkeep.store.s3 import S3Store
 from kafkeep.store.s3_client import client_of, proxy_address
 from kafkeep.store.s3_upload import part_size
@@ -346,8 +346,8 @@ def test_tags_that_cannot_be_are_refused(pairs: str) -> None:
 
 def test_waits_are_those_that_were_set() -> None:
     given = {"s3.part.retries": "3", "s3.retry.backoff.ms": "150", "retry.backoff.ms": "7000"}
-    policy = RetryPolicy.of(storage(given))
-    assert (policy.retries, policy.first_wait_s, policy.round_wait_s) == (3, 0.15, 7.0)
+    policy = store_policy(storage(given))
+    assert (policy.round_retries, policy.first_wait_s, policy.round_wait_s) == (3, 0.15, 7.0)
     assert policy.deadline_s == 60
 
 

@@ -7,9 +7,8 @@ import threading
 from collections.abc import Callable
 
 from kafkeep.errors import TransientError
+from kafkeep.retry import CONNECTOR
 
-FIRST_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 15.0
 logger = logging.getLogger(__name__)
 
 
@@ -25,12 +24,12 @@ def sleep_until(stop: threading.Event) -> Callable[[float], None]:
 
 def run_patiently(name: str, work: Callable[[], None], stop: threading.Event) -> None:
     """Call ``work`` until it ends, again after each TransientError; a stop ends it too."""
-    pause = FIRST_PAUSE_S
+    failures = 0
     while not stop.is_set():
         try:
             work()
             return
         except TransientError as error:
             logger.warning("connector %s: %s; trying again", name, error.message)
-        stop.wait(pause)
-        pause = min(LONGEST_PAUSE_S, 2 * pause)
+        failures += 1
+        stop.wait(CONNECTOR.wait_s(failures))

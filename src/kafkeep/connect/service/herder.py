@@ -39,10 +39,8 @@ from kafkeep.connect.service.loggers import Loggers
 from kafkeep.connect.service.operations import LocalOperations, Operations
 from kafkeep.connect.worker.keys import TrackingOptions
 from kafkeep.errors import KafkeepError, UsageError
+from kafkeep.retry import LEADER
 from kafkeep.spark.jvm import read_jvm
-
-_PATIENCE_S = 10.0
-_PAUSE_S = 0.02
 
 
 class LeaderOperations:
@@ -71,14 +69,15 @@ class LeaderOperations:
 
     def _operations(self) -> Operations:
         """Return those of the worker that leads; one that is just beginning is waited for."""
-        deadline = time.monotonic() + _PATIENCE_S
+        retries = LEADER.begin()
         while not self._loop.leads():
             leader = self._loop.lease.leader()
             if leader is not None and not self._loop.lease.holds():
                 return RemoteOperations(self._pool, leader.url, self._token, self.answered)
-            if time.monotonic() > deadline:
+            wait_s = retries.next_wait_s()
+            if wait_s is None:
                 raise RestError(409, NO_LEADER)
-            time.sleep(_PAUSE_S)
+            time.sleep(wait_s)
         return self._local
 
     def create(self, name: str, config: Mapping[str, str], initial: TargetState) -> Connector:

@@ -55,10 +55,11 @@ from kafkeep.errors import (
 )
 from kafkeep.failpoint import failpoint
 from kafkeep.options.storage import ArchiveAddress, StorageOptions
+from kafkeep.retry import JOURNAL
 from kafkeep.store.conditional_writes import probe_conditional_create
 from kafkeep.store.local import LocalStore
 from kafkeep.store.open import open_store
-from kafkeep.store.retry import RetryingStore, RetryPolicy
+from kafkeep.store.retry import RetryingStore, store_policy
 
 MAX_BYTES = 64 << 20
 """No document of the state is larger; of a larger one no more than this is read."""
@@ -94,9 +95,7 @@ def load_state_document(
 
 
 SNAPSHOT_EVERY = 100
-SEND_ATTEMPTS = 6
 APPLY_ATTEMPTS = 16
-_FIRST_PAUSE_S = 0.05
 _CHANGES, _SNAPSHOTS = "journal/", "snapshots/"
 _UNSEALED_CHANGE = ("number", "id", "kind", "name", "config", "target", "topics")
 _UNSEALED_SNAPSHOT = ("number", "recent", "connectors")
@@ -113,7 +112,7 @@ def open_state(address: str, storage: StorageOptions | None = None) -> ObjectSto
     store = open_store(address, options, create=True)
     if where.kind == "file":
         Path(where.path).chmod(0o700)
-        store = RetryingStore(PrivateFolder(where.path), RetryPolicy.of(options))
+        store = RetryingStore(PrivateFolder(where.path), store_policy(options))
     return store
 
 
@@ -236,10 +235,8 @@ class Journal:
 
     def _create(self, key: str, body: bytes) -> bool:
         """Send ``body`` until the store tells who holds ``key``: True means this writer."""
-        failure: TransientError | None = None
-        for attempt in range(SEND_ATTEMPTS):
-            if attempt:
-                self._sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
+        retries = JOURNAL.begin()
+        while True:
             try:
                 failpoint("journal.before")
                 self._store.put_new(key, body)
@@ -255,10 +252,16 @@ class Journal:
                 failure = error
             else:
                 return True
-        raise UnknownOutcomeError(
+            wait_s = retries.next_wait_s()
+            if wait_s is None:
+                raise self._unknown(key) from failure
+            self._sleep(wait_s)
+
+    def _unknown(self, key: str) -> UnknownOutcomeError:
+        return UnknownOutcomeError(
             f"{key} was sent to {self._store.describe()}, and no answer tells whether it is there",
             hint="Look at the connector, and send the request again if it is not as wanted.",
-        ) from failure
+        )
 
     def _read_on(self, state: ServiceState) -> tuple[ServiceState, DamagedError | None]:
         """Apply the changes after ``state``, up to the last one or to one that is damaged."""

@@ -36,6 +36,7 @@ from kafkeep.connect.model import (
 from kafkeep.connect.safety.secrets import HideSecrets
 from kafkeep.connect.service.trace import format_trace
 from kafkeep.errors import TransientError
+from kafkeep.retry import CONNECTOR_START
 
 AT_ONCE = 2
 """While one waits for Kafka or the store, another goes on."""
@@ -82,8 +83,6 @@ class JobSlots:
 
 REPLACED_SECONDS = 60.0
 """How long a run waits for the one before it; then the log's epochs decide between them."""
-_FIRST_PAUSE_S = 0.5
-_LONGEST_PAUSE_S = 10.0
 logger = logging.getLogger(__name__)
 
 
@@ -334,7 +333,7 @@ class Supervisor:
 
     def _made(self, run: ConnectorRun) -> ConnectorJob | None:
         """Make the job, waiting out faults that pass; None when it is told to stop meanwhile."""
-        pause = _FIRST_PAUSE_S
+        failures = 0
         name = run.connector.name
         while not run.stop.is_set():
             config = self._resolve(run.connector.config)
@@ -347,8 +346,8 @@ class Supervisor:
                 return self._make_job(name, config, own)
             except TransientError as error:
                 logger.warning("%s cannot start yet: %s; trying again", name, error.message)
-            run.stop.wait(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE_S)
+            failures += 1
+            run.stop.wait(CONNECTOR_START.wait_s(failures))
         return None
 
     def _fail(self, run: ConnectorRun, phase: RunPhase, error: Exception) -> None:

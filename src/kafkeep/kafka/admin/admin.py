@@ -36,6 +36,7 @@ from kafkeep.kafka.admin.offsets import EpochEnd, OffsetSpec
 from kafkeep.kafka.client.errors import UNKNOWN_TOPIC_OR_PARTITION, refusal
 from kafkeep.kafka.client.metadata import PartitionDescription, TopicDescription
 from kafkeep.kafka.client.requests import TopicPartition
+from kafkeep.retry import KAFKA_TOPIC, Retries
 
 __all__ = [
     "Admin",
@@ -177,9 +178,9 @@ class Admin(Cluster):
         for response in answer.responses:
             if response.error_code != UNKNOWN_TOPIC_OR_PARTITION:
                 check_code(response.error_code, f"delete topic {response.name}")
-        deadline = self.routes.deadline()
+        retries = KAFKA_TOPIC.begin(self.routes.deadline())
         while left := self.topics(names):
-            _pause_until(deadline, f"topic {next(iter(left))} is still there")
+            _wait(retries, f"topic {next(iter(left))} is still there")
 
     def init_producer_id(self) -> tuple[int, int]:
         """Return a new idempotent producer id and its epoch."""
@@ -197,7 +198,7 @@ class Admin(Cluster):
         return answer.producer_id, answer.producer_epoch
 
     def _wait_for_leaders(self, name: str, count: int) -> TopicDescription:
-        deadline = self.routes.deadline()
+        retries = KAFKA_TOPIC.begin(self.routes.deadline())
         while True:
             topic = self.topics([name]).get(name)
             if topic is not None and not topic.error_code:
@@ -207,13 +208,14 @@ class Admin(Cluster):
                     with contextlib.suppress(AccessDeniedError):
                         self.offsets([(name, index) for index in led], OffsetSpec.EARLIEST)
                     return topic
-            _pause_until(deadline, f"topic {name} has partitions without a leader")
+            _wait(retries, f"topic {name} has partitions without a leader")
 
 
-def _pause_until(deadline: float, otherwise: str) -> None:
-    if time.monotonic() > deadline:
+def _wait(retries: Retries, otherwise: str) -> None:
+    wait_s = retries.next_wait_s()
+    if wait_s is None:
         raise TransientError(otherwise)
-    time.sleep(0.05)
+    time.sleep(wait_s)
 
 
 class Right(IntEnum):

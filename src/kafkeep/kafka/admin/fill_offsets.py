@@ -28,6 +28,7 @@ from kafkeep.kafka.batch.layout import CRC_START, HEADER_BYTES
 from kafkeep.kafka.client.errors import RETRIABLE, refusal
 from kafkeep.kafka.client.requests import TopicPartition
 from kafkeep.numba_setup import Bytes, copy_bytes, kernel, varlong_size, write_varlong
+from kafkeep.retry import TRANSACTION
 
 LARGEST_FILLER = 1_000_000
 TIMEOUT_MS = 60_000
@@ -147,7 +148,7 @@ class Transactions:
 
     def _ask(self, make: Any, codes: Any, *, repeat: bool = False) -> Any:
         """Ask the coordinator until it has time for us."""
-        deadline, pause = time.monotonic() + TIMEOUT_MS / 1000, 0.001
+        retries = TRANSACTION.begin()
         while True:
             failure: KafkeepError
             try:
@@ -161,10 +162,10 @@ class Transactions:
                 failure = error
             unknown = isinstance(failure, UnknownOutcomeError) and not repeat
             final = unknown or not isinstance(failure, TransientError)
-            if final or time.monotonic() + pause > deadline:
+            wait_s = retries.next_wait_s()
+            if final or wait_s is None:
                 raise failure
-            time.sleep(pause)
-            pause = min(0.2, pause * 2)
+            time.sleep(wait_s)
 
     def _judge(self, bad: list[int]) -> KafkeepError:
         code = next((code for code in bad if code != _CONCURRENT), _CONCURRENT)

@@ -5,7 +5,6 @@ Requests to the coordinators of consumer groups: found, asked, and asked again w
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from kafkeep.errors import KafkeepError, PreflightError, TransientError
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.errors import DENIED, RETRIABLE, is_final, refusal
 from kafkeep.kafka.client.requests import Routes, TopicPartition, format_partition
+from kafkeep.retry import KAFKA_GROUPS
 
 _GROUP_KEY = 0
 _FIRST_VERSION_WITH_MANY_KEYS = 4
@@ -55,20 +55,21 @@ class Coordinators:
 
     async def listed(self) -> list[Any]:
         """Return every group as its coordinator lists it."""
-        deadline, pause = self._routes.deadline(), 0.1
+        retries = KAFKA_GROUPS.begin(self._routes.deadline())
         while True:
             answers = await self._routes.each_broker(ListGroupsRequest)
             failure = _first_failure(answers)
             if failure is None:
                 return [group for answer in answers for group in answer.groups]
-            if is_final(failure) or time.monotonic() + pause > deadline:
+            wait_s = retries.next_wait_s()
+            if is_final(failure) or wait_s is None:
                 raise failure
-            await self._link.net.sleep(pause)
-            pause = min(1.0, pause * 2)
+            await self._link.net.sleep(wait_s)
 
     async def fetch(self, groups: Sequence[str]) -> GroupOffsets:
         """Fetch the offsets of all groups, several per request."""
-        deadline, pause = self._routes.deadline(), 0.1
+        deadline = self._routes.deadline()
+        retries = KAFKA_GROUPS.begin(deadline)
         found = GroupOffsets()
         todo = list(groups)
         await self._link.connect()
@@ -83,11 +84,11 @@ class Coordinators:
                 if isinstance(outcome, Exception) and not isinstance(outcome, TransientError):
                     raise outcome
             todo = [g for g in todo if g not in found.offsets and g not in found.denied]
-            if todo and time.monotonic() + pause > deadline:
-                raise TransientError(f"group {todo[0]}: no coordinator answers")
             if todo:
-                await self._link.net.sleep(pause)
-                pause = min(1.0, pause * 2)
+                wait_s = retries.next_wait_s()
+                if wait_s is None:
+                    raise TransientError(f"group {todo[0]}: no coordinator answers")
+                await self._link.net.sleep(wait_s)
         return found
 
     def _version(self, request: Any, last: int | None = None) -> int:
@@ -154,16 +155,17 @@ class Coordinators:
         await self._change(group, lambda: DeleteGroupsRequest(groups_names=[group]))
 
     async def _change(self, group: str, make: Callable[[], Any]) -> None:
-        deadline, pause = self._routes.deadline(), 0.1
+        deadline = self._routes.deadline()
+        retries = KAFKA_GROUPS.begin(deadline)
         await self._link.connect()
         while True:
             failure = await self._try_change(group, make, deadline)
             if failure is None:
                 return
-            if is_final(failure) or time.monotonic() + pause > deadline:
+            wait_s = retries.next_wait_s()
+            if is_final(failure) or wait_s is None:
                 raise failure
-            await self._link.net.sleep(pause)
-            pause = min(1.0, pause * 2)
+            await self._link.net.sleep(wait_s)
 
     async def _try_change(
         self, group: str, make: Callable[[], Any], deadline: float

@@ -23,6 +23,7 @@ from kafkeep.kafka.client.errors import connection_failure, is_final
 from kafkeep.kafka.client.transport import MAX_FRAME_BYTES, Connections, keep_record_views
 from kafkeep.kafka.security.client_config import client_config
 from kafkeep.options.kafka import KafkaOptions
+from kafkeep.retry import KAFKA, KAFKA_CONNECTION
 
 IN_FLIGHT = 5
 _UNLIMITED = 10_000
@@ -122,7 +123,8 @@ class Link:
 
     async def _connect_any(self) -> None:
         deadline = time.monotonic() + self.connect_timeout_ms / 1000
-        pause = 0.05
+        # An attempt with no time left would only say that it timed out.
+        retries = KAFKA.begin(deadline - _LEAST_SECONDS)
         while True:
             failures: list[KafkeepError] = []
             for broker in self.cluster.bootstrap_brokers():
@@ -131,11 +133,10 @@ class Link:
                 except Exception as error:
                     failures.append(self._sentence(error, broker))
             final = next((failure for failure in failures if is_final(failure)), None)
-            # An attempt with no time left would only say that it timed out.
-            if final is not None or time.monotonic() + pause + _LEAST_SECONDS > deadline:
+            wait_s = retries.next_wait_s()
+            if final is not None or wait_s is None:
                 raise final or failures[0]
-            await self.net.sleep(pause)
-            pause = min(1.0, pause * 2)
+            await self.net.sleep(wait_s)
 
     async def _learn(self, broker: Any, deadline: float) -> None:
         self.connections.reset_backoff(broker.node_id)  # the pauses here are our own
@@ -208,7 +209,7 @@ class Link:
 
     async def _ready(self, node: NodeId, deadline: float) -> Any:
         """Return a connection that takes a request now."""
-        pause = 0.02
+        retries = KAFKA_CONNECTION.begin(deadline)
         while True:
             try:
                 self.connections.reset_backoff(node)  # the pauses here are our own
@@ -216,13 +217,14 @@ class Link:
                 await connection
                 if not connection.paused:
                     return connection
-                wait = max(0.001, connection._throttle_time - time.monotonic())
+                wait_s = max(0.001, connection._throttle_time - time.monotonic())
             except Exception as error:
                 failure = self._unreachable(error, node)
-                if is_final(failure) or time.monotonic() + pause > deadline:
+                next_wait_s = retries.next_wait_s()
+                if is_final(failure) or next_wait_s is None:
                     raise failure from error
-                wait, pause = pause, min(0.5, pause * 2)
-            await self.net.sleep(min(wait, max(0.0, deadline - time.monotonic())))
+                wait_s = next_wait_s
+            await self.net.sleep(min(wait_s, max(0.0, deadline - time.monotonic())))
 
     def _unreachable(self, error: Exception, node: NodeId) -> KafkeepError:
         if isinstance(error, client_errors.UnknownBrokerIdError):

@@ -36,6 +36,7 @@ from kafkeep.kafka.client.metadata import (
     format_topic_id,
     parse_topic_id,
 )
+from kafkeep.retry import KAFKA
 
 _FIRST_VERSION_WITH_IDS = 13
 _UNKNOWN_GRACE_SECONDS = 5.0
@@ -137,16 +138,16 @@ class Fetch:
     async def run(self) -> list[Fetched]:
         """Return the answers in the order of what was wanted."""
         await self._link.connect()
-        pause = 0.05
+        retries = KAFKA.begin(self._limits.deadline)
         while True:
             await self._round()
             missing = [w for i, w in enumerate(self._wanted) if i not in self._done]
             if not missing:
                 return [self._done[i] for i in range(len(self._wanted))]
-            if time.monotonic() + pause > self._limits.deadline:
+            wait_s = retries.next_wait_s()
+            if wait_s is None:
                 raise self._gave_up(missing)
-            await self._link.net.sleep(pause)
-            pause = min(1.0, pause * 2)
+            await self._link.net.sleep(wait_s)
 
     def _gave_up(self, missing: list[FetchWanted]) -> KafkeepError:
         seconds = time.monotonic() - self._began

@@ -15,6 +15,7 @@ from kafka.protocol.metadata import MetadataRequest
 from kafkeep.errors import KafkeepError, TransientError, UsageError
 from kafkeep.kafka.client.connection import Link
 from kafkeep.kafka.client.errors import is_final
+from kafkeep.retry import KAFKA
 
 _FRESH_SECONDS = 300.0
 
@@ -111,7 +112,7 @@ class Metadata:
     async def _ask(self, topics: list[Any] | None, deadline: float) -> Any:
         await self._link.connect()
         failure: KafkeepError = TransientError(f"no broker of {self._link.where} answers")
-        pause = 0.05
+        retries = KAFKA.begin(deadline)
         while True:
             for node in self._link.nodes():
                 request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
@@ -124,10 +125,10 @@ class Metadata:
                     failure = error
                     if is_final(error):
                         raise
-            if time.monotonic() + pause > deadline:
+            wait_s = retries.next_wait_s()
+            if wait_s is None:
                 raise failure
-            await self._link.net.sleep(pause)
-            pause = min(1.0, pause * 2)
+            await self._link.net.sleep(wait_s)
 
 
 def _describe(topic: Any) -> TopicDescription:

@@ -34,6 +34,7 @@ from kafkeep.kafka.client.metadata import (
     parse_topic_id,
 )
 from kafkeep.kafka.client.transport import Pieces
+from kafkeep.retry import KAFKA
 
 FIRST_WITH_IDS = 13
 """From this version on topics are named by their ids."""
@@ -151,7 +152,7 @@ class Produce:
         raise error
 
     async def _leaders(self) -> tuple[dict[str, TopicDescription], dict[int, list[TopicPartition]]]:
-        pause = 0.05
+        retries = KAFKA.begin(self._deadline)
         names = {topic for topic, _ in self._batches}
         while True:
             topics = await self._described(names)
@@ -166,12 +167,12 @@ class Produce:
                     grouped[described.leader].append((topic, partition))
             if not leaderless:
                 return topics, grouped
-            if time.monotonic() + pause > self._deadline:
+            wait_s = retries.next_wait_s()
+            if wait_s is None:
                 topic, partition = leaderless[0]
                 raise TransientError(f"{topic}-{partition} has no leader")
             self._metadata.stale({topic for topic, _ in leaderless})
-            await self._link.net.sleep(pause)
-            pause = min(1.0, pause * 2)
+            await self._link.net.sleep(wait_s)
 
     async def _described(self, names: set[str]) -> dict[str, TopicDescription]:
         topics = await self._metadata.topics(names, deadline=self._deadline)

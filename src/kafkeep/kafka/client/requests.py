@@ -23,6 +23,7 @@ from kafkeep.kafka.client.errors import (
     refusal,
 )
 from kafkeep.kafka.client.metadata import Metadata, TopicDescription
+from kafkeep.retry import KAFKA
 
 TopicPartition = tuple[str, int]
 Codes = Callable[[Any], Collection[int]]
@@ -73,11 +74,13 @@ class Routes:
         *,
         repeat_unknown: bool = True,
     ) -> Any:
-        began, deadline, pause = time.monotonic(), self.deadline(), 0.05
+        began, deadline = time.monotonic(), self.deadline()
+        retries = KAFKA.begin(deadline)
         await self.link.connect()
         if self.metadata.controller is None:
             await self.metadata.refresh([], deadline=deadline)
         while True:
+            failure: TransientError | None = None
             try:
                 soon = min(deadline, time.monotonic() + _ONE_BROKER_SECONDS)
                 answer = await self.link.send(make(), nodes()[0], deadline=soon)
@@ -87,13 +90,15 @@ class Routes:
                 if not again:
                     return answer
             except TransientError as error:
-                unknown = type(error) is not TransientError
-                if (unknown and not repeat_unknown) or time.monotonic() + pause > deadline:
+                if type(error) is not TransientError and not repeat_unknown:
                     raise
-            if time.monotonic() + pause > deadline:
+                failure = error
+            wait_s = retries.next_wait_s()
+            if wait_s is None and failure is not None:
+                raise failure
+            if wait_s is None:
                 return answer
-            await self.link.net.sleep(pause)
-            pause = min(1.0, pause * 2)
+            await self.link.net.sleep(wait_s)
             await self.metadata.refresh([], deadline=deadline)
 
     async def each_broker(self, make: Callable[[], Any]) -> list[Any]:
@@ -117,7 +122,8 @@ class Routes:
 
         ``ask`` returns an error code and a value for each partition it was given.
         """
-        began, deadline, pause = time.monotonic(), self.deadline(), 0.05
+        began, deadline = time.monotonic(), self.deadline()
+        retries = KAFKA.begin(deadline)
         done: dict[TopicPartition, Value] = {}
         await self.link.connect()
         while True:
@@ -125,10 +131,10 @@ class Routes:
             last = await self._leader_round(todo, ask, done, began, deadline)
             if last is None:
                 return done
-            if is_final(last) or time.monotonic() + pause > deadline:
+            wait_s = retries.next_wait_s()
+            if is_final(last) or wait_s is None:
                 raise last
-            await self.link.net.sleep(pause)
-            pause = min(1.0, pause * 2)
+            await self.link.net.sleep(wait_s)
 
     async def _leader_round(
         self,

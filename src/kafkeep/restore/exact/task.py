@@ -30,10 +30,8 @@ from kafkeep.restore.task import (
     rewriter_of,
     with_ids,
 )
+from kafkeep.retry import PRODUCE, TRANSACTION_MARKER
 from kafkeep.store.open import open_store
-
-MARKER_SECONDS = 30.0
-"""How long a marker may take to be written after its transaction has ended."""
 
 
 @dataclass(slots=True)
@@ -159,22 +157,22 @@ class Filler:
             sender.pass_marker(ends[sender.key])
 
     def _await(self, standing: list[ExactSender]) -> dict[tuple[str, int], int]:
-        deadline, pause = time.monotonic() + MARKER_SECONDS, 0.0005
+        retries = TRANSACTION_MARKER.begin()
         while True:
             ends = self.admin.offsets([s.key for s in standing], OffsetSpec.LATEST)
             late = [s for s in standing if ends[s.key] <= s.written]
             if not late:
                 return ends
-            if time.monotonic() > deadline:
+            wait_s = retries.next_wait_s()
+            if wait_s is None:
                 where = f"{late[0].topic}-{late[0].partition}"
                 raise TransientError(f"{where}: the marker of a transaction does not come")
-            time.sleep(pause)
-            pause = min(0.05, pause * 2)
+            time.sleep(wait_s)
 
     def _begin_anew(self, standing: list[ExactSender], error: TransientError) -> None:
         """After any trouble: finish what may be open, then see where each target ends."""
         assert self.transactions is not None
-        time.sleep(0.2)
+        time.sleep(PRODUCE.wait_s(1))
         self.transactions.begin_anew()
         ends = self.admin.offsets([s.key for s in standing], OffsetSpec.LATEST)
         for sender in standing:

@@ -39,6 +39,7 @@ from kafkeep.restore.follow.log import (
     sweep_followed,
 )
 from kafkeep.restore.summary import RestoreSummary
+from kafkeep.retry import RetryPolicy
 from kafkeep.store.memory import MemoryStore
 from kafkeep.store.open import open_store
 
@@ -409,7 +410,7 @@ def commit(changes: Changes, *, at_ms: int) -> Commit:
 def test_faults_that_pass_are_waited_out_and_others_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kafkeep.connect.jobs.retry.FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr("kafkeep.connect.jobs.retry.CONNECTOR", RetryPolicy(first_wait_s=0.001))
     outcomes: list[Exception | None] = [TransientError("away"), TransientError("away"), None]
 
     def work() -> None:

@@ -19,8 +19,9 @@ from kafkeep.connect.safety.secrets import HideSecrets
 from kafkeep.connect.service.supervisor import Supervisor
 from kafkeep.errors import KafkeepError, TransientError, UsageError
 from kafkeep.options.kafka import KafkaOptions
+from kafkeep.retry import RetryPolicy
 from kafkeep.store.memory import MemoryStore
-from kafkeep.store.retry import RetryingStore, RetryPolicy
+from kafkeep.store.retry import RetryingStore
 
 JOB_CONTEXT = JobContext(
     kafka=KafkaOptions("localhost:9092"), run_tasks=lambda *_: [], cores=2, state_address="memory:x"
