@@ -21,7 +21,8 @@ from kafkeep.connect.connectors.families import find_family
 from kafkeep.errors import UsageError
 from kafkeep.options.java_regex import java_regex
 from kafkeep.options.kafka import KafkaOptions
-from kafkeep.options.restore import RestoreOptions, parse_renames
+from kafkeep.options.restore import RestoreOptions
+from kafkeep.options.selection import parse_renames
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import StorageOptions
 from kafkeep.options.unlogged import UnloggedOptions, is_read_key, layout_of_sink
@@ -29,7 +30,9 @@ from kafkeep.spark.preload import launch_early
 
 if TYPE_CHECKING:
     from kafkeep.archive.object_store import ObjectStore
+    from kafkeep.archive.view import ArchiveView
     from kafkeep.options.kafka import Locations
+    from kafkeep.options.selection import LogOptions
 
 
 _BOOTSTRAP = typer.Option(
@@ -236,13 +239,6 @@ TopicsOption = Annotated[
     typer.Option("--topic", "-t", metavar="TOPIC", help="This topic alone; may be repeated."),
 ]
 
-CommitOption = Annotated[
-    int | None, typer.Option("--commit", min=0, metavar="N", help="As of this commit.")
-]
-AtOption = Annotated[
-    str | None,
-    typer.Option("--at", metavar="TIME", help="As of the last commit made by this time."),
-]
 PartitionsOption = Annotated[
     list[int] | None,
     typer.Option("--partition", "-p", min=0, help="This partition alone; may be repeated."),
@@ -286,6 +282,16 @@ def reads_archive(command: Callable[..., Any]) -> Callable[..., Any]:
 
     decorated: Callable[..., Any] = with_flags("source", flags, make, first=True)(command)
     return decorated
+
+
+def load_log_view(store: ObjectStore, options: LogOptions) -> ArchiveView:
+    """Load the state of one log: the one named, or the only one, as of the commit asked for."""
+    from kafkeep.archive.view import load_view  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.restore.source import choose_log  # noqa: PLC0415
+
+    commit, at_ms = options.commit, options.at_ms
+    log = choose_log(store, RestoreOptions(name=options.name, commit=commit, at_ms=at_ms))
+    return load_view(store, log, commit=commit, at_ms=at_ms)
 
 
 def when(time_ms: int | None) -> str:

@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 
 from kafkeep.cli.archive_flags import ArchiveSource, PartitionsOption, TopicsOption, reads_archive
+from kafkeep.cli.flags import with_options
 from kafkeep.cli.output import Output, OutputOption
 from kafkeep.errors import UsageError
+from kafkeep.options.selection import TimeRangeOptions
 
 OffsetOption = Annotated[
     str,
@@ -21,12 +23,6 @@ OffsetOption = Annotated[
         metavar="OFFSET",
         help="Where to begin in each partition: an offset, beginning, end, or -N for the last N.",
     ),
-]
-FromOption = Annotated[
-    str | None, typer.Option("--from", metavar="TIME", help="Records from this time on.")
-]
-UntilOption = Annotated[
-    str | None, typer.Option("--until", metavar="TIME", help="Records before this time.")
 ]
 CountOption = Annotated[
     int | None, typer.Option("--count", "-c", min=0, metavar="N", help="Stop after N records.")
@@ -53,19 +49,19 @@ IncarnationOption = Annotated[
 
 
 @reads_archive
+@with_options(TimeRangeOptions, "times")
 def cat_command(
     *,
     source: ArchiveSource,
     topic: TopicsOption = None,
     partition: PartitionsOption = None,
     offset: OffsetOption = "beginning",
-    from_time: FromOption = None,
-    until_time: UntilOption = None,
     count: CountOption = None,
     format: FormatOption = None,
     aborted: AbortedOption = False,
     incarnation: IncarnationOption = None,
     output: OutputOption = Output.TABLE,
+    times: TimeRangeOptions,
 ) -> None:
     """Print records of an archive as JSON lines with kcat's names, or as --format says.
 
@@ -76,7 +72,7 @@ def cat_command(
     Exits 0, 10 when there is no such archive or topic, 13 when an object is damaged, 14 when
     there are several logs and --name does not say which.
     """
-    from kafkeep.maintenance.cat import (  # noqa: PLC0415 - keeps --help fast  # noqa: PLC0415
+    from kafkeep.maintenance.cat import (  # noqa: PLC0415 - keeps --help fast
         CatOptions,
         iter_lines,
         json_line,
@@ -84,14 +80,13 @@ def cat_command(
         parse_start,
     )
     from kafkeep.objects.choose_log import choose_log  # noqa: PLC0415
-    from kafkeep.options.units import parse_time  # noqa: PLC0415
 
     options = CatOptions(
         topics=tuple(topic or ()),
         partitions=tuple(partition or ()),
         start=parse_start(offset),
-        from_ms=None if from_time is None else parse_time(from_time),
-        until_ms=None if until_time is None else parse_time(until_time),
+        from_ms=times.from_ms,
+        until_ms=times.until_ms,
         count=count,
         aborted=aborted,
         incarnation=incarnation,

@@ -57,15 +57,15 @@ def flag(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
 
 
 def with_options(
-    group: type[T], parameter: str = "options", *, built: bool = True
+    group: type[T], parameter: str = "options", *, built: bool = True, needs: str = ""
 ) -> Callable[..., Any]:
     """Give a command one flag for each option of ``group``.
 
     The command takes the built group as the keyword argument ``parameter``. Without ``built`` it
-    takes the values as they were given, by field, None where none was: for commands that have
-    other sources for them too.
+    takes the values as they were given, by field, or None: for commands that also read them from
+    a file. The help of each flag names the flag that it ``needs``, if any.
     """
-    flags = [_parameter(option) for option in iter_options(group)]
+    flags = [_parameter(option, needs) for option in iter_options(group)]
     return with_flags(parameter, flags, lambda mine: build(group, mine) if built else mine)
 
 
@@ -99,18 +99,20 @@ def _parse(option: Option, text: str) -> Any:
         raise UsageError(f"{option.flag}: {text!r} is not a value for it") from error
 
 
-def _parameter(option: Option) -> inspect.Parameter:
+def _parameter(option: Option, needs: str) -> inspect.Parameter:
+    text = _help(option, needs)
     if option.is_flag:
-        annotation: Any = Annotated[bool, typer.Option(option.flag, help=option.help)]
+        annotation: Any = Annotated[bool, typer.Option(option.flag, help=text)]
         default: Any = option.default
     else:
         info = typer.Option(
-            option.flag, help=_help(option), metavar=option.metavar or "TEXT", show_default=False
+            option.flag, help=text, metavar=option.metavar or "TEXT", show_default=False
         )
         annotation, default = Annotated[str | None, info], None
     return flag(option.field, annotation, default)
 
 
-def _help(option: Option) -> str:
-    shown = option.default_text
-    return f"{option.help} Default: {shown}." if shown else option.help
+def _help(option: Option, needs: str) -> str:
+    text = f"With {needs}: {option.help[0].lower()}{option.help[1:]}" if needs else option.help
+    shown = "" if option.is_flag else option.default_text
+    return f"{text} Default: {shown}." if shown else text

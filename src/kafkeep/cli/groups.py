@@ -9,19 +9,18 @@ import typer
 
 from kafkeep.cli.archive_flags import (
     ArchiveLocation,
-    AtOption,
     BootstrapOption,
     CommandConfigOption,
-    CommitOption,
-    NameOption,
     SetOption,
     kafka_options,
+    load_log_view,
     with_archive,
 )
 from kafkeep.cli.flags import with_options
 from kafkeep.cli.output import Output, OutputOption, print_json, print_table, say
 from kafkeep.cli.restore import show_moves
 from kafkeep.options.restore import RestoreOptions
+from kafkeep.options.selection import LogOptions
 
 app = typer.Typer(
     help="Consumer groups of an archive: see, plan, move, put back.", no_args_is_help=True
@@ -30,23 +29,12 @@ app = typer.Typer(
 
 @app.command("show")
 @with_archive
+@with_options(LogOptions)
 def show_command(
-    *,
-    archive: ArchiveLocation,
-    name: NameOption = None,
-    commit: CommitOption = None,
-    at: AtOption = None,
-    output: OutputOption = Output.TABLE,
+    *, archive: ArchiveLocation, output: OutputOption = Output.TABLE, options: LogOptions
 ) -> None:
     """Show where every group stood when the archive was made. Exits 0, or 10 without an archive."""
-    from kafkeep.archive.view import load_view  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.options.units import parse_time  # noqa: PLC0415
-    from kafkeep.restore.source import choose_log  # noqa: PLC0415
-
-    store = archive.open()
-    at_ms = parse_time(at) if at is not None else None
-    chosen = RestoreOptions(name=name, commit=commit, at_ms=at_ms)
-    view = load_view(store, choose_log(store, chosen), commit=commit, at_ms=at_ms)
+    view = load_log_view(archive.open(), options)
     rows = [
         (group, pid.topic, pid.incarnation, pid.partition, offset, view.positions.get(pid, 0))
         for group, offsets in sorted(view.groups.items())

@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkeep.cli.archive_flags import (
-    ArchiveLocation,
-    AtOption,
-    CommitOption,
-    NameOption,
-    with_archive,
-)
+from kafkeep.cli.archive_flags import ArchiveLocation, load_log_view, with_archive
+from kafkeep.cli.flags import with_options
 from kafkeep.cli.output import Output, OutputOption, print_json, print_table
 from kafkeep.errors import NoSuchArchiveError, UsageError
+from kafkeep.options.selection import LogOptions
 
 if TYPE_CHECKING:
     from kafkeep.archive.schemas import SchemaSet
@@ -36,16 +32,12 @@ _Version = Annotated[
 
 @app.command("list")
 @with_archive
+@with_options(LogOptions)
 def list_command(
-    *,
-    archive: ArchiveLocation,
-    name: NameOption = None,
-    commit: CommitOption = None,
-    at: AtOption = None,
-    output: OutputOption = Output.TABLE,
+    *, archive: ArchiveLocation, output: OutputOption = Output.TABLE, options: LogOptions
 ) -> None:
     """List subjects, versions, ids and compatibility. Exits 0, or 10 where there are no schemas."""
-    view, found = _load(archive, name, commit, at)
+    view, found = _load(archive, options)
     rows = [
         (
             subject,
@@ -69,21 +61,20 @@ def list_command(
 
 @app.command("show")
 @with_archive
+@with_options(LogOptions)
 def show_command(
     *,
     wanted: _Wanted,
     archive: ArchiveLocation,
     version: _Version = None,
-    name: NameOption = None,
-    commit: CommitOption = None,
-    at: AtOption = None,
     output: OutputOption = Output.TABLE,
+    options: LogOptions,
 ) -> None:
     """Print the text of one schema. Exits 0, or 10 where there is none.
 
     A subject that is called like a number is found by its name first.
     """
-    _, found = _load(archive, name, commit, at)
+    _, found = _load(archive, options)
     id = _find(found, wanted, version)
     if output is Output.JSON:
         users = [(subject, one) for subject, one in found.versions() if one.id == id]
@@ -96,19 +87,11 @@ def show_command(
     sys.stdout.write(found.schemas[id].text.rstrip("\n") + "\n")
 
 
-def _load(
-    archive: ArchiveLocation, name: str | None, commit: int | None, at: str | None
-) -> tuple[ArchiveView, SchemaSet]:
-    from kafkeep.archive.schemas import load_schemas  # noqa: PLC0415
-    from kafkeep.archive.view import load_view  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.options.restore import RestoreOptions  # noqa: PLC0415
-    from kafkeep.options.units import parse_time  # noqa: PLC0415
-    from kafkeep.restore.source import choose_log  # noqa: PLC0415
+def _load(archive: ArchiveLocation, options: LogOptions) -> tuple[ArchiveView, SchemaSet]:
+    from kafkeep.archive.schemas import load_schemas  # noqa: PLC0415 - keeps --help fast
 
     store = archive.open()
-    at_ms = parse_time(at) if at is not None else None
-    log = choose_log(store, RestoreOptions(name=name, commit=commit, at_ms=at_ms))
-    view = load_view(store, log, commit=commit, at_ms=at_ms)
+    view = load_log_view(store, options)
     if not view.schemas:
         raise NoSuchArchiveError(
             f"commit {view.commit} of {view.name} names no schemas",

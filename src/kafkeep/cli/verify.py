@@ -61,7 +61,7 @@ ReportOption = Annotated[
 
 
 @reads_archive
-@with_options(CompareOptions)
+@with_options(CompareOptions, needs="--against")
 def verify_command(
     *,
     source: ArchiveSource,

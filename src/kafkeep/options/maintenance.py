@@ -1,7 +1,4 @@
-"""The options of removing left-overs.
-
-The options of holding a target against an archive, and of a drill.
-"""
+"""Options of the commands that look after an archive: compare, drill and gc."""
 
 from __future__ import annotations
 
@@ -9,21 +6,10 @@ import re
 from dataclasses import dataclass
 
 from kafkeep.errors import UsageError
-from kafkeep.options.option import commit_number, option, positive, topic_names
-from kafkeep.options.restore import parse_renames
-from kafkeep.options.selection import (
-    OffsetPick,
-    parse_incarnations,
-    parse_offset_picks,
-    parse_partitions,
-)
-from kafkeep.options.units import (
-    above_zero,
-    format_duration,
-    parse_duration,
-    parse_size,
-    parse_time,
-)
+from kafkeep.options.option import option, topic_names
+from kafkeep.options.restore import TargetOptions
+from kafkeep.options.selection import LogOptions, SelectionOptions
+from kafkeep.options.units import format_duration, parse_duration
 
 # ruff: noqa: RUF009  (``option`` makes a dataclass field, also where the type is a class)
 
@@ -60,74 +46,21 @@ def parse_sample(text: str) -> Sample:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions:
+class CompareOptions(SelectionOptions):
     """What the target must hold, and how it is compared."""
 
-    topics: tuple[tuple[str, str], ...] = option(
-        "topics",
-        "With --against, topics to compare, and how they are called in the target: a,b:new-b. "
-        "Default: all.",
-        default=(),
-        parse=parse_renames,
-        metavar="NAMES",
-    )
-    commit: int | None = option(
-        "commit",
-        "With --against, compare with what this commit held.",
-        default=None,
-        parse=commit_number,
-        metavar="N",
-    )
-    at_ms: int | None = option(
-        "at",
-        "With --against, compare with what the last commit made at or before this time held.",
-        default=None,
-        parse=parse_time,
-        metavar="TIME",
-    )
-    incarnations: tuple[tuple[str, int], ...] = option(
-        "incarnation",
-        "With --against, of a topic that was re-created, compare this one: TOPIC:NUMBER. Default: "
-        "the one that was restored, else the newest.",
-        default=(),
-        parse=parse_incarnations,
-        metavar="PAIRS",
-    )
-    partitions: tuple[int, ...] = option(
-        "partitions",
-        "With --against, compare these partitions alone, as 0,3-5.",
-        default=(),
-        parse=parse_partitions,
-        metavar="NUMBERS",
-    )
-    offsets: tuple[OffsetPick, ...] = option(
-        "offsets",
-        "With --against, the target holds these offsets alone: TOPIC:PARTITION:START-END.",
-        default=(),
-        parse=parse_offset_picks,
-        metavar="RANGES",
-    )
-    from_ms: int | None = option(
-        "from", "With --against, the target holds records from this time on.", default=None,
-        parse=parse_time, metavar="TIME",
-    )  # fmt: skip
-    until_ms: int | None = option(
-        "until", "With --against, the target holds records before this time.", default=None,
-        parse=parse_time, metavar="TIME",
-    )  # fmt: skip
     exact_offsets: bool = option(
-        "exact.offsets", "With --against, records must stand at their old offsets.", default=False
+        "exact.offsets", "Records must be at their original offsets.", default=False
     )
     repartitioned: bool = option(
         "repartitioned",
-        "With --against, records were spread over the partitions anew: each key must have the "
-        "same records in the same order.",
+        "Records may be in other partitions: each key must have the same records in the same "
+        "order.",
         default=False,
     )
 
     def __post_init__(self) -> None:
-        if self.commit is not None and self.at_ms is not None:
-            raise UsageError("commit and at cannot both be given")
+        super().__post_init__()
         if self.exact_offsets and self.repartitioned:
             raise UsageError("a repartitioned topic has no exact offsets: give one of both")
 
@@ -140,7 +73,7 @@ class CompareOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrillOptions:
+class DrillOptions(TargetOptions, LogOptions):
     """What a drill restores, and how much of it."""
 
     topics: tuple[str, ...] = option(
@@ -154,41 +87,6 @@ class DrillOptions:
         parse=parse_sample,
         metavar="HOW-MUCH",
     )
-    name: str | None = option(
-        "name", "The log to restore from, where the archive has several.", default=None, parse=str
-    )
-    commit: int | None = option(
-        "commit",
-        "Try what this commit held. Default: the newest.",
-        default=None,
-        parse=commit_number,
-        metavar="N",
-    )
-    at_ms: int | None = option(
-        "at",
-        "Try what the last commit made at or before this time held.",
-        default=None,
-        parse=parse_time,
-        metavar="TIME",
-    )
-    replication_factor: int | None = option(
-        "replication.factor",
-        "Replicas of the scratch topics, instead of the archived number.",
-        default=None,
-        parse=positive("replication factor"),
-        metavar="N",
-    )
-    rate_bytes: int | None = option(
-        "rate",
-        "Write at most this many bytes a second.",
-        default=None,
-        parse=above_zero(parse_size),
-        metavar="SIZE",
-    )
-
-    def __post_init__(self) -> None:
-        if self.commit is not None and self.at_ms is not None:
-            raise UsageError("commit and at cannot both be given")
 
 
 DAY_MS = 86_400_000

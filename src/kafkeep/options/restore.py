@@ -9,19 +9,12 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkeep.archive.names import log_name, topic_name
 from kafkeep.errors import UsageError
 from kafkeep.options.java_regex import compile_java_regex, java_regex
-from kafkeep.options.option import commit_number, names, one_of, option, positive
+from kafkeep.options.option import names, one_of, option, positive
 from kafkeep.options.registry import SchemaOptions
-from kafkeep.options.selection import (
-    OffsetPick,
-    check_times,
-    parse_incarnations,
-    parse_offset_picks,
-    parse_partitions,
-)
-from kafkeep.options.units import above_zero, parse_duration, parse_size, parse_time
+from kafkeep.options.selection import LogOptions, SelectionOptions, check_times
+from kafkeep.options.units import above_zero, parse_duration, parse_size
 
 if TYPE_CHECKING:
     from kafkeep.options.record_changes import ChangeOptions
@@ -118,71 +111,36 @@ def _bytes(text: str) -> bytes:
         raise UsageError(f"{text!r} is not in hexadecimal digits", hint=_HINT) from error
 
 
-def parse_renames(text: str) -> tuple[tuple[str, str], ...]:
-    """Turn ``a,b:new-b`` into pairs of archived name and target name."""
-    pairs = []
-    for part in text.split(","):
-        source, _, target = part.strip().partition(":")
-        if not source or (":" in part and not target):
-            raise UsageError(f"{part!r} is not a topic", hint="Write --topics a,b:new-b.")
-        pairs.append((topic_name(source), topic_name(target or source)))
-    sources, targets = zip(*pairs, strict=True)
-    if len(set(targets)) < len(pairs):
-        raise UsageError(f"two topics would be restored into one: {text}")
-    if len(set(sources)) < len(pairs):
-        raise UsageError(
-            f"a topic would be restored into two: {text}", hint="Restore it once for each."
-        )
-    return tuple(pairs)
+@dataclass(frozen=True, kw_only=True)
+class TargetOptions:
+    """How the target cluster is written to."""
+
+    replication_factor: int | None = option(
+        "replication.factor",
+        "Replication factor of the topics that are created. Default: the archived one.",
+        default=None,
+        parse=positive("replication factor"),
+        metavar="N",
+    )
+    rate_bytes: int | None = option(
+        "rate",
+        "Write at most this many bytes per second.",
+        default=None,
+        parse=above_zero(parse_size),
+        metavar="SIZE",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class RestoreOptions(SchemaOptions):
+class RestoreOptions(SchemaOptions, TargetOptions, LogOptions, SelectionOptions):
     """What to restore, and into what."""
 
-    topics: tuple[tuple[str, str], ...] = option(
-        "topics",
-        "Topics to restore, with new names if wished: a,b:new-b. Default: all.",
-        default=(),
-        parse=parse_renames,
-        metavar="NAMES",
-    )
     topics_regex: str | None = option(
         "topics.regex",
         "Topics to restore, by a regular expression that matches the whole name.",
         default=None,
         parse=java_regex,
         metavar="REGEX",
-    )
-    partitions: tuple[int, ...] = option(
-        "partitions",
-        "Restore these partitions alone, as 0,3-5; the others stay empty.",
-        default=(),
-        parse=parse_partitions,
-        metavar="NUMBERS",
-    )
-    offsets: tuple[OffsetPick, ...] = option(
-        "offsets",
-        "Restore these offsets alone: TOPIC:PARTITION:START-END, several with commas; END is the "
-        "first offset left out.",
-        default=(),
-        parse=parse_offset_picks,
-        metavar="RANGES",
-    )
-    from_ms: int | None = option(
-        "from", "Restore records from this record time on.", default=None, parse=parse_time,
-        metavar="TIME",
-    )  # fmt: skip
-    until_ms: int | None = option(
-        "until", "Restore records before this record time.", default=None, parse=parse_time,
-        metavar="TIME",
-    )  # fmt: skip
-    incarnations: tuple[tuple[str, int], ...] = option(
-        "incarnation",
-        "Of a topic that was re-created, restore this one: TOPIC:NUMBER. Default: the newest.",
-        default=(),
-        parse=parse_incarnations,
-        metavar="PAIRS",
     )
     partition_map: tuple[tuple[int, int], ...] = option(
         "partition.map",
@@ -215,22 +173,6 @@ class RestoreOptions(SchemaOptions):
         parse=parse_filter,
         metavar="CONDITIONS",
     )
-    name: str | None = option(
-        "name",
-        "The log to restore from, where the archive has several.",
-        default=None,
-        parse=log_name,
-    )
-    commit: int | None = option(
-        "commit", "Restore what this commit held.", default=None, parse=commit_number, metavar="N"
-    )
-    at_ms: int | None = option(
-        "at",
-        "Restore what the last commit made at or before this time held.",
-        default=None,
-        parse=parse_time,
-        metavar="TIME",
-    )
     exact_offsets: bool = option(
         "exact.offsets", "Put every record at the offset it had.", default=False
     )
@@ -250,20 +192,6 @@ class RestoreOptions(SchemaOptions):
         default=(),
         parse=names,
         metavar="NAMES",
-    )
-    replication_factor: int | None = option(
-        "replication.factor",
-        "Replicas of created topics, instead of the archived number.",
-        default=None,
-        parse=positive("replication factor"),
-        metavar="N",
-    )
-    rate_bytes: int | None = option(
-        "rate",
-        "Write at most this many bytes a second.",
-        default=None,
-        parse=above_zero(parse_size),
-        metavar="SIZE",
     )
     apply_retention: bool = option(
         "apply.retention",
@@ -298,8 +226,7 @@ class RestoreOptions(SchemaOptions):
     """What is done to each record: Connect's transforms. Only where they do anything."""
 
     def __post_init__(self) -> None:
-        if self.commit is not None and self.at_ms is not None:
-            raise UsageError("commit and at cannot both be given")
+        super().__post_init__()
         if self.topics and self.topics_regex is not None:
             raise UsageError("topics and topics-regex cannot both be given")
         check_times(self.from_ms, self.until_ms)

@@ -1,4 +1,7 @@
-"""Texts that pick a part of an archive: partitions, offsets, incarnations."""
+"""Options that select a part of an archive: topics, partitions, offsets, times, commits.
+
+Every command that reads a part of an archive takes its flags from the groups declared here.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from kafkeep.archive.entry import OffsetRange
+from kafkeep.archive.names import log_name, topic_name
 from kafkeep.errors import UsageError
+from kafkeep.options.option import commit_number, option
+from kafkeep.options.units import parse_time
 
 LAST_OFFSET = 2**63 - 1
 _NUMBERS = re.compile(r"(\d+)(?:-(\d+))?")
@@ -79,3 +85,118 @@ def parse_incarnations(text: str) -> tuple[tuple[str, int], ...]:
             )
         found[match[1]] = int(match[2])
     return tuple(sorted(found.items()))
+
+
+def parse_renames(text: str) -> tuple[tuple[str, str], ...]:
+    """Turn ``a,b:new-b`` into pairs of archived name and target name."""
+    pairs = []
+    for part in text.split(","):
+        source, _, target = part.strip().partition(":")
+        if not source or (":" in part and not target):
+            raise UsageError(f"{part!r} is not a topic", hint="Write --topics a,b:new-b.")
+        pairs.append((topic_name(source), topic_name(target or source)))
+    sources, targets = zip(*pairs, strict=True)
+    if len(set(targets)) < len(pairs):
+        raise UsageError(f"two topics would be restored into one: {text}")
+    if len(set(sources)) < len(pairs):
+        raise UsageError(
+            f"a topic would be restored into two: {text}", hint="Restore it once for each."
+        )
+    return tuple(pairs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicOptions:
+    """Select topics, and parts of them."""
+
+    topics: tuple[tuple[str, str], ...] = option(
+        "topics",
+        "Only these topics; a:b is topic a, called b in the target. Default: all topics.",
+        default=(),
+        parse=parse_renames,
+        metavar="NAMES",
+    )
+    incarnations: tuple[tuple[str, int], ...] = option(
+        "incarnation",
+        "For a topic that was re-created, which one: TOPIC:NUMBER. Default: the newest (verify: "
+        "the one that was restored).",
+        default=(),
+        parse=parse_incarnations,
+        metavar="PAIRS",
+    )
+    partitions: tuple[int, ...] = option(
+        "partitions",
+        "Only these partitions: 0,3-5.",
+        default=(),
+        parse=parse_partitions,
+        metavar="NUMBERS",
+    )
+    offsets: tuple[OffsetPick, ...] = option(
+        "offsets",
+        "Only these offsets: TOPIC:PARTITION:START-END,... END is the first offset left out.",
+        default=(),
+        parse=parse_offset_picks,
+        metavar="RANGES",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeRangeOptions:
+    """Select records by their timestamps."""
+
+    from_ms: int | None = option(
+        "from",
+        "Only records with this timestamp or a later one.",
+        default=None,
+        parse=parse_time,
+        metavar="TIME",
+    )
+    until_ms: int | None = option(
+        "until",
+        "Only records with an earlier timestamp.",
+        default=None,
+        parse=parse_time,
+        metavar="TIME",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitOptions:
+    """Select the state of the archive: the newest commit, unless an earlier one is named."""
+
+    commit: int | None = option(
+        "commit",
+        "Read the archive as of this commit. Default: the newest.",
+        default=None,
+        parse=commit_number,
+        metavar="N",
+    )
+    at_ms: int | None = option(
+        "at",
+        "Read the archive as of the last commit made at or before this time.",
+        default=None,
+        parse=parse_time,
+        metavar="TIME",
+    )
+
+    def __post_init__(self) -> None:
+        if self.commit is not None and self.at_ms is not None:
+            raise UsageError("commit and at cannot both be given")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogOptions(CommitOptions):
+    """Select one log of the archive, and its commit."""
+
+    name: str | None = option(
+        "name",
+        "The log to read, if the archive has several.",
+        default=None,
+        parse=log_name,
+        metavar="LOG",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionOptions(CommitOptions, TimeRangeOptions, TopicOptions):
+    """Select the records of an archive that a command restores or compares."""

@@ -16,7 +16,8 @@ from kafkeep.connect.connectors.fixed_keys import (
 )
 from kafkeep.connect.connectors.s3_keys import S3Options
 from kafkeep.options.option import Option, did_you_mean, iter_options, option, positive
-from kafkeep.options.restore import RestoreOptions, parse_renames
+from kafkeep.options.restore import RestoreOptions
+from kafkeep.options.selection import parse_renames
 from kafkeep.options.storage import ArchiveAddress
 
 PRODUCER = "producer.override."
