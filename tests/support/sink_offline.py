@@ -11,8 +11,8 @@ from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.connect.connectors.sink_config import ConnectorConfig
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.format import scan_batches
-from kafkeep.objects.range_writer import Chunk
-from kafkeep.objects.sink.stored_object import Origin, Uploads
+from kafkeep.objects.range_writer import Chunk, Uploads
+from kafkeep.objects.sink.stored_object import Origin
 from kafkeep.objects.sink.writer import SinkWriter
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.store.memory import MemoryStore

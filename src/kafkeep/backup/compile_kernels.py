@@ -22,10 +22,9 @@ from kafkeep.kafka.batch.layout import TRANSACTIONAL
 from kafkeep.kafka.batch.rewrite import regroup
 from kafkeep.kafka.batch.transactions import drop_aborted
 from kafkeep.kafka.batch.unpack import iter_unpacked, walk_records
-from kafkeep.objects.range_writer import Chunk
+from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.sink.rotation import Reason
 from kafkeep.objects.sink.spec import SinkShape
-from kafkeep.objects.sink.stored_object import Uploads
 from kafkeep.objects.sink.writer import SinkWriters
 from kafkeep.options.restore import parse_filter
 from kafkeep.store.memory import MemoryStore
@@ -82,8 +81,8 @@ def compile_sink_kernels() -> None:
             store = MemoryStore(uuid.uuid4().hex)
             writers = SinkWriters(store, shape, uploads, secrets={}, at_ms=0, name="warm")
             writer = writers.open(planned)
-            list(writer.add(Chunk(scan_batches(build_batch(records)), 3), 0))
-            list(writer.end(3, finished=True))
+            writer.add(Chunk(scan_batches(build_batch(records)), 3), 0)
+            writer.end(3, finished=True)
             uploads.wait()
 
 

@@ -50,8 +50,8 @@ class RangeReader:
     first: int = field(init=False)
     finished: bool = field(default=False, init=False)
     gone: bool = field(default=False, init=False)
-    must_go_on: bool = field(default=False, init=False)
-    """Nothing is complete yet: it is read on, however late it is."""
+    ignores_deadline: bool = field(default=False, init=False)
+    """Set while nothing of the range is complete: it is read however late it is."""
     leader_epoch: int = field(default=-1, init=False)
     """Of the batch that ends at the position, or of one behind it; -1 when none is known."""
     _seen_any: bool = field(default=False, init=False)
@@ -188,7 +188,7 @@ def iter_chunks(
         late = time.monotonic() > deadline
         _send(
             wire,
-            [r for r in readers if r.must_go_on or not (late and id(r) in answered)],
+            [r for r in readers if r.ignores_deadline or not (late and id(r) in answered)],
             requests,
         )
 

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from kafkeep.archive.commit import PlannedRange
-from kafkeep.archive.entry import Entry, OffsetRange
+from kafkeep.archive.entry import OffsetRange
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.backup.fetch import REQUEST_BYTES, RangeReader, iter_chunks
 from kafkeep.failpoint import failpoint
-from kafkeep.kafka.client.wire import wire_for
-from kafkeep.objects.range_writer import Chunk
+from kafkeep.kafka.client.wire import Wire, wire_for
+from kafkeep.objects.range_writer import Chunk, RangeWriter, Uploads
 from kafkeep.objects.segment.writer import NameTakenError, SegmentWriter, WriteOptions
 from kafkeep.objects.sink.spec import SinkShape
-from kafkeep.objects.sink.stored_object import Uploads
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
-
-if TYPE_CHECKING:
-    from kafkeep.objects.sink.writer import SinkWriter
 
 log = logging.getLogger(__name__)
 
@@ -105,59 +101,54 @@ class RangeReport:
 
 
 @dataclass(slots=True)
-class _Work:
-    """One range at work: who reads it, who writes it, what was lost of it."""
+class _RangeWork:
+    """One range at work: its reader, its writer, and its gaps."""
 
     number: int
     reader: RangeReader
-    writer: SegmentWriter | SinkWriter
-    gaps: list[OffsetRange]
+    writer: RangeWriter
+    gaps: list[OffsetRange] = field(default_factory=list)
 
-    def take(self, chunk: Chunk) -> Iterator[Entry]:
-        """Store what was read; yield the entries of objects that are complete."""
+    def __post_init__(self) -> None:
+        self._decide_about_deadline()
+
+    def add(self, chunk: Chunk) -> None:
+        """Write what was read; move the reader if the writer adopted an object."""
         if chunk.gap is not None:
             self.gaps.append(chunk.gap)
-        yield from self.writer.add(chunk, self.reader.first)
+        self.writer.add(chunk, self.reader.first)
         if self.writer.resume_at is not None:
             self.reader.skip_to(self.writer.resume_at)
-        self.reader.must_go_on = (
-            not isinstance(self.writer, SegmentWriter) and not self.writer.closed
-        )
+        self._decide_about_deadline()
 
-    def is_cut_short(self, deadline: float) -> bool:
-        """Whether its segment would wait, open and in memory, for an answer that nobody asks for.
+    def _decide_about_deadline(self) -> None:
+        # A sink that stops before its first window closed has read in vain.
+        self.reader.ignores_deadline = not self.writer.streams and not self.writer.closed
 
-        A sink's files end with their range.
-        """
-        return isinstance(self.writer, SegmentWriter) and time.monotonic() > deadline
+    def must_end(self, deadline: float) -> bool:
+        """Whether no further answer comes: the open object would only wait in memory."""
+        if not self.reader.is_open:
+            return True
+        return self.writer.streams and time.monotonic() > deadline
 
-    def end(self) -> Iterator[Entry]:
-        """End the open objects where reading has come to."""
-        yield from self.writer.end(self.reader.position, finished=self.reader.finished)
+    def end(self) -> None:
+        """End the open objects where reading stopped."""
+        self.writer.end(self.reader.position, finished=self.reader.finished)
 
     def report(self) -> RangeReport:
-        """Tell how far the range is archived."""
-        report = RangeReport(
+        """Report how far the range is archived."""
+        written = self.writer.report(self.reader.position)
+        return RangeReport(
             number=self.number,
             first=self.reader.first,
-            next=self.writer.reached(self.reader.position),
+            next=written.archived_to,
             finished=self.reader.finished,
             gone=self.reader.gone,
             gaps=tuple(self.gaps),
             leader_epoch=self.reader.leader_epoch,
-        )
-        if isinstance(self.writer, SegmentWriter):
-            return report
-        tail, letters = self.writer.tail, self.writer.letters
-        source = self.reader.planned.partition_id
-        return replace(
-            report,
-            tail=None if tail is None else tail.to_json(),
-            bad=len(letters),
-            complaints=tuple(
-                letter.describe(source, details=self.writer.tells_details)
-                for letter in letters.first
-            ),
+            tail=None if written.tail is None else written.tail.to_json(),
+            bad=written.bad,
+            complaints=written.complaints,
         )
 
 
@@ -172,7 +163,7 @@ def archive_bundle(bundle: BackupBundle) -> Iterator[tuple[str, dict[str, Any]]]
     try:
         rows = list(_archive(bundle, looks_first=False))
     except NameTakenError as taken:
-        log.info("%s: looking at each name from here on", taken.message)
+        log.info("%s: asking for each name before writing from here on", taken.message)
     else:
         yield from rows
         return
@@ -185,77 +176,64 @@ def _archive(bundle: BackupBundle, *, looks_first: bool) -> Iterator[tuple[str, 
     store = open_store(bundle.archive, bundle.storage)
     wire = wire_for(bundle.kafka)
     with Uploads() as uploads:
-        works = _works(bundle, _writers(bundle, store, uploads, looks_first=looks_first))
+        works = _open_works(bundle, _opener(bundle, store, uploads, wire, looks_first=looks_first))
         try:
-            for turn in _turns(list(works.values())):
-                if time.monotonic() > deadline and _has_closed(works.values()):
+            for group in _iter_groups(list(works.values())):
+                if time.monotonic() > deadline and any(w.writer.closed for w in works.values()):
                     break  # what was not begun stays intended
-                readers = [work.reader for work in turn]
+                readers = [work.reader for work in group]
                 for reader, chunk in iter_chunks(wire, readers, deadline=deadline):
                     work = works[id(reader)]
-                    yield from _rows(work, work.take(chunk))
-                    if not reader.is_open or work.is_cut_short(deadline):
-                        yield from _rows(work, work.end())
-                for work in turn:
+                    work.add(chunk)
+                    if work.must_end(deadline):
+                        work.end()
+                for work in group:
                     if work.reader.is_open:
-                        yield from _rows(work, work.end())
+                        work.end()
             uploads.wait()
             for work in works.values():
-                yield from _rows(work, work.writer.done())
-                if not isinstance(work.writer, SegmentWriter):
-                    work.writer.send_dead_letters(wire, bundle.connector)
+                for entry in work.writer.finish():
+                    yield "object", {"number": work.number, "entry": entry.to_json()}
                 yield "range", work.report().to_json()
         finally:
             for work in works.values():
                 work.writer.abort()
 
 
-def _turns(works: list[_Work]) -> Iterator[list[_Work]]:
-    """Say which ranges are read side by side.
+def _iter_groups(works: list[_RangeWork]) -> Iterator[list[_RangeWork]]:
+    """Yield the ranges that are read side by side.
 
-    Segments all are. A sink's files are held until their range ends: it reads one range after the
-    other, small ones together, so that one is stored while the next is read.
+    All are if they stream. Else small ones are read together and others alone, so that one group
+    is stored while the next is read.
     """
-    if all(isinstance(work.writer, SegmentWriter) for work in works):
+    if all(work.writer.streams for work in works):
         yield works
         return
-    turn: list[_Work] = []
+    group: list[_RangeWork] = []
     for work in works:
-        if turn and sum(w.reader.est_bytes for w in (*turn, work)) > REQUEST_BYTES:
-            yield turn
-            turn = []
-        turn.append(work)
-    yield turn
+        if group and sum(w.reader.est_bytes for w in (*group, work)) > REQUEST_BYTES:
+            yield group
+            group = []
+        group.append(work)
+    yield group
 
 
-def _has_closed(works: Iterable[_Work]) -> bool:
-    """Whether a task of a sink has something to show already."""
-    return any(not isinstance(w.writer, SegmentWriter) and w.writer.closed for w in works)
-
-
-def _rows(work: _Work, entries: Iterator[Entry]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for entry in entries:
-        yield "object", {"number": work.number, "entry": entry.to_json()}
-
-
-def _works(
-    bundle: BackupBundle, open_writer: Callable[[PlannedRange], SegmentWriter | SinkWriter]
-) -> dict[int, _Work]:
-    works: dict[int, _Work] = {}
+def _open_works(
+    bundle: BackupBundle, open_writer: Callable[[PlannedRange], RangeWriter]
+) -> dict[int, _RangeWork]:
+    works: dict[int, _RangeWork] = {}
     for item in bundle.ranges:
         reader = RangeReader(
             item.planned, item.begins_stretch, item.est_bytes, bundle.write.keeps_aborted
         )
-        writer = open_writer(item.planned)
-        reader.must_go_on = not isinstance(writer, SegmentWriter)
-        works[id(reader)] = _Work(item.number, reader, writer, [])
+        works[id(reader)] = _RangeWork(item.number, reader, open_writer(item.planned))
     return works
 
 
-def _writers(
-    bundle: BackupBundle, store: ObjectStore, uploads: Uploads, *, looks_first: bool
-) -> Callable[[PlannedRange], SegmentWriter | SinkWriter]:
-    """Return what opens the writer of a range."""
+def _opener(
+    bundle: BackupBundle, store: ObjectStore, uploads: Uploads, wire: Wire, *, looks_first: bool
+) -> Callable[[PlannedRange], RangeWriter]:
+    """Return the function that opens the writer of a range."""
     write = bundle.write
     if isinstance(write, WriteOptions):
         return lambda planned: SegmentWriter(
@@ -264,7 +242,13 @@ def _writers(
     # Formats and converters take a second to import; segments need none of them.
     from kafkeep.objects.sink.writer import SinkWriters  # noqa: PLC0415
 
-    opened = SinkWriters(
-        store, write, uploads, secrets=bundle.secrets, at_ms=bundle.at_ms, name=bundle.log_name
-    )
-    return opened.open
+    return SinkWriters(
+        store,
+        write,
+        uploads,
+        secrets=bundle.secrets,
+        at_ms=bundle.at_ms,
+        name=bundle.log_name,
+        wire=wire,
+        connector=bundle.connector,
+    ).open

@@ -26,13 +26,18 @@ from kafkeep.archive.document import Readings
 from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange
 from kafkeep.archive.keys import data_key
 from kafkeep.archive.object_store import ObjectInfo, ObjectStore, ObjectWriter
-from kafkeep.errors import DamagedError, KeyExistsError, KeyMissingError, TransientError
+from kafkeep.errors import (
+    DamagedError,
+    KafkeepError,
+    KeyExistsError,
+    KeyMissingError,
+    TransientError,
+)
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import Batches, check_crcs, min_timestamps, scan_batches
-from kafkeep.objects.range_writer import Chunk
+from kafkeep.objects.range_writer import MAX_NAMES, Chunk, Uploads, WriteReport
 from kafkeep.objects.segment.format import SegmentEncoder, SegmentSummary
-from kafkeep.objects.sink.stored_object import Uploads
 
 FEED_BYTES = 64 * 1024
 
@@ -166,10 +171,13 @@ class _OpenObject:
 
 
 class SegmentWriter:
-    """Turns the chunks of one range into objects and their entries.
+    """Writes one range as segment objects, each created once. Implements ``RangeWriter``.
 
-    One that does not look first ends with NameTakenError where an object is there already.
+    With ``looks_first`` it asks for each name before it writes. Without, it raises NameTakenError
+    where an object has the name already.
     """
+
+    streams = True
 
     def __init__(
         self,
@@ -190,19 +198,25 @@ class SegmentWriter:
         self._plan = plan_digest(log_name, planned, options.to_json())
         self._object: _OpenObject | None = None
         self._start: int | None = None
+        self._entries: list[Entry] = []
         self.resume_at: int | None = None
 
-    def add(self, chunk: Chunk, first: int) -> Iterator[Entry]:
-        """Take a chunk; yield entries of objects that are complete, once ``uploads`` has waited.
+    @property
+    def closed(self) -> int:
+        """Objects closed or adopted so far."""
+        return len(self._entries)
 
-        ``first`` is where the range's own records begin. When an object was adopted, ``resume_at``
-        is set: the rest of the chunk was dropped, and reading must go on from there.
+    def add(self, chunk: Chunk, first: int) -> None:
+        """Write a chunk; close each object that is full.
+
+        When it adopts an object it drops the rest of the chunk and sets ``resume_at`` to the end
+        of that object.
         """
         self.resume_at = None
         if self._start is None:
             self._start = first
         if chunk.gap is not None:
-            yield from self.close(chunk.gap.start)
+            self._close(chunk.gap.start)
             self._start = chunk.gap.end
         batches = chunk.batches
         while batches is not None and len(batches):
@@ -210,14 +224,32 @@ class SegmentWriter:
                 adopted = self._open(batches)
                 if adopted is not None:
                     self._start = self.resume_at = adopted.range.end
-                    yield adopted
+                    self._entries.append(adopted)
                     return
             batches = self._write(batches, chunk.aborted)
             if batches is not None:
                 assert self._object is not None
-                yield from self.close(self._object.end)
+                self._close(self._object.end)
 
-    def close(self, end: int) -> Iterator[Entry]:
+    def end(self, position: int, *, finished: bool) -> None:
+        """Close the open object at ``position``, whether or not the range is finished."""
+        self._close(position)
+
+    def finish(self) -> list[Entry]:
+        """Return the entries, in offset order, after the uploads have succeeded."""
+        return self._entries
+
+    def report(self, position: int) -> WriteReport:
+        """Report that everything read is archived."""
+        return WriteReport(archived_to=position)
+
+    def abort(self) -> None:
+        """Drop the open object; nothing of it becomes visible."""
+        if self._object is not None:
+            self._object.writer.abort()
+            self._object = None
+
+    def _close(self, end: int) -> None:
         """End the open object, if there is one, at ``end`` (exclusive)."""
         if self._object is None:
             return
@@ -226,35 +258,17 @@ class SegmentWriter:
         if last:
             current.digest.update(last)
             current.writer.write(last)
-        self._object = None  # not before: abort drops it if that fails
+        self._object = None  # not before: abort drops it if the write fails
         entry = self._entry(current, end, summary)
         self._uploads.add(partial(_finish, current.writer, entry, self._final_metadata(entry)))
         self._start = end
-        yield entry
-
-    def end(self, position: int, *, finished: bool) -> Iterator[Entry]:
-        """End the range where reading has come to."""
-        yield from self.close(position)
-
-    def done(self) -> Iterator[Entry]:
-        """Yield nothing: entries were given as objects were closed."""
-        return iter(())
-
-    def reached(self, position: int) -> int:
-        """Return up to where the range is archived, when it was read to ``position``."""
-        return position
-
-    def abort(self) -> None:
-        """Drop what is open; nothing of it becomes visible."""
-        if self._object is not None:
-            self._object.writer.abort()
-            self._object = None
+        self._entries.append(entry)
 
     def _open(self, batches: Batches) -> Entry | None:
         """Begin an object, or return the entry of one that is already there."""
         assert self._start is not None
         mine = self._metadata(self._start)
-        for extra in range(100):
+        for extra in range(MAX_NAMES):
             key = data_key(self._planned.folder_id, self._start, EXTENSION, pad=10 + extra)
             there = self._look_at(key)
             if there is None:
@@ -265,6 +279,8 @@ class SegmentWriter:
                     self._store, key, self._planned, self._start, _aborted_of(there.metadata)
                 )
             log.warning("%s is not ours: writing beside it", key)
+        else:
+            raise KafkeepError(f"{key}: {MAX_NAMES} names for it are taken")
         first = batches.select(slice(0, 1))
         begins_inside = int(first.base_offsets[0]) < self._start
         outside = decode(first, range=OffsetRange(0, self._start)).num_rows if begins_inside else 0

@@ -12,11 +12,10 @@ from functools import lru_cache
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.keys import KeyLimits, check_key
 from kafkeep.errors import RecordError
+from kafkeep.objects.range_writer import MAX_NAMES
 from kafkeep.options.sink.files import NamingOptions
 from kafkeep.options.sink.object_name import NameFacts, format_name
 
-MAX_NAMES = 32
-"""So many are tried for one object, each with one more zero, while others have them."""
 _LONGEST_OFFSET = 2**63 - 1
 _LONGEST_TIME = -(2**63)
 _REMEMBERED = 1 << 14

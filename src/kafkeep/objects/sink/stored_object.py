@@ -1,20 +1,14 @@
-"""Objects finished in the background, while the next one is read. In tasks.
+"""Store one finished object of a sink, or adopt the one an earlier attempt stored. In tasks.
 
-Store one finished object of a sink, or adopt it when an earlier attempt did. In tasks.
-
-An object that is there under the wanted name is ours when its metadata tells of the same plan and
-the same records; any other is foreign, and the name gets one more zero.
+An object under the wanted name is adopted when its metadata names the same plan and the same
+records. Any other object is left alone, and the name gets one more zero.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Self
 
 from kafkeep.archive.adoption import END, PLAN, SHA256, Adopt, decide, object_metadata
 from kafkeep.archive.commit import PlannedRange
@@ -22,7 +16,8 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.object_store import ObjectInfo, ObjectStore
 from kafkeep.errors import KafkeepError, KeyExistsError
 from kafkeep.failpoint import failpoint
-from kafkeep.objects.sink.naming import MAX_NAMES, object_key
+from kafkeep.objects.range_writer import MAX_NAMES
+from kafkeep.objects.sink.naming import object_key
 from kafkeep.objects.sink.open_file import FinishedObject
 from kafkeep.options.sink.files import NamingOptions, TagOptions
 from kafkeep.options.sink.object_name import NameFacts
@@ -126,50 +121,3 @@ def _is_ours(there: ObjectInfo, mine: Mapping[str, str]) -> bool:
         # The same bytes, written before an option was changed that does not show in them.
         mine = {**mine, PLAN: found.get(PLAN, "")}
     return isinstance(decide(found, mine), Adopt) and same
-
-
-AT_ONCE = 2
-"""Each may hold its object in memory until the store has it."""
-SMALL_AT_ONCE = 8
-"""Of objects that are hardly more than a request each: what they take is the way to the store."""
-
-
-class Uploads:
-    """Runs what finishes objects, a few at a time; ``wait`` raises what went wrong.
-
-    Nothing counts as stored before ``wait`` has returned. Leaving by an error waits too, so that
-    no upload outlives the attempt it belongs to.
-    """
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(SMALL_AT_ONCE, thread_name_prefix="upload")
-        self._pending: deque[Future[None]] = deque()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._threads.shutdown(wait=True, cancel_futures=True)
-
-    def add(self, finish: Callable[[], None], *, is_small: bool = False) -> None:
-        """Run ``finish`` soon; blocks while enough are under way."""
-        while len(self._pending) >= (SMALL_AT_ONCE if is_small else AT_ONCE):
-            self.wait_one()
-        self._pending.append(self._threads.submit(finish))
-
-    def wait_one(self) -> bool:
-        """Return when one more is stored; False when none was under way."""
-        if not self._pending:
-            return False
-        self._pending.popleft().result()
-        return True
-
-    def wait(self) -> None:
-        """Return when everything is stored."""
-        while self.wait_one():
-            pass

@@ -7,7 +7,7 @@ What the log says of an object of a sink. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -20,14 +20,14 @@ from kafkeep.failpoint import failpoint
 from kafkeep.kafka.batch.decode import iter_decode
 from kafkeep.kafka.batch.unpack import AREA_BYTES
 from kafkeep.kafka.client.wire import Wire
-from kafkeep.objects.range_writer import Chunk, SinkTail
+from kafkeep.objects.range_writer import Chunk, SinkTail, Uploads, WriteReport
 from kafkeep.objects.sink.dead_letters import DeadLetterQueue, make_dead_letter, send_dead_letters
 from kafkeep.objects.sink.naming import NameCheck
 from kafkeep.objects.sink.open_file import FinishedObject, Views
 from kafkeep.objects.sink.pipeline import BadRecord, Pipeline, PlacedRows, Stage
 from kafkeep.objects.sink.rotation import Reason, RotateRules
 from kafkeep.objects.sink.spec import SinkShape
-from kafkeep.objects.sink.stored_object import HELD_BYTES, Origin, Uploads, store_object
+from kafkeep.objects.sink.stored_object import HELD_BYTES, Origin, store_object
 from kafkeep.objects.sink.window import MemoryBudget, OpenWindow, deal
 from kafkeep.options.sink.sink import SinkOptions
 
@@ -99,8 +99,12 @@ def rules_of(sink: SinkOptions) -> RotateRules:
 
 
 class SinkWriter:
-    """Turns the chunks of one range into the objects of a sink, and their entries."""
+    """Writes one range as the files of a sink. Implements ``RangeWriter``.
 
+    ``wire`` and ``connector`` are needed where bad records go to a dead letter queue.
+    """
+
+    streams = False
     resume_at: int | None = None
 
     def __init__(
@@ -113,6 +117,8 @@ class SinkWriter:
         at_ms: int,
         closes: Reason | None,
         memory: MemoryBudget | None = None,
+        wire: Wire | None = None,
+        connector: str = "",
     ) -> None:
         self._store = store
         self._memory = memory or MemoryBudget()
@@ -120,6 +126,8 @@ class SinkWriter:
         self._pid = origin.planned.partition_id
         self._sink = sink
         self._uploads = uploads
+        self._wire = wire
+        self._connector = connector
         self._at_ms = at_ms
         self._closes = closes
         self._views = Views(sink)
@@ -137,12 +145,11 @@ class SinkWriter:
         """Archived up to here, once the uploads have waited."""
         self.closed = 0
         """Windows closed so far."""
-        self.tells_details = sink.errors.errors_log_include_messages
         self.letters = DeadLetterQueue(are_sent=bool(sink.errors.dead_letter_topic))
         """Bad records; those before ``position`` are due."""
 
-    def add(self, chunk: Chunk, first: int) -> Iterator[Entry]:
-        """Take a chunk; entries come from ``done`` when everything is stored."""
+    def add(self, chunk: Chunk, first: int) -> None:
+        """Write a chunk; close the window wherever a rule says so."""
         self.position = max(self.position, first)
         if chunk.gap is not None:
             self._close(chunk.gap.start, Reason.GAP)
@@ -153,50 +160,59 @@ class SinkWriter:
             size = AREA_BYTES if spread else PIECE_BYTES
             for raw in iter_decode(chunk.batches, wanted, max_bytes=size):
                 self._take(raw)
-        return iter(())
 
-    def end(self, position: int, *, finished: bool) -> Iterator[Entry]:
-        """End the range where reading has come to; what no rule closed is left or closed.
+    def end(self, position: int, *, finished: bool) -> None:
+        """Close the window if the plan says so, else leave its records in Kafka.
 
-        Where no record is left to wait there is nothing to read again: the position moves on.
+        A window without records is closed too: there is nothing to read again.
         """
         if finished and (self._closes is not None or not self._window.state.count):
             self._close(position, self._closes or Reason.PLAN)
         self._read_to = position
-        return iter(())
 
-    def reached(self, position: int) -> int:
-        """Return up to where the range is archived, when it was read to ``position``."""
-        return min(self.position, position)
+    def finish(self) -> list[Entry]:
+        """Send the dead letters and return the entries, after the uploads have succeeded.
 
-    def done(self) -> Iterator[Entry]:
-        """Yield the entries, after the uploads have waited."""
-        for entry in self._entries:
-            assert entry is not None
-            yield entry
+        Bad records are reported before their offsets count as archived: at least once.
+        """
+        self._send_dead_letters()
+        stored = [entry for entry in self._entries if entry is not None]
+        assert len(stored) == len(self._entries)
+        return stored
+
+    def report(self, position: int) -> WriteReport:
+        """Report the end of the last closed window, what is left open, and the bad records."""
+        details = self._sink.errors.errors_log_include_messages
+        return WriteReport(
+            archived_to=min(self.position, position),
+            tail=self._tail(),
+            bad=len(self.letters),
+            complaints=tuple(
+                letter.describe(self._pid, details=details) for letter in self.letters.first
+            ),
+        )
 
     def abort(self) -> None:
-        """Drop what is open; nothing of it becomes visible."""
+        """Drop the open files; nothing of them becomes visible."""
         self._window.files.close()
 
-    def send_dead_letters(self, wire: Wire, connector: str) -> None:
-        """Report bad records before their offsets count as archived: at least once, never not."""
+    def _send_dead_letters(self) -> None:
         errors = self._sink.errors
         if errors.dead_letter_topic and self.letters:
+            assert self._wire is not None
             failpoint("letters.before")
             send_dead_letters(
-                wire,
+                self._wire,
                 self.letters,
                 topic=errors.dead_letter_topic,
                 source=self._pid,
-                connector=connector,
+                connector=self._connector,
                 with_context=errors.dead_letter_context,
             )
             failpoint("letters.after")
 
-    @property
-    def tail(self) -> SinkTail | None:
-        """What is left to wait, if anything."""
+    def _tail(self) -> SinkTail | None:
+        """Return what waits for a rule to close it, if anything."""
         window = self._window.state
         if not window.count and not self.letters.is_waiting and not self._left_out:
             return None
@@ -282,8 +298,12 @@ class SinkWriters:
         secrets: Mapping[str, str],
         at_ms: int,
         name: str,
+        wire: Wire | None = None,
+        connector: str = "",
     ) -> None:
         self._store = store
+        self._wire = wire
+        self._connector = connector
         self._shape = shape
         self._uploads = uploads
         self._sink = SinkOptions.parse({**shape.options, **secrets})
@@ -308,4 +328,6 @@ class SinkWriters:
             at_ms=self._at_ms,
             closes=self._shape.closes_tail(planned.partition_id),
             memory=self._memory,
+            wire=self._wire,
+            connector=self._connector,
         )

@@ -6,14 +6,17 @@ import uuid
 
 import pytest
 from tests.support.fake_kafka import FakeLog
-from tests.support.offline_task import archive
+from tests.support.offline_task import PID, archive
 
 from kafkeep.archive.entry import Entry
+from kafkeep.archive.keys import data_key
 from kafkeep.archive.object_store import ObjectInfo
+from kafkeep.errors import KafkeepError
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.decode import decode
+from kafkeep.objects.range_writer import MAX_NAMES
 from kafkeep.objects.segment.format import read_segment
-from kafkeep.objects.segment.writer import WriteOptions
+from kafkeep.objects.segment.writer import EXTENSION, WriteOptions
 from kafkeep.store.memory import MemoryStore
 
 
@@ -80,3 +83,10 @@ def test_a_foreign_object_is_left_alone_and_written_beside(store: CountingStore)
     assert store.get(names[3]) == b"somebody's"
     assert [e.key == name for e, name in zip(entries, names, strict=True)].count(False) == 1
     assert len(list(store.list(""))) == 6
+
+
+def test_a_task_ends_with_an_error_when_every_name_is_taken(store: CountingStore) -> None:
+    for extra in range(MAX_NAMES):
+        store.put_new(data_key(PID, 0, EXTENSION, pad=10 + extra), b"somebody's")
+    with pytest.raises(KafkeepError, match="32 names for it are taken"):
+        run(store)

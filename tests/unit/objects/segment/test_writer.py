@@ -11,9 +11,8 @@ from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.errors import TransientError
 from kafkeep.kafka.batch.build import build_batch
 from kafkeep.kafka.batch.format import scan_batches
-from kafkeep.objects.range_writer import Chunk
+from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.segment.writer import SegmentWriter, WriteOptions
-from kafkeep.objects.sink.stored_object import Uploads
 from kafkeep.store.memory import MemoryStore
 
 
@@ -50,7 +49,7 @@ def test_an_upload_that_fails_at_its_last_bytes_is_dropped() -> None:
         writer = SegmentWriter(store, "backup", planned, options, uploads, looks_first=False)
         chunk = Chunk(scan_batches(build_batch(records(0, 10))), 10)
         with pytest.raises(TransientError):
-            list(writer.add(chunk, 0))
-            list(writer.end(10, finished=True))
+            writer.add(chunk, 0)
+            writer.end(10, finished=True)
         writer.abort()
     assert store.begun == 0

@@ -17,9 +17,9 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.errors import RecordError
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.format import scan_batches
-from kafkeep.objects.range_writer import Chunk
+from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.sink.rotation import Reason
-from kafkeep.objects.sink.stored_object import Origin, Uploads
+from kafkeep.objects.sink.stored_object import Origin
 from kafkeep.objects.sink.writer import SinkWriter
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.store.memory import MemoryStore
@@ -74,9 +74,9 @@ class Written:
                 part = records[at : at + 7]
                 batch = build_batch(part)
                 writer.add(Chunk(scan_batches(batch), part[-1].offset + 1), 0)
-            list(writer.end(end, finished=True))
+            writer.end(end, finished=True)
             uploads.wait()
-            self.entries: list[Entry] = list(writer.done())
+            self.entries: list[Entry] = writer.finish()
         self.letters = writer.letters
         self.position = writer.position
 

@@ -14,9 +14,9 @@ from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.errors import TransientError
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.format import scan_batches
-from kafkeep.objects.range_writer import Chunk
+from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.sink.rotation import Reason
-from kafkeep.objects.sink.stored_object import Origin, Uploads
+from kafkeep.objects.sink.stored_object import Origin
 from kafkeep.objects.sink.window import MemoryBudget
 from kafkeep.objects.sink.writer import SinkWriter
 from kafkeep.options.sink.sink import SinkOptions
@@ -69,12 +69,12 @@ def test_partitions_of_a_task_share_one_bound(options: dict[str, str]) -> None:
         for first in range(0, 1000, 100):
             body = scan_batches(batch(first))
             for writer in writers:
-                list(writer.add(Chunk(body, first + 100), 0))
+                writer.add(Chunk(body, first + 100), 0)
                 assert memory.held_bytes <= LIMIT
         for writer in writers:
-            list(writer.end(1000, finished=True))
+            writer.end(1000, finished=True)
         uploads.wait()
-        found = [entry for writer in writers for entry in writer.done()]
+        found = [entry for writer in writers for entry in writer.finish()]
     assert memory.held_bytes == 0
     assert sum(entry.records for entry in found) == PARTITIONS * 1000
     if options["format.class"] == "json" and len(options) == 1:
@@ -93,9 +93,9 @@ def test_failed_uploads_leave_no_file_open() -> None:
     memory = MemoryBudget(0)
     with pytest.raises(TransientError), Uploads() as uploads:
         writer = open_writer(0, NoStore("none"), uploads, memory, {"format.class": "json"})
-        list(writer.add(Chunk(scan_batches(batch(0)), 100), 0))
+        writer.add(Chunk(scan_batches(batch(0)), 100), 0)
         assert len(os.listdir("/proc/self/fd")) == before + 1
-        list(writer.end(100, finished=True))
+        writer.end(100, finished=True)
         uploads.wait()
     writer.abort()
     del writer, memory, uploads

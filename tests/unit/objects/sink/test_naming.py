@@ -17,11 +17,11 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import RecordError
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.format import scan_batches
-from kafkeep.objects.range_writer import Chunk
+from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.sink.dead_letters import DeadLetterQueue
 from kafkeep.objects.sink.naming import MAX_NAMES, NameCheck, object_key
 from kafkeep.objects.sink.rotation import Reason
-from kafkeep.objects.sink.stored_object import Origin, Uploads
+from kafkeep.objects.sink.stored_object import Origin
 from kafkeep.objects.sink.writer import SinkWriter
 from kafkeep.options.sink.files import NamingOptions
 from kafkeep.options.sink.object_name import NameFacts
@@ -79,9 +79,9 @@ class Written:
         with Uploads() as uploads:
             writer = SinkWriter(self.store, origin, sink, uploads, at_ms=0, closes=Reason.END)
             writer.add(Chunk(scan_batches(build_batch(records)), end), first)
-            list(writer.end(end, finished=True))
+            writer.end(end, finished=True)
             uploads.wait()
-            self.entries: list[Entry] = list(writer.done())
+            self.entries: list[Entry] = writer.finish()
         self.letters: DeadLetterQueue = writer.letters
 
     @property

@@ -19,11 +19,11 @@ from kafkeep.errors import RecordError
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import scan_batches
-from kafkeep.objects.range_writer import Chunk
+from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.sink.naming import NameCheck
 from kafkeep.objects.sink.pipeline import BadRecord, Pipeline
 from kafkeep.objects.sink.rotation import Reason
-from kafkeep.objects.sink.stored_object import Origin, Uploads
+from kafkeep.objects.sink.stored_object import Origin
 from kafkeep.objects.sink.writer import SinkWriter
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.store.memory import MemoryStore

@@ -6,7 +6,7 @@ import threading
 
 from tests.support.waiting import PATIENCE_S
 
-from kafkeep.objects.sink.stored_object import AT_ONCE, SMALL_AT_ONCE, Uploads
+from kafkeep.objects.range_writer import AT_ONCE, SMALL_AT_ONCE, Uploads
 
 
 def test_small_objects_go_side_by_side() -> None:
