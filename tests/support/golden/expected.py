@@ -1,7 +1,7 @@
 """What kafkeep does with each case of the real sink: the same, better, or the same failure.
 
-``docs/differences.md`` tells users what stands here; ``python tests/golden_expected.py`` writes its
-tables anew, and a test compares them.
+``docs/differences.md`` shows these sentences to users. ``python -m tests.support.golden.expected``
+writes its tables, and a test compares them.
 """
 
 from __future__ import annotations
@@ -62,23 +62,25 @@ def _differs(sentence: str, **same_with: str) -> Expectation:
 
 
 _BY_TIME = (
-    "`rotate.interval.ms` closes files with every partitioner; there it is ignored unless"
+    "`rotate.interval.ms` closes files with every partitioner. Confluent's sink ignores it unless"
     " directories follow time."
 )
 _KEPT = (
-    "JSON values are written as they came, numbers and order of members included; there large"
-    " integers wrap around, 1e400 becomes a string, digits are lost and members are shuffled."
+    "JSON values are written as they came, including numbers and the order of members. In"
+    " Confluent's sink large integers wrap around, 1e400 becomes a string, digits are lost and"
+    " members are shuffled."
 )
 _ONE_DOCUMENT = (
-    "A value that is not exactly one JSON document is an error; there a second document, trailing"
-    " text, a byte order mark and leading zeros are dropped in silence."
+    "A value that is not exactly one JSON document is an error. Confluent's sink silently drops a"
+    " second document, trailing text, a byte order mark and leading zeros."
 )
 
 SPECIAL: Mapping[str, Expectation] = {
     "01": _differs(_BY_TIME, rotate_interval_ms="-1"),
     "01b": _differs(_BY_TIME, rotate_interval_ms="-1"),
     "04b": _fails(
-        "A `timestamp.field` that is no time fails the task.", "gold-rf-bad-0", "9", "timestamp"
+        "A `timestamp.field` that is not a time fails the task.",
+        "gold-rf-bad-0", "9", "timestamp",
     ),
     "04c": _fails(
         "A record without its `timestamp.field` fails the task.",
@@ -86,85 +88,85 @@ SPECIAL: Mapping[str, Expectation] = {
     ),
     "07": _differs(
         "A field's value cannot change the path: `/`, `\\`, `%`, control characters, an empty value"
-        " and `.` or `..` are percent-encoded in directories; there they stand as they are.",
+        " and `.` or `..` are percent-encoded in directories. Confluent's sink writes them as they"
+        " are.",
         partition_path_encoding="raw",
     ),
-    "07b": _works("FieldPartitioner takes schemaless JSON; there the task fails."),
+    "07b": _works("FieldPartitioner accepts schemaless JSON."),
     "10c": _fails(
-        "ByteArrayFormat takes bytes alone: with StringConverter the task fails.",
+        "ByteArrayFormat accepts only bytes: with StringConverter the task fails.",
         "ByteArray", "STRING",
     ),
     "15c": _works(
-        "Parquet takes schemaless JSON, with columns inferred for each object; there the task"
-        " fails."
+        "Parquet accepts schemaless JSON, with columns inferred for each object."
     ),
     "18d": _fails(
         "`schema.compatibility` other than NONE needs schemas with a version.",
         "version", "BACKWARD",
     ),
     "19c": _works(
-        "A null key is the line `null` of the keys file; there it fails the task when keys are"
-        " stored."
+        "With `store.kafka.keys`, a null key is the line `null` of the keys file."
     ),
     "20b": _differs(
-        "Header values are kept: text as `value`, other bytes as `bytes` in base64; there 007"
-        " becomes 7, 1e3 becomes 1000 and bytes that are no text are lost.",
+        "Header values are kept: text as `value`, other bytes as `bytes` in base64. In Confluent's"
+        " sink 007 becomes 7, 1e3 becomes 1000, and bytes that are not text are lost.",
         header_converter=f"{CONNECT}.storage.SimpleHeaderConverter",
     ),
     "20d": _works(
-        "A record without headers is an empty list in the headers file; there it fails the task."
+        "A record without headers is an empty list in the headers file."
     ),
-    "20e": _works("A header value may be null; there it fails the task when headers are stored."),
+    "20e": _works("With `store.kafka.headers`, a header value may be null."),
     "20h": _differs(
         "In Avro and Parquet headers files a header has three members: `key`, `value` (may be null)"
-        " and `bytes` for what is no text; there `key` and `value`, which may not be null."
+        " and `bytes` for values that are not text. In Confluent's sink it has `key` and `value`,"
+        " which may not be null."
     ),
-    "20i": _works("The header text `null` is text; there it is taken for null and fails the task."),
+    "20i": _works("The header text `null` is text, not null."),
     "20j": _works(
-        "Line n of the value, keys and headers files is one record, always; there a null header"
-        " value is missing from the headers file and shifts what follows."
+        "Line n of the value, keys and headers files is always the same record. In Confluent's sink"
+        " a null header value is missing from the headers file and shifts the lines after it."
     ),
     "21b": _fails(
         "A null value fails the task unless `behavior.on.null.values` says otherwise.",
         "gold-nulls-fail-0", "17", "behavior.on.null.values",
     ),
     "22": _differs(
-        "With `behavior.on.null.values=write` tombstones stand in line: `null` in the value file,"
-        " their keys beside it, in the directory of their partition or time; there they have a"
-        " folder of their own, with keys only.",
+        "With `behavior.on.null.values=write` tombstones are rows in order: `null` in the value"
+        " file, their keys beside it, in the directory of their partition or time. Confluent's sink"
+        " writes only their keys, in a separate folder.",
         tombstone_encoded_partition="tombstone",
     ),
     "22d": _fails(
         "`behavior.on.null.values=write` needs `store.kafka.keys=true`.", "store.kafka.keys"
     ),
     "22e": _works(
-        "A topic whose name contains `tombstone` is a topic like any other; there the task fails."
+        "A topic whose name contains `tombstone` is a topic like any other."
     ),
     "23b": _works(
-        "`filename.offset.zero.pad.width=0` writes offsets without padding; there the task fails."
+        "`filename.offset.zero.pad.width=0` writes offsets without padding."
     ),
     "24b": _differs(
-        "Records of aborted transactions are not read; there they are, by default.",
+        "Records of aborted transactions are not read. Confluent's sink reads them by default.",
         consumer_override_isolation_level="read_uncommitted",
     ),
     "27": _differs(_KEPT),
     "27b": _differs(_ONE_DOCUMENT),
     "27c": _fails(
-        "With `errors.tolerance=none` a value that is no JSON fails the task.",
+        "With `errors.tolerance=none` a value that is not JSON fails the task.",
         "gold-json-nan-0", "12", "JSON",
     ),
     "46": _fails(
-        "JsonConverter with `schemas.enable=true` needs values of `schema` and `payload`.",
+        "JsonConverter with `schemas.enable=true` needs values with `schema` and `payload`.",
         "schemas.enable", "payload",
     ),
-    "48": _works("RegexRouter names folder and file; there the task fails."),
+    "48": _works("RegexRouter changes the folder and the file name."),
     "49": _works(
-        "A null key needs no dead letter: the record stands in its file; there the task fails or"
-        " the record is left out."
+        "A record with a null key is written to its file and needs no dead letter. In Confluent's"
+        " sink the task fails or skips the record."
     ),
     "50": _differs(
-        "With `rotate.schedule.interval.ms` too every record is in one object; there records read"
-        " again are written again under a name shifted by one."
+        "With `rotate.schedule.interval.ms` too, every record is in one object. Confluent's sink"
+        " writes records that it reads again under a name shifted by one."
     ),
 }  # fmt: skip
 
@@ -276,7 +278,7 @@ def table(kind: Kind) -> str:
 def _iter_lines(
     told: Mapping[tuple[str, str], Sequence[str]], *, with_settings: bool
 ) -> Iterator[str]:
-    middle = ("| as there with ", "|---") if with_settings else ("", "")
+    middle = ("| same as Confluent's with ", "|---") if with_settings else ("", "")
     yield f"| kafkeep {middle[0]}| case |"
     yield f"|---{middle[1]}|---|"
     for (sentence, settings), numbers in told.items():
