@@ -1,16 +1,13 @@
-"""The library: ``kafkeep.backup(...)`` and ``kafkeep.restore(...)``.
+"""The Python library: ``kafkeep.backup(...)`` and ``kafkeep.restore(...)``.
 
-Importing it is cheap: Kafka's, S3's and Spark's clients are loaded by the first call.
+Importing it is cheap: the first call loads the clients of Kafka, S3 and Spark.
 """
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkeep.errors import EnvironmentFault, UsageError
@@ -45,14 +42,14 @@ def backup(
     settings: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> BackupSummary:
-    """Copy topics into the archive, everything that is not there yet; return what was done.
+    """Copy the records that the archive does not have yet; return a summary.
 
-    ``options`` are the fields of ``kafkeep.options.backup.BackupOptions``: Python values
-    (``topics=["orders"]``, ``follow=True``) or the text that the command line takes
-    (``segment_bytes="64MiB"``). ``settings`` are those of a sink, under Connect's names
-    (``format="json", settings={"flush.size": 1000}``). ``storage`` is read from AWS's standard
-    variables unless given. An active Spark session is used and left running; else one is started
-    and stopped. Raises KafkeepError; gaps are not errors, they are in the summary.
+    ``options`` are the fields of ``kafkeep.options.backup.BackupOptions``, as Python values
+    (``topics=["orders"]``, ``follow=True``) or as the command line writes them
+    (``segment_bytes="64MiB"``). ``settings`` are the keys of a sink, under Connect's names
+    (``format="json", settings={"flush.size": 1000}``). ``storage`` defaults to AWS's standard
+    variables. An active Spark session is used and left running; otherwise a session is started and
+    stopped. Raises KafkeepError. Gaps are not errors: the summary lists them.
     """
     from kafkeep.backup.run import run_backup  # noqa: PLC0415
     from kafkeep.options.backup import BackupOptions  # noqa: PLC0415
@@ -82,13 +79,13 @@ def restore(
     settings: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> RestoreSummary:
-    """Bring topics back from the archive, every record exactly once; return what was done.
+    """Restore topics from the archive, every record exactly once; return a summary.
 
-    ``options`` are the fields of ``kafkeep.options.restore.RestoreOptions``, as in ``backup``;
-    topics also as ``{"orders": "orders-restored"}``. ``settings`` are transforms and converters,
-    under Connect's names, and for a bucket without a log also how its objects were written.
-    ``on_plan`` sees the plan and the preflight before anything is written. The same call after a
-    failure goes on where it stopped.
+    ``options`` are the fields of ``kafkeep.options.restore.RestoreOptions``, as in ``backup``.
+    ``topics`` may also be a mapping: ``{"orders": "orders-restored"}``. ``settings`` are
+    transforms and converters under Connect's names; for a bucket without a log they also say how
+    its objects were written. ``on_plan`` gets the plan and the preflight before anything is
+    written. After a failure, the same call resumes the restore.
     """
     from kafkeep.options.kafka import Locations  # noqa: PLC0415
     from kafkeep.options.restore import RestoreOptions  # noqa: PLC0415 - keeps the import light
@@ -100,7 +97,7 @@ def restore(
         chosen,
         locations,
         _spark(spark),
-        unlogged=_told(settings or {}),
+        unlogged=_unlogged_options(settings or {}),
         on_plan=on_plan,
         on_progress=on_progress,
     )
@@ -133,8 +130,8 @@ def _with_sink(options: BackupOptions, settings: Mapping[str, Any]) -> BackupOpt
     )
 
 
-def _told(settings: Mapping[str, Any]) -> UnloggedOptions | None:
-    """Read what is said of records on their way back, and of objects without a log."""
+def _unlogged_options(settings: Mapping[str, Any]) -> UnloggedOptions | None:
+    """Read the settings of a restore: transforms, converters, the layout of unlogged objects."""
     if not settings:
         return None
     from kafkeep.connect.connectors.config_file import to_texts  # noqa: PLC0415 - keeps the import light
@@ -144,7 +141,7 @@ def _told(settings: Mapping[str, Any]) -> UnloggedOptions | None:
 
 
 def make_options(group: type[T], given: Mapping[str, Any]) -> T:
-    """Make an option group from Python values; text goes through the option's own parser."""
+    """Build an option group from Python values; the option's own parser reads text."""
     from kafkeep.options.option import did_you_mean, iter_options  # noqa: PLC0415
 
     declared = {option.field: option for option in iter_options(group)}
@@ -171,7 +168,7 @@ def make_options(group: type[T], given: Mapping[str, Any]) -> T:
 
 
 def _as_text(names: Any) -> Any:
-    """Write a list or a mapping of names as the command line does."""
+    """Write a list or a mapping of names in the command line's form."""
     if isinstance(names, Mapping):
         return ",".join(f"{old}:{new}" for old, new in names.items())
     if isinstance(names, str) or not isinstance(names, Iterable):
@@ -199,7 +196,7 @@ def _locations(
 
 
 def _spark(spark: Any) -> SparkOptions:
-    """Return how to start Spark; a session of the caller's is found by itself when it lives."""
+    """Return the options to start Spark with; an active session is found by itself."""
     from kafkeep.options.spark import SparkOptions  # noqa: PLC0415 - keeps the import light
 
     if isinstance(spark, SparkOptions):
@@ -208,17 +205,5 @@ def _spark(spark: Any) -> SparkOptions:
         from kafkeep.spark.session import active_session  # noqa: PLC0415
 
         if active_session() is None:
-            raise EnvironmentFault("the Spark session that was given is stopped")
+            raise EnvironmentFault("the given Spark session is stopped")
     return SparkOptions.load()
-
-
-def make_callable(package: str, function: Callable[..., Any]) -> None:
-    """Let ``kafkeep.backup(...)`` be a call although ``kafkeep.backup`` is a package too.
-
-    Python binds a package to its parent under its name whenever something in it is imported, so a
-    function of that name would be lost at the first call.
-    """
-    module = sys.modules.get(package) or importlib.import_module(package)
-    plain = staticmethod(function)
-    members = {"__call__": plain, "__wrapped__": plain}  # the latter tells inspect its arguments
-    module.__class__ = type("CallablePackage", (ModuleType,), members)

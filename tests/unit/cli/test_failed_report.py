@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,9 @@ ERRORS = [
 
 
 COMMANDS = {
-    "drill": ("kafkeep.maintenance.drill.run_drill", ["drill", "--bootstrap-servers"]),
-    "restore": ("kafkeep.restore.run.run_restore", ["restore", "--bootstrap-servers"]),
-    "verify-against": ("kafkeep.compare.job.run_against", ["verify", "--against"]),
+    "drill": ("kafkeep.maintenance.drill", "run_drill", ["drill", "--bootstrap-servers"]),
+    "restore": ("kafkeep.restore.run", "run_restore", ["restore", "--bootstrap-servers"]),
+    "verify-against": ("kafkeep.compare.job", "run_against", ["verify", "--against"]),
 }
 
 
@@ -36,9 +37,9 @@ def fail(
     def meet(*_args: object, **_named: object) -> None:
         raise error
 
-    place, words = COMMANDS[report]
+    module, function, words = COMMANDS[report]
     monkeypatch.setattr(f"kafkeep.cli.{words[0]}.start_spark", lambda _settings, **_: None)
-    monkeypatch.setattr(place, meet)
+    monkeypatch.setattr(import_module(module), function, meet)
     return cli.run(*words, "127.0.0.1:1", "--archive", "memory:x", "--report", str(file))
 
 
