@@ -171,7 +171,7 @@ def _bind(rest: RestOptions, closing: ExitStack) -> list[Bound]:
 
 def _server(parts: _Parts, worker: WorkerOptions, listening: Sequence[Bound]) -> RestServer:
     rest = make_app(parts.herder, worker.security)
-    app = ForwardMiddleware(rest, parts.herder.local_operations, parts.token)
+    app = ForwardMiddleware(rest, parts.herder.local_leader, parts.token)
     return RestServer(app, listening, None if worker.tls is None else worker.tls.server)
 
 

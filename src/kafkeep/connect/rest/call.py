@@ -240,7 +240,7 @@ class Call:
         return value == "true"
 
 
-Run = Callable[[ConnectService, Call], Response]
+Responder = Callable[[ConnectService, Call], Response]
 """Answers a call. May block, so it runs in a thread unless it is known to be quick."""
 
 
@@ -262,7 +262,7 @@ class Endpoint:
     """With ``{connector}``, ``{task}``, ``{plugin}``, ``{logger}`` where names stand."""
     role: Role | None
     """The least role that may call it; None for everyone, without credentials."""
-    run: Run
+    run: Responder
     help: str
     answers: Mapping[int, str | None]
     """Success statuses → the schema of the body, None for no body."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 from urllib.parse import quote
 
 from starlette.responses import Response
@@ -19,7 +19,7 @@ from kafkeep.connect.rest.answers import (
 )
 from kafkeep.connect.rest.call import (
     Call,
-    Run,
+    Responder,
     as_config,
     check_name,
     parse_config,
@@ -27,7 +27,11 @@ from kafkeep.connect.rest.call import (
     parse_object,
     without_nulls,
 )
+from kafkeep.connect.service import operations
+from kafkeep.connect.service.operations import Operation
 from kafkeep.connect.service.service import ConnectService
+
+P = ParamSpec("P")
 
 
 def list_connectors(service: ConnectService, call: Call) -> Response:
@@ -74,7 +78,8 @@ def create(service: ConnectService, call: Call) -> Response:
     target = _initial_state(request.get("initial_state"))
     if not name:
         raise _no_name(config)
-    return _created(service, call, service.create(name, without_nulls(config), target))
+    connector = service.change(operations.create, name, without_nulls(config), target)
+    return _created(service, call, connector)
 
 
 def _wanted_name(name: Any) -> str:
@@ -137,7 +142,7 @@ def get_config(service: ConnectService, call: Call) -> Response:
 def put_config(service: ConnectService, call: Call) -> Response:
     """Answer 201 for a new connector, 200 for a changed one."""
     config = without_nulls(_with_name(call.name, parse_config(call.body)))
-    connector, is_new = service.put_config(call.name, config)
+    connector, is_new = service.change(operations.put_config, call.name, config)
     if is_new:
         return _created(service, call, connector)
     return json_answer(_info(service, call, connector))
@@ -149,13 +154,8 @@ def patch_config(service: ConnectService, call: Call) -> Response:
     _check_same_name(call.name, changes)
     if "name" in changes and changes["name"] is None:
         raise RestError(400, "A connector's name cannot be taken away")
-    return json_answer(_info(service, call, service.patch_config(call.name, changes)))
-
-
-def delete(service: ConnectService, call: Call) -> Response:
-    """Forget it."""
-    service.delete(call.name)
-    return empty_answer(204)
+    connector = service.change(operations.patch_config, call.name, changes)
+    return json_answer(_info(service, call, connector))
 
 
 def status(service: ConnectService, call: Call) -> Response:
@@ -163,21 +163,28 @@ def status(service: ConnectService, call: Call) -> Response:
     return json_answer(status_json(service.status(call.name)))
 
 
-def set_target(target: TargetState, answer_status: int) -> Run:
-    """Return what answers pause, resume or stop; Strimzi's operator expects just these statuses."""
+def changes(
+    operation: Operation[Concatenate[str, P], None],
+    status: int,
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> Responder:
+    """Return what runs an operation on the connector of the path and answers without a body."""
 
-    def run(service: ConnectService, call: Call) -> Response:
-        service.set_target(call.name, target)
-        return empty_answer(answer_status)
+    def respond(service: ConnectService, call: Call) -> Response:
+        service.change(operation, call.name, *args, **kwargs)
+        return empty_answer(status)
 
-    return run
+    return respond
 
 
 def restart(service: ConnectService, call: Call) -> Response:
     """Answer 204 for the connector alone, 202 with its status when tasks or failures are meant."""
     include_tasks = call.flag("includeTasks", default=False)
     only_failed = call.flag("onlyFailed", default=False)
-    after = service.restart(call.name, include_tasks=include_tasks, only_failed=only_failed)
+    after = service.change(
+        operations.restart, call.name, include_tasks=include_tasks, only_failed=only_failed
+    )
     if include_tasks or only_failed:
         return json_answer(status_json(after), 202)
     return empty_answer(204)
@@ -197,7 +204,7 @@ def task_status(service: ConnectService, call: Call) -> Response:
 
 def restart_task(service: ConnectService, call: Call) -> Response:
     """Restart one task."""
-    service.restart_task(call.name, call.task)
+    service.change(operations.restart_task, call.name, call.task)
     return empty_answer(204)
 
 
@@ -208,7 +215,8 @@ def topics(service: ConnectService, call: Call) -> Response:
 
 def reset_topics(service: ConnectService, call: Call) -> Response:
     """Forget these."""
-    service.reset_topics(call.name)
+    service.check_topics_reset()
+    service.change(operations.reset_topics, call.name)
     return empty_answer(202)
 
 
@@ -228,7 +236,8 @@ def alter_offsets(service: ConnectService, call: Call) -> Response:
         raise RestError(400, "offsets must be a list of objects with partition and offset")
     for item in wanted:
         _check_offset(item)
-    return json_answer({"message": service.alter_offsets(call.name, wanted)})
+    message = service.change(operations.alter_offsets, call.name, wanted)
+    return json_answer({"message": message})
 
 
 def _check_offset(item: Any) -> None:
@@ -242,4 +251,4 @@ def _check_offset(item: Any) -> None:
 
 def reset_offsets(service: ConnectService, call: Call) -> Response:
     """Move a stopped connector back to the beginning."""
-    return json_answer({"message": service.reset_offsets(call.name)})
+    return json_answer({"message": service.change(operations.reset_offsets, call.name)})

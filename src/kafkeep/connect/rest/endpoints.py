@@ -5,7 +5,8 @@ from __future__ import annotations
 from kafkeep.connect.model import TargetState
 from kafkeep.connect.rest import connectors as c
 from kafkeep.connect.rest import worker_calls as w
-from kafkeep.connect.rest.call import Endpoint, Query, Run
+from kafkeep.connect.rest.call import Endpoint, Query, Responder
+from kafkeep.connect.service import operations
 from kafkeep.connect.worker.rest_security import Role
 
 _ONE = "/connectors/{connector}"
@@ -14,7 +15,7 @@ _PLUGIN = "/connector-plugins/{plugin}/config"
 
 def _get(
     path: str,
-    run: Run,
+    run: Responder,
     shape: str,
     text: str,
     query: tuple[Query, ...] = (),
@@ -30,17 +31,6 @@ def _get(
         answers={200: shape},
         query=query,
         quick=quick,
-    )
-
-
-def _operate(method: str, path: str, run: Run, status: int, text: str) -> Endpoint:
-    return Endpoint(
-        method=method,  # type: ignore[arg-type]
-        path=path,
-        role=Role.OPERATE,
-        run=run,
-        help=text,
-        answers={status: None},
     )
 
 
@@ -85,9 +75,22 @@ _LOOK = (
 )
 
 _RUN = (
-    _operate("PUT", f"{_ONE}/pause", c.set_target(TargetState.PAUSED, 202), 202, "Pause it."),
-    _operate("PUT", f"{_ONE}/resume", c.set_target(TargetState.RUNNING, 202), 202, "Let it run."),
-    _operate("PUT", f"{_ONE}/stop", c.set_target(TargetState.STOPPED, 204), 204, "Stop it."),
+    # Strimzi's operator expects just these statuses.
+    *(
+        Endpoint(
+            method="PUT",
+            path=_ONE + path,
+            role=Role.OPERATE,
+            run=c.changes(operations.set_target, status, target),
+            help=text,
+            answers={status: None},
+        )
+        for path, text, status, target in (
+            ("/pause", "Pause it.", 202, TargetState.PAUSED),
+            ("/resume", "Let it run.", 202, TargetState.RUNNING),
+            ("/stop", "Stop it.", 204, TargetState.STOPPED),
+        )
+    ),
     Endpoint(
         method="POST",
         path=f"{_ONE}/restart",
@@ -100,8 +103,22 @@ _RUN = (
             Query(name="onlyFailed", help="Only what has failed."),
         ),
     ),
-    _operate("POST", f"{_ONE}/tasks/{{task}}/restart", c.restart_task, 204, "Restart a task."),
-    _operate("PUT", f"{_ONE}/topics/reset", c.reset_topics, 202, "Forget the topics it touched."),
+    Endpoint(
+        method="POST",
+        path=f"{_ONE}/tasks/{{task}}/restart",
+        role=Role.OPERATE,
+        run=c.restart_task,
+        help="Restart a task.",
+        answers={204: None},
+    ),
+    Endpoint(
+        method="PUT",
+        path=f"{_ONE}/topics/reset",
+        role=Role.OPERATE,
+        run=c.reset_topics,
+        help="Forget the topics it touched.",
+        answers={202: None},
+    ),
     Endpoint(
         method="PUT",
         path=f"{_PLUGIN}/validate",
@@ -145,7 +162,7 @@ _CHANGE = (
         method="DELETE",
         path=_ONE,
         role=Role.ADMIN,
-        run=c.delete,
+        run=c.changes(operations.delete, 204),
         help="Delete it. What it archived stays, and goes on under the same name.",
         answers={204: None},
     ),

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from kafkeep.connect.model import RestError
 from kafkeep.connect.rest.answers import error_answer, json_answer, unexpected_answer
 from kafkeep.connect.service.forward import HEADER, LARGEST_BODY, PATH, carry_out
-from kafkeep.connect.service.operations import Operations
+from kafkeep.connect.service.leader import Leader
 from kafkeep.errors import KafkeepError
 
 log = logging.getLogger(__name__)
@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 class ForwardMiddleware:
     """An ASGI app around another: takes the one path of its own, and leaves the rest alone."""
 
-    def __init__(self, app: ASGIApp, operations: Callable[[], Operations], token: str) -> None:
+    def __init__(self, app: ASGIApp, leader: Callable[[], Leader], token: str) -> None:
         self._app = app
-        self._operations = operations
+        self._leader = leader
         self._token = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,7 +64,7 @@ class ForwardMiddleware:
         return json_answer({"result": result})
 
     def _carry_out(self, body: bytes) -> object:
-        return carry_out(self._operations(), body)
+        return carry_out(self._leader(), body)
 
     def _check(self, request: Request) -> None:
         given = request.headers.get(HEADER, "").encode()

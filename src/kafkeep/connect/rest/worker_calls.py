@@ -9,6 +9,7 @@ from starlette.responses import Response
 from kafkeep.connect.model import Json, RestError
 from kafkeep.connect.rest.answers import empty_answer, json_answer
 from kafkeep.connect.rest.call import Call, parse_config, parse_object
+from kafkeep.connect.service import operations
 from kafkeep.connect.service.service import ConnectService
 from kafkeep.errors import KafkeepError
 
@@ -65,7 +66,8 @@ def set_logger(service: ConnectService, call: Call) -> Response:
     if not isinstance(level, str):
         raise RestError(400, "The level must be a text")
     if scope == "cluster":
-        service.set_logger_everywhere(call.path["logger"], level)
+        service.change(operations.set_logger_everywhere, call.path["logger"], level)
+        service.set_logger(call.path["logger"], level)  # here at once
         return empty_answer(204)
     return json_answer(service.set_logger(call.path["logger"], level))
 

@@ -1,26 +1,29 @@
-"""Where a worker takes what another one forwards: beside the REST API, behind the shared secret.
+"""Send an operation to the worker that leads, and carry out what another worker sends.
 
-A worker that does not lead sends what changes connectors to the one that does.
-
-Both know a secret that lies in the state store, and the caller was let in by the worker it asked.
-Nothing is sent on a second time: a worker that no longer leads answers 409.
+A request is JSON: ``{"operation": …, "name": …}`` and the operation's other arguments under their
+names. Both workers know a secret that lies in the state store, and the worker that the caller asked
+has checked the caller's rights. Nothing is forwarded twice: a worker that no longer leads answers
+409.
 """
 
 from __future__ import annotations
 
+import inspect
 import secrets
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple, ParamSpec, TypeVar, get_type_hints
 
 import orjson
 import urllib3
 
-from kafkeep.archive.document import as_dict, as_str, reading
+from kafkeep.archive.document import as_dict, as_int, as_list, as_str, reading
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.connect.model import Connector, ConnectorStatus, Json, RestError, TargetState
 from kafkeep.connect.service.journal import load_state_document, seal_state
-from kafkeep.connect.service.operations import Operations
+from kafkeep.connect.service.leader import Leader
+from kafkeep.connect.service.operations import OPERATIONS, Operation
 from kafkeep.connect.service.state import (
     connector_from_json,
     connector_to_json,
@@ -28,6 +31,9 @@ from kafkeep.connect.service.state import (
     status_to_json,
 )
 from kafkeep.errors import KeyExistsError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 PATH = "/internal/forward"
 HEADER = "x-kafkeep-worker"
@@ -42,7 +48,7 @@ _TIMEOUT = urllib3.Timeout(connect=3.0, read=100.0)
 
 
 def shared_token(store: ObjectStore) -> str:
-    """Return the secret all workers of a state share; the first one makes it."""
+    """Return the secret that all workers of a state share; the first worker creates it."""
     if all(row.key != _TOKEN for row in store.list(_TOKEN)):
         with suppress(KeyExistsError):
             store.put_new(_TOKEN, seal_state({"token": secrets.token_urlsafe(32)}))
@@ -51,71 +57,135 @@ def shared_token(store: ObjectStore) -> str:
         return as_str(document["token"])
 
 
-class RemoteOperations:
-    """Operations of the worker at ``url``; ``after`` is called when one was answered."""
+class JsonForm(NamedTuple):
+    """How values of one type travel between workers."""
 
-    def __init__(
-        self, pool: urllib3.PoolManager, url: str, token: str, after: Callable[[], None]
-    ) -> None:
-        self._pool = pool
-        self._after = after
-        self._url = url.rstrip("/") + PATH
+    to_json: Callable[[Any], Any]
+    from_json: Callable[[Any], Any]
+    """Raises KeyError, TypeError or ValueError for what is no such value."""
+
+
+def _as_is(value: Any) -> Any:
+    return value
+
+
+def _as_bool(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r:.40} is neither true nor false")
+    return value
+
+
+def _as_config(value: Any) -> dict[str, str]:
+    return {key: as_str(text) for key, text in as_dict(value).items()}
+
+
+def _as_changes(value: Any) -> dict[str, str | None]:
+    return {key: None if text is None else as_str(text) for key, text in as_dict(value).items()}
+
+
+def _put_to_json(result: tuple[Connector, bool]) -> Json:
+    return {"connector": connector_to_json(result[0]), "is_new": result[1]}
+
+
+def _put_from_json(value: Any) -> tuple[Connector, bool]:
+    return connector_from_json(value["connector"]), value["is_new"] is True
+
+
+_FORMS: Mapping[Any, JsonForm] = {
+    type(None): JsonForm(_as_is, lambda _: None),
+    str: JsonForm(_as_is, as_str),
+    int: JsonForm(_as_is, as_int),
+    bool: JsonForm(_as_is, _as_bool),
+    Mapping[str, str]: JsonForm(dict, _as_config),
+    Mapping[str, str | None]: JsonForm(dict, _as_changes),
+    Sequence[Json]: JsonForm(list, as_list),
+    TargetState: JsonForm(lambda target: target.value, TargetState),
+    Connector: JsonForm(connector_to_json, connector_from_json),
+    ConnectorStatus: JsonForm(status_to_json, status_from_json),
+    tuple[Connector, bool]: JsonForm(_put_to_json, _put_from_json),
+}
+
+
+class WireForm:
+    """How one operation travels, read off its signature."""
+
+    def __init__(self, operation: Operation[..., Any]) -> None:
+        self._operation = operation
+        self._signature = inspect.signature(operation.run)
+        forms = {
+            name: _FORMS[kind]
+            for name, kind in get_type_hints(operation.run).items()
+            if kind is not Leader
+        }
+        self.result = forms.pop("return")
+        self._arguments = forms
+
+    def request(self, *args: Any, **kwargs: Any) -> bytes:
+        """Return the body that asks for the operation with these arguments."""
+        given = dict(self._signature.bind(None, *args, **kwargs).arguments)
+        arguments = {name: form.to_json(given[name]) for name, form in self._arguments.items()}
+        return orjson.dumps({"operation": self._operation.name, **arguments})
+
+    def run(self, leader: Leader, document: Json) -> Any:
+        """Carry out a request and return the result as JSON; 400 for arguments it has not."""
+        try:
+            if document.keys() != self._arguments.keys():
+                raise ValueError(self._operation.name)
+            given = {name: form.from_json(document[name]) for name, form in self._arguments.items()}
+        except (KeyError, TypeError, ValueError):
+            raise _nonsense() from None
+        return self.result.to_json(self._operation.run(leader, **given))
+
+
+_WIRE_FORMS = {name: WireForm(one) for name, one in OPERATIONS.items()}
+
+
+def carry_out(leader: Leader, body: bytes) -> Any:
+    """Run the operation that another worker asks for and return the result as JSON."""
+    try:
+        document = as_dict(orjson.loads(body))
+        form = _WIRE_FORMS[as_str(document.pop("operation"))]
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+        raise _nonsense() from None
+    return form.run(leader, document)
+
+
+def _nonsense() -> RestError:
+    return RestError(400, "This is nothing a worker asks another for")
+
+
+class Forwarder:
+    """Sends operations to the worker that leads."""
+
+    def __init__(self, token: str, tls: ssl.SSLContext | None) -> None:
         self._token = token
+        self._pool = urllib3.PoolManager(maxsize=8, ssl_context=tls)
 
-    def create(self, name: str, config: Mapping[str, str], initial: TargetState) -> Connector:
-        """Define a connector there; so for all of them."""
-        return connector_from_json(self._call("create", name, config=config, target=initial.value))
+    def close(self) -> None:
+        """Close the connections to other workers."""
+        self._pool.clear()
 
-    def put_config(self, name: str, config: Mapping[str, str]) -> tuple[Connector, bool]:
-        """Define or change it."""
-        answer = self._call("put_config", name, config=config)
-        return connector_from_json(answer["connector"]), answer["is_new"] is True
+    def send(self, url: str, operation: Operation[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run an operation on the worker at ``url`` and return its result; RestError as there."""
+        form = _WIRE_FORMS[operation.name]
+        status, body = self._post(url.rstrip("/") + PATH, form.request(*args, **kwargs))
+        try:
+            document = as_dict(orjson.loads(body))
+            if status == 200:
+                result: R = form.result.from_json(document["result"])
+                return result
+            raise RestError(int(document["error_code"]), as_str(document["message"]))
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            raise RestError(
+                500, f"The worker that leads answered with status {status} and no sense"
+            ) from None
 
-    def patch_config(self, name: str, changes: Mapping[str, str | None]) -> Connector:
-        """Change some keys."""
-        return connector_from_json(self._call("patch_config", name, changes=changes))
-
-    def delete(self, name: str) -> None:
-        """Forget it."""
-        self._call("delete", name)
-
-    def set_target(self, name: str, target: TargetState) -> None:
-        """Pause, resume or stop it."""
-        self._call("set_target", name, target=target.value)
-
-    def restart(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStatus:
-        """Restart it."""
-        return status_from_json(
-            self._call("restart", name, include_tasks=include_tasks, only_failed=only_failed)
-        )
-
-    def restart_task(self, name: str, task: int) -> None:
-        """Restart one task."""
-        self._call("restart_task", name, task=task)
-
-    def reset_topics(self, name: str) -> None:
-        """Forget its topics."""
-        self._call("reset_topics", name)
-
-    def alter_offsets(self, name: str, offsets: Sequence[Json]) -> str:
-        """Move it."""
-        return str(self._call("alter_offsets", name, offsets=list(offsets)))
-
-    def reset_offsets(self, name: str) -> str:
-        """Move it back."""
-        return str(self._call("reset_offsets", name))
-
-    def set_logger_everywhere(self, name: str, level: str) -> None:
-        """Set a logger of all workers."""
-        self._call("set_logger_everywhere", name, level=level)
-
-    def _call(self, operation: str, name: str, **arguments: Any) -> Any:
-        body = orjson.dumps({"operation": operation, "name": name, **arguments})
+    def _post(self, url: str, body: bytes) -> tuple[int, bytes]:
         headers = {"Content-Type": "application/json", HEADER: self._token}
         try:
             answer = self._pool.request(
                 "POST",
-                self._url,
+                url,
                 body=body,
                 headers=headers,
                 timeout=_TIMEOUT,
@@ -136,52 +206,4 @@ class RemoteOperations:
                 f"The worker that leads gave no answer ({type(error).__name__}); look whether "
                 "the request was carried out before you send it again",
             ) from error
-        self._after()
-        return _answered(answer.status, answer.data)
-
-
-def _answered(status: int, body: bytes) -> Any:
-    try:
-        document = as_dict(orjson.loads(body))
-        if status == 200:
-            return document["result"]
-        raise RestError(int(document["error_code"]), as_str(document["message"]))
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
-        raise RestError(
-            500, f"The worker that leads answered with status {status} and no sense"
-        ) from None
-
-
-def carry_out(operations: Operations, body: bytes) -> Any:
-    """Do what another worker asks for and return what to answer; RestError 400 for nonsense."""
-    try:
-        asked = as_dict(orjson.loads(body))
-        operation, name = as_str(asked.pop("operation")), as_str(asked.pop("name"))
-        if operation not in _CARRIED_OUT:
-            raise ValueError(operation)
-        arguments = {**asked}
-        if "target" in arguments:
-            arguments["target"] = TargetState(arguments["target"])
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
-        raise RestError(400, "This is nothing a worker asks another for") from None
-    return _CARRIED_OUT[operation](operations, name, arguments)
-
-
-def _put(operations: Operations, name: str, config: Mapping[str, str]) -> Any:
-    connector, is_new = operations.put_config(name, config)
-    return {"connector": connector_to_json(connector), "is_new": is_new}
-
-
-_CARRIED_OUT: Mapping[str, Any] = {
-    "create": lambda o, n, a: connector_to_json(o.create(n, a["config"], a["target"])),
-    "put_config": lambda o, n, a: _put(o, n, a["config"]),
-    "patch_config": lambda o, n, a: connector_to_json(o.patch_config(n, a["changes"])),
-    "delete": lambda o, n, a: o.delete(n),
-    "set_target": lambda o, n, a: o.set_target(n, a["target"]),
-    "restart": lambda o, n, a: status_to_json(o.restart(n, **a)),
-    "restart_task": lambda o, n, a: o.restart_task(n, a["task"]),
-    "reset_topics": lambda o, n, a: o.reset_topics(n),
-    "alter_offsets": lambda o, n, a: o.alter_offsets(n, a["offsets"]),
-    "reset_offsets": lambda o, n, a: o.reset_offsets(n),
-    "set_logger_everywhere": lambda o, n, a: o.set_logger_everywhere(n, as_str(a["level"])),
-}
+        return answer.status, answer.data

@@ -1,9 +1,7 @@
-"""The service: what the REST API asks, answered from the journal, the lease and what runs here.
+"""The service behind the REST API, over the journal, the lease and the jobs of this worker.
 
-A worker that leads answers from its own jobs. Another one answers from the journal and the leader's
-last beat, and sends everything that changes something to the leader.
-
-What changes something, done by the worker that leads: this one, or another that is asked.
+The worker that leads answers from its own jobs. Another worker answers from the journal and the
+leader's last heartbeat, and forwards every change to the leader.
 """
 
 from __future__ import annotations
@@ -11,10 +9,9 @@ from __future__ import annotations
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-
-import urllib3
+from typing import ParamSpec, TypeVar
 
 from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.metrics.own_metrics import LastVerified, reader
@@ -33,107 +30,27 @@ from kafkeep.connect.plugins.classes import definitions, find_any_plugin, list_p
 from kafkeep.connect.plugins.definitions import Definitions
 from kafkeep.connect.plugins.key_info import VERSION
 from kafkeep.connect.plugins.validate import CLASS
-from kafkeep.connect.service.forward import NO_LEADER, RemoteOperations
+from kafkeep.connect.service.forward import NO_LEADER, Forwarder
+from kafkeep.connect.service.leader import Leader
 from kafkeep.connect.service.leader_loop import LeaderLoop
 from kafkeep.connect.service.loggers import Loggers
-from kafkeep.connect.service.operations import LocalOperations, Operations
+from kafkeep.connect.service.operations import Operation
 from kafkeep.connect.worker.keys import TrackingOptions
 from kafkeep.errors import KafkeepError, UsageError
 from kafkeep.retry import LEADER
 from kafkeep.spark.jvm import read_jvm
 
-
-class LeaderOperations:
-    """``Operations`` wherever the leader is; ``answered`` is called when another one answered."""
-
-    def __init__(
-        self, loop: LeaderLoop, local: LocalOperations, token: str, tls: ssl.SSLContext | None
-    ) -> None:
-        self._loop = loop
-        self._local = local
-        self._token = token
-        self._pool = urllib3.PoolManager(maxsize=8, ssl_context=tls)
-
-    def close(self) -> None:
-        """Close connections to other workers."""
-        self._pool.clear()
-
-    def answered(self) -> None:
-        """Hear that another worker has changed something."""
-
-    def local_operations(self) -> Operations:
-        """Return the operations of this worker; 409 when it does not lead."""
-        if not self._loop.leads():
-            raise RestError(409, NO_LEADER)
-        return self._local
-
-    def _operations(self) -> Operations:
-        """Return those of the worker that leads; one that is just beginning is waited for."""
-        retries = LEADER.begin()
-        while not self._loop.leads():
-            leader = self._loop.lease.leader()
-            if leader is not None and not self._loop.lease.holds():
-                return RemoteOperations(self._pool, leader.url, self._token, self.answered)
-            wait_s = retries.next_wait_s()
-            if wait_s is None:
-                raise RestError(409, NO_LEADER)
-            time.sleep(wait_s)
-        return self._local
-
-    def create(self, name: str, config: Mapping[str, str], initial: TargetState) -> Connector:
-        """Define a connector."""
-        return self._operations().create(name, config, initial)
-
-    def put_config(self, name: str, config: Mapping[str, str]) -> tuple[Connector, bool]:
-        """Define or change it."""
-        return self._operations().put_config(name, config)
-
-    def patch_config(self, name: str, changes: Mapping[str, str | None]) -> Connector:
-        """Change some keys."""
-        return self._operations().patch_config(name, changes)
-
-    def delete(self, name: str) -> None:
-        """Forget it."""
-        self._operations().delete(name)
-
-    def set_target(self, name: str, target: TargetState) -> None:
-        """Pause, resume or stop it."""
-        self._operations().set_target(name, target)
-
-    def restart(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStatus:
-        """Restart it, with its tasks or without, or only what failed."""
-        return self._operations().restart(
-            name, include_tasks=include_tasks, only_failed=only_failed
-        )
-
-    def restart_task(self, name: str, task: int) -> None:
-        """Restart one task."""
-        self._operations().restart_task(name, task)
-
-    def alter_offsets(self, name: str, offsets: Sequence[Json]) -> str:
-        """Move a stopped connector."""
-        return self._operations().alter_offsets(name, offsets)
-
-    def reset_offsets(self, name: str) -> str:
-        """Move a stopped connector back to the beginning."""
-        return self._operations().reset_offsets(name)
-
-    def reset_topics(self, name: str) -> None:
-        """Forget its topics."""
-        self._operations().reset_topics(name)
-
-    def set_logger_everywhere(self, name: str, level: str) -> None:
-        """Set a logger of all workers."""
-        self._operations().set_logger_everywhere(name, level)
-
+P = ParamSpec("P")
+R = TypeVar("R")
 
 CONNECT_VERSION = "4.1.0"
 """The version of Connect whose REST API this is: clients look at it to know what they may ask."""
-_LOOK_AGAIN_S = 0.5
+_STATE_AGE_S = 0.5
+"""A worker that does not lead reads the state again after this."""
 
 
-class Herder(LeaderOperations):
-    """``Service`` over journal, lease and supervisor. Safe to use from any thread."""
+class Herder:
+    """``ConnectService`` over journal, lease and supervisor. Safe to use from any thread."""
 
     def __init__(
         self,
@@ -149,8 +66,9 @@ class Herder(LeaderOperations):
         now_ms: Callable[[], int],
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        local = LocalOperations(loop, definitions, context_for, loggers)
-        super().__init__(loop, local, token, tls)
+        self._loop = loop
+        self._leader = Leader(loop, definitions, context_for, loggers)
+        self._forwarder = Forwarder(token, tls)
         self._definitions = definitions
         self._context_for = context_for
         self._tracking = tracking
@@ -159,30 +77,63 @@ class Herder(LeaderOperations):
         self._now_ms = now_ms
         self._loggers = loggers
         self._verified = LastVerified(reader(definitions, context_for), now_ms)
-        self._looked_at = -_LOOK_AGAIN_S
-        self._looking = threading.Lock()
+        self._read_at = -_STATE_AGE_S
+        self._reading = threading.Lock()
 
-    def answered(self) -> None:
-        """Let what is asked next see what was changed just now."""
-        self._looked_at = -_LOOK_AGAIN_S
+    def close(self) -> None:
+        """Close the connections to other workers."""
+        self._forwarder.close()
+
+    def change(self, operation: Operation[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run an operation on the worker that leads; 409 when none does."""
+        url = self._leader_url()
+        if url is None:
+            return operation.run(self._leader, *args, **kwargs)
+        try:
+            return self._forwarder.send(url, operation, *args, **kwargs)
+        finally:
+            self.expire_state()
+
+    def _leader_url(self) -> str | None:
+        """Return where the leader is, None for this worker; waits for one that is starting."""
+        retries = LEADER.begin()
+        while not self._loop.leads():
+            leader = self._loop.lease.leader()
+            if leader is not None and not self._loop.lease.holds():
+                return leader.url
+            wait_s = retries.next_wait_s()
+            if wait_s is None:
+                raise RestError(409, NO_LEADER)
+            time.sleep(wait_s)
+        return None
+
+    def local_leader(self) -> Leader:
+        """Return what operations of other workers run on; 409 when this worker does not lead."""
+        if not self._loop.leads():
+            raise RestError(409, NO_LEADER)
+        return self._leader
+
+    def expire_state(self) -> None:
+        """Let the next call read the state again, and so see a change that was made just now."""
+        self._read_at = -_STATE_AGE_S
 
     def _connectors(self) -> Mapping[str, Connector]:
         if not self._loop.leads():
-            self._look()
+            self._read_state()
         return self._loop.journal.state.connectors
 
-    def _look(self) -> None:
-        """Read what the leader did, if that was not done just now."""
-        with self._looking:
-            if time.monotonic() - self._looked_at <= _LOOK_AGAIN_S:
+    def _read_state(self) -> None:
+        """Read what the leader changed, unless that was done a moment ago."""
+        with self._reading:
+            if time.monotonic() - self._read_at <= _STATE_AGE_S:
                 return
-            # Set first: what is answered while we read may be missing from what we read.
-            self._looked_at = time.monotonic()
+            # Set first: a change that is answered during the read may be missing from it.
+            self._read_at = time.monotonic()
             try:
                 self._loop.lease.look()
                 self._loop.journal.refresh()
             except KafkeepError:
-                self.answered()
+                self.expire_state()
                 raise
 
     def _found(self, name: str, otherwise: str = "Connector {name} not found") -> Connector:
@@ -248,12 +199,11 @@ class Herder(LeaderOperations):
         progress = self._loop.supervisor.progress().get(name) if self._loop.leads() else None
         return sorted(known | set(progress.topics if progress is not None else ()))
 
-    def reset_topics(self, name: str) -> None:
-        """Forget these."""
+    def check_topics_reset(self) -> None:
+        """Refuse with 403 unless this worker tracks topics and allows a reset."""
         self._check_tracking(self._tracking.topic_tracking_enable, "Topic tracking is disabled.")
         allowed = self._tracking.topic_tracking_allow_reset
         self._check_tracking(allowed, "Topic tracking reset is disabled.")
-        super().reset_topics(name)
 
     def _check_tracking(self, allowed: bool, otherwise: str) -> None:
         if not allowed:
@@ -292,11 +242,6 @@ class Herder(LeaderOperations):
     def set_logger(self, name: str, level: str) -> list[str]:
         """Set a logger and those under it, on this worker."""
         return self._loggers.set(name, level)
-
-    def set_logger_everywhere(self, name: str, level: str) -> None:
-        """Set it on every worker: on the one that leads, which tells the others; here at once."""
-        super().set_logger_everywhere(name, level)
-        self._loggers.set(name, level)
 
     def answers_from_memory(self) -> bool:
         """Tell whether looking at connectors asks nobody: a worker that leads knows them all."""

@@ -1,13 +1,18 @@
-"""What changes connectors, on the worker that leads. Messages are those of a real Connect."""
+"""Every operation that changes connectors, declared once, as the leader runs it.
+
+``service.change(create, name, config, target)`` runs an operation wherever the leader is. On the
+leader it calls the function. Another worker sends the function's name and its arguments by their
+names (``forward.py``), so these names are the wire form between workers and stay as they are.
+
+The messages are those of a real Connect.
+"""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.model import (
     Connector,
     ConnectorStatus,
@@ -17,204 +22,188 @@ from kafkeep.connect.model import (
     TargetState,
     TaskStatus,
 )
-from kafkeep.connect.plugins.definitions import Definitions
 from kafkeep.connect.safety.secrets import mask
-from kafkeep.connect.service.leader_loop import LeaderLoop
-from kafkeep.connect.service.loggers import Loggers
+from kafkeep.connect.service.leader import Leader
 from kafkeep.connect.service.state import ServiceState, StateChange
 
-STOP_SECONDS = 60.0
-NOT_STOPPED = (
-    "Connectors must be in the STOPPED state before their offsets can be modified. This can be "
-    "done for the specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' "
-    "endpoint"
-)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-class Operations(Protocol):
-    """The writing half of ``Service``: run here, or sent to the worker that leads."""
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[P, R]):
+    """One change of the service; ``run`` is what the leader does."""
 
-    def create(self, name: str, config: Mapping[str, str], initial: TargetState) -> Connector:
-        """See ``Service``; so for all of them."""
+    run: Callable[Concatenate[Leader, P], R]
 
-    def put_config(self, name: str, config: Mapping[str, str]) -> tuple[Connector, bool]: ...  # noqa: D102
-    def patch_config(self, name: str, changes: Mapping[str, str | None]) -> Connector: ...  # noqa: D102
-    def delete(self, name: str) -> None: ...  # noqa: D102
-    def set_target(self, name: str, target: TargetState) -> None: ...  # noqa: D102
-    def restart(  # noqa: D102
-        self, name: str, *, include_tasks: bool, only_failed: bool
-    ) -> ConnectorStatus: ...
-    def restart_task(self, name: str, task: int) -> None: ...  # noqa: D102
-    def reset_topics(self, name: str) -> None: ...  # noqa: D102
-    def alter_offsets(self, name: str, offsets: Sequence[Json]) -> str: ...  # noqa: D102
-    def reset_offsets(self, name: str) -> str: ...  # noqa: D102
-    def set_logger_everywhere(self, name: str, level: str) -> None: ...  # noqa: D102
+    @property
+    def name(self) -> str:
+        """The name that workers call it by."""
+        return self.run.__name__
 
 
-class LocalOperations:
-    """Operations of the worker that leads."""
+OPERATIONS: dict[str, Operation[..., Any]] = {}
+"""All of them, by name."""
 
-    def __init__(
-        self,
-        loop: LeaderLoop,
-        definitions: Definitions,
-        context_for: Callable[[Mapping[str, str]], JobContext],
-        loggers: Loggers,
-    ) -> None:
-        self._loop = loop
-        self._loggers = loggers
-        self._definitions = definitions
-        self._context_for = context_for
-        self._locks: dict[str, threading.Lock] = {}
 
-    def create(self, name: str, config: Mapping[str, str], initial: TargetState) -> Connector:
-        """Define a connector that is not there."""
-        if name in self._loop.journal.state.connectors:
+def operation(run: Callable[Concatenate[Leader, P], R]) -> Operation[P, R]:
+    """Declare an operation."""
+    declared = Operation(run)
+    OPERATIONS[declared.name] = declared
+    return declared
+
+
+@operation
+def create(leader: Leader, name: str, config: Mapping[str, str], target: TargetState) -> Connector:
+    """Define a connector; 409 when the name is taken, 400 when the configuration is wrong."""
+    if leader.find(name) is not None:
+        raise _exists(name)
+    checked = leader.check(name, config, None)
+
+    def decide(state: ServiceState) -> StateChange:
+        if name in state.connectors:
             raise _exists(name)
-        whole = self._definitions.checked(name, config, None)
+        return StateChange(kind="define", name=name, config=checked, target=target)
 
-        def decide(state: ServiceState) -> StateChange:
-            if name in state.connectors:
-                raise _exists(name)
-            return StateChange(kind="define", name=name, config=whole, target=initial)
+    return leader.commit(decide).connectors[name]
 
-        return self._loop.commit(decide).connectors[name]
 
-    def put_config(self, name: str, config: Mapping[str, str]) -> tuple[Connector, bool]:
-        """Define or change it; what is the same after its masks are filled changes nothing."""
-        stored = self._loop.journal.state.connectors.get(name)
-        return self._define(name, config, stored), stored is None
+@operation
+def put_config(leader: Leader, name: str, config: Mapping[str, str]) -> tuple[Connector, bool]:
+    """Define or change a connector, and say whether it is new.
 
-    def patch_config(self, name: str, changes: Mapping[str, str | None]) -> Connector:
-        """Change some keys; None removes one.
+    A configuration that equals the stored one, once its masks are filled in, changes nothing.
+    """
+    stored = leader.find(name)
+    return _define(leader, name, config, stored), stored is None
 
-        The others stand as if they were sent back masked: a secret goes to no new address unseen.
-        """
-        stored = self._found(name, _not_found(name))
-        merged = {**mask(stored.config), **changes}
-        config = {key: text for key, text in merged.items() if text is not None}
-        return self._define(name, config, stored)
 
-    def _define(self, name: str, config: Mapping[str, str], stored: Connector | None) -> Connector:
-        """Change ``stored`` to ``config``; 409 when another changed it meanwhile."""
-        if stored is not None and {**config, "name": name} == stored.config:
-            return stored
-        whole = self._definitions.checked(name, config, stored.config if stored else None)
+@operation
+def patch_config(leader: Leader, name: str, changes: Mapping[str, str | None]) -> Connector:
+    """Change some keys; None removes one.
 
-        def decide(state: ServiceState) -> StateChange | None:
-            now = state.connectors.get(name)
-            if (now.generation if now else None) != (stored.generation if stored else None):
-                raise RestError(
-                    409, f"Cannot complete request: connector {name} was changed at the same time"
-                )
-            if now is not None and now.config == whole:
-                return None
-            target = now.target if now is not None else TargetState.RUNNING
-            return StateChange(kind="define", name=name, config=whole, target=target)
+    The other keys count as sent back masked, so no secret goes to a new address unseen.
+    """
+    stored = leader.need(name, _not_found(name))
+    merged = {**mask(stored.config), **changes}
+    config = {key: text for key, text in merged.items() if text is not None}
+    return _define(leader, name, config, stored)
 
-        return self._loop.commit(decide).connectors[name]
 
-    def delete(self, name: str) -> None:
-        """Forget it; its log stays in the archive."""
+def _define(
+    leader: Leader, name: str, config: Mapping[str, str], stored: Connector | None
+) -> Connector:
+    """Change ``stored`` to ``config``; 409 when another request changed it meanwhile."""
+    if stored is not None and {**config, "name": name} == stored.config:
+        return stored
+    checked = leader.check(name, config, stored)
 
-        def decide(state: ServiceState) -> StateChange:
-            if name not in state.connectors:
-                raise RestError(404, _not_found(name))
-            return StateChange(kind="delete", name=name)
-
-        self._loop.commit(decide)
-
-    def set_target(self, name: str, target: TargetState) -> None:
-        """Pause, resume or stop it; not while its offsets are being moved."""
-        unknown = f"Unknown connector {name}"
-
-        def decide(state: ServiceState) -> StateChange | None:
-            if name not in state.connectors:
-                raise RestError(404, unknown)
-            if state.connectors[name].target is target:
-                return None
-            return StateChange(kind="target", name=name, target=target)
-
-        with self._alone(name, unknown):
-            self._loop.commit(decide)
-
-    def restart(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStatus:
-        """Restart what was asked for; one job does the work of all tasks, so they go together."""
-        connector = self._found(name, f"Unknown connector: {name}")
-        before = self._loop.supervisor.status(connector)
-        restarts_connector = before.state is RunState.FAILED or not only_failed
-        failed = any(task.state is RunState.FAILED for task in before.tasks)
-        restarts_tasks = include_tasks and bool(before.tasks) and (failed or not only_failed)
-        # A connector that is well has nothing of its own to restart: its tasks do the work.
-        if before.state is RunState.FAILED or restarts_tasks:
-            self._restart(connector)
-        return replace(
-            before,
-            state=RunState.RESTARTING if restarts_connector else before.state,
-            trace=None if restarts_connector else before.trace,
-            tasks=tuple(_restarting(task) if restarts_tasks else task for task in before.tasks),
-        )
-
-    def restart_task(self, name: str, task: int) -> None:
-        """Restart a task, and with it those beside it."""
-        connector = self._found(name, f"Unknown connector: {name}")
-        if task >= len(self._loop.supervisor.status(connector).tasks):
-            raise RestError(404, f"Unknown task: {name}-{task}")
-        self._restart(connector)
-
-    def reset_topics(self, name: str) -> None:
-        """Forget its active topics."""
-        self._found(name, _not_found(name))
-        self._loop.reset_topics(name)
-
-    def alter_offsets(self, name: str, offsets: Sequence[Json]) -> str:
-        """Move a stopped connector."""
-        with self._alone(name, _not_found(name)):
-            config = self._stopped(name)
-            from kafkeep.connect.jobs.sink_offsets import alter_offsets  # noqa: PLC0415 - rarely needed
-
-            return alter_offsets(name, config, self._context_for(config), offsets)
-
-    def reset_offsets(self, name: str) -> str:
-        """Move a stopped connector back to the beginning."""
-        with self._alone(name, _not_found(name)):
-            config = self._stopped(name)
-            from kafkeep.connect.jobs.sink_offsets import reset_offsets  # noqa: PLC0415 - rarely needed
-
-            return reset_offsets(name, config, self._context_for(config))
-
-    def set_logger_everywhere(self, name: str, level: str) -> None:
-        """Set a logger here, and tell the other workers."""
-        self._loggers.set_everywhere(name, level)
-        self._loop.beat_soon()
-
-    def _alone(self, name: str, otherwise: str) -> threading.Lock:
-        """Return what lets one at a time set a connector going or move it; others go on."""
-        self._found(name, otherwise)
-        return self._locks.setdefault(name, threading.Lock())
-
-    def _found(self, name: str, otherwise: str) -> Connector:
-        connector = self._loop.journal.state.connectors.get(name)
-        if connector is None:
-            raise RestError(404, otherwise)
-        return connector
-
-    def _stopped(self, name: str) -> dict[str, str]:
-        """Return the resolved configuration of a connector of which nothing runs any more."""
-        connector = self._found(name, _not_found(name))
-        if connector.target is not TargetState.STOPPED:
-            raise RestError(400, NOT_STOPPED.format(name=name))
-        if not self._loop.supervisor.wait_ended(name, STOP_SECONDS):
+    def decide(state: ServiceState) -> StateChange | None:
+        now = state.connectors.get(name)
+        if (now.generation if now else None) != (stored.generation if stored else None):
             raise RestError(
-                409,
-                f"Failed to modify offsets for connector {name} because its tasks haven't stopped "
-                "completely yet. This operation can be safely retried",
+                409, f"Cannot complete request: connector {name} was changed at the same time"
             )
-        return self._definitions.resolve(connector.config)
+        if now is not None and now.config == checked:
+            return None
+        target = now.target if now is not None else TargetState.RUNNING
+        return StateChange(kind="define", name=name, config=checked, target=target)
 
-    def _restart(self, connector: Connector) -> None:
-        self._loop.supervisor.restart(connector)
-        self._loop.beat_soon()
+    return leader.commit(decide).connectors[name]
+
+
+@operation
+def delete(leader: Leader, name: str) -> None:
+    """Delete a connector. Its log stays in the archive and continues under the same name."""
+
+    def decide(state: ServiceState) -> StateChange:
+        if name not in state.connectors:
+            raise RestError(404, _not_found(name))
+        return StateChange(kind="delete", name=name)
+
+    leader.commit(decide)
+
+
+@operation
+def set_target(leader: Leader, name: str, target: TargetState) -> None:
+    """Pause, resume or stop a connector, but not while its offsets are being moved."""
+    unknown = f"Unknown connector {name}"
+
+    def decide(state: ServiceState) -> StateChange | None:
+        if name not in state.connectors:
+            raise RestError(404, unknown)
+        if state.connectors[name].target is target:
+            return None
+        return StateChange(kind="target", name=name, target=target)
+
+    with leader.lock(name, unknown):
+        leader.commit(decide)
+
+
+@operation
+def restart(
+    leader: Leader, name: str, *, include_tasks: bool, only_failed: bool
+) -> ConnectorStatus:
+    """Restart a connector, its tasks, or what failed of them.
+
+    One job does the work of all tasks, so the tasks restart together.
+    """
+    connector = leader.need(name, f"Unknown connector: {name}")
+    before = leader.status(connector)
+    restarts_connector = before.state is RunState.FAILED or not only_failed
+    failed = any(task.state is RunState.FAILED for task in before.tasks)
+    restarts_tasks = include_tasks and bool(before.tasks) and (failed or not only_failed)
+    # A connector that has not failed has nothing of its own to restart: its tasks do the work.
+    if before.state is RunState.FAILED or restarts_tasks:
+        leader.restart(connector)
+    return replace(
+        before,
+        state=RunState.RESTARTING if restarts_connector else before.state,
+        trace=None if restarts_connector else before.trace,
+        tasks=tuple(_restarting(task) if restarts_tasks else task for task in before.tasks),
+    )
+
+
+@operation
+def restart_task(leader: Leader, name: str, task: int) -> None:
+    """Restart a task, and with it the others of its connector; 404 when there is none."""
+    connector = leader.need(name, f"Unknown connector: {name}")
+    if task >= len(leader.status(connector).tasks):
+        raise RestError(404, f"Unknown task: {name}-{task}")
+    leader.restart(connector)
+
+
+@operation
+def reset_topics(leader: Leader, name: str) -> None:
+    """Forget the active topics of a connector."""
+    leader.need(name, _not_found(name))
+    leader.reset_topics(name)
+
+
+@operation
+def alter_offsets(leader: Leader, name: str, offsets: Sequence[Json]) -> str:
+    """Move a stopped connector; return the message to answer."""
+    from kafkeep.connect.jobs.sink_offsets import alter_offsets as alter  # noqa: PLC0415 - rarely needed
+
+    with leader.lock(name, _not_found(name)):
+        config = leader.stopped_config(name, _not_found(name))
+        return alter(name, config, leader.context_for(config), offsets)
+
+
+@operation
+def reset_offsets(leader: Leader, name: str) -> str:
+    """Move a stopped connector back to the beginning; return the message to answer."""
+    from kafkeep.connect.jobs.sink_offsets import reset_offsets as reset  # noqa: PLC0415 - rarely needed
+
+    with leader.lock(name, _not_found(name)):
+        config = leader.stopped_config(name, _not_found(name))
+        return reset(name, config, leader.context_for(config))
+
+
+@operation
+def set_logger_everywhere(leader: Leader, name: str, level: str) -> None:
+    """Set a logger on every worker: on the leader at once, on the others within seconds."""
+    leader.set_logger_everywhere(name, level)
 
 
 def _restarting(task: TaskStatus) -> TaskStatus:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping
+from typing import ParamSpec, Protocol, TypeVar
 
 from kafkeep.connect.model import (
     Connector,
     ConnectorStatus,
     ConnectorType,
     Json,
-    TargetState,
     TaskStatus,
 )
+from kafkeep.connect.service.operations import Operation
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class ConnectService(Protocol):
@@ -44,41 +47,17 @@ class ConnectService(Protocol):
     def task_status(self, name: str, task: int) -> TaskStatus:
         """Return one task's status; 404 when there is none."""
 
-    def create(self, name: str, config: Mapping[str, str], initial: TargetState) -> Connector:
-        """Define a connector; 409 when the name is taken, 400 when the configuration is wrong."""
-
-    def put_config(self, name: str, config: Mapping[str, str]) -> tuple[Connector, bool]:
-        """Define or change it; tells whether it is new. The same configuration changes nothing."""
-
-    def patch_config(self, name: str, changes: Mapping[str, str | None]) -> Connector:
-        """Change some keys; None removes one."""
-
-    def delete(self, name: str) -> None:
-        """Forget it; its log stays in the archive, and goes on under the same name."""
-
-    def set_target(self, name: str, target: TargetState) -> None:
-        """Pause, resume or stop it."""
-
-    def restart(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStatus:
-        """Restart it, with its tasks or without, or only what failed."""
-
-    def restart_task(self, name: str, task: int) -> None:
-        """Restart one task; 404 when there is none."""
+    def change(self, operation: Operation[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run one of ``operations.py`` on the worker that leads; 409 when none does."""
 
     def topics(self, name: str) -> list[str]:
         """Return the topics it has read or written since it was made or they were reset."""
 
-    def reset_topics(self, name: str) -> None:
-        """Forget these."""
+    def check_topics_reset(self) -> None:
+        """Refuse with 403 unless this worker tracks topics and allows a reset."""
 
     def offsets(self, name: str) -> list[Json]:
         """Return ``{"partition": …, "offset": …}`` for each partition it has an offset of."""
-
-    def alter_offsets(self, name: str, offsets: Sequence[Json]) -> str:
-        """Move a stopped connector; returns the message to answer."""
-
-    def reset_offsets(self, name: str) -> str:
-        """Move a stopped connector back to the beginning; returns the message to answer."""
 
     def plugins(self, *, connectors_only: bool) -> list[Json]:
         """Return class, type and version of each."""
@@ -97,9 +76,6 @@ class ConnectService(Protocol):
 
     def set_logger(self, name: str, level: str) -> list[str]:
         """Set a logger and those under it; returns their names. 404 for a level there is not."""
-
-    def set_logger_everywhere(self, name: str, level: str) -> None:
-        """Set it on every worker: here at once, on others within some seconds."""
 
     def answers_from_memory(self) -> bool:
         """Tell whether looking at connectors asks nobody now, and so takes no time."""

@@ -78,7 +78,7 @@ def test_the_state_is_not_read_for_every_call(follower: Herder, journal: Journal
     follower.names()
     follower.names()
     assert journal.reads == 1
-    follower.answered()
+    follower.expire_state()
     follower.names()
     assert journal.reads == 2
 
@@ -86,7 +86,7 @@ def test_the_state_is_not_read_for_every_call(follower: Herder, journal: Journal
 def test_what_the_leader_answers_while_the_state_is_read_is_looked_for_again(
     follower: Herder, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "meanwhile", follower.answered)
+    monkeypatch.setattr(journal, "meanwhile", follower.expire_state)
     follower.names()
     monkeypatch.undo()
     follower.names()
@@ -120,6 +120,6 @@ def test_one_made_anew_and_paused_is_not_shown_as_the_leader_last_told_of_the_de
     journal.state = ServiceState(connectors={"one": paused})
     assert follower.status("one").state is RunState.RUNNING  # until its work has ended
     journal.state = ServiceState(connectors={"one": replace(paused, generation=5)})
-    follower.answered()
+    follower.expire_state()
     found = follower.status("one")
     assert [found.state, *(task.state for task in found.tasks)] == [RunState.PAUSED] * 2

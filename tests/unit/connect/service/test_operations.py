@@ -11,9 +11,10 @@ from tests.support.waiting import PATIENCE_S
 
 from kafkeep.connect.model import RestError, TargetState
 from kafkeep.connect.plugins.definitions import Definitions
+from kafkeep.connect.service import operations
 from kafkeep.connect.service.journal import Journal
+from kafkeep.connect.service.leader import Leader
 from kafkeep.connect.service.loggers import Loggers
-from kafkeep.connect.service.operations import LocalOperations
 from kafkeep.connect.service.state import StateChange
 from kafkeep.connect.worker.config_providers import Providers
 from kafkeep.store.memory import MemoryStore
@@ -32,12 +33,12 @@ CONFIG = {
 }
 
 
-def operations(journal: Journal, **supervisor: Any) -> LocalOperations:
+def leader_of(journal: Journal, **supervisor: Any) -> Leader:
     loop: Any = SimpleNamespace(
         journal=journal, commit=journal.commit, supervisor=SimpleNamespace(**supervisor)
     )
     unused: Any = None
-    return LocalOperations(loop, Definitions(providers=Providers()), unused, Loggers(lambda: 1))
+    return Leader(loop, Definitions(providers=Providers()), unused, Loggers(lambda: 1))
 
 
 def test_a_connector_that_is_slow_to_stop_holds_up_no_other_one() -> None:
@@ -53,23 +54,23 @@ def test_a_connector_that_is_slow_to_stop_holds_up_no_other_one() -> None:
         journal.commit(
             lambda _, name=name: StateChange(kind="define", name=name, target=TargetState.STOPPED)  # type: ignore[misc]
         )
-    local = operations(journal, wait_ended=wait_ended)
+    leader = leader_of(journal, wait_ended=wait_ended)
 
     def move() -> None:
         with pytest.raises(RestError, match="haven't stopped completely yet"):
-            local.reset_offsets("slow")
+            operations.reset_offsets.run(leader, "slow")
 
     moving = threading.Thread(target=move, daemon=True)
     moving.start()
     assert asked.wait(PATIENCE_S)
     resuming = threading.Thread(
-        target=local.set_target, args=("other", TargetState.RUNNING), daemon=True
+        target=operations.set_target.run, args=(leader, "other", TargetState.RUNNING), daemon=True
     )
     resuming.start()
     resuming.join(PATIENCE_S)
     assert journal.state.connectors["other"].target is TargetState.RUNNING
     itself = threading.Thread(
-        target=local.set_target, args=("slow", TargetState.RUNNING), daemon=True
+        target=operations.set_target.run, args=(leader, "slow", TargetState.RUNNING), daemon=True
     )
     itself.start()
     itself.join(0.2)
@@ -82,16 +83,18 @@ def test_a_connector_that_is_slow_to_stop_holds_up_no_other_one() -> None:
 
 def test_a_patch_keeps_secrets_but_sends_none_of_them_to_a_new_address() -> None:
     journal = Journal(MemoryStore())
-    local = operations(journal)
-    local.create("one", CONFIG, TargetState.RUNNING)
-    changed = local.patch_config("one", {"flush.size": "7", "tasks.max": None}).config
+    leader = leader_of(journal)
+    operations.create.run(leader, "one", CONFIG, TargetState.RUNNING)
+    changed = operations.patch_config.run(
+        leader, "one", {"flush.size": "7", "tasks.max": None}
+    ).config
     kept = {**CONFIG, "name": "one", "flush.size": "7"}
     del kept["tasks.max"]
     assert changed == kept
     assert journal.state.connectors["one"].config == kept
     with pytest.raises(RestError, match=r"aws\.secret\.access\.key: must be written out again"):
-        local.patch_config("one", {"store.url": "http://evil.example.org"})
+        operations.patch_config.run(leader, "one", {"store.url": "http://evil.example.org"})
     assert journal.state.connectors["one"].config == kept
     moved = {"store.url": "http://new.example.org", "aws.secret.access.key": "of-the-new-one"}
-    local.patch_config("one", {**moved, "aws.access.key.id": "AKIB"})
+    operations.patch_config.run(leader, "one", {**moved, "aws.access.key.id": "AKIB"})
     assert journal.state.connectors["one"].config == {**kept, **moved, "aws.access.key.id": "AKIB"}
