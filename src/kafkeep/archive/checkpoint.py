@@ -34,7 +34,7 @@ from kafkeep.archive.codec import (
     topic_to_json,
 )
 from kafkeep.archive.commit import Commit
-from kafkeep.archive.commit_chain import decode, follow, iter_bytes, lost_commits_error
+from kafkeep.archive.commit_chain import commits_of, decode, follow, iter_bytes, lost_commits_error
 from kafkeep.archive.document import (
     FIRST_VERSION,
     FORMAT_VERSION,
@@ -46,7 +46,6 @@ from kafkeep.archive.document import (
     digest_of,
     dump_document,
     pack,
-    read_sound,
     reading,
     unpack,
 )
@@ -139,7 +138,7 @@ def load_root(store: ObjectStore, name: str, commit: int) -> tuple[Checkpoint, F
     """Return an intact checkpoint, and how it fits the log; DamagedError when it is not intact."""
     checkpoint = _read_root(store, name, commit)
     try:
-        body = read_sound(store, log_key(name, commit))
+        body = commits_of(store, name).read(commit)
     except KeyMissingError:
         return checkpoint, Fit.REMOVED
     same = digest_of(body) == checkpoint.state.digest

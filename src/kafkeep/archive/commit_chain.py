@@ -12,10 +12,11 @@ from itertools import islice
 
 from kafkeep.archive.codec import decode_commit
 from kafkeep.archive.commit import Commit
-from kafkeep.archive.document import HINT, digest_of, read_sound, reading
+from kafkeep.archive.document import HINT, digest_of, reading
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.archive.keys import LAST_NUMBER, log_key, log_prefix, parse_log_key
+from kafkeep.archive.keys import LAST_NUMBER, log_prefix
 from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.sequence import DocumentSequence
 from kafkeep.archive.state import State, apply
 from kafkeep.errors import DamagedError, KeyMissingError
 
@@ -83,14 +84,9 @@ class CommitBytes:
     body: bytes
 
 
-def iter_numbers(store: ObjectStore, name: str, first: int = 0) -> Iterator[int]:
-    """Yield the numbers of the commits that a listing shows, from ``first`` on, in order."""
-    prefix = log_prefix(name)
-    after = log_key(name, first - 1) if first > 0 else prefix
-    for found in store.list(prefix, after=after):
-        number = parse_log_key(found.key)
-        if number is not None:
-            yield number
+def commits_of(store: ObjectStore, name: str) -> DocumentSequence:
+    """Return the commits of a log as numbered documents."""
+    return DocumentSequence(store=store, folder=log_prefix(name), digits=20)
 
 
 def iter_bytes(
@@ -101,16 +97,17 @@ def iter_bytes(
     DamagedError where one is missing before a later one. A listing is no snapshot: it may show a
     commit and not the one before it, so what it lacks is asked for by name.
     """
-    numbers = _dense(iter_numbers(store, name, first), first, last)
+    numbers = _dense(commits_of(store, name).iter_numbers(after=first - 1), first, last)
     while window := list(islice(numbers, _WINDOW)):
         yield from _read_all(store, name, window)
 
 
 def read_commit(store: ObjectStore, name: str, number: int) -> CommitBytes:
     """Return one commit as bytes, as good as they can be had; DamagedError when it is missing."""
-    key = log_key(name, number)
+    commits = commits_of(store, name)
+    key = commits.key(number)
     try:
-        return CommitBytes(number, key, read_sound(store, key))
+        return CommitBytes(number, key, commits.read(number))
     except KeyMissingError as error:
         raise DamagedError(
             f"{key} is missing, though later commits are there",

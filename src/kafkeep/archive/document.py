@@ -207,6 +207,19 @@ def check_seal(
         raise DamagedError(f"{key} is damaged: its checksum does not fit", hint=HINT)
 
 
+def parse_sealed(
+    body: bytes,
+    key: str,
+    unsealed: Collection[str],
+    parse: Callable[[bytes, str], dict[str, Any]] = parse_document,
+) -> dict[str, Any]:
+    """Return a document after its checksum; see ``check_seal`` for ``unsealed``."""
+    check_whole(body, key)
+    document = parse(body, key)
+    check_seal(body, document, key, unsealed)
+    return document
+
+
 def read_sound(
     store: ObjectStore,
     key: str,

@@ -17,19 +17,16 @@ from kafkeep.archive.document import (
     as_dict,
     as_int,
     as_list,
-    check_seal,
-    check_whole,
-    parse_document,
-    read_sound,
+    parse_sealed,
     reading,
     seal,
 )
 from kafkeep.archive.entry import Entry
-from kafkeep.archive.keys import LAST_NUMBER, ROOT, check_log_name, check_topic_name
+from kafkeep.archive.keys import ROOT, check_log_name, check_topic_name
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.sequence import iter_numbered
+from kafkeep.archive.sequence import DocumentSequence, Naming
 from kafkeep.archive.view import ArchiveView
-from kafkeep.errors import KeyExistsError, TransientError
+from kafkeep.errors import TransientError
 
 DAY_MS = 86_400_000
 _ATTEMPTS = 16
@@ -81,8 +78,9 @@ class Retention:
 
 def load_retention(store: ObjectStore, log: str) -> Retention:
     """Return what rules there are and were; one small listing when there is none."""
-    found = next(iter_numbered(store, _prefix(log), digits=20), None)
-    return Retention() if found is None else _decode(read_sound(store, found.key), found.key)
+    revisions = _revisions(store, log)
+    newest = revisions.newest()
+    return Retention() if newest < 0 else _decode(revisions.read(newest), revisions.key(newest))
 
 
 def record_retention(
@@ -94,11 +92,8 @@ def record_retention(
         after = before.changed(topics, days, now_ms)
         if after.topics == before.topics:
             return
-        try:
-            store.put_new(f"{_prefix(log)}{LAST_NUMBER - after.revision:020d}.json", _encode(after))
-        except KeyExistsError:
-            continue
-        return
+        if _revisions(store, log).try_create(after.revision, _encode(after)):
+            return
     raise TransientError(f"{log}: others keep changing its retention")
 
 
@@ -147,8 +142,9 @@ class Expiry:
         return None
 
 
-def _prefix(log: str) -> str:
-    return f"{ROOT}{check_log_name(log)}/retention/"
+def _revisions(store: ObjectStore, log: str) -> DocumentSequence:
+    folder = f"{ROOT}{check_log_name(log)}/retention/"
+    return DocumentSequence(store=store, folder=folder, naming=Naming.NEWEST_FIRST)
 
 
 def _encode(rules: Retention) -> bytes:
@@ -166,9 +162,7 @@ def _decode(body: bytes, key: str) -> Retention:
             as_int(one["days"]), as_int(one["since_ms"]), None if until is None else as_int(until)
         )
 
-    check_whole(body, key)
-    document = parse_document(body, key)
-    check_seal(body, document, key, ("version", "revision", "topics"))
+    document = parse_sealed(body, key, ("version", "revision", "topics"))
     with reading(key):
         topics = {
             check_topic_name(topic): tuple(map(period, as_list(periods)))

@@ -46,7 +46,6 @@ __all__ = [
     "parse_checkpoint_key",
     "parse_data_key",
     "parse_folder",
-    "parse_log_key",
     "schemas_key",
     "table_key",
 ]
@@ -59,7 +58,6 @@ MAX_STEM = 200
 """A file name over 255 bytes is refused by file systems: longer topic names are shortened."""
 
 _FILE = re.compile(r"([A-Za-z0-9._~-]+)\+([0-9]+)\+([0-9]{10,})((?:\.[A-Za-z0-9]+)+)")
-_COMMIT = re.compile(r"_kafkeep/([^/]+)/log/([0-9]{20})\.json")
 _CHECKPOINT = re.compile(r"_kafkeep/([^/]+)/checkpoint/([0-9]{20})-([0-9]+)\.json\.zst")
 
 
@@ -113,12 +111,6 @@ def log_prefix(name: str) -> str:
 def log_key(name: str, number: int) -> str:
     """Return the key of one commit."""
     return f"{log_prefix(name)}{number:020d}.json"
-
-
-def parse_log_key(key: str) -> int | None:
-    """Return the commit's number, or None when something else lies there."""
-    match = _COMMIT.fullmatch(key)
-    return int(match[2]) if match else None
 
 
 def checkpoint_prefix(name: str) -> str:

@@ -14,24 +14,21 @@ from datetime import UTC, datetime
 from kafkeep.archive.checkpoint import DEFAULT_EVERY, Checkpointer, Head, load_head
 from kafkeep.archive.codec import encode_commit
 from kafkeep.archive.commit import Changes, Commit
-from kafkeep.archive.commit_chain import CommitBytes, decode
-from kafkeep.archive.document import digest_of, read_sound
-from kafkeep.archive.keys import log_key
+from kafkeep.archive.commit_chain import CommitBytes, commits_of, decode
+from kafkeep.archive.document import digest_of
 from kafkeep.archive.names import log_name
 from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.sequence import Outcome
 from kafkeep.archive.state import State, apply, check_changes, stamped
 from kafkeep.archive.view import ArchiveView
 from kafkeep.errors import (
     DamagedError,
     FencedError,
     KafkeepError,
-    KeyExistsError,
-    KeyMissingError,
     NoSuchArchiveError,
     TransientError,
     UnknownOutcomeError,
 )
-from kafkeep.failpoint import failpoint
 from kafkeep.retry import COMMIT
 
 OPEN_ATTEMPTS = 32
@@ -145,43 +142,22 @@ class CommitLog:
 
     def _settle(self, commit: Commit, kind: str) -> CommitBytes | None:
         """Send ``commit`` until the store tells who holds its number: None means this one."""
-        key, body = log_key(commit.log, commit.number), encode_commit(commit)
+        commits, body = commits_of(self._store, commit.log), encode_commit(commit)
+        key = commits.key(commit.number)
         # Whatever interrupts the sending, the outcome is unknown and this log must not go on.
         self._stopped_by = UnknownOutcomeError(
             f"{key} was sent, and no answer tells whether it is there",
             hint="Run it again: opening the log tells.",
         )
-        holder = self._create(key, body, kind)
-        if holder != body:
-            return CommitBytes(commit.number, key, holder)
+        creation = commits.create(commit.number, body, COMMIT, sleep=self._sleep, place=kind)
+        if creation.outcome is Outcome.UNKNOWN:
+            raise self._stopped_by from creation.failure
+        if not creation.is_ours:
+            return CommitBytes(commit.number, key, creation.holder)
         self._stopped_by = None
         self._state = apply(self._state, commit, digest_of(body))
         self._checkpointer.add(commit)
         return None
-
-    def _create(self, key: str, body: bytes, kind: str) -> bytes:
-        """Return the bytes that hold ``key`` in the end: ``body``, or what was there before."""
-        retries = COMMIT.begin()
-        while True:
-            try:
-                failpoint(f"{kind}.before")
-                self._store.put_new(key, body)
-                failpoint(f"{kind}.after")
-            except KeyExistsError:
-                try:
-                    return read_sound(self._store, key)
-                except (KeyMissingError, TransientError) as error:
-                    # "Exists" and then "not found": a create that lost a race and fell away.
-                    failure: KafkeepError = error
-            except TransientError as error:
-                failure = error
-            else:
-                return body
-            wait_s = retries.next_wait_s()
-            if wait_s is None:
-                assert self._stopped_by is not None
-                raise self._stopped_by from failure
-            self._sleep(wait_s)
 
     def _why_stopped(self, stored: CommitBytes) -> KafkeepError:
         other = decode(self._state.name, stored)

@@ -9,17 +9,16 @@ from kafkeep.archive.checkpoint import Checkpoint, Fit, load_root, rows_of
 from kafkeep.archive.commit import Commit
 from kafkeep.archive.commit_chain import (
     CommitBytes,
+    commits_of,
     follow,
     format_lost,
-    iter_numbers,
     lost_offsets,
 )
-from kafkeep.archive.document import digest_of, read_sound
+from kafkeep.archive.document import digest_of
 from kafkeep.archive.entry_tables import Rows, TableInfo, load_table, sorted_rows
 from kafkeep.archive.keys import (
     checkpoint_key,
     checkpoint_prefix,
-    log_key,
     parse_checkpoint_key,
     schemas_key,
 )
@@ -62,7 +61,7 @@ def iter_commits(store: ObjectStore, name: str) -> Iterator[CheckedCommit]:
     there.
     """
     state = State(name=name)
-    for number in iter_numbers(store, name):
+    for number in commits_of(store, name).iter_numbers():
         while state.commit + 1 <= number:
             found = _check_next(store, state)
             yield found
@@ -115,9 +114,10 @@ def _without(key: str, message: str) -> str:
 
 def _check_next(store: ObjectStore, state: State) -> CheckedCommit:
     number = state.commit + 1
-    key = log_key(state.name, number)
+    commits = commits_of(store, state.name)
+    key = commits.key(number)
     try:
-        body = read_sound(store, key)
+        body = commits.read(number)
     except KeyMissingError:
         finding = Finding(key, "missing, though later commits are there", True)
         return CheckedCommit(number, key, "", 0, None, None, finding)

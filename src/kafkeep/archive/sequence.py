@@ -1,54 +1,240 @@
-"""Documents that are named by a number, such as ``000000000007.json``, in a folder of their own.
+"""Numbered documents: a folder whose documents are created once each, under the next number.
 
-A stray file beside them (an editor's backup, a desktop's index file) is not one of them: it is
-ignored with one warning, so that it cannot stop whoever reads the folder.
+Commits, retention rules, journals, leases and the documents of restores are all kept this way. A
+conditional create decides who writes a number, and no document is ever replaced. Whoever finds a
+number taken reads what is there: its own bytes mean that an answer was lost, other bytes that
+another writer came first.
+
+A stray file beside the documents (an editor's backup, a desktop's index file) is ignored with one
+warning, so that it cannot stop a reader.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
+from typing import TypeVar
 
+from kafkeep.archive.document import is_sealed, read_sound
+from kafkeep.archive.keys import LAST_NUMBER
 from kafkeep.archive.object_store import ObjectInfo, ObjectStore
+from kafkeep.errors import (
+    DamagedError,
+    KafkeepError,
+    KeyExistsError,
+    KeyMissingError,
+    NewerFormatError,
+    TransientError,
+)
+from kafkeep.failpoint import failpoint
+from kafkeep.retry import RetryPolicy
 
-_DIGITS = re.compile(r"[0-9]{1,20}")
-_COUNTED_DOWN_DIGITS = 20
-"""Folders whose numbers begin at the last one of so many digits, and go down."""
-_END = 2**63
-"""Numbers that go up are below it: a larger one does not fit into the document after it."""
+_NAME = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
+_WIDE_DIGITS = 20
+_NARROW_END = 2**63
+"""A number of fewer digits is below it: a larger one does not fit into the document after it."""
 _REMEMBERED_WARNINGS = 1000
+_ONCE = RetryPolicy(first_wait_s=0.0, attempts=1)
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
-def iter_numbered(
-    store: ObjectStore, folder: str, *, digits: int = 12, suffix: str = ".json", after: str = ""
-) -> Iterator[ObjectInfo]:
-    """Yield the numbered documents right in ``folder``, in key order, past the key ``after``.
+class Naming(Enum):
+    """How a document's number stands in its name; a listing is in the order of names."""
 
-    Lazy, as ``list`` is. Numbers are padded to ``digits``. A key with any other name is left out;
-    the log names it once.
-    """
-    for info in store.list(folder, after=after):
-        if _is_numbered(info.key.removeprefix(folder), digits, suffix):
-            yield info
-        else:
-            _warn_once(store.describe(), info.key)
+    OLDEST_FIRST = "7.json"
+    NEWEST_FIRST = "99999999999999999992.json"
+    """10^20-1-number, so that the first row of a listing is the newest document."""
+    NEWEST_FIRST_WITH_NUMBER = "99999999999999999992-7.json"
 
 
-def number_of(key: str) -> int:
-    """Return the number in the name of a document that ``iter_numbered`` yields."""
-    return int(key.rpartition("/")[2].partition(".")[0])
+class Outcome(Enum):
+    """What came of a conditional create."""
+
+    CREATED = "created"
+    SAME = "taken by the same bytes"
+    """An earlier attempt of this writer succeeded, and its answer was lost."""
+    OTHER = "taken by other bytes"
+    UNKNOWN = "unknown"
+    """The store gave no answer: the document may be there, now or later."""
 
 
-def _is_numbered(name: str, digits: int, suffix: str) -> bool:
-    number = name.removesuffix(suffix)
-    if not name.endswith(suffix) or not _DIGITS.fullmatch(number):
-        return False
-    if digits < _COUNTED_DOWN_DIGITS and int(number) >= _END:
-        return False
-    return number == f"{int(number):0{digits}d}"
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """The outcome of ``DocumentSequence.create``."""
+
+    outcome: Outcome
+    holder: bytes = b""
+    """What is stored under the number; empty when another's document is gone again."""
+    failure: KafkeepError | None = None
+    """Why the outcome is unknown."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the number holds the bytes that were sent."""
+        return self.outcome in (Outcome.CREATED, Outcome.SAME)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentSequence:
+    """The numbered documents of one folder."""
+
+    store: ObjectStore
+    folder: str
+    """Ends with a slash."""
+    naming: Naming = Naming.OLDEST_FIRST
+    digits: int = 12
+    """Numbers are padded to so many; 20 unless the oldest comes first."""
+    suffix: str = ".json"
+    max_bytes: int | None = None
+    """No document is larger; no more is read of one that is."""
+    is_intact: Callable[[bytes], bool] = is_sealed
+    is_pruned: bool = False
+    """Whether old documents are deleted, so that a number that was taken may be free again."""
+
+    def key(self, number: int) -> str:
+        """Return the key of a document."""
+        return f"{self.folder}{self._stem(number)}{self.suffix}"
+
+    def number(self, key: str) -> int | None:
+        """Return the number of a document; None for the key of something else."""
+        name = key.removeprefix(self.folder)
+        match = _NAME.fullmatch(name.removesuffix(self.suffix))
+        if not name.endswith(self.suffix) or match is None:
+            return None
+        number = int(match[1])
+        if self.naming is not Naming.OLDEST_FIRST:
+            number = LAST_NUMBER - number
+        elif self.digits < _WIDE_DIGITS and number >= _NARROW_END:
+            return None
+        return number if name == f"{self._stem(number)}{self.suffix}" else None
+
+    def iter_documents(self, *, after: int = -1) -> Iterator[tuple[int, ObjectInfo]]:
+        """Yield numbers and what a listing shows of their documents, in the order of the names.
+
+        Lazy, as ``list`` is. ``after`` leaves out documents up to that number; it is for folders
+        with the oldest first.
+        """
+        begin = self.key(after) if after >= 0 else ""
+        for info in self.store.list(self.folder, after=begin):
+            number = self.number(info.key)
+            if number is None:
+                _warn_once(self.store.describe(), info.key)
+            else:
+                yield number, info
+
+    def iter_numbers(self, *, after: int = -1) -> Iterator[int]:
+        """Yield the numbers of the documents, as ``iter_documents`` does."""
+        return (number for number, _ in self.iter_documents(after=after))
+
+    def newest(self) -> int:
+        """Return the highest number; -1 when there is no document."""
+        if self.naming is Naming.OLDEST_FIRST:
+            return max(self.iter_numbers(), default=-1)
+        return next(self.iter_numbers(), -1)
+
+    def read(self, number: int) -> bytes:
+        """Return the bytes of a document, read again when they come damaged.
+
+        Bytes that are damaged in the store are returned as they are, for the caller to refuse.
+        KeyMissingError when there is none; DamagedError when it is too large.
+        """
+        return read_sound(self.store, self.key(number), self.is_intact, max_bytes=self.max_bytes)
+
+    def load_newest_intact(self, numbers: Iterable[int], load: Callable[[int], T]) -> T | None:
+        """Return the newest of these documents that ``load`` can read; None when there is none.
+
+        DamagedError of the newest one when all are damaged. Errors of other kinds pass through.
+        """
+        damage: DamagedError | None = None
+        for number in sorted(numbers, reverse=True):
+            try:
+                return load(number)
+            except NewerFormatError:
+                raise
+            except DamagedError as error:
+                logger.warning("%s: %s", self.store.describe(), error.message)
+                damage = damage or error
+        if damage is not None:
+            raise damage
+        return None
+
+    def try_create(self, number: int, body: bytes) -> bool:
+        """Create a document; False when the number is taken, by whomever."""
+        try:
+            self.store.put_new(self.key(number), body)
+        except KeyExistsError:
+            return False
+        return True
+
+    def create(
+        self,
+        number: int,
+        body: bytes,
+        retry: RetryPolicy | None = None,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        place: str = "",
+    ) -> Creation:
+        """Create a document and say who holds its number in the end.
+
+        With a ``retry`` policy, the same bytes are sent until the store answers or the policy
+        ends. Without one, a TransientError of the store is raised. ``place`` names the failpoints
+        around the create.
+        """
+        retries = (retry or _ONCE).begin()
+        while True:
+            failure = self._attempt(number, body, place)
+            if isinstance(failure, Creation):
+                return failure
+            wait_s = retries.next_wait_s()
+            if wait_s is None and retry is None:
+                raise failure
+            if wait_s is None:
+                return Creation(Outcome.UNKNOWN, failure=failure)
+            sleep(wait_s)
+
+    def _attempt(self, number: int, body: bytes, place: str) -> Creation | KafkeepError:
+        try:
+            if place:
+                failpoint(f"{place}.before")
+            self.store.put_new(self.key(number), body)
+            if place:
+                failpoint(f"{place}.after")
+        except TransientError as error:
+            return error
+        except KeyExistsError:
+            try:
+                holder = self.read(number)
+            except TransientError as error:
+                return error
+            except KeyMissingError as error:
+                # Taken and then gone: another's that was pruned, or a create that fell away.
+                return Creation(Outcome.OTHER) if self.is_pruned else error
+            return Creation(Outcome.SAME if holder == body else Outcome.OTHER, holder)
+        return Creation(Outcome.CREATED, body)
+
+    def delete(self, number: int) -> None:
+        """Delete a document; no error when there is none."""
+        self.store.delete(self.key(number))
+
+    def prune(self, below: int, *, modified_before_ms: int | None = None) -> None:
+        """Delete the documents below a number; with a time, only those stored before it."""
+        for number, info in list(self.iter_documents()):
+            is_old = modified_before_ms is None or info.modified_ms < modified_before_ms
+            if number < below and is_old:
+                self.store.delete(info.key)
+
+    def _stem(self, number: int) -> str:
+        if self.naming is Naming.OLDEST_FIRST:
+            return f"{number:0{self.digits}d}"
+        stem = f"{LAST_NUMBER - number:0{_WIDE_DIGITS}d}"
+        return stem if self.naming is Naming.NEWEST_FIRST else f"{stem}-{number}"
 
 
 @lru_cache(maxsize=_REMEMBERED_WARNINGS)

@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 
-from kafkeep.archive.document import FIELD, MAX_DOCUMENT_BYTES, is_sealed, read_sound
+from kafkeep.archive.document import FIELD, MAX_DOCUMENT_BYTES, is_sealed
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.sequence import iter_numbered
+from kafkeep.archive.sequence import DocumentSequence
 from kafkeep.compare.plan import NOTHING_WRITTEN, TargetTopic, Written
 from kafkeep.compare.read import ids_of
 from kafkeep.errors import DamagedError, PreflightError
@@ -86,12 +86,14 @@ def _iter_documents(store: ObjectStore) -> Iterator[dict[str, Any]]:
     for folder in store.folders(RESTORES):
         if folder.endswith(OBJECTS):
             continue
-        rows = iter_numbered(store, f"{RESTORES}{folder}/", digits=6)
-        newest = max((info.key for info in rows), default=None)
-        if newest is None:
+        documents = DocumentSequence(
+            store=store, folder=f"{RESTORES}{folder}/", digits=6, max_bytes=MAX_DOCUMENT_BYTES
+        )
+        newest = documents.newest()
+        if newest < 0:
             continue
         try:
-            body = read_sound(store, newest, max_bytes=MAX_DOCUMENT_BYTES)
+            body = documents.read(newest)
             document = orjson.loads(body)
         except (ValueError, DamagedError):
             continue

@@ -6,7 +6,6 @@ the commit that was seen, so that a later verify notices when that is gone.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -17,11 +16,12 @@ import orjson
 from kafkeep.archive.codec import as_offset, partition_map_from_json, partition_map_to_json
 from kafkeep.archive.document import as_dict, as_str, reading
 from kafkeep.archive.entry import PartitionId
-from kafkeep.archive.keys import LAST_NUMBER, ROOT, check_log_name
-from kafkeep.archive.object_store import ObjectInfo, ObjectStore
+from kafkeep.archive.keys import ROOT, check_log_name
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.sequence import DocumentSequence, Naming
 from kafkeep.archive.state import State
 from kafkeep.clock import TOOL
-from kafkeep.errors import AccessDeniedError, DamagedError, KeyExistsError, KeyMissingError
+from kafkeep.errors import AccessDeniedError, DamagedError, KeyMissingError
 
 VERSION = 1
 MOST_POSITIONS = 10_000
@@ -29,7 +29,6 @@ MOST_POSITIONS = 10_000
 MOST_READ = 10
 """So many of the newest traces are looked at: one may be of an older commit, or of no commit."""
 MOST_BYTES = 4 << 20
-_NAME = re.compile(r"[0-9]{20}-([0-9]+)\.json")
 
 
 def verified_prefix(log: str) -> str:
@@ -40,14 +39,22 @@ def verified_prefix(log: str) -> str:
 def save_verified(store: ObjectStore, log: str, at_ms: int, document: dict[str, Any]) -> bool:
     """Leave a trace; False when the archive may not be written to."""
     body = {"version": VERSION, "tool": TOOL, "at_ms": at_ms, **document}
-    key = f"{verified_prefix(log)}{LAST_NUMBER - at_ms:020d}-{at_ms}.json"
     try:
-        store.put_new(key, orjson.dumps(body, option=orjson.OPT_SORT_KEYS))
-    except KeyExistsError:
-        return True  # another one ended in the same millisecond
+        # The number is taken when another one ended in the same millisecond: one trace is enough.
+        _traces(store, log).try_create(at_ms, orjson.dumps(body, option=orjson.OPT_SORT_KEYS))
     except AccessDeniedError:
         return False
     return True
+
+
+def _traces(store: ObjectStore, log: str) -> DocumentSequence:
+    return DocumentSequence(
+        store=store,
+        folder=verified_prefix(log),
+        naming=Naming.NEWEST_FIRST_WITH_NUMBER,
+        max_bytes=MOST_BYTES,
+        is_intact=lambda _body: True,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +81,19 @@ def load_verified(store: ObjectStore, log: str) -> Verified | None:
 
     A trace that cannot be read is no evidence, and is passed over.
     """
-    newest = islice(store.list(verified_prefix(log)), MOST_READ)
-    found = [one for info in newest if (one := _load(store, info)) is not None]
+    traces = _traces(store, log)
+    newest = islice(traces.iter_numbers(), MOST_READ)
+    found = [one for number in newest if (one := _load(traces, number)) is not None]
     return max(found, key=lambda one: one.commit, default=None)
 
 
-def _load(store: ObjectStore, info: ObjectInfo) -> Verified | None:
-    if info.size_bytes > MOST_BYTES:
-        return None
+def _load(traces: DocumentSequence, number: int) -> Verified | None:
+    key = traces.key(number)
     try:
-        with reading(info.key):
-            document = as_dict(orjson.loads(store.get(info.key)))
+        with reading(key):
+            document = as_dict(orjson.loads(traces.read(number)))
             return Verified(
-                info.key,
+                key,
                 as_offset(document["commit"]),
                 as_str(document.get("digest", "")),
                 partition_map_from_json(document.get("positions", {}), as_offset),
@@ -97,8 +104,5 @@ def _load(store: ObjectStore, info: ObjectInfo) -> Verified | None:
 
 def last_verified_ms(store: ObjectStore, log: str) -> int | None:
     """Return when the log was last found sound, or None; costs one small listing."""
-    prefix = verified_prefix(log)
-    for info in store.list(prefix):
-        if match := _NAME.fullmatch(info.key.removeprefix(prefix)):
-            return int(match[1])
-    return None
+    newest = _traces(store, log).newest()
+    return None if newest < 0 else newest

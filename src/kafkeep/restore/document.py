@@ -17,14 +17,13 @@ from typing import Any
 
 import orjson
 
-from kafkeep.archive.document import FIELD, check_seal, check_whole, read_sound, seal
+from kafkeep.archive.document import FIELD, check_seal, check_whole, seal
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.sequence import iter_numbered
+from kafkeep.archive.sequence import DocumentSequence
 from kafkeep.errors import (
     AccessDeniedError,
     DamagedError,
     FencedError,
-    KeyExistsError,
     NewerFormatError,
     PreflightError,
 )
@@ -43,44 +42,26 @@ def check_version(key: str, version: int, known: int) -> None:
         )
 
 
-def load_newest(store: ObjectStore, folder: str) -> tuple[bytes, str] | None:
+def revisions_in(store: ObjectStore, folder: str) -> DocumentSequence:
+    """Return the revisions of a document that says how far a following restore has come."""
+    return DocumentSequence(store=store, folder=folder, max_bytes=MAX_BYTES, is_pruned=True)
+
+
+def load_newest(revisions: DocumentSequence) -> tuple[bytes, str] | None:
     """Return the newest revision and its key, or None when there is none."""
-    newest = None
-    for info in iter_numbered(store, folder):
-        newest = info.key
-    return None if newest is None else (read_sound(store, newest, max_bytes=MAX_BYTES), newest)
+    newest = revisions.newest()
+    return None if newest < 0 else (revisions.read(newest), revisions.key(newest))
 
 
-def save_revision(store: ObjectStore, folder: str, revision: int, body: bytes) -> None:
+def save_revision(revisions: DocumentSequence, revision: int, body: bytes) -> None:
     """Create a revision. FencedError when another worker was faster."""
-    key = revision_key(folder, revision)
-    try:
-        store.put_new(key, body)
-    except KeyExistsError as error:
-        if read_sound(store, key, max_bytes=MAX_BYTES) != body:
-            raise _fenced() from error
-    # An old number is free again once it was swept: then there is a newer one.
-    if next(iter_numbered(store, folder, after=key), None) is not None:
-        raise _fenced()
-
-
-def sweep_revisions(store: ObjectStore, folder: str, revision: int, *, before_ms: int) -> None:
-    """Delete those before ``revision`` that are older than ``before_ms``."""
-    for info in list(iter_numbered(store, folder)):
-        if info.key < revision_key(folder, revision) and info.modified_ms < before_ms:
-            store.delete(info.key)
-
-
-def revision_key(folder: str, revision: int) -> str:
-    """Return where a revision lies."""
-    return f"{folder}{revision:012d}.json"
-
-
-def _fenced() -> FencedError:
-    return FencedError(
-        "another worker runs this connector",
-        hint="A connector is run by one worker at a time; this one has stopped.",
-    )
+    is_ours = revisions.create(revision, body).is_ours
+    # An old number is free again once it was pruned: then there is a newer one.
+    if not is_ours or next(revisions.iter_numbers(after=revision), None) is not None:
+        raise FencedError(
+            "another worker runs this connector",
+            hint="A connector is run by one worker at a time; this one has stopped.",
+        )
 
 
 VERSION = 2
@@ -160,40 +141,32 @@ def open_documents(state: str | None, storage: StorageOptions, archive: ObjectSt
     return open_store(state, storage, create=True) if state else archive
 
 
-def document_key(id: str, revision: int) -> str:
-    """Return where a revision lies."""
-    return f"{FOLDER}/{id}/{revision:06d}.json"
+def documents_of(store: ObjectStore, id: str) -> DocumentSequence:
+    """Return the revisions of a restore's document."""
+    return DocumentSequence(store=store, folder=f"{FOLDER}/{id}/", digits=6, max_bytes=MAX_BYTES)
 
 
 def save_document(store: ObjectStore, document: RestoreDocument) -> None:
     """Create a revision. PreflightError when another run of the same restore was faster."""
     body = seal({"version": VERSION, **asdict(document)})
     try:
-        store.put_new(document_key(document.id, document.revision), body)
-    except KeyExistsError as error:
-        raise PreflightError(
-            "another run of this restore is under way",
-            hint="Wait for it to end, then run the same command to check or go on.",
-        ) from error
+        if documents_of(store, document.id).try_create(document.revision, body):
+            return
     except AccessDeniedError as error:
         raise AccessDeniedError(
             f"the restore's document cannot be written: {error.message}",
             hint="Give --state FOLDER to keep it outside of a read-only archive.",
         ) from error
+    raise PreflightError(
+        "another run of this restore is under way",
+        hint="Wait for it to end, then run the same command to check or go on.",
+    )
 
 
 def load_document(store: ObjectStore, id: str) -> RestoreDocument | None:
     """Return the newest revision, or None when this restore was never begun."""
-    newest = newest_document(store, id)
-    if newest is None:
-        return None
-    return _parse(read_sound(store, newest, max_bytes=MAX_BYTES), newest)
-
-
-def newest_document(store: ObjectStore, id: str) -> str | None:
-    """Return the key of the newest revision, or None when there is none."""
-    keys = [info.key for info in iter_numbered(store, f"{FOLDER}/{id}/", digits=6)]
-    return max(keys, default=None)
+    newest = load_newest(documents_of(store, id))
+    return None if newest is None else _parse(*newest)
 
 
 def _parse(body: bytes, key: str) -> RestoreDocument:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkeep.archive.commit_chain import commits_of
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.keys import (
     DataName,
@@ -16,10 +17,10 @@ from kafkeep.archive.keys import (
     parse_checkpoint_key,
     parse_data_key,
     parse_folder,
-    parse_log_key,
 )
 from kafkeep.archive.names import connector_log
 from kafkeep.errors import UsageError
+from kafkeep.store.memory import MemoryStore
 
 
 def test_data_key_is_named_as_confluent_names_it() -> None:
@@ -105,8 +106,10 @@ def test_parse_folder_refuses_what_no_topic_has(folder: str) -> None:
 def test_log_keys_sort_in_the_order_of_commits() -> None:
     keys = [log_key("backup", n) for n in (0, 9, 10, 10**9)]
     assert keys == sorted(keys)
-    assert [parse_log_key(key) for key in keys] == [0, 9, 10, 10**9]
-    assert parse_log_key("_kafkeep/backup/log/readme.txt") is None
+    commits = commits_of(MemoryStore(), "backup")
+    assert [commits.number(key) for key in keys] == [0, 9, 10, 10**9]
+    assert [commits.key(n) for n in (0, 9, 10, 10**9)] == keys
+    assert commits.number("_kafkeep/backup/log/readme.txt") is None
 
 
 def test_checkpoint_keys_sort_newest_first() -> None:

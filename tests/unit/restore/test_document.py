@@ -11,12 +11,13 @@ from kafkeep.restore.document import (
     RestoreDocument,
     Target,
     TargetPartition,
-    document_key,
+    documents_of,
     load_document,
     save_document,
 )
 from kafkeep.store.memory import MemoryStore
 
+KEY = documents_of(MemoryStore(), "abc").key(0)
 TARGET = Target("a", 1, "b", False, {"retention.ms": "5"}, "id", (TargetPartition(0, 7, 0),) * 2)
 DOCUMENT = RestoreDocument(
     id="abc",
@@ -60,7 +61,7 @@ def test_two_runs_cannot_write_the_same_revision() -> None:
 
 def test_a_newer_version_is_refused_by_name() -> None:
     store = MemoryStore()
-    store.put_new(document_key("abc", 0), orjson.dumps({"version": 3}))
+    store.put_new(KEY, orjson.dumps({"version": 3}))
     with pytest.raises(NewerFormatError, match="has version 3, this kafkeep knows 2"):
         load_document(store, "abc")
 
@@ -68,7 +69,7 @@ def test_a_newer_version_is_refused_by_name() -> None:
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"version": 1}', b'{"version": "x"}'])
 def test_damage_is_named(body: bytes) -> None:
     store = MemoryStore()
-    store.put_new(document_key("abc", 0), body)
+    store.put_new(KEY, body)
     with pytest.raises(DamagedError, match="not a restore's document"):
         load_document(store, "abc")
 
@@ -76,7 +77,7 @@ def test_damage_is_named(body: bytes) -> None:
 def test_a_document_with_any_bit_flipped_is_refused() -> None:
     sound = MemoryStore()
     save_document(sound, DOCUMENT)
-    key = document_key("abc", 0)
+    key = KEY
     body = sound.get(key)
     for at in range(len(body)):
         for bit in range(8):
@@ -89,5 +90,5 @@ def test_a_document_with_any_bit_flipped_is_refused() -> None:
 def test_a_document_of_version_1_which_had_no_checksum_is_read() -> None:
     store = MemoryStore()
     document = {"version": 1, **asdict(DOCUMENT)}
-    store.put_new(document_key("abc", 0), orjson.dumps(document, option=orjson.OPT_SORT_KEYS))
+    store.put_new(KEY, orjson.dumps(document, option=orjson.OPT_SORT_KEYS))
     assert load_document(store, "abc") == DOCUMENT

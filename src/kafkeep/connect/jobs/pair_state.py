@@ -26,18 +26,15 @@ from kafkeep.archive.document import (
     as_dict,
     as_int,
     as_str,
-    check_seal,
-    check_whole,
     dump_document,
-    parse_document,
-    read_sound,
+    parse_sealed,
     reading,
     seal,
 )
-from kafkeep.archive.keys import LAST_NUMBER, ROOT
+from kafkeep.archive.keys import ROOT
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.sequence import iter_numbered
-from kafkeep.errors import KeyExistsError, UnknownOutcomeError
+from kafkeep.archive.sequence import DocumentSequence, Naming
+from kafkeep.errors import UnknownOutcomeError
 
 PATIENCE_MS = 300_000
 """An instance that waits to be covered before it retires goes on following after this."""
@@ -199,15 +196,19 @@ class PairDocument:
     """The document of one pair."""
 
     def __init__(self, store: ObjectStore, id: str) -> None:
-        self._store = store
-        self._prefix = f"{FOLDER}{id}/"
+        self._revisions = DocumentSequence(
+            store=store,
+            folder=f"{FOLDER}{id}/",
+            naming=Naming.NEWEST_FIRST,
+            max_bytes=MAX_BYTES,
+        )
 
     def load(self) -> Pair:
         """Return its newest revision."""
-        found = next(iter_numbered(self._store, self._prefix, digits=20), None)
-        if found is None:
+        newest = self._revisions.newest()
+        if newest < 0:
             return Pair()
-        return _decode(read_sound(self._store, found.key, max_bytes=MAX_BYTES), found.key)
+        return _decode(self._revisions.read(newest), self._revisions.key(newest))
 
     def put(self, pair: Pair) -> bool:
         """Create a revision; False when another came first, or nobody can tell.
@@ -215,13 +216,9 @@ class PairDocument:
         Whoever is told False loads it again: what was written is in it then.
         """
         try:
-            self._store.put_new(self._key(pair.revision), _encode(pair))
-        except (KeyExistsError, UnknownOutcomeError):
+            return self._revisions.try_create(pair.revision, _encode(pair))
+        except UnknownOutcomeError:
             return False
-        return True
-
-    def _key(self, revision: int) -> str:
-        return f"{self._prefix}{LAST_NUMBER - revision:020d}.json"
 
 
 def _encode(pair: Pair) -> bytes:
@@ -240,9 +237,7 @@ def _encode(pair: Pair) -> bytes:
 
 
 def _decode(body: bytes, key: str) -> Pair:
-    check_whole(body, key)
-    document = parse_document(body, key)
-    check_seal(body, document, key, ("version", "revision", "begun_ms", "members"))
+    document = parse_sealed(body, key, ("version", "revision", "begun_ms", "members"))
     with reading(key):
         members = {
             name: PairMember(

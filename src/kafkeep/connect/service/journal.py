@@ -26,15 +26,15 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kafkeep.archive.document import check_seal, check_whole, read_sound, reading, seal
+from kafkeep.archive.document import parse_sealed, read_sound, reading, seal
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.sequence import iter_numbered, number_of
+from kafkeep.archive.sequence import DocumentSequence, Outcome
 from kafkeep.connect.model import RestError
 from kafkeep.connect.service.state import (
     STATE_VERSION,
@@ -46,14 +46,11 @@ from kafkeep.connect.service.state import (
 from kafkeep.errors import (
     DamagedError,
     KafkeepError,
-    KeyExistsError,
     KeyMissingError,
     NewerFormatError,
     PreflightError,
-    TransientError,
     UnknownOutcomeError,
 )
-from kafkeep.failpoint import failpoint
 from kafkeep.options.storage import ArchiveAddress, StorageOptions
 from kafkeep.retry import JOURNAL
 from kafkeep.store.conditional_writes import probe_conditional_create
@@ -77,26 +74,47 @@ def seal_state(fields: Mapping[str, Any]) -> bytes:
 def load_state_document(
     store: ObjectStore, key: str, unsealed: Collection[str], *, hint: str = HINT
 ) -> dict[str, Any]:
-    """Read a document of the state; it is asked for again when it came damaged.
+    """Read a document of the state, again when it comes damaged.
 
     ``unsealed`` are the fields that it had, beside its version, before documents had checksums.
-    DamagedError when it lies damaged in the store; NewerFormatError; KeyMissingError.
+    DamagedError when it is damaged in the store; NewerFormatError; KeyMissingError.
     """
-    try:
+    with _hinted(hint):
         body = read_sound(store, key, max_bytes=MAX_BYTES)
-        check_whole(body, key)
-        document = parse_state_document(body, key)
-        check_seal(body, document, key, ("version", *unsealed))
+        return parse_sealed(body, key, ("version", *unsealed), parse_state_document)
+
+
+def state_sequence(store: ObjectStore, folder: str) -> DocumentSequence:
+    """Return numbered documents of the state; old ones are deleted."""
+    return DocumentSequence(store=store, folder=folder, max_bytes=MAX_BYTES, is_pruned=True)
+
+
+def load_numbered(
+    documents: DocumentSequence, number: int, unsealed: Collection[str]
+) -> dict[str, Any]:
+    """Read a numbered document of the state as ``load_state_document`` does."""
+    key = documents.key(number)
+    with _hinted(HINT):
+        body = documents.read(number)
+        document = parse_sealed(body, key, ("version", *unsealed), parse_state_document)
+        found = document.get("number")
+        if found != number:
+            raise DamagedError(f"{key} is damaged: it is the document of number {found!r:.20}")
+        return document
+
+
+@contextmanager
+def _hinted(hint: str) -> Iterator[None]:
+    try:
+        yield
     except NewerFormatError:
         raise
     except DamagedError as error:
         raise DamagedError(error.message, hint=hint) from error
-    return document
 
 
 SNAPSHOT_EVERY = 100
 APPLY_ATTEMPTS = 16
-_CHANGES, _SNAPSHOTS = "journal/", "snapshots/"
 _UNSEALED_CHANGE = ("number", "id", "kind", "name", "config", "target", "topics")
 _UNSEALED_SNAPSHOT = ("number", "recent", "connectors")
 logger = logging.getLogger(__name__)
@@ -134,6 +152,8 @@ class Journal:
         snapshot_every: int = SNAPSHOT_EVERY,
     ) -> None:
         self._store = store
+        self._changes = state_sequence(store, "journal/")
+        self._snapshots = state_sequence(store, "snapshots/")
         self._new_id = new_id
         self._sleep = sleep
         self._every = snapshot_every
@@ -164,7 +184,7 @@ class Journal:
         with self._lock:
             while True:
                 state, damage = self._read_on(self._state)
-                newer = self._snapshots(after=self._state.number)
+                newer = self._snapshots_after(self._state.number)
                 if newer:
                     # What was read may have been a late create under a number long gone.
                     loaded, error = self._load_newest(newer)
@@ -186,18 +206,14 @@ class Journal:
 
         Neither when one is gone: then another worker has written a newer one.
         """
-        damage = None
-        for number in reversed(numbers):
-            try:
-                return self._load_snapshot(number), None
-            except KeyMissingError:
-                return None, None
-            except NewerFormatError:
-                raise
-            except DamagedError as error:
-                logger.warning("the state of the service: %s", error.message)
-                damage = damage or error
-        return None, damage
+        try:
+            return self._snapshots.load_newest_intact(numbers, self._load_snapshot), None
+        except KeyMissingError:
+            return None, None
+        except NewerFormatError:
+            raise
+        except DamagedError as error:
+            return None, error
 
     def commit(self, decide: Decide) -> ServiceState:
         """Make the change that ``decide`` chooses, once the store holds it for certain.
@@ -226,36 +242,15 @@ class Journal:
         body = seal_state({"number": number, **change.to_json()})
         if len(body) > MAX_BYTES:
             raise RestError(413, f"The configuration has more than {MAX_BYTES} bytes")
-        if not self._create(_change_key(number), body):
+        creation = self._changes.create(number, body, JOURNAL, sleep=self._sleep, place="journal")
+        if creation.outcome is Outcome.UNKNOWN:
+            raise self._unknown(self._changes.key(number)) from creation.failure
+        if not creation.is_ours:
             return False
-        if not self._snapshots(after=number - 1):
+        if not self._snapshots_after(number - 1):
             self._state = apply(self._state, change)
             return True
         return change.id in self.refresh().recent
-
-    def _create(self, key: str, body: bytes) -> bool:
-        """Send ``body`` until the store tells who holds ``key``: True means this writer."""
-        retries = JOURNAL.begin()
-        while True:
-            try:
-                failpoint("journal.before")
-                self._store.put_new(key, body)
-                failpoint("journal.after")
-            except KeyExistsError:
-                try:
-                    return read_sound(self._store, key, max_bytes=MAX_BYTES) == body
-                except KeyMissingError:
-                    return False  # taken, covered by a snapshot and deleted: another's
-                except TransientError as error:
-                    failure = error
-            except TransientError as error:
-                failure = error
-            else:
-                return True
-            wait_s = retries.next_wait_s()
-            if wait_s is None:
-                raise self._unknown(key) from failure
-            self._sleep(wait_s)
 
     def _unknown(self, key: str) -> UnknownOutcomeError:
         return UnknownOutcomeError(
@@ -276,23 +271,17 @@ class Journal:
                 return state, error
 
     def _load_change(self, number: int) -> StateChange:
-        key = _change_key(number)
-        document = load_state_document(self._store, key, _UNSEALED_CHANGE)
-        _check_number(document, number, key)
-        with reading(key):
+        document = load_numbered(self._changes, number, _UNSEALED_CHANGE)
+        with reading(self._changes.key(number)):
             return StateChange.from_json(document)
 
-    def _snapshots(self, *, after: int = -1) -> list[int]:
+    def _snapshots_after(self, number: int = -1) -> list[int]:
         """Return the numbers of the snapshots past a change, in order."""
-        begin = _snapshot_key(after) if after >= 0 else ""
-        rows = iter_numbered(self._store, _SNAPSHOTS, after=begin)
-        return sorted(number_of(row.key) for row in rows)
+        return sorted(self._snapshots.iter_numbers(after=number))
 
     def _load_snapshot(self, number: int) -> ServiceState:
-        key = _snapshot_key(number)
-        document = load_state_document(self._store, key, _UNSEALED_SNAPSHOT)
-        _check_number(document, number, key)
-        with reading(key):
+        document = load_numbered(self._snapshots, number, _UNSEALED_SNAPSHOT)
+        with reading(self._snapshots.key(number)):
             return ServiceState.from_json(document)
 
     def _snapshot_if_due(self) -> None:
@@ -307,34 +296,14 @@ class Journal:
             body = seal_state(state.to_json())
             if len(body) > MAX_BYTES:
                 raise KafkeepError(f"its snapshot would have more than {MAX_BYTES} bytes")
-            with suppress(KeyExistsError):  # another's, with the same state
-                self._store.put_new(_snapshot_key(state.number), body)
+            # When the number is taken, another worker has stored the same state.
+            self._snapshots.try_create(state.number, body)
             self._delete_covered()
         except KafkeepError as error:
             logger.warning("the journal of the service could not be shortened: %s", error.message)
 
     def _delete_covered(self) -> None:
         """Delete what the last snapshot but one covers: nobody reads that far back."""
-        snapshots = self._snapshots()
-        for covered in snapshots[:-1][-1:]:
-            for row in list(iter_numbered(self._store, _CHANGES)):
-                if number_of(row.key) <= covered:
-                    self._store.delete(row.key)
-            for older in snapshots[:-2]:
-                self._store.delete(_snapshot_key(older))
-
-
-def _change_key(number: int) -> str:
-    return f"{_CHANGES}{number:012d}.json"
-
-
-def _snapshot_key(number: int) -> str:
-    return f"{_SNAPSHOTS}{number:012d}.json"
-
-
-def _check_number(document: Mapping[str, Any], number: int, key: str) -> None:
-    if document.get("number") != number:
-        raise DamagedError(
-            f"{key} is damaged: it is the document of number {document.get('number')!r:.20}",
-            hint=HINT,
-        )
+        for covered in self._snapshots_after()[:-1][-1:]:
+            self._changes.prune(covered + 1)
+            self._snapshots.prune(covered)

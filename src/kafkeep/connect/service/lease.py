@@ -25,10 +25,9 @@ from typing import Any
 
 from kafkeep.archive.document import as_int, as_list, as_str, reading
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.sequence import iter_numbered, number_of
 from kafkeep.clock import now_ms
 from kafkeep.connect.model import ConnectorStatus, LoggerLevel
-from kafkeep.connect.service.journal import MAX_BYTES, load_state_document, seal_state
+from kafkeep.connect.service.journal import MAX_BYTES, load_numbered, seal_state, state_sequence
 from kafkeep.connect.service.state import (
     level_from_json,
     level_to_json,
@@ -38,7 +37,6 @@ from kafkeep.connect.service.state import (
 from kafkeep.errors import (
     DamagedError,
     KafkeepError,
-    KeyExistsError,
     KeyMissingError,
     NewerFormatError,
     TransientError,
@@ -84,11 +82,9 @@ class Heartbeat:
 
 def load_heartbeat(store: ObjectStore, number: int) -> Heartbeat:
     """Read a beat; DamagedError, NewerFormatError or KeyMissingError naming its key."""
-    key = _key(number)
-    document = load_state_document(store, key, _UNSEALED)
-    with reading(key):
-        if as_int(document["number"]) != number:
-            raise ValueError(f"it is the document of number {document['number']}")
+    heartbeats = state_sequence(store, _FOLDER)
+    document = load_numbered(heartbeats, number, _UNSEALED)
+    with reading(heartbeats.key(number)):
         return Heartbeat(
             number=number,
             epoch=as_int(document["epoch"]),
@@ -116,6 +112,7 @@ class Lease:
         levels: Callable[[], Sequence[LoggerLevel]] = tuple,
     ) -> None:
         self._store = store
+        self._heartbeats = state_sequence(store, _FOLDER)
         self._worker_id, self._url = worker_id, url
         self._timeout_s = timeout_s
         self._clock = clock
@@ -172,15 +169,13 @@ class Lease:
         """Tell the others that they need not wait: called last, when nothing runs any more."""
         with self._lock, suppress(KafkeepError):
             if self._mine is not None and self.holds():
-                self._put(self._next(self._mine.number, self._mine.epoch, released=True))
+                self._create(self._next(self._mine.number, self._mine.epoch, released=True))
             self._mine = None
 
     def _beat(self, last: Heartbeat) -> None:
         begun = self._clock()
         beat = self._next(last.number, last.epoch)
-        try:
-            self._put(beat)
-        except KeyExistsError:
+        if not self._create(beat):
             holder = self._load(beat.number)
             if holder is None or holder.epoch != last.epoch or holder.worker_id != last.worker_id:
                 logger.warning("another worker took the lease; this one stops its work")
@@ -202,21 +197,18 @@ class Lease:
         # the epoch of a damaged one is not above its number plus one.
         epoch = newest.epoch if newest is not None else self._newest + 1
         beat = self._next(self._newest, epoch + 1)
-        try:
-            self._put(beat)
-        except KeyExistsError:
+        if not self._create(beat):
             self._see()
             return
         # So slow that others have led since, and that number was free again?
-        if max(self._numbers(), default=-1) == beat.number:
+        if self._heartbeats.newest() == beat.number:
             self._hold(beat, begun)
-            for number in self._numbers():
-                if number <= beat.number - _KEPT_BEATS:
-                    self._delete(number)
+            with suppress(KafkeepError):  # a later heartbeat, or a successor, deletes them
+                self._heartbeats.prune(beat.number - _KEPT_BEATS + 1)
 
     def _see(self) -> None:
         """Look for the newest beat; one that is damaged is read again each time."""
-        newest = max(self._numbers(), default=-1)
+        newest = self._heartbeats.newest()
         if newest < 0 or (newest == self._newest and newest != self._damaged):
             return
         is_new = newest != self._newest
@@ -252,15 +244,13 @@ class Lease:
             levels=() if released else tuple(self._levels()),
         )
 
-    def _numbers(self) -> list[int]:
-        return [number_of(row.key) for row in iter_numbered(self._store, _FOLDER)]
-
-    def _put(self, beat: Heartbeat) -> None:
+    def _create(self, beat: Heartbeat) -> bool:
+        """Create a heartbeat; False when its number is taken."""
         body = seal_state(beat.to_json())
         if len(body) > MAX_BYTES:
             logger.warning("the states of all connectors are too large for a heartbeat")
             body = seal_state(replace(beat, statuses=()).to_json())
-        self._store.put_new(_key(beat.number), body)
+        return self._heartbeats.try_create(beat.number, body)
 
     def _load(self, number: int) -> Heartbeat | None:
         """Read a beat; None for one that is gone, or damaged, which is nobody's."""
@@ -274,8 +264,4 @@ class Lease:
     def _delete(self, number: int) -> None:
         if number >= 0:
             with suppress(KafkeepError):  # a later beat, or a successor, deletes it
-                self._store.delete(_key(number))
-
-
-def _key(number: int) -> str:
-    return f"{_FOLDER}{number:012d}.json"
+                self._heartbeats.delete(number)

@@ -25,10 +25,10 @@ from typing import Any, BinaryIO, cast
 import orjson
 import zstandard
 
-from kafkeep.archive.document import WHOLE_READS, Readings, check_seal, is_sealed, read_sound, seal
+from kafkeep.archive.document import WHOLE_READS, Readings, check_seal, is_sealed, seal
 from kafkeep.archive.names import ROOT
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.sequence import iter_numbered, number_of
+from kafkeep.archive.sequence import DocumentSequence
 from kafkeep.archive.view import list_logs
 from kafkeep.errors import (
     DamagedError,
@@ -150,7 +150,6 @@ def _spool(size: int) -> BinaryIO:
 
 VERSION = 1
 FOLDER = f"{ROOT}restores"
-_SUFFIX = ".json.zst"
 _UNSEALED = ("version", "number", "objects", "odd", "odd_count", "partitions")
 _SMALL_BYTES, _MOST_TIMES = 16 << 20, 200
 """An index unpacks to that size, or to so many times its own: names and digests pack no better."""
@@ -168,15 +167,20 @@ class Index:
     """How many partitions topics have at least, where more is known than names tell."""
 
 
-def index_key(id: str, number: int) -> str:
-    """Return where an index lies."""
-    return f"{FOLDER}/{id}-objects/{number:06d}{_SUFFIX}"
+def indexes_of(store: ObjectStore, id: str) -> DocumentSequence:
+    """Return the indexes of a restore."""
+    return DocumentSequence(
+        store=store,
+        folder=f"{FOLDER}/{id}-objects/",
+        digits=6,
+        suffix=".json.zst",
+        is_intact=_is_packed,
+    )
 
 
 def next_number(store: ObjectStore, id: str) -> int:
     """Return the number after the last index of a restore."""
-    rows = iter_numbered(store, f"{FOLDER}/{id}-objects/", digits=6, suffix=_SUFFIX)
-    return 1 + max((number_of(row.key) for row in rows), default=-1)
+    return 1 + indexes_of(store, id).newest()
 
 
 def save_index(store: ObjectStore, id: str, index: Index) -> None:
@@ -190,19 +194,17 @@ def save_index(store: ObjectStore, id: str, index: Index) -> None:
         "partitions": index.partitions,
     }
     body = zstandard.compress(seal(document))
-    key = index_key(id, index.number)
-    try:
-        store.put_new(key, body)
-    except KeyExistsError:
-        if store.get(key) != body:
-            raise
+    indexes = indexes_of(store, id)
+    if not indexes.create(index.number, body).is_ours:
+        raise KeyExistsError(f"{indexes.key(index.number)} names other objects")
 
 
 def load_index(store: ObjectStore, id: str, number: int) -> Index:
     """Read an index; DamagedError when it is none."""
-    key = index_key(id, number)
+    indexes = indexes_of(store, id)
+    key = indexes.key(number)
     try:
-        plain = _unpack(read_sound(store, key, _is_packed))
+        plain = _unpack(indexes.read(number))
         document: dict[str, Any] = orjson.loads(plain)
         if document["version"] != VERSION:
             raise ValueError(f"its version is {document['version']}")

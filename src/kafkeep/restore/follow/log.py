@@ -26,7 +26,7 @@ from kafkeep.errors import DamagedError, KeyMissingError
 from kafkeep.failpoint import failpoint
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.selection import OffsetPick
-from kafkeep.restore.document import check_version, load_newest, save_revision, sweep_revisions
+from kafkeep.restore.document import check_version, load_newest, revisions_in, save_revision
 from kafkeep.restore.follow.cycle import KEPT_MS, Rounds
 from kafkeep.restore.job import RestoreJob
 from kafkeep.restore.source import choose_log
@@ -113,18 +113,18 @@ class Followed:
 
 def load_followed(store: ObjectStore) -> Followed | None:
     """Return the newest revision, or None when nothing was ever restored."""
-    newest = load_newest(store, FOLDER)
+    newest = load_newest(revisions_in(store, FOLDER))
     return None if newest is None else _parse(*newest)
 
 
 def save_followed(store: ObjectStore, followed: Followed) -> None:
     """Create a revision. FencedError when another worker was faster."""
-    save_revision(store, FOLDER, followed.revision, seal(_to_json(followed)))
+    save_revision(revisions_in(store, FOLDER), followed.revision, seal(_to_json(followed)))
 
 
 def sweep_followed(store: ObjectStore, followed: Followed, *, before_ms: int) -> None:
     """Delete revisions that are older than ``before_ms`` and were followed by others."""
-    sweep_revisions(store, FOLDER, followed.revision, before_ms=before_ms)
+    revisions_in(store, FOLDER).prune(followed.revision, modified_before_ms=before_ms)
 
 
 def plan_round(

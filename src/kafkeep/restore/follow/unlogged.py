@@ -25,7 +25,7 @@ from kafkeep.objects.unlogged.listing import Listed, list_unlogged, numbered
 from kafkeep.objects.unlogged.names import NO_OFFSET, UnloggedName
 from kafkeep.objects.unlogged.scan import Index, Scanned, load_index, next_number, save_index, scan
 from kafkeep.options.unlogged import UnloggedOptions
-from kafkeep.restore.document import check_version, load_newest, revision_key, save_revision
+from kafkeep.restore.document import check_version, load_newest, revisions_in, save_revision
 from kafkeep.restore.follow.cycle import Rounds
 from kafkeep.restore.job import RestoreJob
 from kafkeep.restore.unlogged import ForeignJob
@@ -134,7 +134,7 @@ def place_of(name: UnloggedName) -> Place:
 
 def load_foreign_followed(store: ObjectStore) -> ForeignFollowed | None:
     """Return the newest revision, or None when nothing was ever restored."""
-    newest = load_newest(store, FOLDER)
+    newest = load_newest(revisions_in(store, FOLDER))
     return None if newest is None else _parse(*newest)
 
 
@@ -149,9 +149,10 @@ def save_foreign_followed(store: ObjectStore, followed: ForeignFollowed) -> None
         "targets": followed.targets,
         "positions": [[*place, *last] for place, last in sorted(followed.positions.items())],
     }
-    save_revision(store, FOLDER, followed.revision, seal(document))
+    revisions = revisions_in(store, FOLDER)
+    save_revision(revisions, followed.revision, seal(document))
     if followed.revision >= KEPT:
-        store.delete(revision_key(FOLDER, followed.revision - KEPT))
+        revisions.delete(followed.revision - KEPT)
 
 
 KEPT = 1000

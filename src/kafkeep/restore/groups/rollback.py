@@ -12,10 +12,10 @@ from typing import Any
 
 import orjson
 
-from kafkeep.archive.document import check_seal, check_whole, read_sound, seal
+from kafkeep.archive.document import check_seal, check_whole, seal
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.sequence import iter_numbered, number_of
-from kafkeep.errors import DamagedError, KeyExistsError, PreflightError
+from kafkeep.archive.sequence import DocumentSequence
+from kafkeep.errors import DamagedError, PreflightError
 from kafkeep.restore.document import FOLDER, MAX_BYTES, check_version
 
 VERSION = 1
@@ -67,9 +67,10 @@ class GroupHistory:
         return found
 
 
-def group_key(id: str, revision: int) -> str:
-    """Return where a change lies."""
-    return f"{FOLDER}/{id}.groups/{revision:06d}.json"
+def group_changes(store: ObjectStore, id: str) -> DocumentSequence:
+    """Return the changes that a restore made to groups."""
+    folder = f"{FOLDER}/{id}.groups/"
+    return DocumentSequence(store=store, folder=folder, digits=6, max_bytes=MAX_BYTES)
 
 
 def save_change(store: ObjectStore, id: str, change: GroupChange) -> None:
@@ -84,23 +85,21 @@ def save_change(store: ObjectStore, id: str, change: GroupChange) -> None:
             for group, offsets in change.before.items()
         },
     }
-    try:
-        store.put_new(group_key(id, change.revision), seal(document))
-    except KeyExistsError as error:
+    if not group_changes(store, id).try_create(change.revision, seal(document)):
         raise PreflightError(
             "another run moves the groups of this restore",
             hint="Wait for it to end, then run the same command again.",
-        ) from error
+        )
 
 
 def load_history(store: ObjectStore, id: str) -> GroupHistory:
     """Return every change, in order."""
-    folder = f"{FOLDER}/{id}.groups/"
-    keys = sorted(info.key for info in iter_numbered(store, folder, digits=6))
-    return GroupHistory([_parse(key, read_sound(store, key, max_bytes=MAX_BYTES)) for key in keys])
+    changes = group_changes(store, id)
+    numbers = sorted(changes.iter_numbers())
+    return GroupHistory([_parse(n, changes.key(n), changes.read(n)) for n in numbers])
 
 
-def _parse(key: str, body: bytes) -> GroupChange:
+def _parse(revision: int, key: str, body: bytes) -> GroupChange:
     try:
         check_whole(body, key)
         document: dict[str, Any] = orjson.loads(body)
@@ -111,8 +110,6 @@ def _parse(key: str, body: bytes) -> GroupChange:
             for group, rows in document["before"].items()
         }
         pending = document.get("pending", False)
-        return GroupChange(
-            number_of(key), document["at_ms"], before, document["rolled_back"], pending
-        )
+        return GroupChange(revision, document["at_ms"], before, document["rolled_back"], pending)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedError(f"{key} is not a change of groups: {error}") from error

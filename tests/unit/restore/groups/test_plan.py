@@ -8,7 +8,7 @@ from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import PartitionId
 from kafkeep.errors import DamagedError, PreflightError, UsageError
 from kafkeep.restore.groups.plan import ALL, Place, choose_groups, plan_groups
-from kafkeep.restore.groups.rollback import GroupChange, group_key, load_history, save_change
+from kafkeep.restore.groups.rollback import GroupChange, group_changes, load_history, save_change
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
 from kafkeep.store.memory import MemoryStore
 
@@ -63,6 +63,6 @@ def test_what_stood_first_is_put_back_and_only_once() -> None:
 
 def test_damage_is_named() -> None:
     store = MemoryStore()
-    store.put_new(group_key("id", 0), b"[]")
+    group_changes(store, "id").try_create(0, b"[]")
     with pytest.raises(DamagedError, match="is not a change of groups"):
         load_history(store, "id")
