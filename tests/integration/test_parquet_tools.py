@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.support.whole_records import MANY, record, to_column, write
 
-from kafkeep.objects.formats import parquet_bytes
-from kafkeep.objects.formats.parquet_records import RecordWriter
+from kafkeep.objects.formats import parquet
+from kafkeep.objects.formats.parquet_tables import RecordTables
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 
@@ -42,8 +42,8 @@ def session(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
 def test_spark_reads_whole_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, session: SparkSession, codec: str
 ) -> None:
-    monkeypatch.setattr(parquet_bytes, "PAGE_BYTES", 1000)
-    monkeypatch.setattr(RecordWriter, "group_bytes", 20_000)
+    monkeypatch.setattr(parquet, "_SLICE_ROWS", 100)
+    monkeypatch.setattr(RecordTables, "group_bytes", 20_000)
     odd = [
         record(number, timestamp=-number - 1, topic=f"t{number % 3}", partition=i)
         for i, number in enumerate(EXTREMES)

@@ -1,4 +1,4 @@
-"""Whole Kafka records for tests of Parquet: rows of any kind, and the files two writers make."""
+"""Whole Kafka records for tests of Parquet: rows of any kind, and their files."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 
 from kafkeep.objects.formats.envelope import KAFKA_RECORD
 from kafkeep.objects.formats.parquet import ParquetFormat
-from kafkeep.objects.formats.parquet_schema import AVRO_SCHEMA, Layout
-from kafkeep.objects.formats.parquet_tables import TableWriter, TypedTables
 from kafkeep.options.sink.formats import FormatKind, FormatOptions
-from kafkeep.records.avro.schema import dump_avro, to_avro
 from kafkeep.records.schema import Column, arrow_type
 
 TYPE = arrow_type(KAFKA_RECORD)
@@ -76,26 +73,6 @@ def write(*pieces: Column, codec: str = "zstd") -> bytes:
     options = FormatOptions(format_class=FormatKind.PARQUET, parquet_codec=codec)
     encoder = ParquetFormat(options).encoder(KAFKA_RECORD)
     return b"".join([*(encoder.add(piece) for piece in pieces), encoder.finish()])
-
-
-class PlainTables(TypedTables):
-    """Tables of files that keep the schema Arrow gives them."""
-
-    def __init__(self) -> None:
-        avro = to_avro(KAFKA_RECORD)
-        super().__init__(KAFKA_RECORD, Layout(KAFKA_RECORD), avro)
-        self.nodes = None
-        self._metadata = {AVRO_SCHEMA: dump_avro(avro).encode()}
-
-    def metadata(self) -> dict[bytes, bytes]:
-        return self._metadata
-
-
-def write_by_arrow(column: Column, codec: str = "zstd") -> bytes:
-    """Return a file of the same rows that Arrow wrote."""
-    writer = TableWriter(PlainTables(), TYPE, codec)
-    group = [writer.write_group([column.array])] if len(column) else []
-    return b"".join([*group, writer.close()])
 
 
 def open_file(data: bytes) -> pq.ParquetFile:

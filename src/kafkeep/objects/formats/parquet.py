@@ -1,18 +1,18 @@
 """Parquet files: typed columns where there is a schema, inferred ones for JSON without.
 
-The bytes of an object are a function of its schema and rows alone, however the rows were handed
-over: a row group ends after the row that fills it. Only ``flush`` makes one end earlier.
-``parquet_schema`` says how rows lie in a file, ``parquet_json`` how columns are inferred;
-``parquet_tables`` has them written by Arrow, ``parquet_records`` writes whole Kafka records itself.
+Arrow writes the files. The bytes of an object are a function of its schema and rows alone, however
+the rows were handed over: a row group ends after the row that fills it. Only ``flush`` makes one
+end earlier. ``parquet_tables`` and ``parquet_json`` turn rows into tables, ``parquet_columns`` the
+single columns, and ``parquet_footer`` gives the file the schema that parquet-avro would write.
 
-Parquet files read as columns, in pieces of bounded size.
+Files are read as columns, in pieces of bounded size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 import numpy as np
 import orjson
@@ -21,25 +21,224 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kafkeep.errors import DamagedError, RecordError
-from kafkeep.numba_setup import Int64s
 from kafkeep.objects.formats.envelope import KAFKA_RECORD
 from kafkeep.objects.formats.format import Encoder
 from kafkeep.objects.formats.parquet_columns import ColumnRules
-from kafkeep.objects.formats.parquet_json import Inferred, rebuild
-from kafkeep.objects.formats.parquet_records import RecordWriter
-from kafkeep.objects.formats.parquet_schema import (
-    AVRO_SCHEMA,
+from kafkeep.objects.formats.parquet_footer import replace_schema
+from kafkeep.objects.formats.parquet_json import Inferred, JsonTables, rebuild
+from kafkeep.objects.formats.parquet_tables import (
     JSON_COLUMNS,
     Layout,
+    RecordTables,
+    Tables,
+    TypedTables,
     is_wrapped,
     read_schema,
     wrap,
 )
-from kafkeep.objects.formats.parquet_tables import JsonTables, TableWriter, TypedTables
 from kafkeep.options.sink.formats import PARQUET_CODECS, FormatOptions
-from kafkeep.records.avro.schema import dump_avro, to_avro
+from kafkeep.records.avro.schema import to_avro
 from kafkeep.records.json.exact import dump_json
 from kafkeep.records.schema import Column, Schema, arrow_type
+
+GROUP_ROWS = 1 << 20
+_MAX_PIECES = 1024
+_SLICE_ROWS = 8192
+"""How many rows Arrow's writer takes at a time; a page ends at a multiple of it."""
+
+
+@dataclass(frozen=True)
+class ParquetFormat:
+    """Parquet objects of values, keys or headers."""
+
+    options: FormatOptions
+    view: str = "value"
+
+    @property
+    def extension(self) -> str:
+        """The codec is part of it: ``.snappy.parquet``."""
+        return PARQUET_CODECS[self.options.parquet_codec] + ".parquet"
+
+    @property
+    def codec(self) -> str:
+        """The codec's name in the log."""
+        return self.options.parquet_codec
+
+    def encoder(self, schema: Schema | None) -> Encoder:
+        """Begin an object."""
+        return ParquetEncoder(schema, self._writer(schema))
+
+    def _writer(self, schema: Schema | None) -> _FileWriter:
+        codec = self.options.parquet_codec
+        if schema is None:
+            return _FileWriter(JsonTables(self.view), pa.binary(), codec)
+        struct = wrap(schema, self.view)
+        avro = to_avro(
+            struct,
+            enhanced=self.options.enhanced_avro_schema_support,
+            connect_meta=self.options.connect_meta_data,
+            allow_optional_map_keys=self.options.allow_optional_map_keys,
+        )
+        if schema == KAFKA_RECORD and struct is schema:
+            return _FileWriter(RecordTables(avro), arrow_type(schema), codec)
+        rules = ColumnRules(
+            self.options.enhanced_avro_schema_support, self.options.allow_optional_map_keys
+        )
+        tables = TypedTables(schema, Layout(struct, rules), avro)
+        return _FileWriter(tables, arrow_type(schema), codec)
+
+    def read(self, source: BinaryIO) -> Iterator[Column]:
+        """Read a Parquet file, also Confluent's; ``source`` must be seekable."""
+        return iter_columns(source)
+
+
+class ParquetEncoder:
+    """One Parquet object in the making: holds less than one row group of rows."""
+
+    def __init__(self, schema: Schema | None, writer: _FileWriter) -> None:
+        self._schema = schema
+        self._writer = writer
+        self._waiting: list[pa.Array] = []
+        self._waiting_rows = 0
+        self._filled_bytes = 0
+        """What the row group at hand has, as its writer counts."""
+        self.buffered_bytes = 0
+        """What its rows take in memory: of small ones many times as much."""
+
+    def check(self, column: Column) -> None:
+        """See Encoder: a row group is made long after its rows were taken."""
+        if column.schema != self._schema:
+            raise RecordError("a row of another schema than its Parquet object has")
+        self._writer.check(column.array)
+
+    def add(self, column: Column) -> bytes:
+        """Take rows; return the row groups they fill."""
+        if column.schema != self._schema:
+            raise RecordError("a row of another schema than its Parquet object has")
+        ends = self._writer.ends(column.array)
+        groups: list[bytes] = []
+        done, done_bytes = 0, 0
+        while done < len(ends):
+            room = self._writer.group_bytes - self._filled_bytes
+            filled = int(np.searchsorted(ends, done_bytes + room))
+            stop = min(filled + 1, done + GROUP_ROWS - self._waiting_rows, len(ends))
+            self._waiting.append(column.array.slice(done, stop - done))
+            self._waiting_rows += stop - done
+            self._filled_bytes += int(ends[stop - 1]) - done_bytes
+            self.buffered_bytes += self._waiting[-1].nbytes
+            done, done_bytes = stop, int(ends[stop - 1])
+            if filled < stop or self._waiting_rows >= GROUP_ROWS:
+                groups.append(self.flush())
+        if len(self._waiting) > _MAX_PIECES:
+            self._waiting = [pa.concat_arrays(self._waiting)]  # many tiny ones take more room
+        return b"".join(groups)
+
+    def flush(self) -> bytes:
+        """End the row group at hand."""
+        if not self._waiting_rows:
+            return b""
+        made = self._writer.write_group(self._waiting)
+        self._waiting, self._waiting_rows = [], 0
+        self._filled_bytes = self.buffered_bytes = 0
+        return made
+
+    def finish(self) -> bytes:
+        """Return the rest, with the footer; an object without rows has its columns."""
+        return self.flush() + self._writer.close()
+
+
+def _recut(pieces: list[pa.Array], kind: pa.DataType) -> list[pa.Array]:
+    """Return the rows in pieces that begin at multiples of ``_SLICE_ROWS``.
+
+    Arrow writes each piece in slices of so many rows: where pages end must not tell how rows came.
+    """
+    cut: list[pa.Array] = []
+    rest: list[pa.Array] = []
+    missing = 0
+    for piece in pieces:
+        start = min(missing, len(piece))
+        if start:
+            rest.append(piece.slice(0, start))
+            missing -= start
+        whole = (len(piece) - start) // _SLICE_ROWS * _SLICE_ROWS
+        if rest and not missing:
+            cut.append(pa.concat_arrays(rest))
+            rest = []
+        if whole:
+            cut.append(piece.slice(start, whole))
+        if start + whole < len(piece):
+            rest.append(piece.slice(start + whole))
+            missing = _SLICE_ROWS - len(rest[0])
+    if rest or not cut:
+        cut.append(pa.concat_arrays(rest) if rest else pa.array([], kind))
+    return cut
+
+
+class _Sink:
+    """A file that is only written, and emptied now and then."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def drain(self) -> bytes:
+        """Return what was written since the last time."""
+        found = b"".join(self._parts)
+        self._parts.clear()
+        return found
+
+
+class _FileWriter:
+    """A file that Arrow writes, each row group from a table."""
+
+    def __init__(self, tables: Tables, kind: pa.DataType, codec: str) -> None:
+        self._tables = tables
+        self._kind = kind
+        self._codec = codec
+        self._nodes = tables.nodes
+        self._sink = _Sink()
+        self._writer: pq.ParquetWriter | None = None
+        self.group_bytes = tables.group_bytes
+        self.check = tables.check
+        self.ends = tables.ends
+
+    def write_group(self, pieces: list[pa.Array]) -> bytes:
+        """Return the bytes of one row group."""
+        table = self._tables.to_table(_recut(pieces, self._kind))
+        if self._writer is None:
+            self._writer = self._open(table.schema)
+        if table.num_rows:
+            self._writer.write_table(table, row_group_size=table.num_rows)
+        return self._sink.drain()
+
+    def close(self) -> bytes:
+        """Return the footer; a file without rows has its columns."""
+        begun = b"" if self._writer else self.write_group([])
+        assert self._writer is not None
+        self._writer.close()
+        end = begun + self._sink.drain()
+        return end if self._nodes is None else replace_schema(end, self._nodes)
+
+    def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
+        writer = pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression=self._codec,
+            store_schema=False,
+            write_batch_size=_SLICE_ROWS,
+            **self._tables.writer_options(),
+        )
+        writer.add_key_value_metadata(self._tables.metadata())
+        return writer
+
 
 _PIECE_BYTES = 8 << 20
 _PIECE_ROWS = 1 << 16
@@ -196,125 +395,3 @@ def _rebuilt(batch: pa.RecordBatch, texts: pa.Array, inferred: Inferred) -> Iter
     rows = batch.select(names).to_pylist()
     for text, row in zip(texts.to_pylist(), rows, strict=True):
         yield text if text is not None else dump_json(rebuild(row, inferred))
-
-
-GROUP_ROWS = 1 << 20
-_MAX_PIECES = 1024
-
-
-@dataclass(frozen=True)
-class ParquetFormat:
-    """Parquet objects of values, keys or headers."""
-
-    options: FormatOptions
-    view: str = "value"
-
-    @property
-    def extension(self) -> str:
-        """The codec is part of it: ``.snappy.parquet``."""
-        return PARQUET_CODECS[self.options.parquet_codec] + ".parquet"
-
-    @property
-    def codec(self) -> str:
-        """The codec's name in the log."""
-        return self.options.parquet_codec
-
-    def encoder(self, schema: Schema | None) -> Encoder:
-        """Begin an object."""
-        return ParquetEncoder(schema, self._writer(schema))
-
-    def _writer(self, schema: Schema | None) -> _Writer:
-        codec = self.options.parquet_codec
-        if schema is None:
-            return TableWriter(JsonTables(self.view), pa.binary(), codec)
-        struct = wrap(schema, self.view)
-        avro = to_avro(
-            struct,
-            enhanced=self.options.enhanced_avro_schema_support,
-            connect_meta=self.options.connect_meta_data,
-            allow_optional_map_keys=self.options.allow_optional_map_keys,
-        )
-        if schema == KAFKA_RECORD and struct is schema:
-            return RecordWriter(codec, {AVRO_SCHEMA: dump_avro(avro).encode()})
-        rules = ColumnRules(
-            self.options.enhanced_avro_schema_support, self.options.allow_optional_map_keys
-        )
-        tables = TypedTables(schema, Layout(struct, rules), avro)
-        return TableWriter(tables, arrow_type(schema), codec)
-
-    def read(self, source: BinaryIO) -> Iterator[Column]:
-        """Read a Parquet file, also Confluent's; ``source`` must be seekable."""
-        return iter_columns(source)
-
-
-class _Writer(Protocol):
-    """How the rows of an object are counted and written."""
-
-    group_bytes: int
-
-    def check(self, array: pa.Array) -> None:
-        """RecordError when a row has no place in the file."""
-
-    def ends(self, array: pa.Array) -> Int64s:
-        """Return how much the rows up to each count together."""
-
-    def write_group(self, pieces: list[pa.Array]) -> bytes:
-        """Return the bytes of one row group; its rows come in pieces, none of them empty."""
-
-    def close(self) -> bytes:
-        """Return the rest of the file; one without rows has its columns."""
-
-
-class ParquetEncoder:
-    """One Parquet object in the making: holds less than one row group of rows."""
-
-    def __init__(self, schema: Schema | None, writer: _Writer) -> None:
-        self._schema = schema
-        self._writer = writer
-        self._waiting: list[pa.Array] = []
-        self._waiting_rows = 0
-        self._filled_bytes = 0
-        """What the row group at hand has, as its writer counts."""
-        self.buffered_bytes = 0
-        """What its rows take in memory: of small ones many times as much."""
-
-    def check(self, column: Column) -> None:
-        """See Encoder: a row group is made long after its rows were taken."""
-        if column.schema != self._schema:
-            raise RecordError("a row of another schema than its Parquet object has")
-        self._writer.check(column.array)
-
-    def add(self, column: Column) -> bytes:
-        """Take rows; return the row groups they fill."""
-        if column.schema != self._schema:
-            raise RecordError("a row of another schema than its Parquet object has")
-        ends = self._writer.ends(column.array)
-        groups: list[bytes] = []
-        done, done_bytes = 0, 0
-        while done < len(ends):
-            room = self._writer.group_bytes - self._filled_bytes
-            filled = int(np.searchsorted(ends, done_bytes + room))
-            stop = min(filled + 1, done + GROUP_ROWS - self._waiting_rows, len(ends))
-            self._waiting.append(column.array.slice(done, stop - done))
-            self._waiting_rows += stop - done
-            self._filled_bytes += int(ends[stop - 1]) - done_bytes
-            self.buffered_bytes += self._waiting[-1].nbytes
-            done, done_bytes = stop, int(ends[stop - 1])
-            if filled < stop or self._waiting_rows >= GROUP_ROWS:
-                groups.append(self.flush())
-        if len(self._waiting) > _MAX_PIECES:
-            self._waiting = [pa.concat_arrays(self._waiting)]  # many tiny ones take more room
-        return b"".join(groups)
-
-    def flush(self) -> bytes:
-        """End the row group at hand."""
-        if not self._waiting_rows:
-            return b""
-        made = self._writer.write_group(self._waiting)
-        self._waiting, self._waiting_rows = [], 0
-        self._filled_bytes = self.buffered_bytes = 0
-        return made
-
-    def finish(self) -> bytes:
-        """Return the rest, with the footer; an object without rows has its columns."""
-        return self.flush() + self._writer.close()

@@ -18,10 +18,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import orjson
 import pyarrow as pa
 
+from kafkeep.numba_setup import Int64s
+from kafkeep.objects.formats.parquet_tables import JSON_COLUMNS, WRAPPERS
+from kafkeep.records.arrow import view_offsets
 from kafkeep.records.json.exact import RawJson, dump_json, is_int64, parse_json
 
+JSON_GROUP_BYTES = 8 << 20
+"""A row group ends after the row that makes its texts this large: in Python they take ten times
+their size."""
 _MAX_DEPTH = 16
 _MAX_MEMBERS = 1000
 _EXACT_DOUBLE = 1 << 53
@@ -216,3 +224,67 @@ def _is_text(text: str) -> bool:
     except UnicodeEncodeError:  # half a character, which JSON can spell and UTF-8 cannot
         return False
     return True
+
+
+class JsonTables:
+    """Tables of columns inferred from the first row group."""
+
+    group_bytes = JSON_GROUP_BYTES
+    nodes = None
+
+    def __init__(self, view: str) -> None:
+        self._view = view
+        self._inferred: Inferred | None = None
+        self._texts = WRAPPERS[view][1]
+        """The column of whole texts."""
+        self._begun = False
+
+    def check(self, array: pa.Array) -> None:
+        """Every JSON document has its place."""
+
+    def ends(self, array: pa.Array) -> Int64s:
+        """See Tables."""
+        ends: Int64s = view_offsets(array)[1:].astype(np.int64)
+        return ends - int(view_offsets(array)[0])
+
+    def to_table(self, pieces: list[pa.Array]) -> pa.Table:
+        """See Tables."""
+        if not self._begun:
+            self._begin(pieces)
+        if self._inferred is None:
+            texts = pa.chunked_array([piece.cast(pa.string()) for piece in pieces])
+            return pa.table({self._texts: texts})
+        return pa.concat_tables([self._to_slice(piece) for piece in pieces]).combine_chunks()
+
+    def _begin(self, pieces: list[pa.Array]) -> None:
+        self._begun = True
+        if self._view != "value":
+            return
+        self._inferred = infer(text for piece in pieces for text in piece.to_pylist())
+        if self._inferred is not None:
+            taken = {name.lower() for name, _, _ in self._inferred.members}
+            self._texts = "_json"
+            while self._texts in taken:
+                self._texts += "_"
+
+    def _to_slice(self, array: pa.Array) -> pa.Table:
+        assert self._inferred is not None
+        rows, texts = [], []
+        for document in array.to_pylist():
+            row, exact = project(parse_json(document), self._inferred)
+            rows.append({} if row is None else row)
+            texts.append(None if exact else document)
+        kind = self._inferred.arrow()
+        struct = pa.array(rows, kind)
+        columns = [struct.field(i) for i in range(kind.num_fields)]
+        columns.append(pa.array(texts, pa.binary()).cast(pa.string()))
+        return pa.Table.from_arrays(columns, schema=pa.schema([*kind, (self._texts, pa.string())]))
+
+    def metadata(self) -> dict[bytes, bytes]:
+        """See Tables."""
+        told = None if self._inferred is None else self._inferred.to_json()
+        return {JSON_COLUMNS: orjson.dumps({"texts": self._texts, "columns": told})}
+
+    def writer_options(self) -> dict[str, Any]:
+        """See Tables."""
+        return {}

@@ -1,83 +1,171 @@
-"""Rows as tables of Arrow, and the files that Arrow's writer makes of them.
+"""Rows as tables of Arrow: which columns they have in a Parquet file, and the way there and back.
 
-The footer of a file that Arrow wrote, with another schema for the same columns.
+A struct has its members as columns. Anything else is wrapped, as Connect does it: keys in
+``RecordKey{key}``, headers in ``RecordHeaders{headers}``, values in ``RecordValue{value}``.
+
+An optional struct has columns that can all be null: a null row is null in each. If no member is
+required, a row of nulls would look the same, so a column ``_null`` is true for null rows.
+
+The file's metadata hold the Avro schema as the real sink writes it (``parquet.avro.schema``).
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
+from kafkeep.errors import DamagedError
 from kafkeep.numba_setup import Int64s
-from kafkeep.objects.formats.parquet_columns import check_decimals
-from kafkeep.objects.formats.parquet_json import Inferred, infer, project
-from kafkeep.objects.formats.parquet_pages import (
-    Value,
-    listed,
-    read_struct,
-    split_list,
-    split_struct,
-    struct,
-    text,
+from kafkeep.objects.formats.parquet_columns import (
+    PLAIN_RULES,
+    ColumnRules,
+    check_decimals,
+    fill_required,
+    from_parquet,
+    parquet_type,
+    to_parquet,
 )
-from kafkeep.objects.formats.parquet_schema import (
-    AVRO_SCHEMA,
-    JSON_COLUMNS,
-    WRAPPERS,
-    Layout,
-    Node,
-    make_nodes,
-)
-from kafkeep.records.arrow import view_offsets
-from kafkeep.records.avro.schema import Avro, dump_avro
+from kafkeep.objects.formats.parquet_footer import SchemaNode, make_schema
+from kafkeep.records.avro.schema import Avro, dump_avro, from_avro
 from kafkeep.records.avro.schema_reader import full_name
 from kafkeep.records.avro.values import avro_values
-from kafkeep.records.json.exact import parse_json
-from kafkeep.records.schema import Schema, arrow_type, has_decimals
-
-_MAGIC = b"PAR1"
-_SCHEMA, _GROUPS = 2, 4
-_COLUMNS = 1
-_META = 3
-_PATH = 3
-
-
-def replace_schema(end: bytes, schema: Node) -> bytes:
-    """Return the end of a file, which has its whole footer, with ``schema`` in it.
-
-    Nothing in a file counts from its end: what is before the footer stays where it is.
-    """
-    start = len(end) - 8 - int.from_bytes(end[-8:-4], "little")
-    assert start >= 0 and end.endswith(_MAGIC)
-    footer = split_struct(read_struct(end[start:-8]))
-    footer[_SCHEMA] = schema.to_thrift()
-    paths = [listed([text(name) for name in path]) for path, _ in schema.iter_columns()]
-    footer[_GROUPS] = listed([_rename(group, paths) for group in split_list(footer[_GROUPS])])
-    made = struct(footer).body
-    return b"".join([end[:start], made, len(made).to_bytes(4, "little"), _MAGIC])
-
-
-def _rename(group: Value, paths: list[Value]) -> Value:
-    """Give the columns of a row group other names."""
-    fields = split_struct(group)
-    columns = []
-    for column, path in zip(split_list(fields[_COLUMNS]), paths, strict=True):
-        chunk = split_struct(column)
-        chunk[_META] = struct(split_struct(chunk[_META]) | {_PATH: path})
-        columns.append(struct(chunk))
-    return struct(fields | {_COLUMNS: listed(columns)})
-
+from kafkeep.records.rows import pile_records
+from kafkeep.records.schema import Field, Kind, Schema, arrow_type, has_decimals
 
 GROUP_BYTES = 16 << 20
-"""A row group ends after the row that makes it this large, as Avro would count it; of whole records
-their own bytes are counted."""
-JSON_GROUP_BYTES = 8 << 20
-"""The same for JSON without a schema: its values take ten times their size in Python."""
-_SLICE_ROWS = 8192
+"""A row group ends after the row that makes it this large, as Avro would count it. Of whole records
+their own bytes count."""
+AVRO_SCHEMA = b"parquet.avro.schema"
+JSON_COLUMNS = b"kafkeep.json.columns"
+NULL_ROW = "_null"
+WRAPPERS = {
+    "value": ("RecordValue", "value"),
+    "keys": ("RecordKey", "key"),
+    "headers": ("RecordHeaders", "headers"),
+}
+"""Name and only member of the struct around what is no struct, for each view."""
+
+
+def wrap(schema: Schema, view: str) -> Schema:
+    """Return the struct that rows of a view have in Parquet; itself when it is one already."""
+    if schema.kind is Kind.STRUCT and (view == "value" or is_wrapped(schema)):
+        return schema
+    name, member = WRAPPERS[view]
+    return Schema(kind=Kind.STRUCT, name=name, fields=(Field(member, schema),))
+
+
+def is_wrapped(schema: Schema) -> bool:
+    """Say whether a struct was made by ``wrap``."""
+    names = [field.name for field in schema.fields]
+    return any((schema.name, names) == (name, [member]) for name, member in WRAPPERS.values())
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a struct, and the way there and back."""
+
+    struct: Schema
+    rules: ColumnRules = PLAIN_RULES
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether there is a column that tells null rows from rows of nulls."""
+        return self.struct.optional and all(f.schema.optional for f in self.struct.fields)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return the columns."""
+        fields = list(parquet_type(self.struct.as_optional(False), self.rules))
+        if self.struct.optional:
+            fields = [field.with_nullable(True) for field in fields]
+        if self.is_marked:
+            fields.append(pa.field(NULL_ROW, pa.bool_(), nullable=False))
+        return pa.schema(fields)
+
+    def to_table(self, array: pa.StructArray) -> pa.Table:
+        """Return the columns of rows."""
+        converted = fill_required(to_parquet(array, self.struct, self.rules))
+        columns = converted.flatten() if array.null_count else _members(converted)
+        if self.is_marked:
+            columns.append(pc.is_null(array))
+        return pa.Table.from_arrays(columns, schema=self.arrow_schema())
+
+    def from_batch(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return rows of columns read."""
+        columns = []
+        for field in self.struct.fields:
+            place = batch.schema.get_field_index(field.name)
+            if place < 0:
+                raise DamagedError(
+                    f"a Parquet file has no column {field.name!r} as its schema says"
+                )
+            columns.append(from_parquet(batch.column(place), field.schema))
+        kind = arrow_type(self.struct)
+        mask = self._null_rows(batch)
+        if not columns:
+            valid = None if mask is None else pc.invert(mask).buffers()[1]
+            return pa.Array.from_buffers(kind, batch.num_rows, [valid], children=[])
+        return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
+
+    def _null_rows(self, batch: pa.RecordBatch) -> pa.Array | None:
+        if not self.struct.optional:
+            return None
+        if self.is_marked and NULL_ROW in batch.schema.names:
+            return batch.column(NULL_ROW)
+        required = [f.name for f in self.struct.fields if not f.schema.optional]
+        return pc.is_null(batch.column(required[0])) if required else None
+
+
+def _members(array: pa.StructArray) -> list[pa.Array]:
+    return [array.field(i) for i in range(array.type.num_fields)]
+
+
+def read_schema(arrow: pa.Schema, metadata: dict[bytes, bytes] | None) -> Schema:
+    """Return the schema of a file: what its metadata say, else what its columns are."""
+    text = (metadata or {}).get(AVRO_SCHEMA)
+    if text is None:
+        fields = tuple(Field(f.name, _schema_of(f)) for f in arrow)
+        return Schema(kind=Kind.STRUCT, fields=fields)
+    try:
+        found = from_avro(orjson.loads(text))
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(f"the schema in a Parquet file is not readable: {error}") from error
+    if found is None or found.kind is not Kind.STRUCT:
+        raise DamagedError("the schema in a Parquet file is not that of a struct")
+    return found
+
+
+_KINDS = {
+    pa.int8(): Kind.INT8,
+    pa.int16(): Kind.INT16,
+    pa.int32(): Kind.INT32,
+    pa.int64(): Kind.INT64,
+    pa.float32(): Kind.FLOAT32,
+    pa.float64(): Kind.FLOAT64,
+    pa.bool_(): Kind.BOOLEAN,
+    pa.string(): Kind.STRING,
+    pa.binary(): Kind.BYTES,
+}
+
+
+def _schema_of(field: pa.Field) -> Schema:
+    """Return the schema of a column that says nothing of Connect."""
+    kind, optional = field.type, field.nullable
+    if pa.types.is_struct(kind):
+        fields = tuple(Field(f.name, _schema_of(f)) for f in kind)
+        return Schema(kind=Kind.STRUCT, optional=optional, fields=fields)
+    if pa.types.is_map(kind):
+        keys, items = _schema_of(kind.key_field), _schema_of(kind.item_field)
+        return Schema(kind=Kind.MAP, optional=optional, keys=keys, items=items)
+    if pa.types.is_list(kind):
+        return Schema(kind=Kind.ARRAY, optional=optional, items=_schema_of(kind.value_field))
+    if kind not in _KINDS:
+        raise DamagedError(f"a Parquet column of {kind} has no Connect schema: {field.name}")
+    return Schema(kind=_KINDS[kind], optional=optional)
 
 
 class Tables(Protocol):
@@ -86,7 +174,7 @@ class Tables(Protocol):
     group_bytes: int
 
     @property
-    def nodes(self) -> Node | None:
+    def nodes(self) -> SchemaNode | None:
         """The schema of the file, where it is not the one that Arrow gives it."""
 
     def check(self, array: pa.Array) -> None:
@@ -101,8 +189,8 @@ class Tables(Protocol):
     def metadata(self) -> dict[bytes, bytes]:
         """Return what the file says of itself."""
 
-    def columns_with_bounds(self) -> list[str] | bool:
-        """Return the columns, by Arrow's names, whose least and largest values are told."""
+    def writer_options(self) -> dict[str, Any]:
+        """Return what Arrow's writer is asked to do for these columns."""
 
 
 class TypedTables:
@@ -118,7 +206,12 @@ class TypedTables:
         self._layout = layout
         record = avro[-1] if isinstance(avro, list) else avro
         assert isinstance(record, dict)
-        self.nodes: Node | None = make_nodes(layout, full_name(record, ""))
+        self.nodes: SchemaNode | None = make_schema(
+            layout.struct,
+            layout.rules,
+            full_name(record, ""),
+            null_column=NULL_ROW if layout.is_marked else None,
+        )
 
     def _rows(self, array: pa.Array) -> pa.Array:
         if not self._wrapped:
@@ -143,166 +236,46 @@ class TypedTables:
         """See Tables."""
         return {AVRO_SCHEMA: self._avro.encode(), b"writer.model.name": b"avro"}
 
-    def columns_with_bounds(self) -> list[str] | bool:
+    def writer_options(self) -> dict[str, Any]:
         """See Tables. Arrow orders decimals as the bytes they are here, readers as numbers."""
         if not has_decimals(self._struct):
-            return True
-        columns = make_nodes(self._layout, "", three_levels=True).iter_columns()
-        return [".".join(path) for path, node in columns if not node.is_decimal]
+            return {}
+        columns = make_schema(self._struct, self._layout.rules, "", three_levels=True)
+        plain = [".".join(path) for path, node in columns.iter_columns() if not node.is_decimal]
+        return {"write_statistics": plain}
 
 
-class JsonTables:
-    """Tables of columns inferred from the first row group."""
+class RecordTables:
+    """Tables of whole Kafka records: ``KAFKA_RECORD``, with the schema that Arrow gives it."""
 
-    group_bytes = JSON_GROUP_BYTES
-    nodes = None
+    group_bytes = GROUP_BYTES
+    nodes: SchemaNode | None = None
 
-    def __init__(self, view: str) -> None:
-        self._view = view
-        self._inferred: Inferred | None = None
-        self._texts = WRAPPERS[view][1]
-        """The column of whole texts."""
-        self._begun = False
+    def __init__(self, avro: Avro) -> None:
+        self._avro = dump_avro(avro)
 
     def check(self, array: pa.Array) -> None:
-        """Every JSON document has its place."""
+        """See Tables. Kafka's own bytes and numbers fit without exception."""
 
-    def ends(self, array: pa.Array) -> Int64s:
-        """See Tables."""
-        ends: Int64s = view_offsets(array)[1:].astype(np.int64)
-        return ends - int(view_offsets(array)[0])
+    def ends(self, array: pa.StructArray) -> Int64s:
+        """See Tables: the bytes of keys, values and headers."""
+        return pile_records(*(array.field(name) for name in ("key", "value", "headers")))
 
     def to_table(self, pieces: list[pa.Array]) -> pa.Table:
         """See Tables."""
-        if not self._begun:
-            self._begin(pieces)
-        if self._inferred is None:
-            texts = pa.chunked_array([piece.cast(pa.string()) for piece in pieces])
-            return pa.table({self._texts: texts})
-        return pa.concat_tables([self._to_slice(piece) for piece in pieces]).combine_chunks()
-
-    def _begin(self, pieces: list[pa.Array]) -> None:
-        self._begun = True
-        if self._view != "value":
-            return
-        self._inferred = infer(text for piece in pieces for text in piece.to_pylist())
-        if self._inferred is not None:
-            taken = {name.lower() for name, _, _ in self._inferred.members}
-            self._texts = "_json"
-            while self._texts in taken:
-                self._texts += "_"
-
-    def _to_slice(self, array: pa.Array) -> pa.Table:
-        assert self._inferred is not None
-        rows, texts = [], []
-        for document in array.to_pylist():
-            row, exact = project(parse_json(document), self._inferred)
-            rows.append({} if row is None else row)
-            texts.append(None if exact else document)
-        kind = self._inferred.arrow()
-        struct = pa.array(rows, kind)
-        columns = [struct.field(i) for i in range(kind.num_fields)]
-        columns.append(pa.array(texts, pa.binary()).cast(pa.string()))
-        return pa.Table.from_arrays(columns, schema=pa.schema([*kind, (self._texts, pa.string())]))
+        return pa.Table.from_batches([pa.RecordBatch.from_struct_array(piece) for piece in pieces])
 
     def metadata(self) -> dict[bytes, bytes]:
         """See Tables."""
-        told = None if self._inferred is None else self._inferred.to_json()
-        return {JSON_COLUMNS: orjson.dumps({"texts": self._texts, "columns": told})}
+        return {AVRO_SCHEMA: self._avro.encode()}
 
-    def columns_with_bounds(self) -> list[str] | bool:
+    def writer_options(self) -> dict[str, Any]:
         """See Tables."""
-        return True
-
-
-def _recut(pieces: list[pa.Array], kind: pa.DataType) -> list[pa.Array]:
-    """Return the rows in pieces that begin at multiples of ``_SLICE_ROWS``.
-
-    Arrow writes each piece in slices of so many rows: where pages end must not tell how rows came.
-    """
-    cut: list[pa.Array] = []
-    rest: list[pa.Array] = []
-    missing = 0
-    for piece in pieces:
-        start = min(missing, len(piece))
-        if start:
-            rest.append(piece.slice(0, start))
-            missing -= start
-        whole = (len(piece) - start) // _SLICE_ROWS * _SLICE_ROWS
-        if rest and not missing:
-            cut.append(pa.concat_arrays(rest))
-            rest = []
-        if whole:
-            cut.append(piece.slice(start, whole))
-        if start + whole < len(piece):
-            rest.append(piece.slice(start + whole))
-            missing = _SLICE_ROWS - len(rest[0])
-    if rest or not cut:
-        cut.append(pa.concat_arrays(rest) if rest else pa.array([], kind))
-    return cut
-
-
-class _Sink:
-    """A file that is only written, and emptied now and then."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def write(self, data: bytes) -> int:
-        self._parts.append(bytes(data))
-        return len(data)
-
-    def flush(self) -> None:
-        """Nothing is held back."""
-
-    def drain(self) -> bytes:
-        """Return what was written since the last time."""
-        found = b"".join(self._parts)
-        self._parts.clear()
-        return found
-
-
-class TableWriter:
-    """A file that Arrow writes, each row group from a table."""
-
-    def __init__(self, tables: Tables, kind: pa.DataType, codec: str) -> None:
-        self._tables = tables
-        self._kind = kind
-        self._codec = codec
-        self._nodes = tables.nodes
-        self._sink = _Sink()
-        self._writer: pq.ParquetWriter | None = None
-        self.group_bytes = tables.group_bytes
-        self.check = tables.check
-        self.ends = tables.ends
-
-    def write_group(self, pieces: list[pa.Array]) -> bytes:
-        """Return the bytes of one row group."""
-        table = self._tables.to_table(_recut(pieces, self._kind))
-        if self._writer is None:
-            self._writer = self._open(table.schema)
-        if table.num_rows:
-            self._writer.write_table(table, row_group_size=table.num_rows)
-        return self._sink.drain()
-
-    def close(self) -> bytes:
-        """Return the footer; a file without rows has its columns."""
-        begun = b"" if self._writer else self.write_group([])
-        assert self._writer is not None
-        self._writer.close()
-        end = begun + self._sink.drain()
-        return end if self._nodes is None else replace_schema(end, self._nodes)
-
-    def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
-        writer = pq.ParquetWriter(
-            self._sink,
-            schema,
-            compression=self._codec,
-            store_schema=False,
-            write_batch_size=_SLICE_ROWS,
-            write_statistics=self._tables.columns_with_bounds(),
-        )
-        writer.add_key_value_metadata(self._tables.metadata())
-        return writer
+        return {
+            # Columns that repeat; in the others Arrow would try a dictionary in vain.
+            "use_dictionary": ["topic", "partition", "headers.list.element.key"],
+            # The bounds of the others let no reader skip anything.
+            "write_statistics": ["partition", "offset", "timestamp"],
+            # Columns that grow step by step.
+            "column_encoding": dict.fromkeys(("offset", "timestamp"), "DELTA_BINARY_PACKED"),
+        }

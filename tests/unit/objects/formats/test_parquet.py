@@ -16,7 +16,7 @@ from tests.support.golden.compare import compare
 from tests.support.whole_records import record, to_column
 
 from kafkeep.errors import DamagedError, RecordError
-from kafkeep.objects.formats import parquet, parquet_tables
+from kafkeep.objects.formats import parquet, parquet_json, parquet_tables
 from kafkeep.objects.formats.envelope import KAFKA_RECORD
 from kafkeep.objects.formats.parquet import ParquetFormat
 from kafkeep.options.sink.formats import FormatKind, FormatOptions
@@ -311,17 +311,27 @@ def test_a_decimal_that_its_precision_does_not_hold_is_refused() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(place=st.floats(0, 1, exclude_max=True), byte=st.integers(0, 255), cut=st.booleans())
-def test_damage_is_named_or_makes_other_values(place: float, byte: int, cut: bool) -> None:
-    data = bytearray(write(parquet_format("none"), rich()))
+def test_damage_is_named_or_makes_other_values_of_the_schema_in_the_file(
+    place: float, byte: int, cut: bool
+) -> None:
+    whole = write(parquet_format("none"), rich())
+    data = bytearray(whole)
     at = int(place * len(data))
     if cut:
         del data[at:]
     else:
         data[at] = byte
     try:
-        read(parquet_format(), bytes(data))
-    except (DamagedError, RecordError):
+        pieces = list(parquet_format().read(io.BytesIO(data)))
+    except DamagedError:
+        assert data != whole
         return
+    assert not cut  # the footer is at the end
+    for piece in pieces:
+        piece.array.validate(full=True)
+        assert piece.schema is not None and piece.array.type == arrow_type(piece.schema)
+    if data == whole:
+        assert [row for piece in pieces for row in piece.array.to_pylist()] == ROWS
 
 
 def test_a_foreign_file_is_read_by_its_columns() -> None:
@@ -403,7 +413,7 @@ def test_no_number_changes(number: bytes, others: bytes) -> None:
 def test_rows_that_do_not_fit_the_columns_of_the_first_group_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(parquet_tables.JsonTables, "group_bytes", 20)
+    monkeypatch.setattr(parquet_json.JsonTables, "group_bytes", 20)
     texts = [
         b'{"a":1,"b":"x"}',
         b'{"a":2,"b":"y"}',
