@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md is true to the tree."""
+"""ARCHITECTURE.md matches the source tree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMED = sorted(set(re.findall(r"`([a-z_]+(?:/[a-z_0-9]+)*(?:/|\.py))`", TEXT)))
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_a_path_that_it_names_exists(name: str) -> None:
+def test_a_path_on_the_page_exists(name: str) -> None:
     roots = [SOURCE, ROOT, *(SOURCE / package for package in PACKAGES)]
     assert any((root / name).exists() for root in roots)
 
@@ -27,12 +27,12 @@ def test_every_package_has_a_row(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", SUBPACKAGES, ids=str)
-def test_every_inner_package_is_named_in_the_row_of_its_parent(package: Path) -> None:
+def test_every_subpackage_is_in_the_row_of_its_parent(package: Path) -> None:
     row = re.search(rf"^\| `{package.parts[0]}/` \|.*$", TEXT, re.MULTILINE)
     assert row is not None
     assert f"`{package.name}/`" in row[0]
 
 
-def test_every_module_at_the_top_is_named() -> None:
+def test_every_top_level_module_is_on_the_page() -> None:
     modules = {p.name for p in SOURCE.glob("*.py")} - {"__init__.py", "__main__.py"}
     assert {name for name in modules if f"`{name}`" not in TEXT} == set()

@@ -1,4 +1,4 @@
-"""The tree drawn in errors.py and the table of exit codes say what the classes say."""
+"""The tree in the docstring of errors.py and the table of exit codes match the error classes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def _drawn() -> list[tuple[int, str, int]]:
     return [(len(stem) // 4, name, int(code)) for stem, name, code in found]
 
 
-def test_the_tree_draws_every_class_with_its_exit_code() -> None:
+def test_the_tree_has_every_class_with_its_exit_code() -> None:
     assert {name: code for _, name, code in _drawn()} == {
         name: kind.exit_code for name, kind in CLASSES.items()
     }
 
 
-def test_the_tree_draws_who_inherits_from_whom() -> None:
+def test_the_tree_shows_the_base_class_of_each_class() -> None:
     parents: list[str] = []
     for depth, name, _ in _drawn():
         parents[depth:] = [name]
@@ -38,7 +38,7 @@ def test_the_tree_draws_who_inherits_from_whom() -> None:
             assert CLASSES[name].__bases__ == (CLASSES[parents[depth - 1]],)
 
 
-def test_the_page_of_exit_codes_has_every_code_and_no_other() -> None:
+def test_the_page_lists_every_exit_code_and_no_other() -> None:
     page = (ROOT / "docs" / "exit-codes.md").read_text().split("## ")[0]
-    told = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
-    assert told == {0} | {kind.exit_code for kind in CLASSES.values()}
+    listed = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+    assert listed == {0} | {kind.exit_code for kind in CLASSES.values()}

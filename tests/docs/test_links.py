@@ -1,4 +1,4 @@
-"""Links inside the documents lead somewhere."""
+"""Links in the documents resolve, and the README links to every page."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_links_inside_the_project_resolve(page: Path) -> None:
     assert not broken
 
 
-def test_the_readme_leads_to_every_page() -> None:
+def test_the_readme_links_to_every_page() -> None:
     text = (ROOT / "README.md").read_text()
     pages = [page for page in PAGES if page.parent == ROOT / "docs"]
     assert [p.name for p in pages if f"docs/{p.name}" not in text] == []

@@ -1,4 +1,4 @@
-"""The page of metrics, the board and the alerts speak of metrics that there are, and of all."""
+"""The metrics page, the dashboard and the alerts name existing metrics, and all of them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ BOARD = json.loads((ROOT / "deploy/grafana/kafkeep.json").read_text())
 RULES = yaml.safe_load((ROOT / "deploy/alerts/kafkeep.yaml").read_text())
 PAGE = (ROOT / "docs/metrics.md").read_text()
 PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
-"""Of prometheus_client itself."""
+"""Metrics of prometheus_client itself."""
 ADDED = {"job", "instance"}
 """Labels that Prometheus adds."""
 
 
 def series() -> dict[str, set[str]]:
-    """Return every series there can be, and its labels."""
+    """Return every possible series with its labels."""
     found: dict[str, set[str]] = {name: set() for name in PROCESS}
     for metric in ALL:
         labels = set(metric.labels)
@@ -61,7 +61,7 @@ def rows(page: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(("where", "expression"), list(expressions()), ids=lambda one: one[:40])
-def test_every_query_asks_for_series_and_labels_that_there_are(where: str, expression: str) -> None:
+def test_every_query_uses_existing_series_and_labels(where: str, expression: str) -> None:
     known = series()
     asked = selectors(expression)
     assert asked, where
@@ -72,7 +72,7 @@ def test_every_query_asks_for_series_and_labels_that_there_are(where: str, expre
     assert groupings(expression) <= reachable, where
 
 
-def test_the_boards_panels_do_not_overlap_and_have_ids_and_a_datasource_of_their_own() -> None:
+def test_dashboard_panels_do_not_overlap_and_have_unique_ids_and_a_datasource() -> None:
     everything = list(panels(BOARD))
     assert len({panel["id"] for panel in everything}) == len(everything) > 20
     taken: set[tuple[int, int]] = set()
@@ -94,7 +94,7 @@ def test_the_boards_panels_do_not_overlap_and_have_ids_and_a_datasource_of_their
             )
 
 
-def test_the_board_uses_only_variables_it_has_and_all_of_them() -> None:
+def test_the_dashboard_uses_exactly_the_variables_it_declares() -> None:
     variables = {one["name"]: one for one in BOARD["templating"]["list"]}
     assert variables["datasource"]["type"] == "datasource"
     text = json.dumps(BOARD)
@@ -105,42 +105,42 @@ def test_the_board_uses_only_variables_it_has_and_all_of_them() -> None:
     assert names <= set(series())
 
 
-def test_the_board_shows_every_metric_of_kafkeeps_own() -> None:
+def test_the_dashboard_shows_every_metric_of_kafkeep() -> None:
     shown = {name for where, text in expressions() if "panel" in where for name in selectors(text)}
     shown |= {re.sub(r"_(bucket|count|sum)$", "", name) for name in shown}
     own = {metric.name for metric in ALL if metric.name.startswith("kafkeep_")}
     assert own <= shown
 
 
-def test_every_alert_says_how_bad_it_is_and_what_to_do() -> None:
+def test_every_alert_has_a_severity_a_duration_and_a_description() -> None:
     for rule in rules():
         assert rule["labels"]["severity"] in ("warning", "critical"), rule["alert"]
         assert rule["annotations"]["summary"] and rule["annotations"]["description"]
         assert re.fullmatch(r"\d+[smhd]", rule.get("for", "0m")), rule["alert"]
-        told = set(re.findall(r"\$labels\.(\w+)", json.dumps(rule["annotations"])))
-        assert told <= groupings(rule["expr"]), f"{rule['alert']} speaks of labels it has not"
+        used = set(re.findall(r"\$labels\.(\w+)", json.dumps(rule["annotations"])))
+        assert used <= groupings(rule["expr"]), f"{rule['alert']} uses labels it does not have"
 
 
-def test_the_page_names_every_metric_with_its_labels_and_no_other() -> None:
-    told = {row[0].strip("`"): row[1] for row in rows(PAGE) if row[0].startswith("`")}
-    assert told.pop("process_*") == ""
-    assert told == {metric.name: ", ".join(metric.labels) for metric in ALL}
+def test_the_page_lists_every_metric_with_its_labels_and_no_other() -> None:
+    listed = {row[0].strip("`"): row[1] for row in rows(PAGE) if row[0].startswith("`")}
+    assert listed.pop("process_*") == ""
+    assert listed == {metric.name: ", ".join(metric.labels) for metric in ALL}
 
 
-def test_the_page_tells_which_alerts_use_a_metric() -> None:
-    said = {
+def test_the_page_lists_the_alerts_of_each_metric() -> None:
+    listed = {
         (row[0].strip("`"), alert)
         for row in rows(PAGE)
         if row[0].startswith("`") and row[3]
         for alert in row[3].split(", ")
     }
+    names = {metric.name for metric in ALL}
     used = {
-        (name if name in told else re.sub(r"_(bucket|count|sum)$", "", name), rule["alert"])
-        for told in [{metric.name for metric in ALL}]
+        (name if name in names else re.sub(r"_(bucket|count|sum)$", "", name), rule["alert"])
         for rule in rules()
         for name in selectors(rule["expr"])
     }
-    assert said == used
+    assert listed == used
 
 
 def test_the_page_lists_every_alert() -> None:

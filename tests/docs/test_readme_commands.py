@@ -1,7 +1,7 @@
-"""The commands of the README and of the guides do what they say: one after the other, in one shell.
+"""The commands of the README and of the guides run, one after the other, in one shell.
 
-Blocks marked ``<!-- run -->`` are run. The README's last one removes the services that its first
-one started; the blocks of other pages, which use these services, come before it.
+Blocks marked ``<!-- run -->`` run. The first block of the README starts services, and its last one
+removes them. The blocks of other pages use these services and run before the last.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _environment() -> dict[str, str]:
     return {**kept, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"}
 
 
-def test_the_guide_to_the_sink_is_among_the_pages_that_are_run() -> None:
+def test_the_guide_to_the_sink_has_commands_that_run() -> None:
     assert ROOT / "docs" / "sink.md" in GUIDES
 
 

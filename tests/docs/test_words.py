@@ -1,4 +1,4 @@
-"""What is published names no machine of its makers and no place it was built from."""
+"""Published files name no path, host or package index of a developer's machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_no_file_names_a_path_of_one_machine(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", sorted(PAGES), ids=lambda p: str(p.relative_to(ROOT)))
-def test_pages_link_to_well_known_hosts_alone(file: Path) -> None:
+def test_pages_link_only_to_well_known_hosts(file: Path) -> None:
     hosts = {urlsplit(url).hostname or "" for url in _URL.findall(file.read_text())}
     assert {h for h in hosts if h and not _is_example(h)} - KNOWN_HOSTS == set()
 
