@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from kafkeep.archive.schemas import RegisteredSchema
-from kafkeep.records.converters.converter import Converter, Piece
+from kafkeep.records.converters.converter import ConvertedRange, Converter
 from kafkeep.records.schema import Column
 from kafkeep.registry.client import Registry
 
@@ -59,7 +59,7 @@ def one_column(converter: Converter, *values: bytes | None) -> Column:
     return column
 
 
-def assert_covers(pieces: list[Piece], count: int) -> None:
+def assert_covers(pieces: list[ConvertedRange], count: int) -> None:
     """Pieces are in order and leave nothing out; an error stands for one record."""
     assert [piece.start for piece in pieces] == [0, *(p.stop for p in pieces)][: len(pieces)]
     assert (pieces[-1].stop if pieces else 0) == count

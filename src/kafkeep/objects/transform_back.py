@@ -27,7 +27,7 @@ from kafkeep.objects.sink.spec import REGISTERED
 from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.sink.converters import ConverterClass, ConverterOptions
 from kafkeep.records.arrow import view_numbers
-from kafkeep.records.converters.converter import Converter, Piece, iter_aligned
+from kafkeep.records.converters.converter import ConvertedRange, Converter, iter_aligned
 from kafkeep.records.converters.open import open_converter
 from kafkeep.records.json.arrow import number_array
 from kafkeep.records.json.decode import decode_spans
@@ -208,7 +208,7 @@ class Change:
         keys, values = (
             list(self._decoders[role].convert(_side(rows, role).array))
             if role in plain
-            else [Piece(0, len(rows), _side(rows, role))]
+            else [ConvertedRange(0, len(rows), _side(rows, role))]
             for role in _SIDES
         )
         for start, stop, key, value in iter_aligned(keys, values, len(rows)):

@@ -9,7 +9,7 @@ from tests.support.converting import MemoryRegistry, answering
 
 from kafkeep.archive.schemas import RegisteredSchema
 from kafkeep.errors import AccessDeniedError, RecordError, TransientError, UsageError
-from kafkeep.records.converters.converter import Subject
+from kafkeep.records.converters.converter import TopicSubject
 from kafkeep.registry.client import Registry
 from kafkeep.retry import RetryPolicy
 
@@ -90,7 +90,7 @@ def test_a_page_that_is_no_registry_is_named() -> None:
 def test_versions_of_other_subjects_count_only_when_they_agree() -> None:
     registry = MemoryRegistry(RegisteredSchema("AVRO", '"int"'))
     registry._versions[1] = {"a-value": 3, "b-value": 3}
-    other = Subject("value", "t")
+    other = TopicSubject("value", "t")
 
     assert other.version(registry, 1) == 3
     registry._versions[1] = {"a-value": 3, "b-value": 4}

@@ -25,7 +25,7 @@ from kafkeep.objects.formats.envelope import KAFKA_RECORD
 from kafkeep.objects.formats.format import Encoder
 from kafkeep.objects.formats.parquet_columns import ColumnRules
 from kafkeep.objects.formats.parquet_footer import replace_schema
-from kafkeep.objects.formats.parquet_json import Inferred, JsonTables, rebuild
+from kafkeep.objects.formats.parquet_json import InferredType, JsonTables, rebuild
 from kafkeep.objects.formats.parquet_tables import (
     JSON_COLUMNS,
     Layout,
@@ -376,7 +376,7 @@ def _iter_json(source: BinaryIO, file: pq.ParquetFile, told: bytes) -> Iterator[
     try:
         what = orjson.loads(told)
         columns = what["columns"]
-        inferred = None if columns is None else Inferred.from_json(columns)
+        inferred = None if columns is None else InferredType.from_json(columns)
         texts_column: str = what["texts"]
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise DamagedError(f"what a Parquet file says of its columns: {error}") from error
@@ -390,7 +390,7 @@ def _iter_json(source: BinaryIO, file: pq.ParquetFile, told: bytes) -> Iterator[
         yield Column(None, texts)
 
 
-def _rebuilt(batch: pa.RecordBatch, texts: pa.Array, inferred: Inferred) -> Iterator[bytes]:
+def _rebuilt(batch: pa.RecordBatch, texts: pa.Array, inferred: InferredType) -> Iterator[bytes]:
     names = [name for name, _, _ in inferred.members]
     rows = batch.select(names).to_pylist()
     for text, row in zip(texts.to_pylist(), rows, strict=True):

@@ -46,12 +46,12 @@ _PLAIN = {bool: "bool", float: "double"}
 
 
 @dataclass(frozen=True, slots=True)
-class Inferred:
+class InferredType:
     """A type: a name of ``_ARROW``, ``list`` with its items, or ``struct`` with its members."""
 
     kind: str
-    items: Inferred | None = None
-    members: tuple[tuple[str, Inferred, bool], ...] = ()
+    items: InferredType | None = None
+    members: tuple[tuple[str, InferredType, bool], ...] = ()
     """Name, type, and whether every object had it: then null is null, else it is left out."""
 
     def arrow(self) -> pa.DataType:
@@ -69,7 +69,7 @@ class Inferred:
         return [self.kind, items, [[n, t.to_json(), always] for n, t, always in self.members]]
 
     @classmethod
-    def from_json(cls, told: Any) -> Inferred:
+    def from_json(cls, told: Any) -> InferredType:
         """Read what ``to_json`` wrote."""
         kind, items, members = told
         return cls(
@@ -80,16 +80,16 @@ class Inferred:
 
 
 @dataclass(slots=True)
-class Seen:
+class ObservedType:
     """What was seen of values in one place."""
 
     kinds: set[str] = field(default_factory=set)
     objects: int = 0
     present: int = 0
-    items: Seen | None = None
-    members: dict[str, Seen] = field(default_factory=dict)
+    items: ObservedType | None = None
+    members: dict[str, ObservedType] = field(default_factory=dict)
 
-    def look(self, value: Any, depth: int = _MAX_DEPTH) -> None:
+    def observe(self, value: Any, depth: int = _MAX_DEPTH) -> None:
         """Take one more value into account."""
         self.present += 1
         if value is None:
@@ -100,33 +100,33 @@ class Seen:
             for name, member in value.items():
                 seen = self.members.get(name)
                 if seen is None and len(self.members) <= _MAX_MEMBERS:
-                    seen = self.members[name] = Seen()
+                    seen = self.members[name] = ObservedType()
                 if seen is not None:
-                    seen.look(member, depth - 1)
+                    seen.observe(member, depth - 1)
         elif depth and type(value) is list:
             self.kinds.add("list")
-            self.items = self.items or Seen()
+            self.items = self.items or ObservedType()
             for item in value:
-                self.items.look(item, depth - 1)
+                self.items.observe(item, depth - 1)
         else:
             self.kinds.add(_scalar_kind(value))
 
-    def decide(self) -> Inferred:
+    def decide(self) -> InferredType:
         """Return the type that fits."""
         if self.kinds == {"int", "double"}:
-            return Inferred("double")
+            return InferredType("double")
         if len(self.kinds) != 1:
-            return Inferred("json")
+            return InferredType("json")
         (kind,) = self.kinds
         if kind == "struct":
             return self.decide_members()
         if kind == "list":
             assert self.items is not None
             items = self.items.decide()
-            return Inferred("json") if items.kind == "json" else Inferred("list", items)
-        return Inferred(kind)
+            return InferredType("json") if items.kind == "json" else InferredType("list", items)
+        return InferredType(kind)
 
-    def decide_members(self) -> Inferred:
+    def decide_members(self) -> InferredType:
         """Return the struct that fits the objects, whatever else was seen."""
         taken: dict[str, str] = {}
         for name in self.members:
@@ -137,20 +137,20 @@ class Seen:
             for name in taken.values()
         )
         if not members or len(members) > _MAX_MEMBERS:
-            return Inferred("json")
-        return Inferred("struct", None, members)
+            return InferredType("json")
+        return InferredType("struct", None, members)
 
 
-def infer(texts: Iterable[bytes]) -> Inferred | None:
+def infer(texts: Iterable[bytes]) -> InferredType | None:
     """Return the struct for rows of these texts, or None when there is no object among them."""
-    seen = Seen()
+    seen = ObservedType()
     for text in texts:
-        seen.look(parse_json(text))
+        seen.observe(parse_json(text))
     found = seen.decide_members()
     return found if found.kind == "struct" else None
 
 
-def project(value: Any, inferred: Inferred) -> tuple[Any, bool]:
+def project(value: Any, inferred: InferredType) -> tuple[Any, bool]:
     """Return what the column holds of a value that is not null, and whether that is all of it."""
     match inferred.kind:
         case "json":
@@ -170,7 +170,7 @@ def project(value: Any, inferred: Inferred) -> tuple[Any, bool]:
             return (value if fits else None), fits
 
 
-def _project_members(value: dict[str, Any], inferred: Inferred) -> tuple[dict[str, Any], bool]:
+def _project_members(value: dict[str, Any], inferred: InferredType) -> tuple[dict[str, Any], bool]:
     made, matched, exact = {}, 0, True
     for name, inner, always in inferred.members:
         if name not in value:
@@ -189,7 +189,7 @@ def _project_members(value: dict[str, Any], inferred: Inferred) -> tuple[dict[st
     return made, exact and matched == len(value)
 
 
-def rebuild(stored: Any, inferred: Inferred) -> Any:
+def rebuild(stored: Any, inferred: InferredType) -> Any:
     """Return the value that a column holds; the opposite of ``project``."""
     if stored is None:
         return None
@@ -234,7 +234,7 @@ class JsonTables:
 
     def __init__(self, view: str) -> None:
         self._view = view
-        self._inferred: Inferred | None = None
+        self._inferred: InferredType | None = None
         self._texts = WRAPPERS[view][1]
         """The column of whole texts."""
         self._begun = False

@@ -20,7 +20,7 @@ from kafkeep.objects.sink.naming import NameCheck
 from kafkeep.options.sink.converters import ConverterClass
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.records.arrow import view_numbers, view_valid
-from kafkeep.records.converters.converter import Converter, Piece, Result, iter_aligned
+from kafkeep.records.converters.converter import ConvertedRange, Converter, Result, iter_aligned
 from kafkeep.records.converters.open import open_converter
 from kafkeep.records.converters.sinetstream import fill_times
 from kafkeep.records.partitioners.partitioner import Placed
@@ -223,10 +223,10 @@ def _careful(
         yield rows, result
 
 
-def _convert_keys(converter: Converter | None, keys: pa.BinaryArray) -> list[Piece]:
+def _convert_keys(converter: Converter | None, keys: pa.BinaryArray) -> list[ConvertedRange]:
     """Keys that nobody asks for stay bytes: a key that cannot be read harms nobody then."""
     if converter is None:
-        return [Piece(0, len(keys), Column(OPTIONAL_BYTES, keys))]
+        return [ConvertedRange(0, len(keys), Column(OPTIONAL_BYTES, keys))]
     return list(converter.convert(keys))
 
 

@@ -27,7 +27,7 @@ from kafkeep.numba_setup import (
     read_varlong,
 )
 from kafkeep.records.arrow import frozen
-from kafkeep.records.avro.plan import Node, Shape
+from kafkeep.records.avro.plan import AvroNode, WireType
 from kafkeep.records.schema import Kind
 
 # Compiled code has one integer type; mypy tells numpy's from Python's.
@@ -260,11 +260,11 @@ def gather(
 
 
 _OPS = {
-    Shape.FLOAT: FLOAT,
-    Shape.DOUBLE: DOUBLE,
-    Shape.BOOLEAN: BOOLEAN,
-    Shape.FIXED: FIXED,
-    Shape.ENUM: ENUM,
+    WireType.FLOAT: FLOAT,
+    WireType.DOUBLE: DOUBLE,
+    WireType.BOOLEAN: BOOLEAN,
+    WireType.FIXED: FIXED,
+    WireType.ENUM: ENUM,
 }
 
 
@@ -280,7 +280,7 @@ class Program:
     branch: dict[int, int] = field(default_factory=dict)
 
 
-def compile_program(node: Node) -> Program:
+def compile_program(node: AvroNode) -> Program:
     """Return the program for one type; nodes are told apart by identity, so keep ``node``."""
     program = Program()
     code: list[int] = []
@@ -296,8 +296,8 @@ def _slot(program: Program, count: int = 1) -> int:
     return program.slots - count
 
 
-def _emit(node: Node, program: Program, code: list[int], depth: int) -> None:
-    if node.shape is Shape.UNION:
+def _emit(node: AvroNode, program: Program, code: list[int], depth: int) -> None:
+    if node.wire_type is WireType.UNION:
         _emit_union(node, program, code, depth)
     elif node.value_branch >= 0:
         branches = 1 + max(node.null_branch, node.value_branch)
@@ -316,7 +316,7 @@ class _Targets(dict[int, int]):
     count = 0
 
 
-def _emit_branches(node: Node, program: Program, code: list[int], count: int) -> _Targets:
+def _emit_branches(node: AvroNode, program: Program, code: list[int], count: int) -> _Targets:
     slot = program.branch[id(node)] = _slot(program)
     code += [UNION, slot, count]
     targets = _Targets()
@@ -332,7 +332,7 @@ def _patch(code: list[int], targets: _Targets, null_branch: int) -> None:
         code[targets.at + branch] = targets[branch]
 
 
-def _emit_union(node: Node, program: Program, code: list[int], depth: int) -> None:
+def _emit_union(node: AvroNode, program: Program, code: list[int], depth: int) -> None:
     count = len(node.branches) + (node.null_branch >= 0)
     targets = _emit_branches(node, program, code, count)
     jumps = []
@@ -346,31 +346,31 @@ def _emit_union(node: Node, program: Program, code: list[int], depth: int) -> No
     _patch(code, targets, node.null_branch)
 
 
-def _emit_value(node: Node, program: Program, code: list[int], depth: int) -> None:
-    match node.shape:
-        case Shape.RECORD:
+def _emit_value(node: AvroNode, program: Program, code: list[int], depth: int) -> None:
+    match node.wire_type:
+        case WireType.RECORD:
             for child in node.children:
                 _emit(child, program, code, depth)
-        case Shape.LIST:
+        case WireType.LIST:
             _emit_list(node, program, code, depth)
-        case Shape.NUMBER:
+        case WireType.NUMBER:
             op = LONG if node.schema.kind is Kind.INT64 else INT
             code += [op, _value_slot(node, program), 0]
-        case Shape.BYTES:
+        case WireType.BYTES:
             op = TEXT if node.schema.kind is Kind.STRING else BYTES
             code += [op, _value_slot(node, program, 2), 0]
-        case Shape.FIXED:
+        case WireType.FIXED:
             code += [FIXED, _value_slot(node, program, 2), node.width]
         case _:
-            code += [_OPS[node.shape], _value_slot(node, program), len(node.symbols)]
+            code += [_OPS[node.wire_type], _value_slot(node, program), len(node.symbols)]
 
 
-def _value_slot(node: Node, program: Program, count: int = 1) -> int:
+def _value_slot(node: AvroNode, program: Program, count: int = 1) -> int:
     slot = program.value[id(node)] = _slot(program, count)
     return slot
 
 
-def _emit_list(node: Node, program: Program, code: list[int], depth: int) -> None:
+def _emit_list(node: AvroNode, program: Program, code: list[int], depth: int) -> None:
     program.depth = max(program.depth, depth)
     slot = _value_slot(node, program)
     code += [LIST, slot]

@@ -26,10 +26,10 @@ from kafkeep.records.arrow import (
     view_valid,
 )
 from kafkeep.records.avro import encode_kernels as loops
-from kafkeep.records.avro.plan import Node, Shape
+from kafkeep.records.avro.plan import AvroNode, WireType
 from kafkeep.records.schema import DECIMAL
 
-_WIDTHS = {Shape.FLOAT: 4, Shape.DOUBLE: 8}
+_WIDTHS = {WireType.FLOAT: 4, WireType.DOUBLE: 8}
 _NUMBERS = {
     pa.int8(): np.int8,
     pa.int16(): np.int16,
@@ -41,7 +41,7 @@ _NUMBERS = {
 class EncodedRows:
     """Rows of one column: how large each is, and their bytes on demand."""
 
-    def __init__(self, node: Node, array: pa.Array) -> None:
+    def __init__(self, node: AvroNode, array: pa.Array) -> None:
         self._part = _part(node, array, None)
         self.sizes: Int64s = np.zeros(len(array), dtype=np.int64)
         self._part.size(self.sizes)
@@ -60,7 +60,7 @@ class EncodedRows:
         return total
 
 
-def check_rows(node: Node, array: pa.Array) -> None:
+def check_rows(node: AvroNode, array: pa.Array) -> None:
     """RecordError when a row has no Avro form: every part finds that out before it is measured."""
     _part(node, array, None)
 
@@ -92,7 +92,7 @@ class _Codes:
         return frozen((self.codes >= loops.TAGGED).astype(np.uint8))
 
 
-def _codes(node: Node, valid: Bytes | None, active: Bytes | None) -> _Codes:
+def _codes(node: AvroNode, valid: Bytes | None, active: Bytes | None) -> _Codes:
     if max(node.null_branch, node.value_branch) > 63:
         raise RecordError("an Avro union of more than 64 members")
     tags = max(2 * node.null_branch, 0), max(2 * node.value_branch, 0)
@@ -176,7 +176,7 @@ class _Record:
 
 
 class _List:
-    def __init__(self, node: Node, array: pa.Array, codes: _Codes) -> None:
+    def __init__(self, node: AvroNode, array: pa.Array, codes: _Codes) -> None:
         offsets = view_offsets(array)
         first, last = int(offsets[0]), int(offsets[-1])
         self.offsets = frozen(offsets - np.int32(first)) if first else offsets
@@ -227,27 +227,27 @@ def _items(array: pa.Array) -> pa.Array:
     return pa.StructArray.from_arrays([array.keys, array.items], fields=list(entry))
 
 
-def _part(node: Node, array: pa.Array, active: Bytes | None) -> _Part:  # noqa: PLR0911
-    if node.shape is Shape.UNION:
+def _part(node: AvroNode, array: pa.Array, active: Bytes | None) -> _Part:  # noqa: PLR0911
+    if node.wire_type is WireType.UNION:
         return _union(node, array, active)
     codes = _codes(node, view_valid(array), active)
-    match node.shape:
-        case Shape.NUMBER:
+    match node.wire_type:
+        case WireType.NUMBER:
             values = view_numbers(array, _NUMBERS[array.type])
             return _Numbers(frozen(values.astype(np.int64, copy=False)), codes)
-        case Shape.BYTES:
+        case WireType.BYTES:
             return _SizedBytes(array, codes)
-        case Shape.FLOAT | Shape.DOUBLE:
-            width = _WIDTHS[node.shape]
+        case WireType.FLOAT | WireType.DOUBLE:
+            width = _WIDTHS[node.wire_type]
             data = view_numbers(array, np.dtype(f"V{width}")).view(np.uint8)
             return _Fixed(data, width, codes)
-        case Shape.BOOLEAN:
+        case WireType.BOOLEAN:
             return _Fixed(view_bits(array), 1, codes)
-        case Shape.FIXED:
+        case WireType.FIXED:
             return _Fixed(_fixed_bytes(node, array), node.width, codes)
-        case Shape.ENUM:
+        case WireType.ENUM:
             return _Numbers(_symbols(node, array), codes)
-        case Shape.LIST:
+        case WireType.LIST:
             return _List(node, array, codes)
         case _:
             inner = codes.active()
@@ -255,7 +255,7 @@ def _part(node: Node, array: pa.Array, active: Bytes | None) -> _Part:  # noqa: 
             return _Record([_part(child, array.field(i), inner) for child, i in pairs], codes)
 
 
-def _union(node: Node, array: pa.Array, active: Bytes | None) -> _Part:
+def _union(node: AvroNode, array: pa.Array, active: Bytes | None) -> _Part:
     found = np.ones(len(array), dtype=np.uint8) if active is None else active
     whole = view_valid(array)
     some = np.zeros(len(array), dtype=np.uint8)
@@ -280,7 +280,7 @@ def _nothing(codes: _Codes) -> _Codes:
     return replace(codes, codes=frozen(kept), code=loops.SKIP)
 
 
-def _fixed_bytes(node: Node, array: pa.Array) -> Bytes:
+def _fixed_bytes(node: AvroNode, array: pa.Array) -> Bytes:
     width = node.width
     values: list[bytes] = [value or b"" for value in array.to_pylist()]
     if node.schema.name == DECIMAL:
@@ -295,7 +295,7 @@ def _fixed_bytes(node: Node, array: pa.Array) -> Bytes:
     return np.frombuffer(data, dtype=np.uint8)
 
 
-def _symbols(node: Node, array: pa.Array) -> NDArray[Any]:
+def _symbols(node: AvroNode, array: pa.Array) -> NDArray[Any]:
     places = pc.index_in(array, value_set=pa.array(node.symbols, pa.string()))
     if places.null_count > array.null_count:
         raise RecordError(f"a text that is none of the symbols {', '.join(node.symbols)}")

@@ -12,7 +12,7 @@ from kafkeep.records.avro.schema_reader import full_name
 from kafkeep.records.schema import Field, Kind, Schema
 
 
-class Shape(IntEnum):
+class WireType(IntEnum):
     """How a value stands in Avro's binary form."""
 
     NUMBER = 0
@@ -28,7 +28,7 @@ class Shape(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class AvroNode:
     """One type: its form in bytes, its schema, and what it is made of.
 
     ``null_branch`` and ``value_branch`` are the places in a union with null, -1 without one. Of a
@@ -36,9 +36,9 @@ class Node:
     RECORD of key and value.
     """
 
-    shape: Shape
+    wire_type: WireType
     schema: Schema
-    children: tuple[Node, ...] = ()
+    children: tuple[AvroNode, ...] = ()
     branches: tuple[int, ...] = ()
     null_branch: int = -1
     value_branch: int = -1
@@ -46,14 +46,14 @@ class Node:
     width: int = 0
 
 
-_SHAPES = {
-    "int": Shape.NUMBER,
-    "long": Shape.NUMBER,
-    "float": Shape.FLOAT,
-    "double": Shape.DOUBLE,
-    "boolean": Shape.BOOLEAN,
-    "string": Shape.BYTES,
-    "bytes": Shape.BYTES,
+_WIRE_TYPES = {
+    "int": WireType.NUMBER,
+    "long": WireType.NUMBER,
+    "float": WireType.FLOAT,
+    "double": WireType.DOUBLE,
+    "boolean": WireType.BOOLEAN,
+    "string": WireType.BYTES,
+    "bytes": WireType.BYTES,
 }
 _TAKES = {
     "int": (Kind.INT8, Kind.INT16, Kind.INT32),
@@ -72,7 +72,7 @@ _TAKES = {
 }
 
 
-def plan(avro: Any, schema: Schema) -> Node:
+def plan(avro: Any, schema: Schema) -> AvroNode:
     """Return how columns of ``schema`` and values of ``avro`` become each other.
 
     The schema is ``from_avro(avro)``, or one that ``to_avro`` made ``avro`` of. RecordError when
@@ -85,10 +85,10 @@ class _Planning:
     def __init__(self) -> None:
         self.known: dict[str, tuple[Any, str]] = {}
 
-    def node(self, avro: Any, schema: Schema, space: str) -> Node:
+    def node(self, avro: Any, schema: Schema, space: str) -> AvroNode:
         if isinstance(avro, list):
             return self._union(avro, schema, space)
-        if isinstance(avro, str) and avro not in _SHAPES:
+        if isinstance(avro, str) and avro not in _WIRE_TYPES:
             full = avro if "." in avro or not space else f"{space}.{avro}"
             if full not in self.known and avro not in self.known:
                 raise RecordError(f"the Avro type {full} is not defined")
@@ -107,26 +107,26 @@ class _Planning:
                 return self._named(avro, schema, full.rpartition(".")[0])
             case "array" | "map":
                 return self._list(avro, schema, space)
-        return Node(shape=_SHAPES[kind], schema=schema)
+        return AvroNode(wire_type=_WIRE_TYPES[kind], schema=schema)
 
-    def _named(self, avro: Any, schema: Schema, space: str) -> Node:
+    def _named(self, avro: Any, schema: Schema, space: str) -> AvroNode:
         if avro["type"] == "enum":
-            return Node(shape=Shape.ENUM, schema=schema, symbols=tuple(avro["symbols"]))
+            return AvroNode(wire_type=WireType.ENUM, schema=schema, symbols=tuple(avro["symbols"]))
         if avro["type"] == "fixed":
-            return Node(shape=Shape.FIXED, schema=schema, width=int(avro["size"]))
+            return AvroNode(wire_type=WireType.FIXED, schema=schema, width=int(avro["size"]))
         if len(avro["fields"]) != len(schema.fields):
             raise RecordError(f"the Avro record {avro['name']} has other members than its schema")
         children = (
             self.node(member["type"], field.schema, space)
             for member, field in zip(avro["fields"], schema.fields, strict=True)
         )
-        return Node(shape=Shape.RECORD, schema=schema, children=tuple(children))
+        return AvroNode(wire_type=WireType.RECORD, schema=schema, children=tuple(children))
 
-    def _list(self, avro: Any, schema: Schema, space: str) -> Node:
+    def _list(self, avro: Any, schema: Schema, space: str) -> AvroNode:
         assert schema.items is not None
         if schema.kind is Kind.ARRAY:
             child = self.node(avro["items"], schema.items, space)
-            return Node(shape=Shape.LIST, schema=schema, children=(child,))
+            return AvroNode(wire_type=WireType.LIST, schema=schema, children=(child,))
         assert schema.keys is not None
         keys = schema.keys if avro["type"] == "array" else schema.keys.as_optional(False)
         fields = (Field("key", keys), Field("value", schema.items))
@@ -135,11 +135,11 @@ class _Planning:
             child = self.node(avro["items"], entry, space)
         else:
             values = self.node(avro["values"], schema.items, space)
-            key = Node(shape=Shape.BYTES, schema=keys)
-            child = Node(shape=Shape.RECORD, schema=entry, children=(key, values))
-        return Node(shape=Shape.LIST, schema=schema, children=(child,))
+            key = AvroNode(wire_type=WireType.BYTES, schema=keys)
+            child = AvroNode(wire_type=WireType.RECORD, schema=entry, children=(key, values))
+        return AvroNode(wire_type=WireType.LIST, schema=schema, children=(child,))
 
-    def _union(self, avro: list[Any], schema: Schema, space: str) -> Node:
+    def _union(self, avro: list[Any], schema: Schema, space: str) -> AvroNode:
         null = avro.index("null") if "null" in avro else -1
         places = [place for place in range(len(avro)) if place != null]
         if len(places) == 1 and not (names.is_union(schema) and len(schema.fields) == 1):
@@ -151,8 +151,8 @@ class _Planning:
             self.node(avro[place], field.schema.as_optional(False), space)
             for place, field in zip(places, schema.fields, strict=True)
         )
-        return Node(
-            shape=Shape.UNION,
+        return AvroNode(
+            wire_type=WireType.UNION,
             schema=schema,
             children=children,
             branches=tuple(places),

@@ -16,7 +16,7 @@ from kafkeep.records.arrow import frozen, pack_bits
 from kafkeep.records.avro import decode as machine
 from kafkeep.records.avro.decode import Program, compile_program
 from kafkeep.records.avro.encode import EncodedRows, check_rows
-from kafkeep.records.avro.plan import Node, Shape, plan
+from kafkeep.records.avro.plan import AvroNode, WireType, plan
 from kafkeep.records.avro.schema import from_avro
 from kafkeep.records.schema import Column, Kind, Schema, arrow_type
 
@@ -125,9 +125,9 @@ class _Assembly:
         self.program = program
         self.slots = slots
 
-    def build(self, node: Node, count: int) -> pa.Array:
+    def build(self, node: AvroNode, count: int) -> pa.Array:
         """Return the array of ``count`` values of ``node``, nulls included."""
-        if node.shape is Shape.UNION:
+        if node.wire_type is WireType.UNION:
             return self._union(node, count)
         if node.value_branch < 0:
             return self._present(node, count, None)
@@ -135,20 +135,20 @@ class _Assembly:
         present = int(np.count_nonzero(valid))
         if present == count:
             return self._present(node, count, None)
-        if node.shape in (Shape.RECORD, Shape.LIST):
+        if node.wire_type in (WireType.RECORD, WireType.LIST):
             return _spread(self._present(node, present, None), valid)
         return self._present(node, count, valid)
 
-    def _present(self, node: Node, count: int, valid: NDArray[np.bool_] | None) -> pa.Array:
+    def _present(self, node: AvroNode, count: int, valid: NDArray[np.bool_] | None) -> pa.Array:
         """Return an array; where not ``valid`` it is null, and the slots hold nothing."""
         kind = arrow_type(node.schema)
-        if node.shape is Shape.RECORD:
+        if node.wire_type is WireType.RECORD:
             children = [self.build(child, count) for child in node.children]
             return pa.Array.from_buffers(kind, count, [None], children=children)
         slot = self.program.value[id(node)]
-        if node.shape in (Shape.BYTES, Shape.FIXED):
+        if node.wire_type in (WireType.BYTES, WireType.FIXED):
             return self._bytes(slot, kind, count, valid)
-        if node.shape is Shape.LIST:
+        if node.wire_type is WireType.LIST:
             return self._list(node, slot, count)
         values = self.slots[slot]
         if valid is not None:
@@ -156,9 +156,9 @@ class _Assembly:
             spread[valid] = values
             values = spread
         validity = None if valid is None else pack_bits(valid)
-        if node.shape is Shape.ENUM:
+        if node.wire_type is WireType.ENUM:
             return self._symbols(node, values, validity)
-        if node.shape is Shape.BOOLEAN:
+        if node.wire_type is WireType.BOOLEAN:
             return pa.Array.from_buffers(kind, count, [validity, pack_bits(values)])
         return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(_cast(values, kind))])
 
@@ -183,7 +183,7 @@ class _Assembly:
         ]
         return pa.Array.from_buffers(kind, count, buffers)
 
-    def _list(self, node: Node, slot: int, count: int) -> pa.Array:
+    def _list(self, node: AvroNode, slot: int, count: int) -> pa.Array:
         offsets = np.zeros(count + 1, dtype=np.int32)
         np.cumsum(self.slots[slot], out=offsets[1:])
         items = self.build(node.children[0], int(offsets[-1]))
@@ -192,12 +192,12 @@ class _Assembly:
         buffers = [None, pa.py_buffer(offsets)]
         return pa.Array.from_buffers(arrow_type(node.schema), count, buffers, children=[items])
 
-    def _symbols(self, node: Node, values: Int64s, validity: pa.Buffer | None) -> pa.Array:
+    def _symbols(self, node: AvroNode, values: Int64s, validity: pa.Buffer | None) -> pa.Array:
         buffers = [validity, pa.py_buffer(values)]
         places = pa.Array.from_buffers(pa.int64(), len(values), buffers)
         return pa.array(node.symbols, pa.string()).take(places)
 
-    def _union(self, node: Node, count: int) -> pa.Array:
+    def _union(self, node: AvroNode, count: int) -> pa.Array:
         found = self.slots[self.program.branch[id(node)]]
         children = []
         for child, branch in zip(node.children, node.branches, strict=True):

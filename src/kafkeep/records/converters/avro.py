@@ -23,10 +23,10 @@ from kafkeep.records.avro.names import is_union
 from kafkeep.records.avro.schema import dump_avro, from_avro, to_avro
 from kafkeep.records.avro.schema_reader import full_name
 from kafkeep.records.avro.values import AvroValues
-from kafkeep.records.converters.converter import Piece, Subject
+from kafkeep.records.converters.converter import ConvertedRange, TopicSubject
 from kafkeep.records.converters.framed import (
     HEAD_BYTES,
-    Run,
+    SchemaRun,
     failed_pieces,
     frame,
     iter_runs_of,
@@ -119,13 +119,13 @@ def _space(full: str) -> str:
 class AvroConverter:
     """Keys or values of one topic in Confluent's Avro form."""
 
-    def __init__(self, settings: AvroSettings, registry: Registry, subject: Subject) -> None:
+    def __init__(self, settings: AvroSettings, registry: Registry, subject: TopicSubject) -> None:
         self.settings = settings
         self.registry = registry
         self.subject = subject
         self._decoders: dict[int, AvroValues] = {}
 
-    def convert(self, values: pa.BinaryArray) -> Iterator[Piece]:
+    def convert(self, values: pa.BinaryArray) -> Iterator[ConvertedRange]:
         """Give a column for each stretch of one schema id; TransientError when nobody answers."""
         for run in iter_runs_of(values):
             messages = values.slice(run.start, run.stop - run.start)
@@ -213,7 +213,9 @@ def _same(error: RecordError, _: bytes) -> RecordError:
     return error
 
 
-def _decode(decoder: AvroValues, messages: pa.BinaryArray, run: Run[int]) -> Iterator[Piece]:
+def _decode(
+    decoder: AvroValues, messages: pa.BinaryArray, run: SchemaRun[int]
+) -> Iterator[ConvertedRange]:
     """Decode neighbours of one schema, around those that cannot be read."""
     valid = view_valid(messages)
     present: Int64s = np.arange(len(messages)) if valid is None else np.flatnonzero(valid)
@@ -229,7 +231,7 @@ def _decode(decoder: AvroValues, messages: pa.BinaryArray, run: Run[int]) -> Ite
             yield _piece(run.start, row, after, column, present[done:stop])
         if stop < len(present):
             error = RecordError(f"a value is not what its Avro schema says: {why}")
-            yield Piece(run.start + after, run.start + after + 1, error)
+            yield ConvertedRange(run.start + after, run.start + after + 1, error)
             after += 1
         done, row = stop + 1, after
     if row < len(messages):
@@ -237,7 +239,7 @@ def _decode(decoder: AvroValues, messages: pa.BinaryArray, run: Run[int]) -> Ite
         yield _piece(run.start, row, len(messages), column, present[:0])
 
 
-def _piece(first: int, start: int, stop: int, column: Column, present: Int64s) -> Piece:
+def _piece(first: int, start: int, stop: int, column: Column, present: Int64s) -> ConvertedRange:
     """Put nulls between the values of a column, which stand at rows ``present``."""
     if len(column) < stop - start:
         places = np.zeros(stop - start, dtype=np.int64)
@@ -246,4 +248,4 @@ def _piece(first: int, start: int, stop: int, column: Column, present: Int64s) -
         bits = np.packbits(valid, bitorder="little")
         buffers = [pa.py_buffer(bits), pa.py_buffer(places)]
         column = column.take(pa.Array.from_buffers(pa.int64(), stop - start, buffers))
-    return Piece(first + start, first + stop, column)
+    return ConvertedRange(first + start, first + stop, column)

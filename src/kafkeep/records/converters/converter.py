@@ -20,7 +20,7 @@ from kafkeep.registry.client import Registry
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ConvertedRange:
     """Neighbouring records ``[start, stop)`` and what became of them: one column, or one error.
 
     An error stands for one record alone (``stop == start + 1``).
@@ -34,7 +34,7 @@ class Piece:
 class Converter(Protocol):
     """Keys or values of one topic. Opened in a task; may ask a registry and remember."""
 
-    def convert(self, values: pa.BinaryArray) -> Iterator[Piece]:
+    def convert(self, values: pa.BinaryArray) -> Iterator[ConvertedRange]:
         """Decode ``values``: pieces in order that cover all of them, as few as there can be.
 
         Nulls stay null and join any neighbour.
@@ -45,7 +45,7 @@ class Converter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class TopicSubject:
     """Keys or values of one topic, by the usual rule: ``orders-value``."""
 
     role: str
@@ -74,7 +74,7 @@ Result = Column | RecordError
 
 
 def iter_aligned(
-    keys: Sequence[Piece], values: Sequence[Piece], rows: int
+    keys: Sequence[ConvertedRange], values: Sequence[ConvertedRange], rows: int
 ) -> Iterator[tuple[int, int, Result, Result]]:
     """Yield stretches ``[start, stop)`` of one schema on either side, with keys and values."""
     edges = sorted({piece.start for piece in (*keys, *values)} | {rows})
@@ -89,7 +89,7 @@ def iter_aligned(
         yield start, stop, _cut(key, start, stop), _cut(value, start, stop)
 
 
-def _cut(piece: Piece, start: int, stop: int) -> Result:
+def _cut(piece: ConvertedRange, start: int, stop: int) -> Result:
     if isinstance(piece.result, RecordError):
         return piece.result
     return piece.result.slice(start - piece.start, stop - piece.start)

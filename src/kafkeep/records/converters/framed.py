@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kafkeep.errors import RecordError
 from kafkeep.records.arrow import view_data, view_offsets, view_valid
-from kafkeep.records.converters.converter import Piece
+from kafkeep.records.converters.converter import ConvertedRange
 from kafkeep.records.schema import Column, Schema, arrow_type
 
 K = TypeVar("K")
@@ -34,7 +34,7 @@ class Decoder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Run(Generic[K]):
+class SchemaRun(Generic[K]):
     """Neighbours with the same thing in front; ``key`` is None when it cannot be read."""
 
     start: int
@@ -51,7 +51,7 @@ def convert_framed(
     values: pa.BinaryArray,
     open_decoder: Callable[[K], Decoder],
     read_key: Callable[[bytes], K | None],
-) -> Iterator[Piece]:
+) -> Iterator[ConvertedRange]:
     """Decode messages; ``open_decoder`` is asked once for each run of one key."""
     rows = values.to_pylist()
     for run in iter_runs(rows, read_key):
@@ -68,7 +68,9 @@ def convert_framed(
         yield from build_pieces(run.start, decoded, decoder.schema)
 
 
-def iter_runs(rows: list[bytes | None], read_key: Callable[[bytes], K | None]) -> Iterator[Run[K]]:
+def iter_runs(
+    rows: list[bytes | None], read_key: Callable[[bytes], K | None]
+) -> Iterator[SchemaRun[K]]:
     """Yield runs in order that cover all rows; nulls go with what is in front of or after them."""
     start, seen = 0, False
     current: K | None = None
@@ -77,14 +79,14 @@ def iter_runs(rows: list[bytes | None], read_key: Callable[[bytes], K | None]) -
             continue
         found = read_key(row)
         if seen and found != current:
-            yield Run(start, i, current)
+            yield SchemaRun(start, i, current)
             start = i
         seen, current = True, found
     if rows:
-        yield Run(start, len(rows), current)
+        yield SchemaRun(start, len(rows), current)
 
 
-def iter_runs_of(values: pa.BinaryArray) -> Iterator[Run[int]]:
+def iter_runs_of(values: pa.BinaryArray) -> Iterator[SchemaRun[int]]:
     """Yield runs of one schema id, as ``iter_runs`` does, without a look at single rows."""
     rows = len(values)
     if rows == 0:
@@ -104,21 +106,21 @@ def iter_runs_of(values: pa.BinaryArray) -> Iterator[Run[int]]:
     firsts = [0, *changes.tolist()]
     for i, first in enumerate(firsts):
         found = int(ids[first]) if len(ids) else -1
-        yield Run(begins[i], begins[i + 1], None if found < 0 else found)
+        yield SchemaRun(begins[i], begins[i + 1], None if found < 0 else found)
 
 
-def build_pieces(start: int, decoded: list[Any], schema: Schema | None) -> Iterator[Piece]:
+def build_pieces(start: int, decoded: list[Any], schema: Schema | None) -> Iterator[ConvertedRange]:
     """Make columns of decoded values; those that are a RecordError stand alone."""
     first = 0
     for i, value in enumerate(decoded):
         if isinstance(value, RecordError):
             yield from _columns(start + first, decoded[first:i], schema)
-            yield Piece(start + i, start + i + 1, value)
+            yield ConvertedRange(start + i, start + i + 1, value)
             first = i + 1
     yield from _columns(start + first, decoded[first:], schema)
 
 
-def _columns(start: int, values: list[Any], schema: Schema | None) -> Iterator[Piece]:
+def _columns(start: int, values: list[Any], schema: Schema | None) -> Iterator[ConvertedRange]:
     if not values:
         return
     kind = pa.binary() if schema is None else arrow_type(schema)
@@ -127,13 +129,13 @@ def _columns(start: int, values: list[Any], schema: Schema | None) -> Iterator[P
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         if len(values) == 1:
             wrong = RecordError(f"a value does not fit its schema: {error}")
-            yield Piece(start, start + 1, wrong)
+            yield ConvertedRange(start, start + 1, wrong)
             return
         middle = len(values) // 2
         yield from _columns(start, values[:middle], schema)
         yield from _columns(start + middle, values[middle:], schema)
         return
-    yield Piece(start, start + len(values), column)
+    yield ConvertedRange(start, start + len(values), column)
 
 
 def read_schema_id(row: bytes) -> int | None:
@@ -161,7 +163,7 @@ def unframed(data: bytes) -> RecordError:
 
 def failed_pieces(
     start: int, messages: pa.BinaryArray, why: Callable[[bytes], RecordError]
-) -> Iterator[Piece]:
+) -> Iterator[ConvertedRange]:
     """Give an error for each message; nulls have no schema and are fine."""
     return _failed(start, messages.to_pylist(), why)
 
@@ -172,6 +174,6 @@ def _same(error: RecordError, _: bytes) -> RecordError:
 
 def _failed(
     start: int, messages: list[bytes | None], why: Callable[[bytes], RecordError]
-) -> Iterator[Piece]:
+) -> Iterator[ConvertedRange]:
     errors = [None if data is None else why(data) for data in messages]
     yield from build_pieces(start, errors, None)

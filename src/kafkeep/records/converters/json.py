@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from kafkeep.errors import RecordError
 from kafkeep.options.sink.formats import DecimalText
-from kafkeep.records.converters.converter import Piece
+from kafkeep.records.converters.converter import ConvertedRange
 from kafkeep.records.json.decode import decode_spans
 from kafkeep.records.json.edit import (
     FieldKind,
@@ -58,7 +58,7 @@ class JsonConverter:
         self.decimal_format = DecimalText(decimal_format)
         self._schemas: dict[bytes, Schema | RecordError | None] = {}
 
-    def convert(self, values: pa.BinaryArray) -> Iterator[Piece]:
+    def convert(self, values: pa.BinaryArray) -> Iterator[ConvertedRange]:
         """Give one piece for each stretch of one schema, and one for each record at fault."""
         checked = check_texts(values)
         blank = [
@@ -87,7 +87,7 @@ class JsonConverter:
         head = constant(b'{"schema":' + schema + b',"payload":')
         return pc.binary_join_element_wise(head, texts, constant(b"}"), constant(b""))
 
-    def _open_envelopes(self, checked: CheckedTexts, faults: Faults) -> Iterator[Piece]:
+    def _open_envelopes(self, checked: CheckedTexts, faults: Faults) -> Iterator[ConvertedRange]:
         schemas, payloads = _split_envelopes(checked, faults)
         for start, stop, schema in self._group(schemas, payloads, faults):
             part = payloads.where(slice(start, stop))
@@ -158,14 +158,16 @@ def _without(texts: pa.BinaryArray, rows: list[int]) -> pa.BinaryArray:
     return pc.if_else(blank, pa.nulls(len(texts), texts.type), texts)
 
 
-def _cut(start: int, column: Column, faults: Mapping[int, RecordError]) -> Iterator[Piece]:
+def _cut(start: int, column: Column, faults: Mapping[int, RecordError]) -> Iterator[ConvertedRange]:
     """Give a column that begins at row ``start`` without the rows at fault, and these."""
     stop, at = start + len(column), start
     rows = sorted(faults)
     for row in rows[bisect_left(rows, start) : bisect_left(rows, stop)]:
         if row > at:
-            yield Piece(at, row, column.slice(at - start, row - start))
-        yield Piece(row, row + 1, faults[row])
+            yield ConvertedRange(at, row, column.slice(at - start, row - start))
+        yield ConvertedRange(row, row + 1, faults[row])
         at = row + 1
     if stop > at:
-        yield Piece(at, stop, column.slice(at - start, stop - start) if at > start else column)
+        yield ConvertedRange(
+            at, stop, column.slice(at - start, stop - start) if at > start else column
+        )

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kafkeep.errors import RecordError
 from kafkeep.options.sink.converter_settings import JsonSchemaSettings
-from kafkeep.records.converters.converter import Piece, Subject
+from kafkeep.records.converters.converter import ConvertedRange, TopicSubject
 from kafkeep.records.converters.framed import Decoder, convert_framed, read_schema_id
 from kafkeep.records.converters.json_schema_types import ONE_OF, NoSchema, read_json_schema
 from kafkeep.records.schema import DECIMAL, Column, Kind, Schema
@@ -28,13 +28,15 @@ Change = Callable[[Any], Any]
 class JsonSchemaConverter:
     """Keys or values of one topic in Confluent's JSON Schema form."""
 
-    def __init__(self, settings: JsonSchemaSettings, registry: Registry, subject: Subject) -> None:
+    def __init__(
+        self, settings: JsonSchemaSettings, registry: Registry, subject: TopicSubject
+    ) -> None:
         self.settings = settings
         self.registry = registry
         self.subject = subject
         self._decoders: dict[int, Decoder] = {}
 
-    def convert(self, values: pa.BinaryArray) -> Iterator[Piece]:
+    def convert(self, values: pa.BinaryArray) -> Iterator[ConvertedRange]:
         """Give a column for each stretch of one schema id; TransientError when nobody answers.
 
         A schema that Connect cannot express gives JSON texts without a schema.

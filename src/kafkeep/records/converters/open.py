@@ -13,7 +13,7 @@ from kafkeep.options.sink.converter_settings import (
     StringSettings,
 )
 from kafkeep.options.sink.converters import ConverterClass, ConverterOptions
-from kafkeep.records.converters.converter import Converter, Subject
+from kafkeep.records.converters.converter import Converter, TopicSubject
 from kafkeep.records.converters.primitives import NumberConverter, RawConverter, StringConverter
 from kafkeep.records.converters.sinetstream import SinetStreamConverter
 from kafkeep.records.schema import Kind
@@ -51,10 +51,10 @@ def open_converter(
         case kind if kind in _NUMBERS:
             return NumberConverter(_NUMBERS[kind])
         case _:
-            return _open_registered(options, Subject(role, topic))
+            return _open_registered(options, TopicSubject(role, topic))
 
 
-def _open_registered(options: ConverterOptions, subject: Subject) -> Converter:
+def _open_registered(options: ConverterOptions, subject: TopicSubject) -> Converter:
     from kafkeep.registry.client import open_registry  # noqa: PLC0415
 
     match options.kind:

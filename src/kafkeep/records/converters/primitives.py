@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kafkeep.errors import RecordError
 from kafkeep.records.arrow import binary_array
-from kafkeep.records.converters.converter import Piece
+from kafkeep.records.converters.converter import ConvertedRange
 from kafkeep.records.schema import OPTIONAL_BYTES, OPTIONAL_STRING, Column, Kind, Schema, arrow_type
 
 _FORMS = {
@@ -38,16 +38,16 @@ class NumberConverter:
         self.form = np.dtype(_FORMS[kind])
         self.schema = Schema(kind=kind, optional=True)
 
-    def convert(self, values: pa.BinaryArray) -> Iterator[Piece]:
+    def convert(self, values: pa.BinaryArray) -> Iterator[ConvertedRange]:
         """Give one column for each stretch between values of another width."""
         rows = values.to_pylist()
         bad = [i for i, value in enumerate(rows) if not self._fits(value)]
         for before, after in pairwise([-1, *bad, len(rows)]):
             if before >= 0:
-                yield Piece(before, before + 1, self._error(rows[before]))
+                yield ConvertedRange(before, before + 1, self._error(rows[before]))
             if after > before + 1:
                 array = self._numbers(rows[before + 1 : after])
-                yield Piece(before + 1, after, Column(self.schema, array))
+                yield ConvertedRange(before + 1, after, Column(self.schema, array))
 
     def restore(self, column: Column) -> pa.BinaryArray:
         """Return the numbers in Java's form; RecordError when the column has another type."""
@@ -89,10 +89,10 @@ class NumberConverter:
 class RawConverter:
     """Bytes in, the same bytes out. Never fails."""
 
-    def convert(self, values: pa.BinaryArray) -> Iterator[Piece]:
+    def convert(self, values: pa.BinaryArray) -> Iterator[ConvertedRange]:
         """Give all values as one column of optional bytes, without a copy."""
         if len(values):
-            yield Piece(0, len(values), Column(OPTIONAL_BYTES, values))
+            yield ConvertedRange(0, len(values), Column(OPTIONAL_BYTES, values))
 
     def restore(self, column: Column) -> pa.BinaryArray:
         """Return the bytes; of a column without a schema, its JSON texts."""
@@ -111,10 +111,12 @@ class StringConverter:
     def __init__(self, encoding: str = "utf-8") -> None:
         self.encoding = encoding
 
-    def convert(self, values: pa.BinaryArray) -> Iterator[Piece]:
+    def convert(self, values: pa.BinaryArray) -> Iterator[ConvertedRange]:
         """Give all values as one column of optional strings; valid UTF-8 is not copied."""
         if len(values):
-            yield Piece(0, len(values), Column(OPTIONAL_STRING, text_array(values, self.encoding)))
+            yield ConvertedRange(
+                0, len(values), Column(OPTIONAL_STRING, text_array(values, self.encoding))
+            )
 
     def restore(self, column: Column) -> pa.BinaryArray:
         """Return the encoded texts; numbers and booleans as Java prints them."""

@@ -28,7 +28,7 @@ from google.protobuf.message import (  # type: ignore[import-untyped]
 from kafkeep.archive.schemas import RegisteredSchema
 from kafkeep.errors import RecordError
 from kafkeep.options.sink.converter_settings import ProtobufSettings
-from kafkeep.records.converters.converter import Piece, Subject
+from kafkeep.records.converters.converter import ConvertedRange, TopicSubject
 from kafkeep.records.converters.framed import HEAD_BYTES, Decoder, convert_framed, read_schema_id
 from kafkeep.records.converters.protobuf_schema import ContainsItself, ProtoReading, to_column
 from kafkeep.records.schema import Column, Schema
@@ -126,14 +126,16 @@ Key = tuple[int, tuple[int, ...]]
 class ProtobufConverter:
     """Keys or values of one topic in Confluent's Protobuf form."""
 
-    def __init__(self, settings: ProtobufSettings, registry: Registry, subject: Subject) -> None:
+    def __init__(
+        self, settings: ProtobufSettings, registry: Registry, subject: TopicSubject
+    ) -> None:
         self.settings = settings
         self.registry = registry
         self.subject = subject
         self._files: dict[int, ProtoFile] = {}
         self._decoders: dict[Key, Decoder] = {}
 
-    def convert(self, values: pa.BinaryArray) -> Iterator[Piece]:
+    def convert(self, values: pa.BinaryArray) -> Iterator[ConvertedRange]:
         """Give a column for each stretch of one message type; TransientError when nobody answers.
 
         Messages that contain themselves give JSON texts without a schema.

@@ -31,17 +31,21 @@ TIMES = ("clock", "date", "stamp")
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class HeaderValue:
     """One value: ``kind`` is its type in Connect."""
 
     kind: str
     value: Any = None
 
 
-WORDS = {"null": Value("null"), "true": Value("bool", True), "false": Value("bool", False)}
+WORDS = {
+    "null": HeaderValue("null"),
+    "true": HeaderValue("bool", True),
+    "false": HeaderValue("bool", False),
+}
 
 
-def parse_number(token: str) -> Value | None:
+def parse_number(token: str) -> HeaderValue | None:
     """Read a number into the smallest type that has it; fractions lose digits to a float."""
     if not _NUMBER.fullmatch(token):
         return None
@@ -50,35 +54,35 @@ def parse_number(token: str) -> Value | None:
     if number.adjusted() < 20 and number == int(number) and int(number) in _LONG:
         whole = int(number)
         kind = next(kind for kind, limit in _INTEGERS if -limit <= whole < limit)
-        return Value(kind, whole)
+        return HeaderValue(kind, whole)
     if exponent != 0:
         with np.errstate(over="ignore"):
             narrow = np.float32(token)
         if np.isfinite(narrow):
-            return Value("float", narrow)
+            return HeaderValue("float", narrow)
         if np.isfinite(np.float64(token)):
-            return Value("double", np.float64(token))
-    return Value("decimal", number)
+            return HeaderValue("double", np.float64(token))
+    return HeaderValue("decimal", number)
 
 
-def parse_time(token: str) -> Value | None:
+def parse_time(token: str) -> HeaderValue | None:
     """Read a date, a time of day or both, by the length of the text; days roll over as in Java."""
     token = token.replace("\\:", ":")
     try:
         match len(token):
             case 13 if found := _CLOCK.match(token):
-                return Value("clock", _clock_ms(found.groups()))
+                return HeaderValue("clock", _clock_ms(found.groups()))
             case 24 if found := _STAMP.match(token):
                 ms = _date_ms(found.groups()[:3]) + _clock_ms(found.groups()[3:])
-                return Value("stamp", ms)
+                return HeaderValue("stamp", ms)
             case 10 if found := _DATE.match(token):
-                return Value("date", _date_ms(found.groups()))
+                return HeaderValue("date", _date_ms(found.groups()))
     except OverflowError:
         pass
     return None
 
 
-def print_value(value: Value, *, inside: bool = False) -> str:  # noqa: PLR0911
+def print_value(value: HeaderValue, *, inside: bool = False) -> str:  # noqa: PLR0911
     """Print as Java does."""
     match value.kind:
         case "null":
@@ -125,17 +129,17 @@ def common_kind(kinds: list[str]) -> str | None:
     return times.pop() if len(times) == 1 and times <= {"date", "stamp"} else None
 
 
-def align(value: Value, kind: str | None) -> Value:
+def align(value: HeaderValue, kind: str | None) -> HeaderValue:
     """Turn an item of a list into the type that all of them have; ValueError when it cannot be."""
     if kind is None or value.kind in (kind, "null"):
         return value
     if kind in TIMES:
         if value.kind in ("float", "double"):
             raise ValueError("a fraction is no time")
-        return Value(kind, value.value * (_DAY_MS if kind == "date" else 1))
+        return HeaderValue(kind, value.value * (_DAY_MS if kind == "date" else 1))
     if kind in ("float", "double"):
-        return Value(kind, (np.float32 if kind == "float" else np.float64)(value.value))
-    return Value(kind, value.value)
+        return HeaderValue(kind, (np.float32 if kind == "float" else np.float64)(value.value))
+    return HeaderValue(kind, value.value)
 
 
 def _quoted(text: str) -> str:
@@ -231,7 +235,7 @@ class _Reader:
     def more(self) -> bool:
         return self.at < len(self.text)
 
-    def read(self, *, inside: bool) -> Value:
+    def read(self, *, inside: bool) -> HeaderValue:
         """Read one value; a text on its own can always be read, one in a list may not."""
         if inside and self.take('"'):
             return self._quoted()
@@ -255,7 +259,7 @@ class _Reader:
         self.at = start
         return False
 
-    def _quoted(self) -> Value:
+    def _quoted(self) -> HeaderValue:
         parts: list[str] = []
         while self.more() and not self.take('"'):
             parts.append(self.next())
@@ -263,12 +267,12 @@ class _Reader:
         guessed = _Reader(content).read(inside=False) if content else None
         if guessed is not None and guessed.kind in TIMES:
             return guessed
-        return Value("text", content)
+        return HeaderValue("text", content)
 
-    def _single(self, inside: bool) -> Value:
+    def _single(self, inside: bool) -> HeaderValue:
         token = self.next()
         if not _trim(token):
-            return Value("text", token)
+            return HeaderValue("text", token)
         token = _trim(token)
         if token[0].isdecimal() and (time := self._time(token)) is not None:
             return time
@@ -278,9 +282,9 @@ class _Reader:
                 return number
         if inside:
             raise _NotAValue
-        return Value("text", self.text)
+        return HeaderValue("text", self.text)
 
-    def _time(self, token: str) -> Value | None:
+    def _time(self, token: str) -> HeaderValue | None:
         """Read a time of day or a date; a colon ends a token, so four more may belong to it."""
         start = self.at
         rest = [self.next() for _ in range(4)]
@@ -291,11 +295,11 @@ class _Reader:
         self.at = start
         return parse_time(token)
 
-    def _list(self) -> Value:
-        items: list[Value] = []
+    def _list(self) -> HeaderValue:
+        items: list[HeaderValue] = []
         while self.more():
             if self.take("]"):
-                return Value("list", _aligned(items))
+                return HeaderValue("list", _aligned(items))
             if self.take(","):
                 raise _NotAValue
             items.append(self.read(inside=True))
@@ -306,12 +310,12 @@ class _Reader:
                 raise _NotAValue
         raise _NotAValue
 
-    def _map(self) -> Value:
-        pairs: dict[Value, Value] = {}
+    def _map(self) -> HeaderValue:
+        pairs: dict[HeaderValue, HeaderValue] = {}
         while self.more():
             if self.take("}"):
                 keys, items = _aligned([*pairs]), _aligned([*pairs.values()])
-                return Value("map", tuple(dict(zip(keys, items, strict=True)).items()))
+                return HeaderValue("map", tuple(dict(zip(keys, items, strict=True)).items()))
             if self.take(","):
                 raise _NotAValue
             key = self.read(inside=True)
@@ -322,7 +326,7 @@ class _Reader:
         raise _NotAValue
 
 
-def _aligned(items: list[Value]) -> tuple[Value, ...]:
+def _aligned(items: list[HeaderValue]) -> tuple[HeaderValue, ...]:
     """Give all items the type they have in common."""
     kind = common_kind([item.kind for item in items])
     try:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kafkeep.errors import RecordError
 from kafkeep.records.arrow import binary_array
-from kafkeep.records.converters.converter import Piece
+from kafkeep.records.converters.converter import ConvertedRange
 from kafkeep.records.rows import Rows
 from kafkeep.records.schema import Column, Field, Kind, Schema, arrow_type
 from kafkeep.records.varint import zigzag_varint
@@ -39,12 +39,12 @@ _NEWER_BYTES = 6
 class SinetStreamConverter:
     """Envelopes become structs; so do messages in none, with no time. Never fails."""
 
-    def convert(self, values: pa.BinaryArray) -> Iterator[Piece]:
+    def convert(self, values: pa.BinaryArray) -> Iterator[ConvertedRange]:
         """Give all messages as one column; ``fill_times`` adds the times that are missing."""
         if len(values):
             found = [None if value is None else _opened(value) for value in values.to_pylist()]
             column = Column(MESSAGE, pa.array(found, arrow_type(MESSAGE)))
-            yield Piece(0, len(values), column)
+            yield ConvertedRange(0, len(values), column)
 
     def restore(self, column: Column) -> pa.BinaryArray:
         """Return an envelope for each struct with a time, and the payload of those without."""

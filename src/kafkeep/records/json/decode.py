@@ -19,7 +19,7 @@ from kafkeep.numba_setup import Int64s
 from kafkeep.records.json.arrow import bitmap, number_array
 from kafkeep.records.json.edit import FieldKind, FieldSpans, split_members, split_objects
 from kafkeep.records.json.leaves import (
-    Values,
+    JsonValues,
     read_bools,
     read_bytes,
     read_floats,
@@ -41,14 +41,14 @@ def decode_spans(spans: FieldSpans, schema: Schema) -> tuple[pa.Array, dict[int,
     rows = np.arange(len(spans), dtype=np.int64)
     faults: dict[int, str] = {}
     if bool(there.all()):
-        return _decode(Values(spans, schema, rows, _WHOLE, faults)), faults
-    array = _decode(Values(spans.where(there), schema, rows[there], _WHOLE, faults))
+        return _decode(JsonValues(spans, schema, rows, _WHOLE, faults)), faults
+    array = _decode(JsonValues(spans.where(there), schema, rows[there], _WHOLE, faults))
     places = np.maximum(np.cumsum(there) - 1, 0).astype(np.int64)
     buffers = [bitmap(there), pa.py_buffer(places)]
     return array.take(pa.Array.from_buffers(pa.int64(), len(rows), buffers)), faults
 
 
-def _decode(values: Values, dead: NDArray[np.bool_] | None = None) -> pa.Array:
+def _decode(values: JsonValues, dead: NDArray[np.bool_] | None = None) -> pa.Array:
     """Return a column; nothing is asked of ``dead`` values, whose struct is not there."""
     values, dead = _without_misfits(values, dead)
     schema, empty = values.schema, values.spans.kinds <= FieldKind.NULL
@@ -84,8 +84,8 @@ def _plain(schema: Schema, value: Any) -> Any:
 
 
 def _without_misfits(
-    values: Values, dead: NDArray[np.bool_] | None
-) -> tuple[Values, NDArray[np.bool_] | None]:
+    values: JsonValues, dead: NDArray[np.bool_] | None
+) -> tuple[JsonValues, NDArray[np.bool_] | None]:
     """Take out values that are something else than the schema says: their rows are at fault."""
     spans, schema = values.spans, values.schema
     wrong = spans.kinds > FieldKind.NULL
@@ -122,7 +122,9 @@ _KINDS: Mapping[Kind, tuple[FieldKind, ...]] = {
 }
 
 
-def _nested(values: Values, offsets: Int64s | None, child: pa.Array | list[pa.Array]) -> pa.Array:
+def _nested(
+    values: JsonValues, offsets: Int64s | None, child: pa.Array | list[pa.Array]
+) -> pa.Array:
     buffers = [values.valid]
     if offsets is not None:
         buffers.append(pa.py_buffer(offsets.astype(np.int32)))
@@ -131,16 +133,16 @@ def _nested(values: Values, offsets: Int64s | None, child: pa.Array | list[pa.Ar
     return pa.Array.from_buffers(kind, len(values.spans), buffers, children=children)
 
 
-def _read_arrays(values: Values) -> pa.Array:
+def _read_arrays(values: JsonValues) -> pa.Array:
     schema = values.schema.items
     assert schema is not None
     offsets, _, members = split_members(values.spans)
     rows = np.repeat(values.rows, np.diff(offsets))
-    items = Values(members, schema, rows, f"{values.where}[]", values.faults)
+    items = JsonValues(members, schema, rows, f"{values.where}[]", values.faults)
     return _nested(values, offsets, _decode(items))
 
 
-def _read_maps(values: Values) -> pa.Array:
+def _read_maps(values: JsonValues) -> pa.Array:
     """Read objects, or arrays of pairs: how maps are written whose keys are not texts."""
     schema = values.schema
     assert schema.keys is not None and schema.items is not None
@@ -158,7 +160,7 @@ def _read_maps(values: Values) -> pa.Array:
     return _nested(values, offsets, entries)
 
 
-def _split_pairs(members: Values, keys: FieldSpans) -> tuple[FieldSpans, FieldSpans]:
+def _split_pairs(members: JsonValues, keys: FieldSpans) -> tuple[FieldSpans, FieldSpans]:
     """Return keys and values; members without a key have to be pairs of both."""
     pairs = keys.kinds == FieldKind.MISSING
     if not pairs.any():
@@ -176,19 +178,19 @@ def _split_pairs(members: Values, keys: FieldSpans) -> tuple[FieldSpans, FieldSp
     return columns[0], columns[1]
 
 
-def _read_structs(values: Values) -> pa.Array:
+def _read_structs(values: JsonValues) -> pa.Array:
     fields = values.schema.fields
     dead = values.spans.kinds != FieldKind.OBJECT
     within = "" if values.where == _WHOLE else f"{values.where}."
     members = split_objects(values.spans, [field.name for field in fields])
     children = [
-        _decode(Values(member, f.schema, values.rows, within + f.name, values.faults), dead)
+        _decode(JsonValues(member, f.schema, values.rows, within + f.name, values.faults), dead)
         for f, member in zip(fields, members, strict=True)
     ]
     return _nested(values, None, children)
 
 
-_READ: Mapping[Kind, Callable[[Values], pa.Array]] = {
+_READ: Mapping[Kind, Callable[[JsonValues], pa.Array]] = {
     Kind.INT8: read_ints,
     Kind.INT16: read_ints,
     Kind.INT32: read_ints,

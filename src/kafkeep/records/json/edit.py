@@ -156,7 +156,7 @@ _KINDS = {
 }
 
 
-class Member(NamedTuple):
+class JsonMember(NamedTuple):
     """One member of an object: the bytes of its key, with quotes, and of its value."""
 
     key: bytes
@@ -196,17 +196,17 @@ def encode_string(text: str) -> bytes:
         return json.dumps(text).encode()  # a lone surrogate has no other form
 
 
-def split_object(text: bytes) -> list[Member]:
+def split_object(text: bytes) -> list[JsonMember]:
     """Take an object apart; ValueError when ``text`` is something else."""
     start = text.find(b"{")
     if start < 0 or text[:start].strip(_BLANKS):
         raise ValueError("not a JSON object")
-    members: list[Member] = []
+    members: list[JsonMember] = []
     at = start + 1
     while key := _KEY.match(text, at):
         begin = key.end()
         end = _value_end(text, begin)
-        members.append(Member(key[2], text[begin:end], key[3], key[1]))
+        members.append(JsonMember(key[2], text[begin:end], key[3], key[1]))
         comma = text.find(b",", end)
         if comma < 0 or text[end:comma].strip(_BLANKS):
             break
@@ -232,7 +232,7 @@ def _value_end(text: bytes, begin: int) -> int:
     raise ValueError("not a JSON value")
 
 
-def join_object(members: Iterable[Member]) -> bytes:
+def join_object(members: Iterable[JsonMember]) -> bytes:
     """Put members together in their order."""
     parts: list[bytes] = []
     for member in members:
@@ -241,7 +241,7 @@ def join_object(members: Iterable[Member]) -> bytes:
     return b"".join([*parts, b"}"]) if parts else b"{}"
 
 
-def find_member(members: Iterable[Member], name: str) -> bytes | None:
+def find_member(members: Iterable[JsonMember], name: str) -> bytes | None:
     """Return the value under ``name``, the last one if there are several, or None."""
     found = None
     for member in members:
@@ -250,14 +250,14 @@ def find_member(members: Iterable[Member], name: str) -> bytes | None:
     return found
 
 
-def set_member(members: list[Member], name: str, value: bytes) -> list[Member]:
+def set_member(members: list[JsonMember], name: str, value: bytes) -> list[JsonMember]:
     """Return the members with ``name`` set: in its place, or else at the end.
 
     Of several members of that name one remains, so that no reader sees an old value.
     """
     places = [i for i, member in enumerate(members) if member.name == name]
     if not places:
-        return [*members, Member(encode_string(name), value)]
+        return [*members, JsonMember(encode_string(name), value)]
     gone = set(places[:-1])
     return [
         member._replace(value=value) if i == places[-1] else member

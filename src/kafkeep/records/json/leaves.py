@@ -33,8 +33,8 @@ _MAX_EXPONENT = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
-    """Values on their way into one column: the same member of many rows."""
+class JsonValues:
+    """JSON values on their way into one column: the same member of many rows."""
 
     spans: FieldSpans
     schema: Schema
@@ -62,12 +62,12 @@ class Values:
         return pa.Array.from_buffers(arrow_type(self.schema), len(self.spans), parts)
 
 
-def read_bools(values: Values) -> pa.Array:
+def read_bools(values: JsonValues) -> pa.Array:
     """Return a boolean column."""
     return values.array(np.packbits(values.spans.kinds == FieldKind.TRUE, bitorder="little"))
 
 
-def read_ints(values: Values) -> pa.Array:
+def read_ints(values: JsonValues) -> pa.Array:
     """Return a column of integers; 1.0 and 1e3 are integers too."""
     spans, dtype = values.spans, _INTS[values.schema.kind]
     numbers, odd = np.zeros(len(spans), np.int64), np.zeros(len(spans), np.bool_)
@@ -95,7 +95,7 @@ def _whole_number(text: bytes) -> int | None:
     return whole if -(1 << 63) <= whole < 1 << 63 else None
 
 
-def read_floats(values: Values) -> pa.Array:
+def read_floats(values: JsonValues) -> pa.Array:
     """Return a column of floats; NaN and infinities are strings in JSON."""
     spans = values.spans
     plain = spans.kinds == FieldKind.NUMBER
@@ -115,7 +115,7 @@ def read_floats(values: Values) -> pa.Array:
     return values.array(numbers)
 
 
-def read_strings(values: Values) -> pa.Array:
+def read_strings(values: JsonValues) -> pa.Array:
     """Return a column of strings (or, of a schema of bytes, what their strings are)."""
     spans = values.spans
     text = spans.kinds == FieldKind.STRING
@@ -133,7 +133,7 @@ def read_strings(values: Values) -> pa.Array:
     return values.array(offsets, out)
 
 
-def read_bytes(values: Values) -> pa.Array:
+def read_bytes(values: JsonValues) -> pa.Array:
     """Return a column of bytes, which are base64 in JSON; Decimals may be numbers."""
     spans = values.spans
     if values.schema.name == DECIMAL and bool((spans.kinds == FieldKind.NUMBER).any()):
@@ -146,7 +146,7 @@ def read_bytes(values: Values) -> pa.Array:
     return values.array(offsets, out)
 
 
-def _read_decimals(values: Values) -> pa.Array:
+def _read_decimals(values: JsonValues) -> pa.Array:
     scale = decimal_scale(values.schema)
     parts = [b""] * len(values.spans)
     for i in np.flatnonzero(values.spans.kinds > FieldKind.NULL).tolist():

@@ -22,7 +22,7 @@ ODD = -2
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
+class AppendedField:
     """A field to append: ``head`` is ``"name":`` and, when there are no numbers, its value."""
 
     name: bytes
@@ -174,7 +174,7 @@ def _packed(parts: Sequence[bytes]) -> tuple[Bytes, Int64s]:
     return view_bytes(b"".join(parts)), np.cumsum([0, *sizes], dtype=np.int64)
 
 
-def _texts_of(tails: Sequence[Tail], rows: int) -> tuple[Bytes, NDArray[np.int64]]:
+def _texts_of(tails: Sequence[AppendedField], rows: int) -> tuple[Bytes, NDArray[np.int64]]:
     """Return the numbers of all tails as digits in one buffer, and where each stands."""
     bounds = np.zeros((len(tails), rows + 1), dtype=np.int64)
     parts: list[Bytes] = []
@@ -189,7 +189,7 @@ def _texts_of(tails: Sequence[Tail], rows: int) -> tuple[Bytes, NDArray[np.int64
     return view_bytes(np.concatenate([*parts, np.zeros(1, dtype=np.uint8)])), bounds
 
 
-def append_fields(array: pa.BinaryArray, tails: Sequence[Tail]) -> pa.BinaryArray | None:
+def append_fields(array: pa.BinaryArray, tails: Sequence[AppendedField]) -> pa.BinaryArray | None:
     """Append ``tails`` to each object; nulls and ``null`` stay as they are.
 
     None when some text needs a closer look, or when the result would have 2 GiB or more.

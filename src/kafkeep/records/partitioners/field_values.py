@@ -26,7 +26,7 @@ from kafkeep.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Column, Kind,
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class JsonField:
     """A field of some documents: its JSON, and which documents lack it.
 
     Rows without a document, or whose field lies inside of a null, have the kind NULL.
@@ -42,12 +42,12 @@ class Found:
         return FieldSpans(spans.data, spans.starts + quote, spans.ends - quote, spans.kinds).texts()
 
 
-def find_json(texts: pa.BinaryArray, names: tuple[str, ...]) -> Found:
+def find_json(texts: pa.BinaryArray, names: tuple[str, ...]) -> JsonField:
     """Find a field, nested or with dots in its own name, in each document."""
     spans = find_fields(texts, names)
     missing = spans.kinds == FieldKind.MISSING
     if not missing.any():
-        return Found(spans, missing)
+        return JsonField(spans, missing)
     kinds, starts, ends = spans.kinds.copy(), spans.starts.copy(), spans.ends.copy()
     for way in list(_iter_ways(names))[1:]:
         other = find_fields(texts, way)
@@ -64,7 +64,7 @@ def find_json(texts: pa.BinaryArray, names: tuple[str, ...]) -> Found:
         for depth in range(len(way)):
             is_null |= missing & (find_fields(texts, way[:depth]).kinds == FieldKind.NULL)
     kinds[missing & is_null] = FieldKind.NULL
-    return Found(FieldSpans(spans.data, starts, ends, kinds), missing & ~is_null)
+    return JsonField(FieldSpans(spans.data, starts, ends, kinds), missing & ~is_null)
 
 
 def _iter_ways(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

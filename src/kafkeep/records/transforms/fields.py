@@ -35,7 +35,7 @@ from kafkeep.options.sink.transform_options import (
     parse_field_path,
 )
 from kafkeep.records.arrow import number_array, run_bounds, valid_flags
-from kafkeep.records.json.edit import Member, encode_string, find_member, join_object, kind_of
+from kafkeep.records.json.edit import JsonMember, encode_string, find_member, join_object, kind_of
 from kafkeep.records.rows import Rows
 from kafkeep.records.schema import OPTIONAL_BYTES, Column, Field, Kind, Schema
 from kafkeep.records.transforms.structs import (
@@ -231,7 +231,7 @@ class ValueToKey:
         texts = []
         for text in value.array.to_pylist():
             members = members_of(text, _TO_KEY_PURPOSE)
-            made = [Member(key, find_member(members, name) or b"null") for name, key in keys]
+            made = [JsonMember(key, find_member(members, name) or b"null") for name, key in keys]
             texts.append(join_object(made))
         return Column(None, pa.array(texts, type=pa.binary()))
 
@@ -290,9 +290,9 @@ class Flatten:
             self._collect(members_of(text, _FLATTEN_PURPOSE), "", flat)
         except RecursionError as error:
             raise RecordError("the value is nested too deeply to be flattened") from error
-        return join_object(Member(encode_string(name), value) for name, value in flat.items())
+        return join_object(JsonMember(encode_string(name), value) for name, value in flat.items())
 
-    def _collect(self, members: list[Member], prefix: str, flat: dict[str, bytes]) -> None:
+    def _collect(self, members: list[JsonMember], prefix: str, flat: dict[str, bytes]) -> None:
         for member in members:
             name = self._name(prefix, member.name)
             if kind_of(member.value) == "object":

@@ -12,7 +12,7 @@ from kafkeep.errors import RecordError
 from kafkeep.options.sink.transform_options import InsertFieldOptions
 from kafkeep.records.arrow import constant_array, number_array, valid_flags
 from kafkeep.records.json.edit import decode_string, encode_string, join_object, set_member
-from kafkeep.records.json.splice import Tail, append_fields
+from kafkeep.records.json.splice import AppendedField, append_fields
 from kafkeep.records.rows import Rows
 from kafkeep.records.schema import TIMESTAMP, Column, Field, Kind, Schema
 from kafkeep.records.transforms.structs import (
@@ -139,22 +139,22 @@ def _typed(insertion: Insertion, rows: Rows, column: Column) -> pa.Array:
     return number_array(pa.int64(), rows.timestamps, valid)
 
 
-def _tail(insertion: Insertion, rows: Rows) -> Tail:
+def _tail(insertion: Insertion, rows: Rows) -> AppendedField:
     key = encode_string(insertion.name)
     head = key + b":"
     match insertion.what:
         case "topic":
-            return Tail(key[1:-1], head + encode_string(rows.topic))
+            return AppendedField(key[1:-1], head + encode_string(rows.topic))
         case "static":
-            return Tail(key[1:-1], head + encode_string(insertion.text))
+            return AppendedField(key[1:-1], head + encode_string(insertion.text))
         case "partition":
-            return Tail(key[1:-1], head + str(rows.partition).encode())
+            return AppendedField(key[1:-1], head + str(rows.partition).encode())
         case "offset":
-            return Tail(key[1:-1], head, rows.offsets)
-    return Tail(key[1:-1], head, rows.timestamps, rows.timestamps != NO_TIMESTAMP)
+            return AppendedField(key[1:-1], head, rows.offsets)
+    return AppendedField(key[1:-1], head, rows.timestamps, rows.timestamps != NO_TIMESTAMP)
 
 
-def _insert_slowly(column: Column, tails: Sequence[Tail]) -> Column:
+def _insert_slowly(column: Column, tails: Sequence[AppendedField]) -> Column:
     texts: list[bytes | None] = []
     for row, text in enumerate(column.array.to_pylist()):
         if text is None or is_json_null(text):

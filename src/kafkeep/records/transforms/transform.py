@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkeep.errors import RecordError
-from kafkeep.records.json.edit import Member, kind_of, split_object
+from kafkeep.records.json.edit import JsonMember, kind_of, split_object
 from kafkeep.records.rows import Rows
 from kafkeep.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Column, Kind, Schema
 
@@ -93,7 +93,7 @@ def is_json_null(text: bytes) -> bool:
     return len(text) < 16 and text.strip() == b"null"
 
 
-def members_of(text: bytes | None, purpose: str) -> list[Member]:
+def members_of(text: bytes | None, purpose: str) -> list[JsonMember]:
     """Take a schemaless value apart; RecordError when it is not an object."""
     if text is not None and kind_of(text) == "object":
         return split_object(text)

@@ -22,7 +22,7 @@ from kafkeep.options.option import parse_group
 from kafkeep.options.sink.converter_settings import AvroSettings
 from kafkeep.options.sink.formats import FormatOptions
 from kafkeep.records.converters.avro import AvroConverter
-from kafkeep.records.converters.converter import Converter, Subject
+from kafkeep.records.converters.converter import Converter, TopicSubject
 from kafkeep.records.converters.framed import frame
 from kafkeep.records.converters.json import JsonConverter
 from kafkeep.records.schema import Column
@@ -46,7 +46,7 @@ def convert(case: Case) -> Column:
     if case["converter"] == "avro":
         registry = MemoryRegistry(RegisteredSchema("AVRO", json.dumps(case["schema"])))
         settings = AvroSettings(urls=("http://x",))
-        converter = AvroConverter(settings, registry, Subject("value", "t"))
+        converter = AvroConverter(settings, registry, TopicSubject("value", "t"))
         values = [frame(1, base64.b64decode(value)) for value in case["values"]]
     (piece,) = converter.convert(pa.array(values, pa.binary()))
     assert isinstance(piece.result, Column), piece.result

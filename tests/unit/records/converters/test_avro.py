@@ -24,7 +24,7 @@ from kafkeep.archive.schemas import Reference, RegisteredSchema
 from kafkeep.errors import RecordError
 from kafkeep.options.sink.converter_settings import AvroSettings
 from kafkeep.records.converters.avro import AvroConverter
-from kafkeep.records.converters.converter import Subject
+from kafkeep.records.converters.converter import TopicSubject
 from kafkeep.records.schema import DATE, DECIMAL, TIMESTAMP, Column, Kind, Schema
 from kafkeep.registry.client import Registry
 
@@ -71,7 +71,7 @@ def avro_bytes(told: Any, value: Any) -> bytes:
 
 def avro_converter(registry: Registry, **settings: Any) -> AvroConverter:
     told = AvroSettings(urls=("http://x",), **settings)
-    return AvroConverter(told, registry, Subject("value", "t"))
+    return AvroConverter(told, registry, TopicSubject("value", "t"))
 
 
 def test_avro_values_have_the_schema_of_the_registry_and_its_version() -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.support.golden.cases import GoldenCase, load_case
 
 from kafkeep.errors import RecordError
-from kafkeep.records.converters.converter import Piece
+from kafkeep.records.converters.converter import ConvertedRange
 from kafkeep.records.converters.json import JsonConverter
 from kafkeep.records.json.schema import parse_schema, schema_from_json, schema_to_json
 from kafkeep.records.schema import DECIMAL, TIMESTAMP, Column, Field, Kind, Schema
@@ -20,7 +20,7 @@ from kafkeep.records.schema import DECIMAL, TIMESTAMP, Column, Field, Kind, Sche
 STRING = {"type": "string", "optional": False}
 
 
-def convert(*values: bytes | None, schemas_enable: bool = True) -> list[Piece]:
+def convert(*values: bytes | None, schemas_enable: bool = True) -> list[ConvertedRange]:
     array = pa.array([b"0", *values], pa.binary()).slice(1)
     pieces = list(JsonConverter(schemas_enable).convert(array))
     assert [piece.start for piece in pieces] == [0, *[piece.stop for piece in pieces]][:-1]
@@ -32,13 +32,13 @@ def envelope(schema: Any, payload: Any) -> bytes:
     return json.dumps({"schema": schema, "payload": payload}).encode()
 
 
-def column_of(piece: Piece) -> Column:
+def column_of(piece: ConvertedRange) -> Column:
     assert isinstance(piece.result, Column), piece.result
     piece.result.array.validate(full=True)
     return piece.result
 
 
-def error_of(piece: Piece) -> str:
+def error_of(piece: ConvertedRange) -> str:
     assert isinstance(piece.result, RecordError)
     assert piece.stop == piece.start + 1
     return piece.result.message
@@ -111,7 +111,7 @@ def test_restored_envelopes_say_the_same(number: str) -> None:
     assert [text is None for text in restored] == nulls
 
 
-def _restored(converter: JsonConverter, piece: Piece) -> list[bytes | None]:
+def _restored(converter: JsonConverter, piece: ConvertedRange) -> list[bytes | None]:
     texts: list[bytes | None] = converter.restore(column_of(piece)).to_pylist()
     return texts
 

@@ -11,7 +11,7 @@ from tests.support.converting import MemoryRegistry, binary, framed, one_column
 from kafkeep.archive.schemas import RegisteredSchema
 from kafkeep.errors import RecordError
 from kafkeep.options.sink.converter_settings import JsonSchemaSettings, ProtobufSettings
-from kafkeep.records.converters.converter import Subject
+from kafkeep.records.converters.converter import TopicSubject
 from kafkeep.records.converters.json_schema import JsonSchemaConverter
 from kafkeep.records.converters.protobuf import ProtobufConverter
 from kafkeep.records.schema import DATE, OPTIONAL_BYTES, Column, Kind
@@ -20,7 +20,7 @@ from kafkeep.records.schema import DATE, OPTIONAL_BYTES, Column, Kind
 def json_converter(told: Any, **settings: Any) -> JsonSchemaConverter:
     registry = MemoryRegistry(RegisteredSchema("JSON", json.dumps(told)))
     made = JsonSchemaSettings(urls=("http://x",), **settings)
-    return JsonSchemaConverter(made, registry, Subject("value", "t"))
+    return JsonSchemaConverter(made, registry, TopicSubject("value", "t"))
 
 
 def document(value: Any) -> bytes:
@@ -187,7 +187,7 @@ def test_restoring_json_schema_and_protobuf_is_refused_with_a_way_out() -> None:
     column = Column(OPTIONAL_BYTES, binary(b""))
     registry = MemoryRegistry()
     protobuf = ProtobufConverter(
-        ProtobufSettings(urls=("http://x",)), registry, Subject("value", "t")
+        ProtobufSettings(urls=("http://x",)), registry, TopicSubject("value", "t")
     )
 
     for converter in (json_converter({}), protobuf):

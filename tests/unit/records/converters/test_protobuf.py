@@ -12,7 +12,7 @@ from tests.support.converting import MemoryRegistry, binary, columns, framed, on
 from kafkeep.archive.schemas import Reference, RegisteredSchema
 from kafkeep.errors import RecordError
 from kafkeep.options.sink.converter_settings import ProtobufSettings
-from kafkeep.records.converters.converter import Subject
+from kafkeep.records.converters.converter import TopicSubject
 from kafkeep.records.converters.protobuf import ProtobufConverter
 
 PROTO = """\
@@ -53,7 +53,7 @@ def proto_registry() -> MemoryRegistry:
 
 def proto_converter(**settings: Any) -> ProtobufConverter:
     told = ProtobufSettings(urls=("http://x",), **settings)
-    return ProtobufConverter(told, proto_registry(), Subject("value", "t"))
+    return ProtobufConverter(told, proto_registry(), TopicSubject("value", "t"))
 
 
 def field(number: int, data: bytes) -> bytes:
@@ -162,7 +162,7 @@ def test_a_schema_that_does_not_compile_is_an_error_of_its_records(
 ) -> None:
     registry = MemoryRegistry(RegisteredSchema("PROTOBUF", 'syntax = "proto3";\nmessage'))
     converter = ProtobufConverter(
-        ProtobufSettings(urls=("http://x",)), registry, Subject("value", "t")
+        ProtobufSettings(urls=("http://x",)), registry, TopicSubject("value", "t")
     )
 
     (piece,) = converter.convert(binary(framed(1, b"\x00")))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkeep.records.json.edit import (
-    Member,
+    JsonMember,
     decode_string,
     encode_string,
     find_member,
@@ -93,4 +93,4 @@ def test_kind_of(text: bytes, kind: str) -> None:
 
 def test_an_empty_object_takes_a_member() -> None:
     assert split_object(b" { } ") == []
-    assert join_object([Member(b'"a"', b"1")]) == b'{"a":1}'
+    assert join_object([JsonMember(b'"a"', b"1")]) == b'{"a":1}'
