@@ -29,7 +29,7 @@ def open_format(kind: FormatKind, options: FormatOptions, *, view: View = "value
         case FormatKind.BYTES:
             return BytesFormat(options)
         case FormatKind.AVRO:
-            # Here, so that a task that writes JSON does not load the Avro library.
+            # Imported here: a task that writes JSON does not load the kernels of Avro.
             from kafkeep.objects.formats.avro import AvroFormat  # noqa: PLC0415
 
             return AvroFormat(options, view=view)
@@ -80,7 +80,7 @@ def most_rows(source: BinaryIO, options: FormatOptions) -> tuple[int, bool]:
             size = _count_bytes(open_decompressed(source, options.s3_compression_type))
             return max(size + 1, _MOST_IN_FILE), False
         case FormatKind.AVRO:
-            from kafkeep.objects.formats.avro import count_rows  # noqa: PLC0415 - loads the library
+            from kafkeep.objects.formats.avro import count_rows  # noqa: PLC0415
 
             return count_rows(source), True
         case FormatKind.PARQUET:
