@@ -433,7 +433,7 @@ def test_the_way_of_inserted_fields_does_not_import_pandas() -> None:
         "import numpy as np, pyarrow as pa\n"
         "o = pa.py_buffer(np.array([0, 2], dtype=np.int32))\n"
         "a = pa.Array.from_buffers(pa.binary(), 1, [None, o, pa.py_buffer(b'{}')])\n"
-        "print(s.append_fields(a, [s.Tail(b'o', b'\"o\":', np.array([7]))])[0].as_py())\n"
+        "print(s.append_fields(a, [s.AppendedField(b'o', b'\"o\":', np.array([7]))])[0].as_py())\n"
         "print('pandas' in sys.modules)\n"
     )
     ran = subprocess.run(
