@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Registers SINETStream's two connectors, s3-sink-data and s3-sink-timestamp, as the .env beside
-# this file says. Waits until the service answers. Run again, it changes what differs.
+# this file says. Waits until the service answers. Run it again to apply a changed .env.
 #   ./register.sh                    the service on this machine, at REST_PORT of the .env
 #   ./register.sh http://host:8083   another one
-# For a service that wants to know who calls: KAFKEEP_REST_TOKEN, or KAFKEEP_REST_USER and
-# KAFKEEP_REST_PASSWORD. REGISTER_TIMEOUT: seconds to wait for the service, 300 unless set.
+# For a service that requires credentials: KAFKEEP_REST_TOKEN, or KAFKEEP_REST_USER and
+# KAFKEEP_REST_PASSWORD. REGISTER_TIMEOUT: seconds to wait for the service (default 300).
 # It needs bash and curl.
 
 # All in a subshell, so that ". ./register.sh" leaves the caller's shell as it was.
