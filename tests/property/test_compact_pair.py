@@ -151,7 +151,7 @@ class Process:
 
     def turn(self) -> None:
         self.job.take_turn(self.door, self.document)
-        assert self.job.progress.waits_its_turn is (self.job._work is None)
+        assert self.job.progress.is_passive is (self.job._work is None)
 
 
 class PairMachine(RuleBasedStateMachine):

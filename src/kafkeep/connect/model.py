@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 
 class TargetState(StrEnum):
-    """What a connector is told to be; kept over restarts of the service."""
+    """What a connector should be; it survives restarts of the service."""
 
     RUNNING = "RUNNING"
     PAUSED = "PAUSED"
@@ -22,7 +22,7 @@ class TargetState(StrEnum):
 
 
 class RunState(StrEnum):
-    """What a connector or a task is, under Connect's names."""
+    """What a connector or a task is now, under Connect's names."""
 
     UNASSIGNED = "UNASSIGNED"
     RUNNING = "RUNNING"
@@ -34,9 +34,9 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connector:
-    """A connector as it is defined; ``config`` is as it was sent, references unresolved.
+    """A connector as it is defined; ``config`` is as it was sent, with references unresolved.
 
-    ``generation`` grows with every change of the configuration, so that a run knows it is old.
+    ``generation`` grows with every change of the configuration, so that an outdated run is known.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Connector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStatus:
-    """One task; ``trace`` says why it failed, without secrets."""
+    """The state of one task; ``trace`` says why it failed, without secrets."""
 
     id: int
     state: RunState
@@ -57,7 +57,7 @@ class TaskStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostOffsets:
-    """Offsets ``[start, end)`` of a partition that are not in the archive, and why."""
+    """Offsets ``[start, end)`` of a partition that the archive lacks, and why."""
 
     topic: str
     partition: int
@@ -69,7 +69,7 @@ class LostOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetGaps:
-    """The gaps that a connector's log has: all are counted, the newest are listed first."""
+    """The gaps in a connector's log: all counted, the newest listed, newest first."""
 
     count: int = 0
     offsets: int = 0
@@ -78,13 +78,13 @@ class OffsetGaps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """How far a connector is behind, when it last got on, and what it never got.
+    """How far a connector is behind, when it last made progress, and what it lost.
 
     ``no_progress_since_ms`` is set while work is due and nothing is committed.
     """
 
     measured_ms: int | None = None
-    """When lag and gaps were read; None: not yet."""
+    """When lag and gaps were measured; None: not yet."""
     records: int = 0
     seconds: float = 0.0
     last_progress_ms: int | None = None
@@ -94,7 +94,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorStatus:
-    """A connector and its tasks as they are now."""
+    """The state of a connector and its tasks."""
 
     name: str
     type: ConnectorType
@@ -104,14 +104,14 @@ class ConnectorStatus:
     tasks: tuple[TaskStatus, ...] = ()
     trace: str | None = None
     backlog: Backlog | None = None
-    """None while it has no job."""
+    """None while the connector has no job."""
     generation: int | None = None
-    """Of the connector it was taken of; None from a worker of an older kafkeep."""
+    """The connector's generation; None from a worker of an older kafkeep."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggerLevel:
-    """A logger's level that every worker is to have; numbers grow with every one that is set."""
+    """A logger's level for all workers; a later one has a larger number."""
 
     number: int
     logger: str
@@ -127,7 +127,7 @@ class PluginInfo:
 
 
 class RestError(KafkeepError):
-    """An answer other than success: ``status`` is HTTP's, the message goes out as it is."""
+    """An error answer: ``status`` is the HTTP status, the message is sent as it is."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -138,7 +138,7 @@ class RestError(KafkeepError):
 
 
 def invalid_config(errors: list[str]) -> RestError:
-    """Return the error that lists everything wrong with a configuration, worded as Connect does."""
+    """Return the error that lists everything wrong with a configuration, in Connect's words."""
     lines = "\n".join(errors)
     return RestError(
         400,

@@ -1,10 +1,11 @@
-"""Open everything a service needs, run it until it is told to stop, close it in order."""
+"""Put a service together, run it until it is stopped, close its parts in order."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import signal
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -18,14 +19,14 @@ from kafkeep.connect.plugins.definitions import Definitions
 from kafkeep.connect.plugins.validate import machine_problems
 from kafkeep.connect.rest.app import make_app
 from kafkeep.connect.rest.forwarding import ForwardMiddleware
-from kafkeep.connect.rest.server import Bound, RestServer, bind
+from kafkeep.connect.rest.server import BoundListener, RestServer, bind
 from kafkeep.connect.safety.restrictions import check_connector
-from kafkeep.connect.safety.secrets import HideSecrets
+from kafkeep.connect.safety.secrets import SecretRedactor
 from kafkeep.connect.service.forward import shared_token
 from kafkeep.connect.service.herder import Herder
 from kafkeep.connect.service.journal import Journal, open_state
 from kafkeep.connect.service.leader_loop import LeaderLoop
-from kafkeep.connect.service.lease import BEATS_PER_TIMEOUT, Lease
+from kafkeep.connect.service.lease import HEARTBEATS_PER_TIMEOUT, Lease
 from kafkeep.connect.service.loggers import Loggers
 from kafkeep.connect.service.shared_spark import SharedSpark
 from kafkeep.connect.service.supervisor import JobSlots, Supervisor
@@ -38,14 +39,16 @@ from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import StorageOptions
 
 STOP_SECONDS = 25.0
-"""How long jobs may take to finish what they are at: less than Kubernetes waits before it kills."""
-_CLUSTER_SECONDS = 3.0
+"""How long jobs may take to finish: less than Kubernetes waits before it kills."""
+_CLUSTER_ID_SECONDS = 3.0
+_SWITCH_SECONDS = 0.0005
+"""How long a thread may keep the interpreter while a REST call waits; Python's default is 5 ms."""
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceInfo:
-    """What is told when the service answers."""
+    """Where a started service answers, and where its state lies."""
 
     url: str
     worker_id: str
@@ -60,16 +63,19 @@ def run_service(
     on_ready: Callable[[ServiceInfo], None] = lambda _ready: None,
     stop: threading.Event | None = None,
 ) -> bool:
-    """Run the service until SIGTERM, SIGINT or ``stop``; what is at hand is finished first.
+    """Run the service until SIGTERM, SIGINT or ``stop``, and let jobs finish what they are doing.
 
-    Returns False when some job did not end in time. A second signal ends it at once. ``storage``
-    is how the state's store is reached; connectors bring their own.
+    Returns False when some job did not end in time. A second signal ends the process at once.
+    ``storage`` says how to reach the state's store; connectors bring their own. While the service
+    runs, the threads of this process switch more often than Python's default.
     """
     stop = stop or threading.Event()
     with ExitStack() as closing:
+        closing.callback(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(_SWITCH_SECONDS)
         listening = _bind(worker.rest, closing)
-        told = listening[worker.rest.listening.index(worker.rest.advertised)]
-        service = _Parts.open(worker, told.port, storage, spark)
+        advertised = listening[worker.rest.listening.index(worker.rest.advertised)]
+        service = _Parts.open(worker, advertised.port, storage, spark)
         closing.callback(service.spark.close)
         closing.callback(service.herder.close)
         closing.callback(service.secrets.install())
@@ -81,19 +87,19 @@ def run_service(
         on_ready(service.ready)
         while not stop.wait(0.5):
             server.check()
-        logger.info("stopping: connectors finish what they are at")
+        logger.info("stopping; connectors finish what they are doing")
         return service.loop.close(STOP_SECONDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
-    """The service put together."""
+    """The parts of one service."""
 
     ready: ServiceInfo
     loop: LeaderLoop
     herder: Herder
     spark: SharedSpark
-    secrets: HideSecrets = field(repr=False)
+    secrets: SecretRedactor = field(repr=False)
     token: str = field(repr=False)
 
     @classmethod
@@ -116,7 +122,7 @@ class _Parts:
             machine=lambda config: machine_problems(config, worker),
         )
         context_for = _contexts_of(worker, storage, spark, definitions)
-        secrets, totals, loggers = HideSecrets(), Totals(), Loggers(now_ms)
+        secrets, totals, loggers = SecretRedactor(), Totals(), Loggers(now_ms)
         worker_id, url = worker.rest.worker_id(port), worker.rest.url(port)
         supervisor = Supervisor(
             make_job=measured(_make_job, totals),
@@ -131,7 +137,7 @@ class _Parts:
             return [supervisor.status(one) for one in journal.state.connectors.values()]
 
         timeout_s = worker.service.kafkeep_lease_timeout_ms / 1000
-        quick = replace(storage, retry_deadline_ms=int(timeout_s * 1000 / BEATS_PER_TIMEOUT))
+        quick = replace(storage, retry_deadline_ms=int(timeout_s * 1000 / HEARTBEATS_PER_TIMEOUT))
         lease = Lease(
             open_state(worker.state_address, quick),
             worker_id=worker_id,
@@ -140,8 +146,8 @@ class _Parts:
             statuses=statuses,
             levels=loggers.everywhere,
         )
-        loop = LeaderLoop(journal, lease, supervisor, lambda beat: loggers.follow(beat.levels))
-        supervisor.on_change = loop.beat_soon
+        loop = LeaderLoop(journal, lease, supervisor, lambda leader: loggers.follow(leader.levels))
+        supervisor.on_change = loop.publish_soon
         herder = Herder(
             loop=loop,
             definitions=definitions,
@@ -164,12 +170,12 @@ class _Parts:
         )
 
 
-def _bind(rest: RestOptions, closing: ExitStack) -> list[Bound]:
-    """Take every port before anything is begun; none is kept when one cannot be had."""
+def _bind(rest: RestOptions, closing: ExitStack) -> list[BoundListener]:
+    """Bind every port before anything starts; release all of them when one is not available."""
     return [closing.enter_context(contextlib.closing(bind(one))) for one in rest.listening]
 
 
-def _server(parts: _Parts, worker: WorkerOptions, listening: Sequence[Bound]) -> RestServer:
+def _server(parts: _Parts, worker: WorkerOptions, listening: Sequence[BoundListener]) -> RestServer:
     rest = make_app(parts.herder, worker.security)
     app = ForwardMiddleware(rest, parts.herder.local_leader, parts.token)
     return RestServer(app, listening, None if worker.tls is None else worker.tls.server)
@@ -178,15 +184,15 @@ def _server(parts: _Parts, worker: WorkerOptions, listening: Sequence[Bound]) ->
 def _contexts_of(
     worker: WorkerOptions, storage: StorageOptions, spark: SharedSpark, definitions: Definitions
 ) -> Callable[[Mapping[str, str]], JobContext]:
-    """Return what jobs share: sinks read with the worker's consumer, sources write as producer."""
-    turns = JobSlots()
+    """Return what makes a job's context: sinks use the worker's consumer, sources its producer."""
+    slots = JobSlots()
 
     def context_for(config: Mapping[str, str]) -> JobContext:
         is_source = definitions.describe(config).type == "source"
         return JobContext(
             kafka=worker.producer if is_source else worker.consumer,
-            run_tasks=turns.given_up_for(spark.run_tasks),
-            turn=turns,
+            run_tasks=slots.released_for(spark.run_tasks),
+            slot=slots,
             cores=spark.cores,
             state_address=worker.state_address,
             state_storage=storage,
@@ -203,7 +209,7 @@ def _make_job(name: str, config: Mapping[str, str], context: JobContext) -> Conn
 
 
 class _ClusterId:
-    """Asks Kafka once which cluster it is, in the background; None while Kafka does not answer."""
+    """Reads the cluster's id once, in the background; None while Kafka does not answer."""
 
     def __init__(self, worker: WorkerOptions) -> None:
         self._kafka = worker.kafka
@@ -215,7 +221,7 @@ class _ClusterId:
         if self._known is None and self._asking.acquire(blocking=False):
             self._asked.clear()
             threading.Thread(target=self._ask, name="cluster", daemon=True).start()
-        self._asked.wait(_CLUSTER_SECONDS)
+        self._asked.wait(_CLUSTER_ID_SECONDS)
         return self._known
 
     def _ask(self) -> None:
@@ -223,7 +229,7 @@ class _ClusterId:
             with Wire(self._kafka) as wire:
                 self._known = Admin(wire).cluster_id()
         except KafkeepError as error:
-            logger.warning("the cluster's id is not known yet: %s", error.message)
+            logger.warning("cannot read the cluster's id yet: %s", error.message)
         finally:
             self._asked.set()
             self._asking.release()

@@ -115,7 +115,7 @@ class CompactJob:
         pair = self._join(store, document)
         self._do(self._next(store, pair), pair, store, document)
         self.task_count = self._work.task_count if self._work else 1
-        self.progress.waits_its_turn = self._work is None
+        self.progress.is_passive = self._work is None
 
     def _join(self, store: ObjectStore, document: PairDocument) -> Pair:
         """Return the document, with this instance in it.

@@ -14,21 +14,21 @@ from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.storage import StorageOptions
 
 RunTasks = Callable[..., Any]
-"""``OpenSpark.run_tasks``: bundles in, rows out."""
-TASKS_UNSEEN = 100
-"""No more tasks are shown than this while nobody knows how many partitions there are."""
+"""``SharedSpark.run_tasks``: bundles in, rows out."""
+TASKS_UNKNOWN = 100
+"""The most tasks to show while the number of partitions is unknown."""
 
 
 def shown_tasks(tasks_max: int | None, partitions: int | None = None) -> int:
-    """Return how many tasks to show; ``partitions`` None: not known yet.
+    """Return how many tasks to show; ``partitions`` is None while unknown.
 
-    A ``tasks.max`` may be anything, and every task that is shown takes room in all answers.
+    ``tasks.max`` may be any number, and every task shown takes room in all answers.
     """
-    return max(1, min(tasks_max or 1, TASKS_UNSEEN if partitions is None else partitions))
+    return max(1, min(tasks_max or 1, TASKS_UNKNOWN if partitions is None else partitions))
 
 
 def expected_tasks(new: Mapping[str, str], old: Mapping[str, str], shown: int) -> int:
-    """Return how many tasks a changed connector will show, where the old one shows ``shown``.
+    """Return how many tasks a changed connector will show when the old one shows ``shown``.
 
     ``tasks.max`` decides, unless there were fewer partitions than that already.
     """
@@ -39,46 +39,46 @@ def expected_tasks(new: Mapping[str, str], old: Mapping[str, str], shown: int) -
 
 
 def _wanted_tasks(config: Mapping[str, str]) -> int | None:
-    """Return what ``tasks.max`` asks for; None for a reference, which is resolved elsewhere."""
+    """Return what ``tasks.max`` asks for; None for a reference, which is not resolved here."""
     text = config.get("tasks.max", "1").strip()
     return shown_tasks(int(text)) if text.isascii() and text.isdigit() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext:
-    """What every job of a worker shares."""
+    """What a worker gives to each of its jobs."""
 
     kafka: KafkaOptions
-    """The worker's cluster; a connector's overrides come on top."""
+    """The worker's cluster; a connector's overrides apply on top."""
     run_tasks: RunTasks
     cores: int
     state_address: str
-    """Where the service keeps its state: documents of restores lie beside it."""
+    """Where the service keeps its state. Restore documents lie beside it."""
     state_storage: StorageOptions | None = None
-    """How that is reached; None: as the environment says."""
-    turn: AbstractContextManager[None] = field(default_factory=nullcontext)
-    """Entered where a job is busy in this process; ``run_tasks`` leaves it meanwhile."""
+    """How to reach it; None: as the environment says."""
+    slot: AbstractContextManager[None] = field(default_factory=nullcontext)
+    """Entered where a job is busy in this process; ``run_tasks`` releases it meanwhile."""
     defaults: Mapping[str, str] = field(default_factory=dict)
-    """Keys of the worker's file that hold for connectors without them, e.g. value.converter."""
+    """Keys of the worker's file that apply to connectors without them, e.g. value.converter."""
 
 
 class ConnectorJob(Protocol):
-    """One connector's run. Made anew for every start; safe to run again after any end."""
+    """One run of a connector. Each start makes a new job; it may run again after any end."""
 
     type: ConnectorType
     task_count: int
-    """How many tasks to show: at most tasks.max, and never more than partitions to read."""
+    """How many tasks to show: at most ``tasks.max``, and at most the number of partitions."""
     progress: Progress
 
     def run(self, stop: threading.Event) -> None:
-        """Work until ``stop`` is set, then end cleanly; a source may end by itself, when done.
+        """Work until ``stop`` is set, then end cleanly. A source ends by itself when it is done.
 
-        Raises KafkeepError when it cannot go on. Faults that pass are waited out inside.
+        Retries after transient errors. Raises KafkeepError when it cannot continue.
         """
 
 
 class MakeJob(Protocol):
-    """Makes the job of a connector; ``connect/jobs/make.py`` has the one there is."""
+    """Makes the job of a connector; see ``connect/jobs/make.py``."""
 
     def __call__(self, name: str, config: Mapping[str, str], context: JobContext) -> ConnectorJob:
-        """Return the job; ``config`` is resolved, with real secrets. UsageError if it is wrong."""
+        """Return the job; ``config`` is resolved, with secrets. UsageError if it is wrong."""

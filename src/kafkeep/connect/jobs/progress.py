@@ -12,16 +12,16 @@ from kafkeep.archive.commit import Gap
 from kafkeep.connect.model import Backlog, ConnectorType, LostOffsets, OffsetGaps
 
 NO_PROGRESS_MS = 60_000
-"""Work that is due and stays undone for so long is reported."""
+"""Work that is due for longer than this without a commit is reported."""
 GAPS_SHOWN = 10
 
 
 @dataclass(slots=True)
 class Progress:
-    """What a job has done since it was started, told by the job, read by status and metrics.
+    """What a job has done since its start. The job writes it; status and metrics read it.
 
-    Plain numbers that one thread writes and others read; partitions are (topic, number). Records
-    are counted last: who sees them sees where they are, too.
+    One thread writes plain numbers, others read them. Partitions are (topic, number). ``records``
+    is written last, so that a reader who sees it sees its positions, too.
     """
 
     records: int = 0
@@ -30,31 +30,31 @@ class Progress:
     commits: int = 0
     gaps: int = 0
     skipped_offsets: int = 0
-    """Offsets in those gaps."""
+    """Offsets in these gaps."""
     bad_records: int = 0
     last_commit_ms: int | None = None
     topics: set[str] = field(default_factory=set)
-    """Topics records were read from or written to."""
+    """Topics that records were read from or written to."""
     positions: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Archived (or read back) up to here."""
+    """Archived, or restored, up to here."""
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Of a sink: where Kafka ended when it was last looked at."""
+    """Of a sink: the end offsets in its last snapshot of the cluster."""
     measured_ms: int | None = None
-    """When lag and gaps were last read."""
+    """When lag and gaps were last measured."""
     due_since_ms: int | None = None
-    """Since when there is something to do, of which nothing is committed yet."""
-    waits_its_turn: bool = False
-    """Whether it does not look at Kafka now because another of its pair archives."""
+    """Since when work is due without a commit."""
+    is_passive: bool = False
+    """True while another connector of its pair archives and this one does not read Kafka."""
     lost: OffsetGaps = field(default_factory=OffsetGaps)
-    """All gaps of the log, those of earlier runs too."""
+    """All gaps of the log, also those of earlier runs."""
     lag_records: dict[tuple[str, int], int] = field(default_factory=dict)
     lag_since_ms: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Since when records of a partition wait; none for one that is archived to its end."""
+    """Since when records of a partition wait; absent for one that is archived to its end."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class PartitionLag:
-    """Offsets of one partition that wait, and for how long the oldest of them has waited."""
+    """How many offsets of one partition wait, and for how long the oldest has waited."""
 
     topic: str
     partition: int
@@ -64,7 +64,7 @@ class PartitionLag:
 
 def partition_lags(progress: Progress, now_ms: int) -> list[PartitionLag]:
     """Return how far behind each partition is, sorted; 0 records for one at its end."""
-    # The job's thread goes on writing: a copy is one step for it, a loop is not.
+    # The job's thread keeps writing: a copy is atomic, a loop is not.
     waiting, since = progress.lag_records.copy(), progress.lag_since_ms.copy()
     return sorted(
         PartitionLag(
@@ -80,7 +80,7 @@ def partition_lags(progress: Progress, now_ms: int) -> list[PartitionLag]:
 def backlog_of(
     progress: Progress, kind: ConnectorType, now_ms: int, running_since_ms: int | None
 ) -> Backlog:
-    """Return what is known; ``running_since_ms`` is None for one that is not running."""
+    """Return a job's backlog; ``running_since_ms`` is None for a connector that does not run."""
     lags = partition_lags(progress, now_ms)
     stuck_ms = None if running_since_ms is None else _undone_since(progress, kind, running_since_ms)
     return Backlog(
@@ -96,19 +96,19 @@ def backlog_of(
 
 
 def _undone_since(progress: Progress, kind: ConnectorType, running_since_ms: int) -> int | None:
-    """Return since when something is to be done; a sink looks at Kafka every few seconds.
+    """Return since when work is due; a sink reads the end offsets every few seconds.
 
-    Records that wait for a rule to end their file are not due, and do not count.
+    Records that wait for a rotation rule are not due.
     """
     if progress.due_since_ms is not None:
         return max(progress.due_since_ms, running_since_ms)
-    if kind == "source" or progress.waits_its_turn:
+    if kind == "source" or progress.is_passive:
         return None
     return max(progress.measured_ms or 0, running_since_ms)
 
 
 def gaps_of(gaps: Iterable[Gap]) -> OffsetGaps:
-    """Return the gaps of a log for its connector's status: all counted, the newest listed."""
+    """Summarise the gaps of a log: all counted, the newest listed."""
     found = sorted(gaps, key=lambda gap: (gap.at_ms, gap.partition_id, gap.range.start))
     return OffsetGaps(
         count=len(found),

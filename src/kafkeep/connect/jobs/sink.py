@@ -307,7 +307,7 @@ class SinkJob:
             now_ms=now_ms,
             stop=stop,
             schemas=schema_keeper(self.options, store),
-            turn=self._context.turn,
+            turn=self._context.slot,
             **watchers,
         )
 

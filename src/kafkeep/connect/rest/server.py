@@ -1,10 +1,11 @@
-"""The REST API's listeners: one application on several sockets, some of them over TLS.
+"""Serve the REST API: one application on several sockets, some of them over TLS.
 
-HTTP/1.1 as h11 parses it, strictly, with limits on headers and on waiting.
+h11 parses HTTP/1.1. ``StrictConnection`` refuses what h11 tolerates, and ``BoundedProtocol`` limits
+the size of headers and the time to send a request.
 
 An offer to upgrade (``Upgrade: h2c``, as Java's HttpClient sends it, or ``websocket``) is ignored,
-as RFC 9110 allows: the request is answered over HTTP/1.1, and its body is read. httptools skips
-that body and takes its bytes for the next request, so uvicorn's faster protocol cannot be used.
+as RFC 9110 allows: the request is answered over HTTP/1.1 and its body is read. httptools skips that
+body and takes its bytes for the next request, so uvicorn's faster protocol cannot be used.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import json
 import logging
 import re
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -33,30 +33,30 @@ from kafkeep.connect.worker.keys import Listener
 from kafkeep.errors import EnvironmentFault
 
 HEADERS_BYTES = 64 << 10
-"""As much may come before headers are complete; bodies have a limit of their own."""
+"""The limit of a request's headers. Bodies have a limit of their own."""
 HEADERS_SECONDS = 30.0
-"""Headers are complete so long after the connection, or their first byte on a used one."""
+"""The time to send headers, from the connection or, on a used one, from their first byte."""
 BODY_SECONDS = 120.0
-"""The body is complete so long after its headers."""
+"""The time to send the body, from the end of its headers."""
 CHUNKS = 4000
-"""So many chunks of a body may be tiny; a client that sends each word alone needs fewer."""
+"""How many chunks of a body may be tiny. A client that sends each word alone needs fewer."""
 CHUNK_BYTES = 64
-"""Of more chunks, each has so many bytes on average."""
+"""What chunks must have on average when there are more."""
 
 _NOT_STRICT = re.compile(rb"(?<!\r)\n|\n[ \t]")
-"""A line that ends without CR, or goes on in the next one (obs-fold)."""
+"""A line that ends without CR, or continues in the next one (obs-fold)."""
 _CODING = b"transfer-encoding"
 
 
 class StrictConnection(h11.Connection):
     """h11 without the leniency that lets two servers disagree on where a request ends.
 
-    Requests come out without an Upgrade header, and with a path as their target.
+    The requests it returns have no Upgrade header, and a path as their target.
     """
 
     request_count = 0
     problem = ""
-    """What was wrong with the request that was refused."""
+    """Why the last request was refused."""
     _in_chunks = False
     _chunks = 0
     _chunk_bytes = 0
@@ -64,13 +64,13 @@ class StrictConnection(h11.Connection):
     def __init__(self, our_role: type[h11.CLIENT | h11.SERVER], max_bytes: int) -> None:
         super().__init__(our_role, max_bytes)
         self._sent = bytearray()
-        """What h11 has not taken yet, after the last byte that it took: the end of a line may be
-        shared by two events."""
-        self._taken = 0
-        """How many of these h11 has taken: 0 or 1."""
+        """What h11 has not consumed, and the last byte that it did: two events may share the end of
+        a line."""
+        self._consumed = 0
+        """How many of these bytes h11 has consumed: 0 or 1."""
 
     def receive_data(self, data: bytes) -> None:
-        """Take what was sent, and keep it as it was until its lines are checked."""
+        """Receive bytes, and keep a copy until their lines are checked."""
         super().receive_data(data)
         self._sent += data
 
@@ -92,18 +92,18 @@ class StrictConnection(h11.Connection):
         return event
 
     def _check_lines(self, event: Any) -> None:
-        """Check headers and trailers as they were sent: h11 has put their lines right.
+        """Check headers and trailers as they were sent: h11 has already repaired their lines.
 
-        Only what this event took is looked at or moved: a body may have very many events.
+        This reads and moves only the bytes of this event, because a body may have very many events.
         """
         end = len(self._sent) - len(self._receive_buffer)
         is_lines = isinstance(event, h11.Request) or (
             isinstance(event, h11.EndOfMessage) and self._in_chunks
         )
-        if is_lines and _NOT_STRICT.search(self._sent, self._taken, end):
+        if is_lines and _NOT_STRICT.search(self._sent, self._consumed, end):
             raise h11.RemoteProtocolError("a line of the headers does not end with CR LF")
-        self._taken = min(end, 1)
-        del self._sent[: end - self._taken]
+        self._consumed = min(end, 1)
+        del self._sent[: end - self._consumed]
 
     def _check_chunks(self, event: h11.Data) -> None:
         """Refuse a flood of tiny chunks: each costs as much time as a large one."""
@@ -114,7 +114,7 @@ class StrictConnection(h11.Connection):
 
 
 def _checked(request: h11.Request) -> h11.Request:
-    """Return the request as the service is to see it; h11 has checked Host and Content-Length."""
+    """Return the request that the application gets; h11 has checked Host and Content-Length."""
     headers = dict(request.headers)
     if _CODING in headers:
         if b"content-length" in headers:
@@ -142,9 +142,9 @@ def _path_of(url: bytes, host: bytes) -> bytes:
 
 
 class BoundedProtocol(H11Protocol):
-    """Answers 400 to what is not HTTP and to headers without end: they would be kept in memory.
+    """Answers 400 to what is not HTTP and to endless headers, which would fill the memory.
 
-    A connection whose request does not become whole in time is closed: it would be kept for ever.
+    It closes a connection whose request is not complete in time, which would stay open for ever.
     """
 
     conn: StrictConnection
@@ -159,30 +159,30 @@ class BoundedProtocol(H11Protocol):
         super().__init__(config, server_state, app_state, _loop)
         self.conn = StrictConnection(h11.SERVER, HEADERS_BYTES)
         self._timer: asyncio.TimerHandle | None = None
-        self._awaited: tuple[int, float | None] = (0, None)
+        self._timed: tuple[int, float | None] = (0, None)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first request."""
+        """Start the timer of the first request."""
         super().connection_made(transport)
-        self._await(HEADERS_SECONDS)
+        self._set_timer(HEADERS_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing more."""
-        self._await(None)
+        """Stop the timer."""
+        self._set_timer(None)
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """Take what has come, then wait for the rest of the request, if there is one."""
+        """Handle what was received, then set the timer for the rest of the request."""
         super().handle_events()
         state = self.conn.their_state
         if state is h11.SEND_BODY:
-            self._await(BODY_SECONDS)
+            self._set_timer(BODY_SECONDS)
         else:
             has_begun = state is h11.IDLE and bool(self.conn.trailing_data[0])
-            self._await(HEADERS_SECONDS if has_begun else None)
+            self._set_timer(HEADERS_SECONDS if has_begun else None)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer as every error is answered, say what is wrong, and close the connection."""
+        """Answer with Connect's form of an error, and close the connection."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             message = f"{msg.rstrip('.')}: {self.conn.problem}" if self.conn.problem else msg
             body = json.dumps({"error_code": 400, "message": message}).encode()
@@ -196,47 +196,46 @@ class BoundedProtocol(H11Protocol):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
 
-    def _await(self, seconds: float | None) -> None:
-        """Close the connection unless this part of this request is whole after ``seconds``."""
-        awaited = (self.conn.request_count, seconds)
-        if awaited == self._awaited:
+    def _set_timer(self, seconds: float | None) -> None:
+        """Close the connection unless this part of the request is complete after ``seconds``."""
+        timed = (self.conn.request_count, seconds)
+        if timed == self._timed:
             return
-        self._awaited = awaited
+        self._timed = timed
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if seconds is None else self.loop.call_later(seconds, self._give_up)
 
     def _give_up(self) -> None:
-        if self.flow.read_paused:  # it is us who do not take what was sent
+        if self.flow.read_paused:  # the application does not read; the client is not to blame
             self._timer = self.loop.call_later(BODY_SECONDS, self._give_up)
         else:
             self.transport.close()
 
 
 _START_SECONDS = 30.0
-_SWITCH_SECONDS = 0.0005
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
-    """A listener, and the socket that callers reach it at."""
+class BoundListener:
+    """A listener with its socket."""
 
     listener: Listener
     socket: socket.socket
 
     @property
     def port(self) -> int:
-        """The port it has got."""
+        """The port; the system's choice where the listener asks for port 0."""
         return int(self.socket.getsockname()[1])
 
     def close(self) -> None:
-        """Let go of the port; safe to call twice."""
+        """Close the socket; safe to call twice."""
         self.socket.close()
 
 
-def bind(listener: Listener) -> Bound:
-    """Take a listener's port; EnvironmentFault when it cannot be had."""
+def bind(listener: Listener) -> BoundListener:
+    """Bind a listener's port; EnvironmentFault when it is not available."""
     host, port = listener.address, listener.port
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -247,20 +246,22 @@ def bind(listener: Listener) -> Bound:
             f"cannot listen on {host}:{port}: {why}",
             hint="Choose another in listeners or with --host and --port, or stop what has it.",
         ) from error
-    # Connections inherit it. Else a body waits 40 ms for the caller to acknowledge the headers.
+    # Connections inherit it. Otherwise a body waits 40 ms until the caller acknowledges headers.
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return Bound(listener, opened)
+    return BoundListener(listener, opened)
 
 
 class RestServer:
-    """uvicorn in a thread of its own, so that signals are ours and it answers until the end.
+    """uvicorn in a thread of its own, so that this process handles signals and answers to the end.
 
-    TLS is a server's, so every listener has one; all are in one loop, for the application counts
-    what is under way in the loop it is called from.
+    uvicorn sets TLS per server, so each listener has a server. All servers share one event loop,
+    because the application limits concurrent calls per loop.
     """
 
-    def __init__(self, app: Any, listening: Sequence[Bound], tls: SSLContext | None) -> None:
-        """Make it; ``tls`` is what https listeners show."""
+    def __init__(
+        self, app: Any, listening: Sequence[BoundListener], tls: SSLContext | None
+    ) -> None:
+        """Create the servers; https listeners use ``tls``."""
         self._listening = listening
         self._servers = [
             uvicorn.Server(_config(app, tls if bound.listener.is_https else None))
@@ -269,9 +270,7 @@ class RestServer:
         self._thread = threading.Thread(target=self._run, name="rest", daemon=True)
 
     def start(self) -> None:
-        """Return when requests are answered."""
-        # Jobs' threads would each keep the interpreter for 5 ms at a time while a call waits.
-        sys.setswitchinterval(_SWITCH_SECONDS)
+        """Start, and return once requests are answered."""
         self._thread.start()
         deadline = time.monotonic() + _START_SECONDS
         while not all(server.started for server in self._servers):
@@ -284,12 +283,12 @@ class RestServer:
             logger.info("the REST API listens on %s", at)
 
     def check(self) -> None:
-        """Raise when it has died."""
+        """Raise EnvironmentFault when the server has died."""
         if not self._thread.is_alive():
-            raise EnvironmentFault("the REST API has ended by itself")
+            raise EnvironmentFault("the REST API stopped unexpectedly")
 
     def close(self) -> None:
-        """Answer what was asked, then end."""
+        """Answer open requests, then stop."""
         for server in self._servers:
             server.should_exit = True
         self._thread.join(10.0)
@@ -299,8 +298,8 @@ class RestServer:
             runner.run(_serve(zip(self._servers, self._listening, strict=True)))
 
 
-async def _serve(pairs: Iterable[tuple[uvicorn.Server, Bound]]) -> None:
-    """Answer until each is told to end; where one fails, all end."""
+async def _serve(pairs: Iterable[tuple[uvicorn.Server, BoundListener]]) -> None:
+    """Serve until every server is stopped; when one fails, all end."""
     await asyncio.gather(*(server.serve(sockets=[bound.socket]) for server, bound in pairs))
 
 

@@ -179,7 +179,7 @@ def _parts(text: str) -> Iterator[str]:
         yield password
 
 
-class HideSecrets(logging.Filter):
+class SecretRedactor(logging.Filter):
     """Takes the secrets of the connectors it was told of out of records, tracebacks included.
 
     So it does with what ``redact`` recognises, also where a library's logger is set to DEBUG over
@@ -207,15 +207,15 @@ class HideSecrets(logging.Filter):
             self._words_of.pop(name, None)
             self._words = frozenset().union(*self._words_of.values())
 
-    def out_of(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return a text, such as a trace, without any secret known."""
         return redact(hide_words(text, self._words))
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Change the record where it tells a secret; it always passes."""
-        clean_record(record, self.out_of)
+        clean_record(record, self.redact)
         return True
 
     def install(self) -> Callable[[], None]:
         """Clean every record of this process from now on; returns what undoes it."""
-        return install(self.out_of)
+        return install(self.redact)

@@ -44,7 +44,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 CONNECT_VERSION = "4.1.0"
-"""The version of Connect whose REST API this is: clients look at it to know what they may ask."""
+"""The version of Connect whose REST API this is; clients read it to know what they may call."""
 _STATE_AGE_S = 0.5
 """A worker that does not lead reads the state again after this."""
 
@@ -130,7 +130,7 @@ class Herder:
             # Set first: a change that is answered during the read may be missing from it.
             self._read_at = time.monotonic()
             try:
-                self._loop.lease.look()
+                self._loop.lease.refresh()
                 self._loop.journal.refresh()
             except KafkeepError:
                 self.expire_state()
@@ -155,15 +155,15 @@ class Herder:
         return sorted(self._connectors())
 
     def connector(self, name: str) -> Connector:
-        """Return a connector as it was defined."""
+        """Return a connector as it is defined."""
         return self._found(name)
 
     def type_of(self, name: str) -> ConnectorType:
-        """Tell whether it is a sink or a source."""
+        """Return whether it is a sink or a source."""
         return self._definitions.describe(self._found(name).config).type
 
     def status(self, name: str) -> ConnectorStatus:
-        """Return what it is doing."""
+        """Return the state of a connector and its tasks."""
         return self._status(self._found(name, "No status found for connector {name}"))
 
     def _status(self, connector: Connector) -> ConnectorStatus:
@@ -171,8 +171,8 @@ class Herder:
         if self._loop.leads() or connector.target is TargetState.STOPPED:
             return status
         leader = self._loop.lease.leader()
-        told = leader.statuses if leader is not None else ()
-        found = next((one for one in told if one.name == connector.name), status)
+        published = leader.statuses if leader is not None else ()
+        found = next((one for one in published if one.name == connector.name), status)
         return _caught_up(found, connector)
 
     def task_configs(self, name: str) -> list[Mapping[str, str]]:
@@ -192,7 +192,7 @@ class Herder:
         return tasks[task]
 
     def topics(self, name: str) -> list[str]:
-        """Return the topics it has read or written since it was made or they were reset."""
+        """Return the topics a connector has used since it was created or they were reset."""
         self._check_tracking(self._tracking.topic_tracking_enable, "Topic tracking is disabled.")
         self._found(name)
         known = set(self._loop.journal.state.topics.get(name, ()))
@@ -210,14 +210,14 @@ class Herder:
             raise RestError(403, otherwise)
 
     def offsets(self, name: str) -> list[Json]:
-        """Return what it has an offset of; any worker can read that."""
+        """Return a connector's offsets; any worker can read them."""
         from kafkeep.connect.jobs.sink_offsets import read_offsets  # noqa: PLC0415 - rarely needed
 
         config = self._definitions.resolve(self._found(name).config)
         return list(read_offsets(name, config, self._context_for(config)))
 
     def plugins(self, *, connectors_only: bool) -> list[Json]:
-        """Return class, type and version of each."""
+        """Return class, type and version of each plugin."""
         return list_plugins(connectors_only)
 
     def plugin_config(self, plugin: str) -> list[Json]:
@@ -228,11 +228,11 @@ class Herder:
             raise RestError(404, error.message) from error
 
     def validate(self, plugin: str, config: Mapping[str, str | None]) -> Json:
-        """Say what is right and wrong with a configuration."""
+        """Return the verdict on a configuration, key by key."""
         return self._definitions.validate(plugin, config)
 
     def loggers(self) -> Json:
-        """Return the level of each logger that was set."""
+        """Return the level of each logger that has one."""
         return self._loggers.all()
 
     def logger(self, name: str) -> Json:
@@ -240,15 +240,15 @@ class Herder:
         return self._loggers.one(name)
 
     def set_logger(self, name: str, level: str) -> list[str]:
-        """Set a logger and those under it, on this worker."""
+        """Set a logger and those below it, on this worker."""
         return self._loggers.set(name, level)
 
     def answers_from_memory(self) -> bool:
-        """Tell whether looking at connectors asks nobody: a worker that leads knows them all."""
+        """Return True while this worker leads: then it has all connectors in memory."""
         return self._loop.leads()
 
     def metrics(self) -> str:
-        """Return all metrics as text."""
+        """Return all metrics in Prometheus's text format."""
         from kafkeep.connect.metrics.page import WorkerFacts, render  # noqa: PLC0415
 
         connectors = dict(self._loop.journal.state.connectors)
@@ -268,7 +268,7 @@ class Herder:
         return render(statuses, self._loop.supervisor.progress(), facts)
 
     def health(self) -> Json:
-        """Say how this worker is: whether it leads or knows who does, and which connectors fail."""
+        """Return whether this worker leads or knows who does, and which connectors failed."""
         leader = self._loop.lease.leader()
         connectors = dict(self._loop.journal.state.connectors)
         statuses = [self._status(one) for one in connectors.values()]
@@ -282,18 +282,18 @@ class Herder:
         }
 
     def is_ready(self) -> bool:
-        """Tell whether connectors can be run or are run by another worker.
+        """Return True when connectors run here or on another worker.
 
-        Asks nobody: a probe that waits for the store would keep others from being answered.
+        Makes no request: a probe that waits for the store would hold up other calls.
         """
         lease = self._loop.lease
         return self._loop.leads() or (lease.leader() is not None and not lease.holds())
 
 
 def _caught_up(status: ConnectorStatus, connector: Connector) -> ConnectorStatus:
-    """Return a status that the leader told before it changed the connector, as it will be.
+    """Return the status that follows from the leader's last one and the connector as it is now.
 
-    One that is made anew and paused never ran, whatever one of its name did before.
+    A connector that was created again, paused, has never run, whatever its predecessor did.
     """
     if (
         status.generation in (None, connector.generation)

@@ -64,7 +64,7 @@ class Leader:
     def restart(self, connector: Connector) -> None:
         """Start the connector's job anew and publish its state soon."""
         self._loop.supervisor.restart(connector)
-        self._loop.beat_soon()
+        self._loop.publish_soon()
 
     def reset_topics(self, name: str) -> None:
         """Forget the active topics of a connector."""
@@ -73,7 +73,7 @@ class Leader:
     def set_logger_everywhere(self, logger: str, level: str) -> None:
         """Set a logger here and publish the level to the other workers."""
         self._loggers.set_everywhere(logger, level)
-        self._loop.beat_soon()
+        self._loop.publish_soon()
 
     def lock(self, name: str, otherwise: str) -> threading.Lock:
         """Return the lock that keeps a connector from being started while its offsets move."""

@@ -1,4 +1,4 @@
-"""What a worker does all the time: keep or watch the lease, run connectors while it holds it."""
+"""The loop of a worker: keep or watch the lease, and run connectors while it holds the lease."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from kafkeep.connect.service.supervisor import Supervisor
 from kafkeep.errors import KafkeepError
 
 _TICK_S = 0.2
-"""How soon jobs stop when the lease is lost; also the shortest time between two beats."""
+"""How soon jobs stop when the lease is lost; also the shortest time between two heartbeats."""
 logger = logging.getLogger(__name__)
 
 
 class LeaderLoop:
-    """Three threads: one beats or watches, one makes jobs agree with the journal, one stops them.
+    """Three threads: one keeps the lease, one makes jobs match the journal, one stops jobs.
 
-    The last is on its own because a store that does not answer holds up the others, and just then
-    the jobs must be stopped in time.
+    The third thread exists because a store that does not answer blocks the other two, and just then
+    jobs must stop in time.
     """
 
     def __init__(
@@ -29,13 +29,13 @@ class LeaderLoop:
         journal: Journal,
         lease: Lease,
         supervisor: Supervisor,
-        on_beat: Callable[[Heartbeat], None] = lambda _beat: None,
+        on_heartbeat: Callable[[Heartbeat], None] = lambda _heartbeat: None,
     ) -> None:
-        """Make one; ``on_beat`` hears the worker that leads, when it is another one."""
+        """Create it; ``on_heartbeat`` gets the heartbeats of a leader that is another worker."""
         self.journal, self.lease, self.supervisor = journal, lease, supervisor
-        self._on_beat = on_beat
+        self._on_heartbeat = on_heartbeat
         self._closing = threading.Event()
-        self._beat_now = threading.Event()
+        self._heartbeat_due = threading.Event()
         self._changed = threading.Lock()
         self._leads = False
         self._threads = [
@@ -45,29 +45,29 @@ class LeaderLoop:
         ]
 
     def start(self) -> None:
-        """Begin; the lease is taken or watched from now on."""
+        """Start the threads; from now on the lease is taken or watched."""
         for thread in self._threads:
             thread.start()
 
     def leads(self) -> bool:
-        """Tell whether this worker runs the connectors, and knows the state it runs them by."""
+        """Return True when this worker runs the connectors and has read their state."""
         return self._leads and self.lease.holds()
 
-    def beat_soon(self) -> None:
-        """Tell the others of a change without waiting for the next beat."""
-        self._beat_now.set()
+    def publish_soon(self) -> None:
+        """Send the next heartbeat early, so that other workers learn of a change."""
+        self._heartbeat_due.set()
 
     def commit(self, decide: Callable[[ServiceState], StateChange | None]) -> ServiceState:
-        """Change the state and what runs with it; only for a worker that leads."""
+        """Change the state and the jobs with it; only for a worker that leads."""
         with self._changed:
             state = self.journal.commit(decide)
             if self.leads():
                 self.supervisor.reconcile(state.connectors.values())
-        self.beat_soon()
+        self.publish_soon()
         return state
 
     def reset_topics(self, name: str) -> None:
-        """Forget a connector's active topics: those stored, and those its job has noted."""
+        """Forget a connector's active topics, in the state and in its job."""
         with self._changed:
             self.journal.commit(lambda _: StateChange(kind="topics", name=name))
             progress = self.supervisor.progress().get(name)
@@ -75,62 +75,62 @@ class LeaderLoop:
                 progress.topics = set()
 
     def close(self, timeout_s: float) -> bool:
-        """Stop all work, then give the lease up; False when some job did not end in time."""
+        """Stop all jobs, then release the lease; False when some job did not end in time."""
         ended = self.supervisor.close(timeout_s)
         self._closing.set()
-        self._beat_now.set()
+        self._heartbeat_due.set()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(timeout_s)
         if ended:
-            self.lease.give_up()
+            self.lease.release()
         return ended
 
     def _keep_lease(self) -> None:
         while not self._closing.is_set():
             try:
                 self.lease.step()
-                beat = self.lease.leader()
-                if beat is not None and not self.lease.holds():
-                    self._on_beat(beat)
+                heartbeat = self.lease.leader()
+                if heartbeat is not None and not self.lease.holds():
+                    self._on_heartbeat(heartbeat)
             except KafkeepError as error:
-                logger.warning("the lease: %s", error.message)
+                logger.warning("cannot keep the lease: %s", error.message)
             except Exception:  # without this thread nobody would lead, or know who does
-                logger.exception("the lease cannot be kept")
-            if self._beat_now.wait(self.lease.interval_s):
+                logger.exception("cannot keep the lease")
+            if self._heartbeat_due.wait(self.lease.interval_s):
                 self._closing.wait(_TICK_S)
-                self._beat_now.clear()
+                self._heartbeat_due.clear()
 
     def _keep_jobs(self) -> None:
         ticks = max(1, round(self.lease.interval_s / _TICK_S))
         count = 0
         while not self._closing.wait(_TICK_S):
             if self.lease.holds() and (not self._leads or count % ticks == 0):
-                self._look()
+                self._run_connectors()
             count += 1
 
     def _stop_in_time(self) -> None:
-        """Stop everything while the lease is not ours, also what was started just as it went."""
+        """Stop jobs while another worker holds the lease, also those started as it was lost."""
         while not self._closing.wait(_TICK_S):
             if not self.lease.holds():
                 self._leads = False
                 self.supervisor.stop_all()
 
-    def _look(self) -> None:
-        """Take up the work, or what another writer changed meanwhile; note new topics."""
+    def _run_connectors(self) -> None:
+        """Start what the state asks for, and store topics that are new."""
         try:
             with self._changed:
                 state = self.journal.refresh()
                 if self.lease.holds():
                     self._leads = True
                     self.supervisor.reconcile(state.connectors.values())
-                    self._note_topics(state)
+                    self._store_topics(state)
         except KafkeepError as error:
-            logger.warning("the state of the service cannot be read: %s", error.message)
-        except Exception:  # without this thread the lease would be held and nothing run
-            logger.exception("the connectors cannot be made to agree with the state")
+            logger.warning("cannot read the state of the service: %s", error.message)
+        except Exception:  # without this thread the worker would hold the lease and run nothing
+            logger.exception("cannot make connectors match the state of the service")
 
-    def _note_topics(self, state: ServiceState) -> None:
+    def _store_topics(self, state: ServiceState) -> None:
         for name, progress in self.supervisor.progress().items():
             known = set(state.topics.get(name, ()))
             if name in state.connectors and not set(progress.topics) <= known:

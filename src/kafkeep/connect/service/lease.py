@@ -1,16 +1,17 @@
-"""Which worker runs the connectors: the one whose beats go on.
+"""The lease: the worker whose heartbeats continue runs the connectors.
 
-Beats are a dense sequence of conditional creates, ``lease/000000000007.json``. The leader creates
-the next one every now and then. Another worker that has seen no new beat for ``timeout_s`` on its
-own clock creates the next one itself, under the next epoch; the old leader's create of that number
-fails, and it knows. A leader whose beats do not get through stops at the same time by its own
-clock, counted from before it sent the last one that did. So clocks need not agree.
+Heartbeats are a dense sequence of conditional creates, ``lease/000000000007.json``. The leader
+creates the next one at an interval. A worker that has seen no new heartbeat for ``timeout_s`` on
+its own clock creates the next one itself, under the next epoch. The old leader then fails to create
+that number and knows that it lost the lease. A leader whose heartbeats do not get through stops at
+the same time by its own clock, counted from before it sent the last one that did. So the workers'
+clocks need not agree.
 
-A damaged beat tells nothing but its number. Its writer may be alive, so it is waited for as for any
-other; if no later beat comes, the next number is taken.
+A damaged heartbeat shows only its number. Its writer may be alive, so other workers wait as for any
+heartbeat, and take the next number when none follows.
 
-What two workers that both believe they lead could do to data is not for the lease to prevent: the
-archive's own epochs do.
+The lease does not protect data from two workers that both believe they lead. The archive's own
+epochs do.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ from kafkeep.errors import (
 )
 
 DEFAULT_TIMEOUT_S = 10.0
-BEATS_PER_TIMEOUT = 4
-_KEPT_BEATS = 3
+HEARTBEATS_PER_TIMEOUT = 4
+_KEPT_HEARTBEATS = 3
 _FOLDER = "lease/"
 _UNSEALED = (
     *("number", "epoch", "worker_id", "url", "at_ms"),
@@ -55,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A sign of life: who leads, where it answers, how its connectors are, what others log."""
+    """A sign of life: who leads, its URL, the states of its connectors, levels of all loggers."""
 
     number: int
     epoch: int
@@ -67,7 +68,7 @@ class Heartbeat:
     levels: tuple[LoggerLevel, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of this beat's document."""
+        """Return the fields of its document."""
         return {
             "number": self.number,
             "epoch": self.epoch,
@@ -81,7 +82,7 @@ class Heartbeat:
 
 
 def load_heartbeat(store: ObjectStore, number: int) -> Heartbeat:
-    """Read a beat; DamagedError, NewerFormatError or KeyMissingError naming its key."""
+    """Read a heartbeat; DamagedError, NewerFormatError or KeyMissingError name its key."""
     heartbeats = state_sequence(store, _FOLDER)
     document = load_numbered(heartbeats, number, _UNSEALED)
     with reading(heartbeats.key(number)):
@@ -98,7 +99,7 @@ def load_heartbeat(store: ObjectStore, number: int) -> Heartbeat:
 
 
 class Lease:
-    """One worker's part in it. ``step`` is called by one thread; the rest may be asked by any."""
+    """One worker's view of the lease. One thread calls ``step``; any thread may call the rest."""
 
     def __init__(
         self,
@@ -122,69 +123,71 @@ class Lease:
         self._held_until = 0.0
         self._seen: Heartbeat | None = None
         self._newest = -1
-        """The number of the newest beat there is; one that is damaged is not ``_seen``."""
+        """The number of the newest heartbeat; a damaged one is not ``_seen``."""
         self._seen_at = 0.0
-        """When that number was first met."""
+        """When this worker first saw that number."""
         self._damaged = -1
 
     @property
     def interval_s(self) -> float:
         """How long to wait between two steps."""
-        return self._timeout_s / BEATS_PER_TIMEOUT
+        return self._timeout_s / HEARTBEATS_PER_TIMEOUT
 
     def holds(self) -> bool:
-        """Tell whether this worker leads, by its own clock; asks nobody."""
+        """Return True while this worker leads, by its own clock; makes no request."""
         return self._mine is not None and self._clock() < self._held_until
 
     def leader(self) -> Heartbeat | None:
-        """Return the last beat of whoever leads; None when nobody seems to."""
+        """Return the last heartbeat of the leader; None when no worker seems to lead."""
         if self.holds():
             return self._mine
-        beat = self._seen
-        if beat is None or beat.released or self._clock() - self._seen_at > self._timeout_s:
+        seen = self._seen
+        if seen is None or seen.released or self._clock() - self._seen_at > self._timeout_s:
             return None
-        return beat
+        return seen
 
     def step(self) -> None:
-        """Beat, or look whether another does and take its place if it does not.
+        """Send a heartbeat, or watch those of another worker and take over when they end.
 
         A store that fails for now is no error: the time that passes decides.
         """
         with self._lock, suppress(TransientError):
             if self._mine is not None and not self.holds():
-                logger.warning("this worker could not renew its lease in time and stops its work")
+                logger.warning(
+                    "this worker could not renew its lease in time and stops its connectors"
+                )
                 self._mine = None
             if self._mine is not None:
-                self._beat(self._mine)
+                self._renew(self._mine)
             else:
                 self._watch()
 
-    def look(self) -> None:
-        """Read the newest beat of another, without taking its place."""
+    def refresh(self) -> None:
+        """Read the newest heartbeat of another worker, without taking its place."""
         with self._lock, suppress(TransientError):
             if self._mine is None:
                 self._see()
 
-    def give_up(self) -> None:
-        """Tell the others that they need not wait: called last, when nothing runs any more."""
+    def release(self) -> None:
+        """Let another worker lead at once; called last, when no job runs any more."""
         with self._lock, suppress(KafkeepError):
             if self._mine is not None and self.holds():
                 self._create(self._next(self._mine.number, self._mine.epoch, released=True))
             self._mine = None
 
-    def _beat(self, last: Heartbeat) -> None:
+    def _renew(self, last: Heartbeat) -> None:
         begun = self._clock()
         beat = self._next(last.number, last.epoch)
         if not self._create(beat):
             holder = self._load(beat.number)
             if holder is None or holder.epoch != last.epoch or holder.worker_id != last.worker_id:
-                logger.warning("another worker took the lease; this one stops its work")
+                logger.warning("another worker took the lease; this one stops its connectors")
                 self._mine = None
                 return
-            beat = holder  # sent before, and the answer was lost: when, nobody knows
+            beat = holder  # sent before, and its answer was lost; when it was sent is unknown
             begun = self._held_until - self._timeout_s
         self._hold(beat, begun)
-        self._delete(beat.number - _KEPT_BEATS)
+        self._delete(beat.number - _KEPT_HEARTBEATS)
 
     def _watch(self) -> None:
         begun = self._clock()
@@ -193,21 +196,21 @@ class Lease:
         is_free = self._newest < 0 or (newest is not None and newest.released)
         if not is_free and self._clock() - self._seen_at < self._timeout_s:
             return
-        # The first beat has number 0 and epoch 1, and each raises the epoch by at most one: so
-        # the epoch of a damaged one is not above its number plus one.
+        # The first heartbeat has number 0 and epoch 1, and each raises the epoch by at most one.
+        # So the epoch of a damaged one is at most its number plus one.
         epoch = newest.epoch if newest is not None else self._newest + 1
         beat = self._next(self._newest, epoch + 1)
         if not self._create(beat):
             self._see()
             return
-        # So slow that others have led since, and that number was free again?
+        # A create may be so slow that others have led since and the number is free again.
         if self._heartbeats.newest() == beat.number:
             self._hold(beat, begun)
-            with suppress(KafkeepError):  # a later heartbeat, or a successor, deletes them
-                self._heartbeats.prune(beat.number - _KEPT_BEATS + 1)
+            with suppress(KafkeepError):  # a later heartbeat, or another leader, deletes them
+                self._heartbeats.prune(beat.number - _KEPT_HEARTBEATS + 1)
 
     def _see(self) -> None:
-        """Look for the newest beat; one that is damaged is read again each time."""
+        """Read the newest heartbeat; a damaged one is read again each time."""
         newest = self._heartbeats.newest()
         if newest < 0 or (newest == self._newest and newest != self._damaged):
             return
@@ -221,7 +224,9 @@ class Lease:
             raise
         except DamagedError as error:
             if is_new:
-                logger.warning("the lease: %s; waiting for a later heartbeat", error.message)
+                logger.warning(
+                    "heartbeat of the leader: %s; waiting for the next one", error.message
+                )
             self._damaged = newest
         self._newest = newest
         if is_new:
@@ -248,12 +253,12 @@ class Lease:
         """Create a heartbeat; False when its number is taken."""
         body = seal_state(beat.to_json())
         if len(body) > MAX_BYTES:
-            logger.warning("the states of all connectors are too large for a heartbeat")
+            logger.warning("the states of all connectors do not fit into a heartbeat")
             body = seal_state(replace(beat, statuses=()).to_json())
         return self._heartbeats.try_create(beat.number, body)
 
     def _load(self, number: int) -> Heartbeat | None:
-        """Read a beat; None for one that is gone, or damaged, which is nobody's."""
+        """Read a heartbeat; None for one that is gone or damaged."""
         try:
             return load_heartbeat(self._store, number)
         except NewerFormatError:
@@ -263,5 +268,5 @@ class Lease:
 
     def _delete(self, number: int) -> None:
         if number >= 0:
-            with suppress(KafkeepError):  # a later beat, or a successor, deletes it
+            with suppress(KafkeepError):  # a later heartbeat, or another leader, deletes it
                 self._heartbeats.delete(number)

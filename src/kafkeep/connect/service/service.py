@@ -1,4 +1,4 @@
-"""What the REST API asks of the service, whichever worker answers. The seam between the two."""
+"""The protocol between the REST API and the service, whichever worker answers."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ R = TypeVar("R")
 
 
 class ConnectService(Protocol):
-    """Every operation of Connect's REST API; errors are RestError with the status to answer.
+    """What Connect's REST API asks for. Errors are RestError with the status to answer.
 
-    Methods block and may be called from any thread. Configurations come back as they were sent,
-    secrets and references to config providers alike: who answers a caller masks them. Messages and
+    Methods block and may be called from any thread. They return configurations as they were sent,
+    with secrets and with references to config providers; the REST API masks them. Messages and
     codes are those of ``connect-golden``.
     """
 
@@ -33,16 +33,16 @@ class ConnectService(Protocol):
         """Return the names of all connectors."""
 
     def connector(self, name: str) -> Connector:
-        """Return a connector as it was defined; 404 when there is none."""
+        """Return a connector as it is defined; 404 when there is none."""
 
     def type_of(self, name: str) -> ConnectorType:
-        """Tell whether it is a sink or a source."""
+        """Return whether it is a sink or a source."""
 
     def status(self, name: str) -> ConnectorStatus:
-        """Return what it is doing; 404 when there is none."""
+        """Return the state of a connector and its tasks; 404 when there is none."""
 
     def task_configs(self, name: str) -> list[Mapping[str, str]]:
-        """Return the configuration of each task; none of a stopped connector."""
+        """Return the configuration of each task; a stopped connector has no tasks."""
 
     def task_status(self, name: str, task: int) -> TaskStatus:
         """Return one task's status; 404 when there is none."""
@@ -51,40 +51,40 @@ class ConnectService(Protocol):
         """Run one of ``operations.py`` on the worker that leads; 409 when none does."""
 
     def topics(self, name: str) -> list[str]:
-        """Return the topics it has read or written since it was made or they were reset."""
+        """Return the topics a connector has used since it was created or they were reset."""
 
     def check_topics_reset(self) -> None:
         """Refuse with 403 unless this worker tracks topics and allows a reset."""
 
     def offsets(self, name: str) -> list[Json]:
-        """Return ``{"partition": …, "offset": …}`` for each partition it has an offset of."""
+        """Return ``{"partition": …, "offset": …}`` for each partition that has an offset."""
 
     def plugins(self, *, connectors_only: bool) -> list[Json]:
-        """Return class, type and version of each."""
+        """Return class, type and version of each plugin."""
 
     def plugin_config(self, plugin: str) -> list[Json]:
         """Return the definitions of a plugin's keys; 404 when there is none."""
 
     def validate(self, plugin: str, config: Mapping[str, str | None]) -> Json:
-        """Say what is right and wrong with a configuration, key by key."""
+        """Return the verdict on a configuration, key by key."""
 
     def loggers(self) -> Json:
-        """Return the level of each logger that was set."""
+        """Return the level of each logger that has one."""
 
     def logger(self, name: str) -> Json:
-        """Return one logger's level; 404 when it was never named."""
+        """Return one logger's level; 404 when there is no such logger."""
 
     def set_logger(self, name: str, level: str) -> list[str]:
-        """Set a logger and those under it; returns their names. 404 for a level there is not."""
+        """Set a logger and those below it; return their names. 404 for an unknown level."""
 
     def answers_from_memory(self) -> bool:
-        """Tell whether looking at connectors asks nobody now, and so takes no time."""
+        """Return True while reading connectors makes no request, so that it takes no time."""
 
     def metrics(self) -> str:
-        """Return all metrics as text, as Prometheus reads them."""
+        """Return all metrics in Prometheus's text format."""
 
     def health(self) -> Json:
-        """Say how this worker is: ``{"status", "leader", "connectors", "failed", …}``."""
+        """Return the health of this worker: ``{"status", "leader", "connectors", "failed", …}``."""
 
     def is_ready(self) -> bool:
-        """Tell whether connectors can be run or are run by another worker."""
+        """Return True when connectors run here or on another worker."""

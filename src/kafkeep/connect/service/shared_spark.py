@@ -1,4 +1,4 @@
-"""The one Spark session of a service: started by the first job with something to run, then kept."""
+"""The one Spark session of a service, started by the first job that has tasks to run."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
     from kafkeep.spark.background_session import BackgroundSession
 
 DYING_S = 5.0
-"""How long to see whether a JVM is dying, when its connection broke."""
+"""How long to watch whether the JVM dies after its connection broke."""
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
 
 class SharedSpark:
-    """Hands bundles of all connectors to one session, from any thread.
+    """Runs the tasks of all connectors in one session, from any thread.
 
-    A session whose JVM died is started anew by the next job; what it was running fails, and is
-    tried again by whoever asked.
+    After a JVM died, the next job starts a new session. What the dead one was running fails with a
+    TransientError, and its caller tries again.
     """
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = with_sinks(options)
         self._lock = threading.Lock()
-        self._door: BackgroundSession | None = None
+        self._session: BackgroundSession | None = None
         self._is_closed = False
 
     @property
     def cores(self) -> int:
-        """How many tasks run at once, as far as the options tell; Spark is not asked."""
+        """How many tasks run at once, according to the options; Spark is not asked."""
         local = _LOCAL.fullmatch(self._options.master) if self._options.remote is None else None
         if local is not None:
             count = local[1] or "1"
             return usable_cores() if count == "*" else max(1, int(count))
-        told = self._options.conf.get("spark.default.parallelism", "")
-        return int(told) if told.isdigit() and int(told) else usable_cores()
+        text = self._options.conf.get("spark.default.parallelism", "")
+        return int(text) if text.isdigit() and int(text) else usable_cores()
 
     def run_tasks(
         self,
@@ -53,19 +53,19 @@ class SharedSpark:
         on_progress: Callable[[int, int], None] | None = None,
         stop: threading.Event | None = None,
     ) -> list[Any]:
-        """Run ``task`` on each bundle: see ``spark.tasks.run_tasks``; nothing costs nothing."""
+        """Run ``task`` on each bundle: see ``spark.tasks.run_tasks``. No bundles, no session."""
         if not bundles:
             return []
-        door = self._open()
+        session = self._open()
         try:
             return list(
-                door.session().run_tasks(
+                session.session().run_tasks(
                     bundles, task, label=label, pool=pool, on_progress=on_progress, stop=stop
                 )
             )
         except Exception as error:
-            # Its connections break before a JVM that was killed is gone.
-            if self._forget_if_dead(door, DYING_S if _is_of_spark(error) else 0.0):
+            # The connections of a killed JVM break before the process is gone.
+            if self._forget_if_dead(session, DYING_S if _is_of_spark(error) else 0.0):
                 why, hint = "Spark's JVM has died", None
                 if isinstance(error, EnvironmentFault | ApplicationEndedError):
                     why, hint = error.message, error.hint
@@ -73,12 +73,12 @@ class SharedSpark:
             raise
 
     def close(self) -> None:
-        """Stop the session, if it was ever started."""
+        """Stop the session, if there is one."""
         with self._lock:
             self._is_closed = True
-            door, self._door = self._door, None
-        if door is not None:
-            door.__exit__(None, None, None)
+            session, self._session = self._session, None
+        if session is not None:
+            session.__exit__(None, None, None)
 
     def _open(self) -> BackgroundSession:
         from kafkeep.spark.background_session import BackgroundSession  # noqa: PLC0415 - idle services need no pyspark
@@ -86,22 +86,22 @@ class SharedSpark:
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the service is closing")
-            if self._door is None:
-                self._door = BackgroundSession(self._options).__enter__()
-            return self._door
+            if self._session is None:
+                self._session = BackgroundSession(self._options).__enter__()
+            return self._session
 
-    def _forget_if_dead(self, door: BackgroundSession, patience_s: float) -> bool:
-        """Tell whether the JVM is gone; the first to notice clears away what is left of it."""
-        if door.is_alive(patience_s):
+    def _forget_if_dead(self, session: BackgroundSession, timeout_s: float) -> bool:
+        """Return True when the JVM is gone; the first to notice closes the session."""
+        if session.is_alive(timeout_s):
             return False
         with self._lock:
-            is_first = self._door is door
+            is_first = self._session is session
             if is_first:
-                door.__exit__(None, None, None)
-                self._door = None
+                session.__exit__(None, None, None)
+                self._session = None
         return True
 
 
 def _is_of_spark(error: Exception) -> bool:
-    """Tell whether Spark itself failed, not a task that says why."""
+    """Return True when Spark itself failed, not a task with an error of its own."""
     return type(error) is KafkeepError or not isinstance(error, KafkeepError)

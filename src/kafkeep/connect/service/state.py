@@ -1,9 +1,7 @@
-"""What workers tell each other, as JSON: connectors, statuses, documents of the state. Pure.
+"""The state of the service, the changes it consists of, and their JSON. Pure.
 
-The service's state, and the changes it is made of. Pure: the journal stores them.
-
-Configurations are kept as they were sent: ``${…}`` references unresolved, and a secret written out
-as text is kept as text. Who can read the state store can read those.
+The state keeps configurations as they were sent: with unresolved ``${…}`` references, and with
+secrets that were written out as text. Who can read the state store can read those secrets.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from kafkeep.connect.model import (
 from kafkeep.errors import NewerFormatError
 
 REMEMBERED_CHANGES = 400
-"""Ids of changes a state remembers: enough for all whose documents may still be there."""
+"""How many ids of changes a state remembers: more than the journal keeps documents."""
 
 Kind = Literal["define", "target", "delete", "topics"]
 _KINDS: tuple[Kind, ...] = ("define", "target", "delete", "topics")
@@ -36,10 +34,10 @@ _KINDS: tuple[Kind, ...] = ("define", "target", "delete", "topics")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChange:
-    """One step: a connector is defined or changed, told to be something, seen with topics, gone.
+    """One change: a connector is defined, gets a target state, has used topics, or is deleted.
 
-    ``id`` is unique, given by the journal, so that a writer knows its own change from another's.
-    ``topics`` are all that are active from now on: none after a reset.
+    The journal gives each change a unique ``id``, by which a writer recognises its own.
+    ``topics`` are all active topics after the change: none after a reset.
     """
 
     kind: Kind
@@ -50,7 +48,7 @@ class StateChange:
     topics: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as a document says it."""
+        """Return the fields of its document."""
         document: dict[str, Any] = {"id": self.id, "kind": self.kind, "name": self.name}
         if self.kind == "define":
             document["config"] = dict(self.config)
@@ -62,7 +60,7 @@ class StateChange:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> StateChange:
-        """Read it back; KeyError, TypeError or ValueError when it is not one."""
+        """Parse a document; KeyError, TypeError or ValueError when it is none of these."""
         kind = as_str(document["kind"])
         if kind not in _KINDS:
             raise ValueError(f"there is no change of the kind {kind!r}")
@@ -80,8 +78,8 @@ class StateChange:
 class ServiceState:
     """All connectors after change ``number``; -1 before the first.
 
-    A connector's generation is the number of the change that gave it its configuration, so that
-    one made anew under an old name is told from its predecessor.
+    A connector's generation is the number of the change that gave it its configuration. It
+    distinguishes a connector that was created again from its predecessor.
     """
 
     number: int = -1
@@ -90,7 +88,7 @@ class ServiceState:
     recent: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the snapshot of this state."""
+        """Return the fields of its snapshot."""
         return {
             "version": STATE_VERSION,
             "number": self.number,
@@ -108,7 +106,7 @@ class ServiceState:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> ServiceState:
-        """Read a snapshot; KeyError, TypeError or ValueError when it is not one."""
+        """Parse a snapshot; KeyError, TypeError or ValueError when it is none."""
         rows = {name: as_dict(row) for name, row in as_dict(document["connectors"]).items()}
         return cls(
             number=as_int(document["number"]),
@@ -131,9 +129,9 @@ class ServiceState:
 
 
 def apply(state: ServiceState, change: StateChange) -> ServiceState:
-    """Return the state after ``change``; one about a connector that is not there changes nothing.
+    """Return the state after ``change``; a change of a missing connector has no effect.
 
-    So two workers that read the same changes hold the same state, whatever order they wrote in.
+    So workers that read the same changes have the same state, in whatever order they wrote.
     """
     number = state.number + 1
     connectors, topics = dict(state.connectors), dict(state.topics)
@@ -170,7 +168,7 @@ def _texts(value: Any) -> dict[str, str]:
 
 
 STATE_VERSION = 1
-"""Of every document in the state store."""
+"""The version of every document in the state store."""
 
 
 def parse_state_document(body: bytes, key: str) -> dict[str, Any]:
@@ -186,7 +184,7 @@ def parse_state_document(body: bytes, key: str) -> dict[str, Any]:
 
 
 def connector_to_json(connector: Connector) -> dict[str, Any]:
-    """Return a connector as it is; the configuration with whatever masks it has."""
+    """Return a connector as workers send it to each other."""
     return {
         "name": connector.name,
         "config": dict(connector.config),
@@ -196,7 +194,7 @@ def connector_to_json(connector: Connector) -> dict[str, Any]:
 
 
 def connector_from_json(document: Mapping[str, Any]) -> Connector:
-    """Read it back; KeyError, TypeError or ValueError when it is none; so below."""
+    """Parse a connector; like all below, KeyError, TypeError or ValueError when it is none."""
     return Connector(
         name=as_str(document["name"]),
         config={key: as_str(text) for key, text in as_dict(document["config"]).items()},
@@ -206,7 +204,7 @@ def connector_from_json(document: Mapping[str, Any]) -> Connector:
 
 
 def status_to_json(status: ConnectorStatus) -> dict[str, Any]:
-    """Return a status with all its tasks."""
+    """Return a status with all its tasks, as heartbeats have it."""
     return {
         "name": status.name,
         "type": status.type,
@@ -224,7 +222,7 @@ def status_to_json(status: ConnectorStatus) -> dict[str, Any]:
 
 
 def status_from_json(document: Mapping[str, Any]) -> ConnectorStatus:
-    """Read a status."""
+    """Parse a status."""
     return ConnectorStatus(
         name=as_str(document["name"]),
         type=_type(document["type"]),
@@ -233,7 +231,7 @@ def status_from_json(document: Mapping[str, Any]) -> ConnectorStatus:
         worker_id=as_str(document["worker_id"]),
         trace=_text_or_none(document["trace"]),
         tasks=tuple(_task(as_dict(task)) for task in as_list(document["tasks"])),
-        # A worker of an older kafkeep sends neither.
+        # An older kafkeep sends neither.
         backlog=_backlog(document.get("backlog")),
         generation=_int_or_none(document.get("generation")),
     )
@@ -291,12 +289,12 @@ def _int_or_none(value: Any) -> int | None:
 
 
 def level_to_json(level: LoggerLevel) -> dict[str, Any]:
-    """Return a level for all workers."""
+    """Return a level that holds on all workers, as heartbeats have it."""
     return {"number": level.number, "logger": level.logger, "level": level.level}
 
 
 def level_from_json(document: Mapping[str, Any]) -> LoggerLevel:
-    """Read it back."""
+    """Parse such a level."""
     return LoggerLevel(
         as_int(document["number"]), as_str(document["logger"]), as_str(document["level"])
     )

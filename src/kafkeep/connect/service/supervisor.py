@@ -1,12 +1,11 @@
-"""Runs connectors in threads: what runs is made to agree with what is wanted.
+"""Run connectors in threads, and make what runs match what is wanted.
 
-One failure leaves the others alone, and is shown until somebody restarts the connector. A run that
-is replaced is waited for, so that two of one connector do not take the log from each other.
+A failure leaves other connectors alone, and shows in the status until somebody restarts the
+connector. A new run waits for the one it replaces, so that two runs of one connector do not take
+the log from each other.
 
-Jobs of a service that plan and commit take turns: calls to the REST API wait for few of them.
-
-One thread of Python runs at a time. Dozens that all have something to do at the same moment, as
-when all their files are full, would each go before a call, again and again.
+``JobSlots`` limits how many jobs plan and commit at once. One Python thread runs at a time, so
+dozens of jobs that are busy at the same moment would hold up every REST call.
 """
 
 from __future__ import annotations
@@ -33,27 +32,30 @@ from kafkeep.connect.model import (
     TargetState,
     TaskStatus,
 )
-from kafkeep.connect.safety.secrets import HideSecrets
+from kafkeep.connect.safety.secrets import SecretRedactor
 from kafkeep.connect.service.trace import format_trace
 from kafkeep.errors import TransientError
 from kafkeep.retry import CONNECTOR_START
 
-AT_ONCE = 2
-"""While one waits for Kafka or the store, another goes on."""
-PATIENCE_S = 0.5
-"""Nobody waits longer for a turn: a job whose store hangs keeps its own for minutes."""
+BUSY_JOBS = 2
+"""How many jobs plan and commit at once: one can wait for the store while another computes."""
+SLOT_TIMEOUT_S = 0.5
 
 
 class JobSlots:
-    """A context to plan and commit in, for any number of threads; not to be entered twice."""
+    """A semaphore around planning and committing; a thread must not enter it twice.
 
-    def __init__(self, at_once: int = AT_ONCE, patience_s: float = PATIENCE_S) -> None:
+    A thread that waits too long enters without a slot: a job whose store hangs keeps its own for
+    minutes.
+    """
+
+    def __init__(self, at_once: int = BUSY_JOBS, timeout_s: float = SLOT_TIMEOUT_S) -> None:
         self._free = threading.Semaphore(at_once)
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
         self._mine = threading.local()
 
     def __enter__(self) -> None:
-        self._mine.is_taken = self._free.acquire(timeout=self._patience_s)
+        self._mine.is_taken = self._free.acquire(timeout=self._timeout_s)
 
     def __exit__(
         self,
@@ -65,8 +67,8 @@ class JobSlots:
             self._mine.is_taken = False
             self._free.release()
 
-    def given_up_for(self, work: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``work`` such that a turn, if this thread is in one, is others' meanwhile."""
+    def released_for(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``work`` wrapped so that it gives the thread's slot to others while it runs."""
 
         @wraps(work)
         def run(*given: Any, **named: Any) -> Any:
@@ -82,18 +84,18 @@ class JobSlots:
 
 
 REPLACED_SECONDS = 60.0
-"""How long a run waits for the one before it; then the log's epochs decide between them."""
+"""How long a run waits for the one it replaces; then the log's epochs decide between them."""
 logger = logging.getLogger(__name__)
 
 
 class RunPhase(Enum):
-    """Where a run is."""
+    """The phase of a run."""
 
     STARTING = auto()
     RUNNING = auto()
     PAUSED = auto()
     DONE = auto()
-    """It ended by itself, as a source does that has read everything."""
+    """The job ended by itself, as a source does that has read everything."""
     CONNECTOR_FAILED = auto()
     TASKS_FAILED = auto()
 
@@ -109,31 +111,31 @@ _SHOWN = {
 
 @dataclass(slots=True, eq=False)
 class ConnectorRun:
-    """One start of a connector. Its thread alone writes ``phase``, ``job`` and ``trace``."""
+    """One start of a connector. Only its thread writes ``phase``, ``job`` and ``trace``."""
 
     connector: Connector
     before: ConnectorRun | None = None
     replaces: bool = False
-    """Whether ``before`` is of the same connector, not of a deleted one of its name."""
+    """True when ``before`` is a run of the same connector, not of a deleted one of its name."""
     stop: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     phase: RunPhase = RunPhase.STARTING
     running_since_ms: int | None = None
     job: ConnectorJob | None = None
     expected_tasks: int | None = None
-    """How many tasks to show while ``job`` is that of the run before it."""
+    """How many tasks to show while ``job`` is still that of the run before."""
     trace: str | None = None
 
     def fits(self, connector: Connector) -> bool:
-        """Tell whether this run is what ``connector`` asks for."""
+        """Return True when this run is what ``connector`` asks for."""
         mine = self.connector
         return (mine.generation, mine.target) == (connector.generation, connector.target)
 
     def shown(self) -> RunState:
-        """Return the state of one that has not failed; until work has ended it is not paused."""
+        """Return the state of a run that has not failed; it shows as paused once work has ended."""
         phase, before = self.phase, self.before
         if self.connector.target is not TargetState.PAUSED:
-            return _SHOWN.get(phase, RunState.RUNNING)  # it may fail in this very moment
+            return _SHOWN.get(phase, RunState.RUNNING)  # it may fail at this moment
         if phase is not RunPhase.STARTING or not self.replaces or before is None:
             return RunState.PAUSED
         return RunState.PAUSED if before.phase in FAILED else before.shown()
@@ -155,7 +157,7 @@ class Supervisor:
         context_for: Callable[[Mapping[str, str]], JobContext],
         resolve: Callable[[Mapping[str, str]], dict[str, str]],
         describe: Callable[[Mapping[str, str]], PluginInfo],
-        secrets: HideSecrets,
+        secrets: SecretRedactor,
         worker_id: str,
         on_change: Callable[[], None] = lambda: None,
         now_ms: Callable[[], int] = now_ms,
@@ -174,9 +176,9 @@ class Supervisor:
         self._is_open = True
 
     def reconcile(self, wanted: Iterable[Connector]) -> None:
-        """Start what is wanted and does not run, and stop what runs and is not wanted.
+        """Start connectors that should run and do not, and stop those that should not run.
 
-        Never waits. A stopped connector has no run; a paused one has a run that does nothing.
+        Never waits. A stopped connector has no run. A paused one has a run that does nothing.
         """
         running = {one.name: one for one in wanted if one.target is not TargetState.STOPPED}
         with self._lock:
@@ -191,19 +193,19 @@ class Supervisor:
                     self._start(connector)
 
     def restart(self, connector: Connector) -> None:
-        """Start a connector anew, whatever it does now; nothing for a stopped one."""
+        """Start a connector again, whatever it does now; a stopped one stays stopped."""
         with self._lock:
             if self._is_open and connector.target is not TargetState.STOPPED:
                 self._start(connector)
 
     def stop_all(self) -> None:
-        """Stop every run and forget them; does not wait."""
+        """Stop and forget every run, without waiting."""
         with self._lock:
             for name in list(self._runs):
                 self._end(name)
 
     def close(self, timeout_s: float) -> bool:
-        """Stop every run for good, and wait for them; False when some did not end in time."""
+        """Stop every run for good and wait; False when some did not end in time."""
         with self._lock:
             self._is_open = False
         self.stop_all()
@@ -213,25 +215,25 @@ class Supervisor:
         return not self._all_ending()
 
     def wait_ended(self, name: str, timeout_s: float) -> bool:
-        """Wait until nothing of a stopped connector runs any more; False when time is up."""
+        """Wait until no run of a stopped connector is left; False when it takes too long."""
         with self._lock:
             run = self._runs.get(name) or self._ending.get(name)
         return run is None or run.ended.wait(timeout_s)
 
     def progress(self) -> dict[str, Progress]:
-        """Return what the jobs have done since they were started, by connector."""
+        """Return the progress of each running connector since its start."""
         with self._lock:
             return {name: run.job.progress for name, run in self._runs.items() if run.job}
 
     def status(self, connector: Connector) -> ConnectorStatus:
-        """Return what a connector does, by what it is told and how its run is."""
+        """Return a connector's state, from its target and its run."""
         with self._lock:
             run = self._runs.get(connector.name)
-        told = self._describe(connector.config)
+        plugin = self._describe(connector.config)
         status = ConnectorStatus(
             name=connector.name,
-            type=told.type,
-            version=told.version,
+            type=plugin.type,
+            version=plugin.version,
             state=RunState.UNASSIGNED,
             worker_id=self._worker_id,
             generation=connector.generation,
@@ -269,7 +271,7 @@ class Supervisor:
         run = ConnectorRun(connector, None if before is None or before.ended.is_set() else before)
         if replaced is not None:
             run.replaces = True
-            if replaced.job is not None:  # so that tasks stay in sight until it has its own
+            if replaced.job is not None:  # tasks stay visible until the new job has its own
                 run.expected_tasks = expected_tasks(
                     connector.config, replaced.connector.config, replaced.task_count()
                 )
@@ -286,7 +288,7 @@ class Supervisor:
                 self._ending[name] = run
 
     def _forget_if_gone(self, name: str) -> None:
-        """Forget a connector's secrets, unless something of it still runs that may tell them."""
+        """Forget a connector's secrets, unless a run of it could still log them."""
         if name not in self._runs and name not in self._ending:
             self._secrets.forget(name)
 
@@ -310,7 +312,7 @@ class Supervisor:
 
     def _work(self, run: ConnectorRun) -> None:
         try:
-            job = self._made(run)
+            job = self._make(run)
         except Exception as error:
             self._fail(run, RunPhase.CONNECTOR_FAILED, error)
             return
@@ -331,8 +333,8 @@ class Supervisor:
         else:
             run.phase = RunPhase.DONE
 
-    def _made(self, run: ConnectorRun) -> ConnectorJob | None:
-        """Make the job, waiting out faults that pass; None when it is told to stop meanwhile."""
+    def _make(self, run: ConnectorRun) -> ConnectorJob | None:
+        """Make the job, retrying after transient errors; None when the run is stopped meanwhile."""
         failures = 0
         name = run.connector.name
         while not run.stop.is_set():
@@ -345,15 +347,17 @@ class Supervisor:
             try:
                 return self._make_job(name, config, own)
             except TransientError as error:
-                logger.warning("%s cannot start yet: %s; trying again", name, error.message)
+                logger.warning(
+                    "connector %s cannot start yet and is tried again: %s", name, error.message
+                )
             failures += 1
             run.stop.wait(CONNECTOR_START.wait_s(failures))
         return None
 
     def _fail(self, run: ConnectorRun, phase: RunPhase, error: Exception) -> None:
         if run.stop.is_set():
-            logger.info("%s ended with: %s", run.connector.name, error)
+            logger.info("connector %s ended while stopping: %s", run.connector.name, error)
             return
-        run.trace = self._secrets.out_of(format_trace(error))
+        run.trace = self._secrets.redact(format_trace(error))
         run.phase = phase
         logger.warning("connector %s failed: %s", run.connector.name, error)

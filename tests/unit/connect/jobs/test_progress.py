@@ -90,7 +90,7 @@ def test_a_source_that_polls_seldom_lacks_no_progress_but_one_that_hangs_does() 
 
 
 def test_one_of_a_pair_that_waits_for_its_turn_lacks_no_progress() -> None:
-    progress = Progress(measured_ms=0, waits_its_turn=True)
+    progress = Progress(measured_ms=0, is_passive=True)
     assert backlog_of(progress, "sink", 10**9, 0).no_progress_since_ms is None
 
 

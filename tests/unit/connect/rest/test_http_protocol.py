@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from tests.support.waiting import PATIENCE_S, until
 
-from kafkeep.connect.rest.server import Bound, RestServer, bind
+from kafkeep.connect.rest.server import BoundListener, RestServer, bind
 from kafkeep.connect.worker.keys import Listener
 
 ENOUGH = 4 << 20
@@ -31,7 +31,7 @@ async def answer_later(_request: Request) -> PlainTextResponse:
 
 
 @pytest.fixture(scope="module")
-def bound() -> Iterator[Bound]:
+def bound() -> Iterator[BoundListener]:
     listening = bind(Listener("http", "127.0.0.1", 0))
     routes = [Route("/", answer, methods=["GET", "PUT"]), Route("/slow", answer_later)]
     server = RestServer(Starlette(routes=routes), [listening], None)
@@ -40,7 +40,7 @@ def bound() -> Iterator[Bound]:
     server.close()
 
 
-def send_on(bound: Bound, begin: bytes, more: bytes) -> tuple[int, bytes]:
+def send_on(bound: BoundListener, begin: bytes, more: bytes) -> tuple[int, bytes]:
     """Send ``more`` again and again until the server has had enough; tell how much, and why."""
     with socket.create_connection(("127.0.0.1", bound.port), timeout=PATIENCE_S) as caller:
         caller.sendall(begin)
@@ -67,12 +67,12 @@ def send_on(bound: Bound, begin: bytes, more: bytes) -> tuple[int, bytes]:
     ],
     ids=["a path", "one header", "many headers", "trailers"],
 )
-def test_headers_without_end_are_not_kept(bound: Bound, begin: bytes, more: bytes) -> None:
+def test_headers_without_end_are_not_kept(bound: BoundListener, begin: bytes, more: bytes) -> None:
     sent, _ = send_on(bound, begin, more)
     assert sent < ENOUGH, "nobody ended it"
 
 
-def test_large_headers_and_larger_bodies_are_taken(bound: Bound) -> None:
+def test_large_headers_and_larger_bodies_are_taken(bound: BoundListener) -> None:
     with socket.create_connection(("127.0.0.1", bound.port), timeout=PATIENCE_S) as caller:
         for _ in range(3):  # on one connection: what one request took is not held against the next
             head = b"PUT / HTTP/1.1\r\nHost: a\r\nx: " + b"a" * 40_000
@@ -132,14 +132,16 @@ def make_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["nothing", "half a head", "a head", "a body", "chunks", "lines", "the next head"],
 )
-def test_a_caller_who_dawdles_is_not_waited_for(bound: Bound, begin: bytes, more: bytes) -> None:
+def test_a_caller_who_dawdles_is_not_waited_for(
+    bound: BoundListener, begin: bytes, more: bytes
+) -> None:
     with socket.create_connection(("127.0.0.1", bound.port), timeout=0.05) as caller:
         caller.sendall(begin)
         until(lambda: was_ended(caller, more), "nobody waits for the rest", seconds=30)
 
 
 def test_answers_and_next_requests_may_take_longer_than_requests(
-    bound: Bound, monkeypatch: pytest.MonkeyPatch
+    bound: BoundListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_connection(("127.0.0.1", bound.port), timeout=PATIENCE_S) as caller:
         for path in (b"/", b"/slow", b"/"):

@@ -21,8 +21,8 @@ from uvicorn.server import ServerState
 from kafkeep.connect.rest.server import (
     CHUNK_BYTES,
     CHUNKS,
-    Bound,
     BoundedProtocol,
+    BoundListener,
     RestServer,
     StrictConnection,
     bind,
@@ -231,7 +231,7 @@ def test_a_whole_url_of_this_service_is_taken_as_its_path() -> None:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[tuple[Bound, Echo]]:
+def server() -> Iterator[tuple[BoundListener, Echo]]:
     listening, app = bind(Listener("http", "127.0.0.1", 0)), Echo()
     running = RestServer(app, [listening], None)
     running.start()
@@ -241,7 +241,7 @@ def server() -> Iterator[tuple[Bound, Echo]]:
 
 @pytest.mark.parametrize("offer", OFFERS)
 def test_a_body_in_a_segment_of_its_own_is_no_request(
-    server: tuple[Bound, Echo], offer: str
+    server: tuple[BoundListener, Echo], offer: str
 ) -> None:
     """The server says when it has read the headers, so the body is surely a second segment."""
     listening, app = server

@@ -12,7 +12,7 @@ from kafkeep.connect.model import RestError
 from kafkeep.connect.plugins.definitions import Definitions
 from kafkeep.connect.safety import secrets
 from kafkeep.connect.safety.restrictions import check_connector
-from kafkeep.connect.safety.secrets import MASK, HideSecrets, hide, is_secret, mask, unmask
+from kafkeep.connect.safety.secrets import MASK, SecretRedactor, hide, is_secret, mask, unmask
 from kafkeep.connect.worker.config_providers import Providers
 from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.options.option import ConfigErrors
@@ -183,13 +183,13 @@ def test_is_secret_looks_at_addresses_under_any_key() -> None:
 
 @pytest.fixture
 def hiding():
-    filter_ = HideSecrets()
+    filter_ = SecretRedactor()
     undo = filter_.install()
     yield filter_
     undo()
 
 
-def test_logs_of_every_logger_are_cleaned(hiding: HideSecrets, caplog) -> None:
+def test_logs_of_every_logger_are_cleaned(hiding: SecretRedactor, caplog) -> None:
     hiding.keep("one", {"x.password": "hunter22"})
     with caplog.at_level(logging.INFO):
         logging.getLogger("some.library").warning("login with %s as %s", "hunter22", 7)
@@ -198,7 +198,7 @@ def test_logs_of_every_logger_are_cleaned(hiding: HideSecrets, caplog) -> None:
     assert caplog.records[0].args == (MASK, 7)
 
 
-def test_tracebacks_in_logs_are_cleaned(hiding: HideSecrets, caplog) -> None:
+def test_tracebacks_in_logs_are_cleaned(hiding: SecretRedactor, caplog) -> None:
     hiding.keep("one", {"x.password": "hunter22"})
     try:
         raise ValueError("no login for hunter22")
@@ -208,14 +208,14 @@ def test_tracebacks_in_logs_are_cleaned(hiding: HideSecrets, caplog) -> None:
     assert f"ValueError: no login for {MASK}" in caplog.text
 
 
-def test_secrets_of_a_changed_or_deleted_connector_are_forgotten(hiding: HideSecrets) -> None:
+def test_secrets_of_a_changed_or_deleted_connector_are_forgotten(hiding: SecretRedactor) -> None:
     hiding.keep("one", {"x.password": "first-one"}, {"x.password": "resolved"})
     hiding.keep("two", {"x.password": "other-one"})
     hiding.keep("one", {"x.password": "second-one"})
     told = "first-one resolved second-one other-one"
-    assert hiding.out_of(told) == f"first-one resolved {MASK} {MASK}"
+    assert hiding.redact(told) == f"first-one resolved {MASK} {MASK}"
     hiding.forget("one")
-    assert hiding.out_of(told) == f"first-one resolved second-one {MASK}"
+    assert hiding.redact(told) == f"first-one resolved second-one {MASK}"
 
 
 def test_a_connector_that_starts_costs_nothing_for_the_secrets_of_others(
@@ -223,12 +223,12 @@ def test_a_connector_that_starts_costs_nothing_for_the_secrets_of_others(
 ) -> None:
     looked: list[str] = []
     monkeypatch.setattr(secrets, "is_secret", lambda key, _text: bool(looked.append(key)) or True)
-    hiding = HideSecrets()
+    hiding = SecretRedactor()
     for number in range(500):
         hiding.keep(f"connector-{number}", {"x.password": f"hunter-{number:04}"})
     monkeypatch.undo()
     assert len(looked) == 500
-    assert hiding.out_of("hunter-0000 and hunter-0499") == f"{MASK} and {MASK}"
+    assert hiding.redact("hunter-0000 and hunter-0499") == f"{MASK} and {MASK}"
 
 
 def test_a_reference_under_a_plain_key_makes_no_answer_of_a_secret(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def follower(journal: Journal) -> Herder:
     beat = Heartbeat(
         number=1, epoch=1, worker_id="other:1", url="http://other:1", at_ms=1, statuses=(TOLD,)
     )
-    lease = SimpleNamespace(look=lambda: None, leader=lambda: beat, holds=lambda: False)
+    lease = SimpleNamespace(refresh=lambda: None, leader=lambda: beat, holds=lambda: False)
     supervisor = SimpleNamespace(status=lambda _: replace(TOLD, state=RunState.UNASSIGNED))
     loop: Any = SimpleNamespace(
         leads=lambda: False, journal=journal, lease=lease, supervisor=supervisor

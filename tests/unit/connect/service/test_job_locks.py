@@ -28,7 +28,7 @@ class Crowd:
             self.now -= 1
 
 
-def run_jobs(turns: JobSlots, count: int) -> tuple[Crowd, Crowd]:
+def run_jobs(slots: JobSlots, count: int) -> tuple[Crowd, Crowd]:
     """Run jobs that plan, have their tasks run and commit; return who met where."""
     busy, waiting = Crowd(), Crowd()
     all_wait = threading.Barrier(count, timeout=PATIENCE_S)
@@ -38,10 +38,10 @@ def run_jobs(turns: JobSlots, count: int) -> tuple[Crowd, Crowd]:
             all_wait.wait()  # none would come past if others had to wait for its turn
 
     def job(_: int) -> None:
-        with turns:
+        with slots:
             with busy:
                 time.sleep(0.01)
-            turns.given_up_for(tasks)()
+            slots.released_for(tasks)()
             with busy:
                 time.sleep(0.01)
 
@@ -51,17 +51,17 @@ def run_jobs(turns: JobSlots, count: int) -> tuple[Crowd, Crowd]:
 
 
 def test_two_are_busy_at_once_and_all_have_their_tasks_run() -> None:
-    busy, waiting = run_jobs(JobSlots(2, patience_s=PATIENCE_S), 8)
+    busy, waiting = run_jobs(JobSlots(2, timeout_s=PATIENCE_S), 8)
     assert busy.most <= 2
     assert waiting.most == 8
 
 
 def test_one_that_hangs_holds_nobody_up_for_long() -> None:
-    turns, hangs = JobSlots(1, patience_s=0.05), threading.Event()
+    slots, hangs = JobSlots(1, timeout_s=0.05), threading.Event()
     inside = threading.Event()
 
     def hang() -> None:
-        with turns:
+        with slots:
             inside.set()
             hangs.wait(PATIENCE_S)
 
@@ -69,22 +69,22 @@ def test_one_that_hangs_holds_nobody_up_for_long() -> None:
     stuck.start()
     assert inside.wait(PATIENCE_S)
     for _ in range(2):
-        with turns:
-            assert turns.given_up_for(lambda: "done")() == "done"
+        with slots:
+            assert slots.released_for(lambda: "done")() == "done"
     hangs.set()
     stuck.join()
 
 
 def test_a_turn_is_given_back_when_work_fails() -> None:
-    turns = JobSlots(1, patience_s=0.2)
+    slots = JobSlots(1, timeout_s=0.2)
     for _ in range(3):
         try:
-            with turns:
-                turns.given_up_for(lambda: 1 / 0)()
+            with slots:
+                slots.released_for(lambda: 1 / 0)()
         except ZeroDivisionError:
             pass
-    busy, _ = run_jobs(turns, 1)
+    busy, _ = run_jobs(slots, 1)
     assert busy.most == 1
-    entered = turns._free.acquire(blocking=False)
+    entered = slots._free.acquire(blocking=False)
     assert entered, "a turn was lost"
-    assert not turns._free.acquire(blocking=False), "a turn was made up"
+    assert not slots._free.acquire(blocking=False), "a turn was made up"

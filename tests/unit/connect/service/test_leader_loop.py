@@ -12,7 +12,7 @@ from tests.support.waiting import PATIENCE_S, until
 from kafkeep.connect.jobs.job import ConnectorJob, JobContext
 from kafkeep.connect.jobs.progress import Progress
 from kafkeep.connect.model import ConnectorType, PluginInfo
-from kafkeep.connect.safety.secrets import HideSecrets
+from kafkeep.connect.safety.secrets import SecretRedactor
 from kafkeep.connect.service.journal import Journal
 from kafkeep.connect.service.leader_loop import LeaderLoop
 from kafkeep.connect.service.lease import Lease
@@ -82,7 +82,7 @@ class Worker:
             context_for=lambda _: context,
             resolve=dict,
             describe=lambda _: PluginInfo(type="sink", version="7"),
-            secrets=HideSecrets(),
+            secrets=SecretRedactor(),
             worker_id="me:1",
         )
         lease = Lease(self.beats, worker_id="me:1", url="http://me:1", timeout_s=TIMEOUT_S)

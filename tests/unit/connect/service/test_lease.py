@@ -132,7 +132,7 @@ def test_a_lease_that_is_given_up_is_taken_at_once() -> None:
     first, second = lease(store, "a", clock), lease(store, "b", clock)
     first.step()
     second.step()
-    first.give_up()
+    first.release()
     assert not first.holds()
     second.step()
     assert second.holds()

@@ -15,7 +15,7 @@ from kafkeep.connect.jobs.job import ConnectorJob, JobContext, expected_tasks
 from kafkeep.connect.jobs.progress import Progress
 from kafkeep.connect.jobs.retry import sleep_until
 from kafkeep.connect.model import Connector, ConnectorType, PluginInfo, RunState, TargetState
-from kafkeep.connect.safety.secrets import HideSecrets
+from kafkeep.connect.safety.secrets import SecretRedactor
 from kafkeep.connect.service.supervisor import Supervisor
 from kafkeep.errors import KafkeepError, TransientError, UsageError
 from kafkeep.options.kafka import KafkaOptions
@@ -73,15 +73,15 @@ def make(name: str, config: Mapping[str, str], _: JobContext) -> ConnectorJob:
 
 
 @pytest.fixture
-def secrets() -> Iterator[HideSecrets]:
-    made = HideSecrets()
+def secrets() -> Iterator[SecretRedactor]:
+    made = SecretRedactor()
     undo = made.install()
     yield made
     undo()
 
 
 @pytest.fixture
-def supervisor(secrets: HideSecrets) -> Iterator[Supervisor]:
+def supervisor(secrets: SecretRedactor) -> Iterator[Supervisor]:
     Job.running, Job.most, Job.may_end = {}, {}, threading.Event()
     Job.may_end.set()
     made = Supervisor(
@@ -236,14 +236,14 @@ def test_a_store_that_is_away_is_not_tried_again_after_a_stop() -> None:
 
 
 def test_secrets_are_kept_out_of_logs_until_nothing_of_a_deleted_connector_runs(
-    supervisor: Supervisor, secrets: HideSecrets, caplog: pytest.LogCaptureFixture
+    supervisor: Supervisor, secrets: SecretRedactor, caplog: pytest.LogCaptureFixture
 ) -> None:
     supervisor.reconcile([connector("one", **{"x.password": "hunter22"})])
-    until(lambda: secrets.out_of("hunter22") != "hunter22")
+    until(lambda: secrets.redact("hunter22") != "hunter22")
     supervisor.reconcile([])
     assert supervisor.wait_ended("one", PATIENCE_S)
     assert "parting with ******" in caplog.messages
-    until(lambda: secrets.out_of("hunter22") == "hunter22")
+    until(lambda: secrets.redact("hunter22") == "hunter22")
 
 
 @pytest.mark.parametrize("secret", ["of-a-converter", "of-the-brokers"])
