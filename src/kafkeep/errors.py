@@ -2,25 +2,34 @@
 
 ::
 
-    KafkeepError                 1    the base; only the CLI and the REST app catch it
-    ├── UsageError               2    a flag, file or value that cannot be understood
+    KafkeepError                 1    the base; see below for who may catch it
+    ├── UsageError               2    a flag, file or value is invalid
     ├── GapError                 3    Kafka deleted offsets before they were archived
     ├── NoSuchArchiveError      10    nothing is archived at that address
     ├── FencedError             11    a newer writer holds the log
-    ├── AccessDeniedError       12    Kafka or the store refused our credentials
-    ├── DamagedError            13    stored bytes are not what the log says
+    ├── AccessDeniedError       12    Kafka or the store denied access
+    ├── DamagedError            13    stored bytes are missing or differ from the log
     │   └── NewerFormatError    13    written by a newer kafkeep
     ├── PreflightError          14    the target or the archive does not allow what was asked
     ├── InterruptedRunError    130    Ctrl-C
     ├── EnvironmentFault         1    this machine lacks something (Java, a port, disk)
-    ├── RecordError              1    a record that cannot be converted, transformed or placed
-    ├── KeyExistsError           1    a conditional create met an object
-    ├── KeyMissingError          1    a read met nothing
-    └── TransientError           1    safe to try again
+    ├── RecordError              1    a record cannot be converted, transformed or written
+    ├── KeyExistsError           1    a conditional create found the key taken
+    ├── KeyMissingError          1    there is no object under the key
+    └── TransientError           1    safe to retry
         └── UnknownOutcomeError  1    sent, no answer: it may or may not have happened
 
-``message`` is lowercase, without a full stop, and names what it is about; ``hint`` is a full
-sentence that says what to do next.
+``message`` is lowercase, has no full stop, and names the topic, key or file it is about. ``hint``
+is a full sentence that says what to do next.
+
+Catch the class that you can handle. The base class is caught only where every error means the
+same:
+
+- it becomes an answer: the exit code (``cli/``), a REST answer (``connect/rest/``), a check of
+  ``doctor``, the result row of a Spark task;
+- work that must go on without it logs it: the leader loop, the journal's snapshots, metrics,
+  progress, offsets of consumer groups, default retention, the clean-up of a drill;
+- it is raised again after a clean-up: cached metadata, an unfinished upload, a missing bucket.
 """
 
 from __future__ import annotations
@@ -45,13 +54,13 @@ def _rebuild(kind: type[KafkeepError], message: str, hint: str | None) -> Kafkee
 
 
 class UsageError(KafkeepError):
-    """A flag, file or value that cannot be understood."""
+    """A flag, file or value is invalid."""
 
     exit_code = 2
 
 
 class GapError(KafkeepError):
-    """Kafka deleted offsets before they were archived, and the user asked to stop then."""
+    """Kafka deleted offsets before they were archived, and ``on.gap`` is ``fail``."""
 
     exit_code = 3
 
@@ -69,13 +78,13 @@ class FencedError(KafkeepError):
 
 
 class AccessDeniedError(KafkeepError):
-    """Kafka or the store refused our credentials."""
+    """Kafka or the store denied access."""
 
     exit_code = 12
 
 
 class DamagedError(KafkeepError):
-    """Stored bytes are missing, or not what the log says they are."""
+    """Stored bytes are missing, or differ from what the log says."""
 
     exit_code = 13
 
@@ -101,20 +110,20 @@ class EnvironmentFault(KafkeepError):
 
 
 class RecordError(KafkeepError):
-    """A record that cannot be converted, transformed, placed or written; others are untouched."""
+    """A record cannot be converted, transformed or written; other records are not affected."""
 
 
 class KeyExistsError(KafkeepError):
-    """A conditional create met an object under its key."""
+    """A conditional create found an object under its key."""
 
 
 class KeyMissingError(KafkeepError):
-    """A read met no object under its key."""
+    """There is no object under the key."""
 
 
 class TransientError(KafkeepError):
-    """It failed for now; the same call may be made again."""
+    """The call failed for now; it is safe to retry."""
 
 
 class UnknownOutcomeError(TransientError):
-    """Sent, but no answer came: it may or may not have happened."""
+    """The request was sent and not answered: it may or may not have taken effect."""
