@@ -151,7 +151,7 @@ def make_options(group: type[T], given: Mapping[str, Any]) -> T:
             raise UsageError(f"{name} is not an option", hint=did_you_mean(name, declared))
         other = declared[name].goes_with
         if other and not given.get(other) and value != "":
-            hint = f"Add {other}=True, or leave {name} out."
+            hint = f"Add {other}=True, or leave out {name}."
             raise UsageError(f"{name} goes with {other}", hint=hint)
         text = _as_text(value) if declared[name].metavar == "NAMES" else value
         parse = declared[name].parse
@@ -163,7 +163,7 @@ def make_options(group: type[T], given: Mapping[str, Any]) -> T:
         except UsageError as error:
             raise UsageError(f"{name}: {error.message}", hint=error.hint) from error
         except ValueError as error:
-            raise UsageError(f"{name}: {text!r} is not a value for it") from error
+            raise UsageError(f"{name}: {text!r} is not a valid value") from error
     return group(**made)
 
 

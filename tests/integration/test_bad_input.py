@@ -34,8 +34,8 @@ def backup(folder: object, *arguments: object) -> tuple[object, ...]:
     ("arguments", "said"),
     [
         (("--topic", "a"), "Did you mean --topics?"),
-        (("--topics", "a", "--topics-regex", "b"), "either by list or by regular expression"),
-        ((), "either by list or by regular expression"),
+        (("--topics", "a", "--topics-regex", "b"), "give either topics or topics-regex"),
+        ((), "give either topics or topics-regex"),
         (("--topics", "a", "--segment-bytes", "12 parsecs"), "--segment-bytes"),
         (("--topics", "a", "--interval", "soon"), "--interval"),
         (("--topics-regex", "(("), "--topics-regex"),

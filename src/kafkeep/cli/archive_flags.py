@@ -1,8 +1,6 @@
-"""Flags and first steps of the commands that look at an archive.
+"""Flags that several commands share: Kafka, the archive, its logs, connector files, Spark.
 
-Flags that say where Kafka and the archive are.
-
-What ``restore`` takes from ``--set`` and a connector's file: how objects are read; topics.
+The functions turn the values of these flags into the option groups of ``kafkeep.options``.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ _BOOTSTRAP = typer.Option(
     "--bootstrap-servers",
     envvar="KAFKEEP_BOOTSTRAP_SERVERS",
     metavar="HOST:PORT,…",
-    help="Kafka brokers to begin with.",
+    help="Kafka brokers to connect to first.",
 )
 BootstrapOption = Annotated[str, _BOOTSTRAP]
 OptionalBootstrapOption = Annotated[str | None, _BOOTSTRAP]
@@ -49,24 +47,25 @@ CommandConfigOption = Annotated[
         "--command-config",
         envvar="KAFKEEP_COMMAND_CONFIG",
         metavar="FILE",
-        help="Kafka client settings (TLS, SASL): the file Kafka's own tools take.",
+        help="Kafka client properties (TLS, SASL), as Kafka's own tools take them.",
     ),
 ]
 _ARCHIVE = typer.Option(
     "--archive",
     envvar="KAFKEEP_ARCHIVE",
     metavar="ADDRESS",
-    help="s3://bucket/prefix, file:///folder or a folder.",
+    help="Address of the archive: s3://bucket/prefix, file:///folder or a folder.",
 )
 ArchiveOption = Annotated[str, _ARCHIVE]
 OptionalArchiveOption = Annotated[str | None, _ARCHIVE]
 EndpointOption = Annotated[
     str | None,
-    typer.Option("--s3-endpoint", metavar="URL", help="S3 endpoint, where it is not AWS's."),
+    typer.Option("--s3-endpoint", metavar="URL", help="S3 endpoint, for stores other than AWS."),
 ]
 RegionOption = Annotated[str | None, typer.Option("--s3-region", metavar="NAME", help="S3 region.")]
 ProfileOption = Annotated[
-    str | None, typer.Option("--s3-profile", metavar="NAME", help="Profile of the AWS files.")
+    str | None,
+    typer.Option("--s3-profile", metavar="NAME", help="Profile in the AWS configuration files."),
 ]
 
 ConnectorConfigOption = Annotated[
@@ -74,23 +73,23 @@ ConnectorConfigOption = Annotated[
     typer.Option(
         "--connector-config",
         metavar="FILE",
-        help="A connector of Kafka Connect's S3 sink: JSON or .properties. Flags win over it.",
+        help="Configuration of a Connect S3 connector, JSON or .properties. Flags override it.",
     ),
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="Any key of such a connector; may be repeated."
-    ),
+    typer.Option("--set", metavar="KEY=VALUE", help="Set a connector key. May be repeated."),
 ]
 SparkConfOption = Annotated[
     list[str] | None,
-    typer.Option("--spark-conf", metavar="KEY=VALUE", help="A Spark setting; may be repeated."),
+    typer.Option(
+        "--spark-conf", metavar="KEY=VALUE", help="Set a Spark property. May be repeated."
+    ),
 ]
 
 
 def parse_settings(settings: Iterable[str]) -> dict[str, str]:
-    """Split what ``--set`` was given; of a key given twice the last value holds."""
+    """Split the values of ``--set``; the last value of a key wins."""
     pairs = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
@@ -104,19 +103,19 @@ def parse_settings(settings: Iterable[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class ArchiveLocation:
-    """Where an archive lies."""
+    """The address of an archive, and how to reach its store."""
 
     address: str
     storage: StorageOptions
 
     def open(self) -> ObjectStore:
-        """Open the store."""
+        """Open the store of the archive."""
         from kafkeep.store.open import open_store  # noqa: PLC0415 - keeps --help fast
 
         return open_store(self.address, self.storage)
 
     def beside(self, kafka: KafkaOptions) -> Locations:
-        """Return it together with a cluster."""
+        """Return the archive and a cluster as one value."""
         from kafkeep.options.kafka import Locations  # noqa: PLC0415
 
         return Locations(kafka=kafka, archive=self.address, storage=self.storage)
@@ -131,13 +130,13 @@ ARCHIVE_FLAGS = (
 
 
 def archive_location(given: Mapping[str, Any]) -> ArchiveLocation:
-    """Make it of the values of ``ARCHIVE_FLAGS``."""
+    """Build a location from the values of ``ARCHIVE_FLAGS``."""
     stored = storage_options(given["s3_endpoint"], given["s3_region"], given["s3_profile"])
     return ArchiveLocation(given["archive"], stored)
 
 
 def with_archive(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the flags that say where its archive lies; it takes an ``ArchiveLocation``."""
+    """Give a command the flags of an archive; it takes an ``ArchiveLocation``."""
     decorated: Callable[..., Any] = with_flags(
         "archive", ARCHIVE_FLAGS, archive_location, first=True
     )(command)
@@ -147,7 +146,7 @@ def with_archive(command: Callable[..., Any]) -> Callable[..., Any]:
 def storage_options(
     endpoint: str | None, region: str | None, profile: str | None
 ) -> StorageOptions:
-    """Take the standard AWS variables, and flags over them."""
+    """Read the standard AWS variables; flags override them."""
     return StorageOptions.from_env(endpoint=endpoint, region=region, profile=profile)
 
 
@@ -156,9 +155,9 @@ def kafka_options(
     command_config: str | None,
     overrides: Mapping[str, str] | None = None,
 ) -> KafkaOptions:
-    """Load the client properties, and say which of them have no effect.
+    """Load the client properties, and warn of those that have no effect.
 
-    ``overrides`` win over the file's properties, not over the flag.
+    ``overrides`` take precedence over the file, but not over the flag.
     """
     from kafkeep.kafka.security.client_config import property_notes  # noqa: PLC0415 - keeps --help fast
 
@@ -176,7 +175,7 @@ def kafka_options(
 def start_spark(
     conf: list[str] | None, *, now: bool = True, preload: tuple[str, ...] = ()
 ) -> SparkOptions:
-    """Load Spark's settings and, unless it will not be needed, start its JVM at once."""
+    """Load Spark's properties and, with ``now``, start its JVM in the background."""
     options = SparkOptions.load(conf or (), preload=preload)
     if now:
         launch_early(options)
@@ -184,9 +183,9 @@ def start_spark(
 
 
 def unlogged_options(file: str | None, settings: Sequence[str]) -> UnloggedOptions | None:
-    """Put ``--set`` over the file; None when neither is given.
+    """Return the keys of the file, overridden by ``--set``; None when neither is given.
 
-    A sink's file tells how its objects were written; a source's also what becomes of records.
+    A sink's file says how its objects were written; a source's file also says how records change.
     """
     return _reading(_load(file), settings)
 
@@ -194,7 +193,7 @@ def unlogged_options(file: str | None, settings: Sequence[str]) -> UnloggedOptio
 def options_of_restore(
     file: str | None, settings: Sequence[str], options: RestoreOptions
 ) -> tuple[UnloggedOptions | None, RestoreOptions]:
-    """Return those, and which topics come back; the file may be a pipe, and is read once."""
+    """Return these options and the topics to restore; the file may be a pipe, so read it once."""
     config = _load(file)
     return _reading(config, settings), _with_topics(config or {}, options)
 
@@ -210,7 +209,7 @@ def _reading(config: Mapping[str, str] | None, settings: Sequence[str]) -> Unlog
 
 
 def _with_topics(config: Mapping[str, str], options: RestoreOptions) -> RestoreOptions:
-    """Let a connector's file say which topics come back, where no flag does."""
+    """Take the topics from a connector's file unless a flag names them."""
     if options.topics or options.topics_regex is not None:
         return options
     if topics := config.get("topics", "").strip():
@@ -231,23 +230,24 @@ NameOption = Annotated[
     typer.Option(
         "--name",
         metavar="LOG",
-        help="One log of the archive. Default: all of them; for cat the only one.",
+        help="Read this log of the archive. Default: all logs; cat needs the name if there are "
+        "several.",
     ),
 ]
 TopicsOption = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", metavar="TOPIC", help="This topic alone; may be repeated."),
+    typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic. May be repeated."),
 ]
 
 PartitionsOption = Annotated[
     list[int] | None,
-    typer.Option("--partition", "-p", min=0, help="This partition alone; may be repeated."),
+    typer.Option("--partition", "-p", min=0, help="Only this partition. May be repeated."),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveSource:
-    """What a command looks at: a log of an archive, or objects that no log names."""
+    """What a command reads: the logs of an archive, or a bucket without a log."""
 
     location: ArchiveLocation
     name: str | None
@@ -255,7 +255,7 @@ class ArchiveSource:
     settings: tuple[str, ...]
 
     def open(self) -> tuple[ObjectStore, UnloggedOptions | None]:
-        """Open the store; where it has no log, also say how its objects are read."""
+        """Open the store; for a bucket without a log also return how to read its objects."""
         from kafkeep.objects.unlogged.scan import without_log  # noqa: PLC0415
 
         told = unlogged_options(self.connector_config, self.settings)
@@ -264,7 +264,7 @@ class ArchiveSource:
 
 
 def reads_archive(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the flags that say what it looks at; it takes them as ``source``."""
+    """Give a command the flags of an archive source; it takes them as ``source``."""
     flags = [
         *ARCHIVE_FLAGS,
         flag("name", NameOption),
@@ -295,7 +295,7 @@ def load_log_view(store: ObjectStore, options: LogOptions) -> ArchiveView:
 
 
 def when(time_ms: int | None) -> str:
-    """Write a time for people, or a dash."""
+    """Format a time, or a dash for none."""
     from kafkeep.options.units import format_time  # noqa: PLC0415
 
     return "-" if time_ms is None else format_time(time_ms)

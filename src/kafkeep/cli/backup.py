@@ -1,7 +1,4 @@
-"""``kafkeep backup``.
-
-What ``backup`` is to do, from its flags, ``--set`` and a connector's file.
-"""
+"""``kafkeep backup``: flags, ``--set`` and a connector file become the options of a backup."""
 
 from __future__ import annotations
 
@@ -54,7 +51,7 @@ class BackupRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class BackupFlags:
-    """What the command line says besides the options of a backup."""
+    """The flags of ``backup`` that are not options of a backup itself."""
 
     archive: str | None = None
     endpoint: str | None = None
@@ -65,12 +62,12 @@ class BackupFlags:
 
 
 def parse_backup(flags: Mapping[str, Any], given: BackupFlags) -> BackupRequest:
-    """Put flags over ``--set`` over the file; UsageError tells everything that is wrong."""
+    """Merge flags over ``--set`` over the file; UsageError names everything that is wrong."""
     plain = flags.get("format") in (None, "segment")
     if plain and given.connector_config is None and not given.settings:
         if given.archive is None:
             raise UsageError(
-                "--archive is missing", hint="Write --archive s3://bucket/prefix or a folder."
+                "--archive is missing", hint="Add --archive with s3://bucket/prefix or a folder."
             )
         storage = storage_options(given.endpoint, given.region, given.profile)
         options = build(BackupOptions, dict(flags))
@@ -124,12 +121,12 @@ def _put_flags(texts: dict[str, str], flags: Mapping[str, Any], given: BackupFla
 def _refuse_what_backup_cannot(config: ConnectorConfig, flags: Mapping[str, Any]) -> None:
     if config.compact is not None:
         raise UsageError(
-            f"{config.connector_class} is one of a pair that take turns: kafkeep serve runs them"
+            f"{config.connector_class} is one of a pair of connectors: only kafkeep serve runs them"
         )
     if config.retention_days is not None and not config.retention_by_default:
         raise UsageError(
-            "s3.retention.days: backup sets no lifecycle rule",
-            hint="kafkeep serve sets it when the connector is defined.",
+            "s3.retention.days: kafkeep backup does not set lifecycle rules",
+            hint="Use kafkeep retention set, or run the connector with kafkeep serve.",
         )
     if config.format == "segment":
         return
@@ -174,11 +171,13 @@ def backup_command(
     output: OutputOption = Output.TABLE,
     flags: dict[str, Any],
 ) -> None:
-    """Copy topics into the archive: everything that is not there yet.
+    """Back up topics: copy every record that the archive does not have yet.
 
-    Exits 0 when done, 3 when offsets were lost before they could be read or wait behind an open
-    transaction, or a consumer group may not be read, 11 when a newer writer took the log, 12 when
-    access is denied.
+    Run it again to continue where the last run ended. With --follow it keeps running.
+
+    Exits with 0 when done; 3 when Kafka deleted offsets before they were read, an open transaction
+    holds back records, or a consumer group cannot be read; 11 when a newer writer took the log; 12
+    when access is denied.
     """
     given = BackupFlags(
         archive=archive,
@@ -220,9 +219,9 @@ def backup_command(
     for partition in summary.blocked:
         say(f"warning: {partition}: an open transaction holds back its newest records")
     for group in summary.skipped_groups:
-        say(f"warning: group {group} may not be read: its offsets are not archived")
+        say(f"warning: group {group} cannot be read: its offsets are not archived")
     if summary.bad:
-        say(f"warning: {summary.bad} records could not be stored and were left out")
+        say(f"warning: {summary.bad} records could not be stored and were skipped")
     if output is Output.JSON:
         print_json(summary.to_json())
     else:
@@ -239,12 +238,12 @@ def _commit_line(commit: Any, summary: Any) -> None:
         "objects": summary.objects,
     }
     if not print_json(line):
-        raise typer.Exit(0)  # nobody follows it any more
+        raise typer.Exit(0)  # nobody reads the output any more
 
 
 def _pairs(summary: Any) -> dict[str, Any]:
     rate = summary.records / summary.seconds if summary.seconds else 0
-    waiting = f"{summary.waiting:,} offsets, not archived yet: the next run takes them"
+    waiting = f"{summary.waiting:,} offsets not archived yet; the next run reads them"
     return {
         "topics": ", ".join(f"{name} ({count:,})" for name, count in summary.topics.items()),
         "records": summary.records,

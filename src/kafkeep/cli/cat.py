@@ -1,4 +1,4 @@
-"""``kafkeep cat``."""
+"""``kafkeep cat``: print records of an archive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OffsetOption = Annotated[
         "--offset",
         "-o",
         metavar="OFFSET",
-        help="Where to begin in each partition: an offset, beginning, end, or -N for the last N.",
+        help="Where to start in each partition: an offset, beginning, end, or -N for the last N.",
     ),
 ]
 CountOption = Annotated[
@@ -33,17 +33,19 @@ FormatOption = Annotated[
         "--format",
         "-f",
         metavar="FORMAT",
-        help="kcat's tokens: %s %S %k %K %t %p %o %T %h %%, and \\n \\t \\r \\\\ \\xNN. "
-        "Null keys and values are written NULL, as kcat -Z does. Default: JSON lines.",
+        help="Format, with kcat's tokens: %s %S %k %K %t %p %o %T %h %%, and \\n \\t \\r "
+        "\\\\ \\xNN. Null keys and values print as NULL, as with kcat -Z. Default: JSON lines.",
     ),
 ]
 AbortedOption = Annotated[
-    bool, typer.Option("--aborted", help="Also records of aborted transactions, if kept.")
+    bool, typer.Option("--aborted", help="Include records of aborted transactions, if archived.")
 ]
 IncarnationOption = Annotated[
     int | None,
     typer.Option(
-        "--incarnation", min=1, help="Of a re-created topic: 1 for the first. Default: the newest."
+        "--incarnation",
+        min=1,
+        help="For a topic that was re-created, which one; 1 is the first. Default: the newest.",
     ),
 ]
 
@@ -63,14 +65,15 @@ def cat_command(
     output: OutputOption = Output.TABLE,
     times: TimeRangeOptions,
 ) -> None:
-    """Print records of an archive as JSON lines with kcat's names, or as --format says.
+    """Print records of an archive as JSON lines with kcat's field names, or with --format.
 
-    By topic, partition and offset; only what is needed is read. Keys, values and headers that are
-    not UTF-8 come as key_b64, payload_b64 and headers_b64 instead. Where there is no log, objects
-    of Confluent's sink are printed as a restore would write them; -1 is what they do not tell.
+    Records are sorted by topic, partition and offset. Only the objects that are needed are read.
+    Keys, values and headers that are not UTF-8 are printed as key_b64, payload_b64 and headers_b64.
+    In a bucket without a log, records are printed as a restore would write them; -1 stands for
+    what the objects do not hold.
 
-    Exits 0, 10 when there is no such archive or topic, 13 when an object is damaged, 14 when
-    there are several logs and --name does not say which.
+    Exits with 0; 10 when there is no such archive or topic; 13 when an object is damaged; 14 when
+    there are several logs and --name is not given.
     """
     from kafkeep.maintenance.cat import (  # noqa: PLC0415 - keeps --help fast
         CatOptions,
@@ -93,8 +96,8 @@ def cat_command(
     )
     if format is not None and output is Output.JSON:
         raise UsageError(
-            "--format says another form than --output json",
-            hint="Leave out one of them: JSON lines are what there is without --format.",
+            "--format and --output json cannot both be given",
+            hint="Leave out --format to print JSON lines.",
         )
     to_line = json_line if format is None else parse_format(format)
     store, unlogged = source.open()
@@ -113,5 +116,5 @@ def _write(pieces: Iterable[bytes]) -> None:
             out.write(piece)
         out.flush()
     except BrokenPipeError:
-        # The reader (head, less) has had enough. Python would complain when it flushes at exit.
+        # The reader (head, less) has gone. Otherwise Python would complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""``kafkeep demo``."""
+"""``kafkeep demo``: back up, lose and restore records on real services."""
 
 from __future__ import annotations
 
@@ -18,21 +18,25 @@ if TYPE_CHECKING:
 FolderOption = Annotated[
     Path | None,
     typer.Option(
-        "--folder", metavar="FOLDER", help="Where the services keep their data. [default: new]"
+        "--folder",
+        metavar="FOLDER",
+        help="Folder for the data of the services. [default: a new one]",
     ),
 ]
 KeepOption = Annotated[
-    bool, typer.Option("--keep", help="Leave the services running, and their data, at the end.")
+    bool, typer.Option("--keep", help="Leave the services and their data in place at the end.")
 ]
 
 
 def demo_command(
     *, folder: FolderOption = None, keep: KeepOption = False, output: OutputOption = Output.TABLE
 ) -> None:
-    """Tell the whole story on real services: back up, lose, restore, compare.
+    """Show kafkeep on real services: back up, delete, restore, compare.
 
-    Starts Kafka and an S3 server on this machine, and removes them at the end; on a terminal it
-    waits for Enter first. Exits 0 when every record came back as it was, 1 when not.
+    Starts Kafka and an S3 server on this machine and removes them at the end. On a terminal it
+    waits for Enter first.
+
+    Exits with 0 when every restored record matches, with 1 when not.
     """
     from kafkeep.demo.run import run_demo  # noqa: PLC0415 - keeps --help fast
 
@@ -57,14 +61,15 @@ def _tell(line: str) -> None:
 def _linger(services: DevStatus) -> None:
     _show_services(services)
     try:
-        input("\nThe services are up for you to look around. Press Enter to remove them. ")
+        input("\nThe services are still running. Press Enter to remove them. ")
     except EOFError:
         return
 
 
 def _show_kept(services: DevStatus) -> None:
     _show_services(services)
-    say(f"\nThey stay up. Remove them with: kafkeep dev down --purge --folder {services.folder}")
+    say("\nThe services keep running. Remove them with:")
+    say(f"  kafkeep dev down --purge --folder {services.folder}")
 
 
 def _show_services(services: DevStatus) -> None:
@@ -73,7 +78,7 @@ def _show_services(services: DevStatus) -> None:
         "KAFKEEP_BOOTSTRAP_SERVERS": services.bootstrap_servers,
         "KAFKEEP_ARCHIVE": f"s3://{services.s3.bucket}/demo",
     }
-    say("\nTo look around in another terminal:")
+    say("\nTo explore in another terminal:")
     for name, value in shown.items():
         say(f"  export {name}={shlex.quote(value)}")
     say("  kafkeep info")

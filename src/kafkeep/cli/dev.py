@@ -1,4 +1,4 @@
-"""``kafkeep dev``: real Kafka, S3 and a schema registry on this machine."""
+"""``kafkeep dev``: run real Kafka, S3 and a schema registry on this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkeep.dev import DevStatus
 
 app = typer.Typer(
-    help="Real Kafka, S3 and a schema registry on this machine.", no_args_is_help=True
+    help="Run real Kafka, S3 and a schema registry on this machine.", no_args_is_help=True
 )
 
 
@@ -31,10 +31,10 @@ class _S3(StrEnum):
     MINIO = "minio"
 
 
-FolderOption = Annotated[
-    Path, typer.Option(help="Where the environment keeps its data, settings and logs.")
+FolderOption = Annotated[Path, typer.Option(help="Folder for data, settings and logs.")]
+OutputOption = Annotated[
+    _Output, typer.Option(help="Output format: table for people, json for scripts.")
 ]
-OutputOption = Annotated[_Output, typer.Option(help="How to print the result on stdout.")]
 _FOLDER = Path(".kafkeep-dev")
 
 
@@ -42,35 +42,44 @@ _FOLDER = Path(".kafkeep-dev")
 def up_command(
     *,
     folder: FolderOption = _FOLDER,
-    brokers: Annotated[int, typer.Option(min=1, max=9, help="How many Kafka brokers.")] = 1,
-    registry: Annotated[bool, typer.Option("--registry", help="Start a registry too.")] = False,
-    secure: Annotated[
-        bool, typer.Option("--secure", help="Add SASL and TLS listeners, with client files.")
+    brokers: Annotated[int, typer.Option(min=1, max=9, help="Number of Kafka brokers.")] = 1,
+    registry: Annotated[
+        bool, typer.Option("--registry", help="Also start a schema registry.")
     ] = False,
-    s3: Annotated[_S3, typer.Option(help="Which S3 server.")] = _S3.SEAWEEDFS,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure", help="Add SASL and TLS listeners, and write client properties files."
+        ),
+    ] = False,
+    s3: Annotated[_S3, typer.Option(help="S3 server to start.")] = _S3.SEAWEEDFS,
     kafka_port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port of the first broker. [default: free]")
+        int | None,
+        typer.Option(min=1, max=65535, help="Port of the first broker. [default: a free one]"),
     ] = None,
     s3_port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port of the S3 server. [default: free]")
+        int | None,
+        typer.Option(min=1, max=65535, help="Port of the S3 server. [default: a free one]"),
     ] = None,
     registry_port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port of the registry. [default: free]")
+        int | None,
+        typer.Option(min=1, max=65535, help="Port of the registry. [default: a free one]"),
     ] = None,
     timeout: Annotated[
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Stop waiting after this time, as 5m; the servers go on starting. [default: wait"
-            " as long as they run]",
+            help="Stop waiting after this time (5m); the servers continue to start. [default: wait"
+            " until they are ready]",
         ),
     ] = None,
     output: OutputOption = _Output.TABLE,
 ) -> None:
-    """Start what is not running; returns when everything is ready. Ports and data are kept.
+    """Start the services, and wait until they are ready.
 
-    When a server ends while it starts, all that this command started is stopped again.
-    The first time, Kafka is downloaded (55 MB), and with --registry Apicurio Registry (140 MB).
+    Ports and data of earlier runs are reused. If a server fails to start, everything that this
+    command started is stopped again. The first run downloads Kafka (55 MB), and with --registry
+    Apicurio Registry (140 MB).
     """
     from kafkeep.dev import DevOptions, start  # noqa: PLC0415
     from kafkeep.options.units import parse_duration  # noqa: PLC0415 (keeps --help quick)
@@ -102,9 +111,9 @@ def _tell(line: str) -> None:
 @app.command("down")
 def down_command(
     folder: FolderOption = _FOLDER,
-    purge: Annotated[bool, typer.Option("--purge", help="Remove all its data too.")] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="Also delete all data.")] = False,
 ) -> None:
-    """Stop everything; data stays for the next `dev up` unless --purge is given."""
+    """Stop the services. Data is kept for the next `dev up` unless --purge is given."""
     from kafkeep.dev import stop  # noqa: PLC0415 (keeps --help quick)
 
     stopped = stop(folder, purge=purge)
@@ -114,9 +123,9 @@ def down_command(
 
 @app.command("status")
 def status_command(folder: FolderOption = _FOLDER, output: OutputOption = _Output.TABLE) -> None:
-    """Print where everything is.
+    """Show the addresses and states of the services.
 
-    Exits 0 when all of it is up, 1 when something is starting or down, 2 where there is no
+    Exits with 0 when all services run; 1 when one is starting or down; 2 when there is no
     environment.
     """
     from kafkeep.dev import status  # noqa: PLC0415 (keeps --help quick)

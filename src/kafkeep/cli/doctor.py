@@ -1,4 +1,4 @@
-"""``kafkeep doctor``."""
+"""``kafkeep doctor``: check the machine, Kafka and the store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OptionalArchive = Annotated[
         "--archive",
         envvar="KAFKEEP_ARCHIVE",
         metavar="ADDRESS",
-        help="Look at this archive too: s3://bucket/prefix, file:///folder or a folder.",
+        help="Also check this archive: s3://bucket/prefix, file:///folder or a folder.",
     ),
 ]
 OptionalBootstrap = Annotated[
@@ -33,14 +33,14 @@ OptionalBootstrap = Annotated[
         "--bootstrap-servers",
         envvar="KAFKEEP_BOOTSTRAP_SERVERS",
         metavar="HOST:PORT,…",
-        help="Look at this Kafka too.",
+        help="Also check this Kafka cluster.",
     ),
 ]
 ExactOption = Annotated[
     bool,
     typer.Option(
         "--exact",
-        help="Try what restore --exact-offsets needs, on a topic that is made and deleted for it.",
+        help="Also test what restore --exact-offsets needs, with a temporary topic.",
     ),
 ]
 NoSparkOption = Annotated[bool, typer.Option("--no-spark", help="Do not start Spark.")]
@@ -59,22 +59,23 @@ def doctor_command(
     s3_profile: ProfileOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Check this machine, Kafka and the store: what works, what does not, what to do.
+    """Check that this machine, Kafka and the store are ready, and say how to fix what is not.
 
-    What it writes to the store, and with --exact to Kafka, it removes again. Exits 0, or with the
-    code of the first failure: 10 no such folder or bucket, 12 access denied, 14 the store lets two
-    writers create one object, 1 anything else.
+    Everything it writes to the store, and with --exact to Kafka, is removed again.
+
+    Exits with 0, or with the code of the first failure: 10 no such folder or bucket; 12 access
+    denied; 14 the store lets two writers create one object; 1 anything else.
     """
     from kafkeep.maintenance.doctor import DoctorPlaces, examine  # noqa: PLC0415 - keeps --help fast
     from kafkeep.options.spark import SparkOptions  # noqa: PLC0415
 
     wants_kafka = bootstrap_servers or command_config
     if exact and not wants_kafka:
-        raise UsageError(
-            "--exact is tried in Kafka, and none is given", hint="Name it with --bootstrap-servers."
-        )
+        raise UsageError("--exact needs a Kafka cluster", hint="Add --bootstrap-servers.")
     if no_spark and spark_conf:
-        raise UsageError("--spark-conf is of no use with --no-spark", hint="Leave out one of them.")
+        raise UsageError(
+            "--spark-conf cannot be combined with --no-spark", hint="Leave out one of them."
+        )
     places = DoctorPlaces(
         archive=archive,
         storage=storage_options(s3_endpoint, s3_region, s3_profile),

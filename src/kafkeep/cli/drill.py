@@ -1,4 +1,4 @@
-"""``kafkeep drill``."""
+"""``kafkeep drill``: a restore into scratch topics that proves the archive can be restored."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ def drill_command(
     output: OutputOption = Output.TABLE,
     options: DrillOptions,
 ) -> None:
-    """Restore the newest backup into scratch topics, compare every record, and clean up.
+    """Test a restore: restore into scratch topics, compare every record, delete the topics.
 
-    Fit for a schedule. Scratch topics begin with kafkeep-drill- and are deleted at the end, also
-    after an error or Ctrl-C; nothing else is written, and the archive is not touched.
+    Run it on a schedule. The names of scratch topics begin with kafkeep-drill-. They are deleted at
+    the end, also after an error or Ctrl-C. Nothing else is written; the archive does not change. A
+    report is written in any case.
 
-    Exits 0 when everything came back as it was, 3 with warnings, 10 when there is no archive, 13
-    when records differ or objects are damaged, 14 when the cluster refuses, 130 when interrupted.
-    A report that was asked for is written in any case.
+    Exits with 0 when every record matches; 3 with warnings; 10 when there is no archive; 13 when
+    records differ or objects are damaged; 14 when the cluster does not allow it; 130 when
+    interrupted.
     """
     from kafkeep.maintenance.report import check_report_path, write_report  # noqa: PLC0415
 
@@ -55,7 +56,7 @@ def drill_command(
         locations = archive.beside(kafka_options(bootstrap_servers, command_config))
         result = run_drill(options, locations, spark, run_restore)
     for name in result.leftovers:
-        say(f"warning: {name} is left over by a drill that was killed, or is of one that runs now")
+        say(f"warning: {name} belongs to a drill that was killed or is still running")
     for warning in result.warnings:
         say(f"warning: {warning}")
     for line in result.against.lines():

@@ -1,4 +1,4 @@
-"""Command-line flags made from declared options, so that each is written down once."""
+"""Command-line flags generated from declared options, so that each is written once."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def with_flags(
     *,
     first: bool = False,
 ) -> Callable[..., Any]:
-    """Give a command flags that it takes together, as what ``make`` makes of their values.
+    """Give a command ``flags`` that it takes as one argument: what ``make`` builds of their values.
 
-    Every other parameter of the command stays a flag of its own. ``first`` puts these before them
-    in the help.
+    Every other parameter of the command stays a flag of its own. With ``first``, the help lists
+    ``flags`` before them.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,7 +50,7 @@ def with_flags(
 
 
 def flag(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
-    """Return a flag for ``with_flags``; one without a default must be given."""
+    """Return a flag for ``with_flags``; a flag without a default is required."""
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )
@@ -70,7 +70,7 @@ def with_options(
 
 
 def build(group: type[T], values: dict[str, Any]) -> T:
-    """Make ``group`` from flag values; text is parsed, what was not given keeps its default."""
+    """Build ``group`` from flag values: parse text, and keep the default of absent flags."""
     made: dict[str, Any] = {}
     for option in iter_options(group):
         value = values.get(option.field)
@@ -81,7 +81,7 @@ def build(group: type[T], values: dict[str, Any]) -> T:
         if option.goes_with and not values.get(option.goes_with):
             other = f"--{option.goes_with}"
             raise UsageError(
-                f"{option.flag} goes with {other}", hint=f"Add {other}, or leave {option.flag} out."
+                f"{option.flag} goes with {other}", hint=f"Add {other}, or leave out {option.flag}."
             )
         parsed = value
         if option.parse is not None and isinstance(value, str):
@@ -96,7 +96,7 @@ def _parse(option: Option, text: str) -> Any:
     except UsageError as error:
         raise UsageError(f"{option.flag}: {error.message}", hint=error.hint) from error
     except ValueError as error:
-        raise UsageError(f"{option.flag}: {text!r} is not a value for it") from error
+        raise UsageError(f"{option.flag}: {text!r} is not a valid value") from error
 
 
 def _parameter(option: Option, needs: str) -> inspect.Parameter:

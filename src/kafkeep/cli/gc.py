@@ -1,4 +1,4 @@
-"""``kafkeep gc``."""
+"""``kafkeep gc``: remove what crashes left behind."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def gc_command(
     output: OutputOption = Output.TABLE,
     options: GcOptions,
 ) -> None:
-    """Remove what crashes left behind: objects that no log names, uploads nobody finished.
+    """Remove orphans: objects that no log names, and unfinished uploads.
 
-    An object goes only when its log has come past it, when other objects of that log hold all of
-    its offsets, and when it is old enough; so it may run beside a backup. What kafkeep did not
-    write is left alone. With --dry-run that is only shown.
+    An object is removed only if its log has passed it, other objects of that log hold all of its
+    offsets, and it is old enough. Running it beside a backup is safe. Objects that kafkeep did not
+    write are never removed. Use --dry-run to preview.
 
-    Exits 0, 10 when there is no such archive, 12 when the store refuses, 13 when a log is damaged:
-    then nothing was removed.
+    Exits with 0; 10 when there is no such archive; 12 when the store denies access; 13 when a log
+    is damaged, and nothing was removed.
     """
     from kafkeep.maintenance.gc import Fate, plan_gc, remove  # noqa: PLC0415 - keeps --help fast
 
     store = archive.open()
     enabled = output is Output.TABLE
-    with task_progress("looking", enabled=enabled) as on_progress:
+    with task_progress("listing", enabled=enabled) as on_progress:
         plan = plan_gc(store, older_than_ms=options.older_than_ms, on_progress=on_progress)
     if not options.dry_run:
         with task_progress("removing", enabled=enabled) as on_progress:
@@ -56,7 +56,7 @@ def gc_command(
     else:
         _show(plan)
     if plan.count(Fate.REFUSED):
-        say("hint: Removing needs s3:DeleteObject and s3:AbortMultipartUpload; a backup does not.")
+        say("hint: Grant s3:DeleteObject and s3:AbortMultipartUpload; a backup does not need them.")
         raise typer.Exit(AccessDeniedError.exit_code)
 
 

@@ -1,4 +1,4 @@
-"""``kafkeep groups``: the consumer groups of an archive, and where they go on."""
+"""``kafkeep groups``: consumer groups of an archive, and their offsets after a restore."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.selection import LogOptions
 
 app = typer.Typer(
-    help="Consumer groups of an archive: see, plan, move, put back.", no_args_is_help=True
+    help="Show, plan, move and roll back the consumer groups of an archive.", no_args_is_help=True
 )
 
 
@@ -33,7 +33,10 @@ app = typer.Typer(
 def show_command(
     *, archive: ArchiveLocation, output: OutputOption = Output.TABLE, options: LogOptions
 ) -> None:
-    """Show where every group stood when the archive was made. Exits 0, or 10 without an archive."""
+    """Show the archived offsets of every consumer group.
+
+    Exits with 0, or with 10 when there is no archive.
+    """
     view = load_log_view(archive.open(), options)
     rows = [
         (group, pid.topic, pid.incarnation, pid.partition, offset, view.positions.get(pid, 0))
@@ -60,9 +63,9 @@ def plan_command(
     output: OutputOption = Output.TABLE,
     options: RestoreOptions,
 ) -> None:
-    """Show where groups would be put; give the options that the restore was given.
+    """Show the offsets that apply would set. Give it the options of the restore.
 
-    Exits 0, or 14 when the topics are not those of the archive or of that restore.
+    Exits with 0, or with 14 when the topics are not those of the archive or of that restore.
     """
     from kafkeep.restore.groups.run import move_groups  # noqa: PLC0415 - keeps --help fast
 
@@ -82,10 +85,12 @@ def apply_command(
     output: OutputOption = Output.TABLE,
     options: RestoreOptions,
 ) -> None:
-    """Put groups where they stood; what stood there before is kept for rollback.
+    """Move consumer groups to their archived offsets. Give it the options of the restore.
 
-    Exits 0, 3 when offsets were left out, or 14 when a group is active or the topics are not known;
-    then nothing was changed.
+    The previous offsets are kept for rollback.
+
+    Exits with 0; 3 when some offsets were skipped; 14 when a group is active or the topics are not
+    those of that restore, and nothing was changed.
     """
     from kafkeep.restore.groups.run import move_groups  # noqa: PLC0415 - keeps --help fast
 
@@ -109,9 +114,11 @@ def rollback_command(
     output: OutputOption = Output.TABLE,
     options: RestoreOptions,
 ) -> None:
-    """Put groups back where they were before a restore, or apply, moved them.
+    """Undo apply: move consumer groups back to the offsets they had before.
 
-    With --dry-run that is only shown. Exits 0, or 14 when a group is active or nothing was moved.
+    Use --dry-run to preview. Give it the options of the restore.
+
+    Exits with 0, or with 14 when a group is active or no group was moved.
     """
     from kafkeep.restore.groups.run import put_groups_back  # noqa: PLC0415 - keeps --help fast
 
@@ -129,7 +136,7 @@ def rollback_command(
 
 
 def _of(options: RestoreOptions, settings: list[str] | None) -> RestoreOptions:
-    """Add the transforms of the restore that is meant."""
+    """Add the transforms of the restore."""
     from kafkeep.cli.archive_flags import unlogged_options  # noqa: PLC0415 - keeps --help fast
     from kafkeep.options.unlogged import changes_of_log  # noqa: PLC0415
 
@@ -141,7 +148,7 @@ def _show(moves: Any, output: Output) -> None:
     for sentence in (*moves.left_out, *moves.refused):
         say(f"warning: {sentence}")
     if not moves.moves and not moves.left_out and not moves.refused:
-        say("no group had an offset on these topics at that commit: there is nothing to move")
+        say("no consumer group has archived offsets for these topics: nothing to move")
     if output is Output.JSON:
         found = [move.to_json() for move in moves.moves]
         left, refused = list(moves.left_out), list(moves.refused)

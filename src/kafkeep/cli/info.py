@@ -1,4 +1,4 @@
-"""``kafkeep info``."""
+"""``kafkeep info``: what an archive holds."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ def info_command(
     topic: TopicsOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show what an archive holds: logs, topics, offsets, sizes, times, groups.
+    """Show what an archive holds: logs, topics, offsets, sizes, times, consumer groups.
 
-    With --topic, partition by partition. Where there is no log, what the names of Confluent's
-    objects tell. Exits 0, or 10 when there is no such archive or topic.
+    With --topic, also shows each partition. In a bucket without a log, shows what the names of the
+    objects reveal.
+
+    Exits with 0, or with 10 when there is no such archive or topic.
     """
     from kafkeep.maintenance.info import load_info  # noqa: PLC0415 - keeps --help fast
     from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415
@@ -45,7 +47,7 @@ def info_command(
 
 
 def _show_log(log: LogInfo, *, partitions: bool) -> None:
-    begun = ", a backup is under way or was cut short" if log.intent_open else ""
+    begun = ", a backup is running or was interrupted" if log.intent_open else ""
     sys.stdout.write(
         f"\nlog {log.name}: {log.commits:,} commits, the last ({log.commit}) at {when(log.at_ms)}"
         f" by {log.writer}{begun}\n"

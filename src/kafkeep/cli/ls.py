@@ -1,7 +1,4 @@
-"""``kafkeep du``.
-
-``kafkeep ls``.
-"""
+"""``kafkeep ls`` and ``kafkeep du``: the objects of an archive, and the space they use."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
     from kafkeep.options.unlogged import UnloggedOptions
 
 
-LongOption = Annotated[bool, typer.Option("--long", "-l", help="Show all that is known.")]
+LongOption = Annotated[bool, typer.Option("--long", "-l", help="Show all columns.")]
 
 
 @reads_archive
@@ -38,9 +35,11 @@ def ls_command(
     long: LongOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the objects of an archive as its logs know them, or as names tell where there is none.
+    """List the objects of an archive.
 
-    Exits 0, or 10 when there is no such archive or topic.
+    The list comes from the logs; in a bucket without a log, from the names of the objects.
+
+    Exits with 0, or with 10 when there is no such archive or topic.
     """
     from kafkeep.maintenance.inventory import list_objects  # noqa: PLC0415 - keeps --help fast
     from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415
@@ -140,11 +139,12 @@ def du_command(
     source: ArchiveSource,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show what takes up room: topics, the logs themselves, left-overs.
+    """Show how much space topics, logs and orphans use.
 
-    Left-overs are objects that no log names; where there is no log, those whose names do not fit.
-    What a log names and the store no longer has takes up no room: it is counted as gone.
-    Exits 0, or 10 when there is no such archive.
+    Orphans are objects that no log names; in a bucket without a log, objects whose names do not
+    match. Objects that a log names and the store no longer has use no space: they count as gone.
+
+    Exits with 0, or with 10 when there is no such archive.
     """
     usage = _usage(source)
     if output is Output.JSON:

@@ -1,4 +1,4 @@
-"""The ``kafkeep`` command: verbs, and the one place where errors become exit codes."""
+"""The ``kafkeep`` command: its verbs, and the one place where errors become exit codes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from kafkeep.redact import install, redact
 
 app = typer.Typer(
     name="kafkeep",
-    help="Keeps Kafka topics in S3-compatible object storage and brings them back.",
+    help="Keep Kafka topics in S3-compatible object storage, and restore them.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -76,18 +76,18 @@ def _root(
         False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
     ),
     debug: bool = typer.Option(
-        False, "--debug", help="Show tracebacks and more of the log, without credentials."
+        False, "--debug", help="Show tracebacks and kafkeep's debug log. Credentials are masked."
     ),
 ) -> None:
-    """Set up what every command shares."""
+    """Set up logging for every command."""
     os.environ["KAFKEEP_DEBUG"] = "1" if debug else ""
     _set_up_logging(debug)
 
 
 def _set_up_logging(debug: bool) -> None:
-    """Show our own warnings; ``--debug`` shows all of our own log, and warnings of libraries.
+    """Show kafkeep's warnings; with ``--debug`` all of its log and the warnings of libraries.
 
-    Libraries' own debug output stays off: it holds requests with their credentials.
+    The debug output of libraries stays off: it contains requests with their credentials.
     """
     install()
     if debug:
@@ -104,7 +104,7 @@ def _set_up_logging(debug: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and exit with its code; the table of codes is in the docs."""
+    """Run a command and exit with its code; docs/exit-codes.md lists the codes."""
     args = list(sys.argv[1:] if arguments is None else arguments)
     wants_json = "--output=json" in args or "--output json" in " ".join(args)
     stand_in_for_closed()
@@ -120,12 +120,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UsageError as error:
         error.hint = error.hint or f"See {_command(args)} --help."
         code = _fail(error, wants_json)
-    except SystemExit as ended:  # how Typer ends when any pipe breaks, without a word
+    except SystemExit as ended:  # how Typer ends, silently, when any pipe breaks
         cause = ended.__context__
         if not isinstance(cause, BrokenPipeError):
             raise
         code = 0 if _is_broken(stdout) else _fail(error_of(cause), wants_json)
-    except Exception as error:  # the last resort: never a traceback unless asked for
+    except Exception as error:  # never show a traceback without --debug
         code = _fail(error_of(error), wants_json)
     finally:
         if stdout is not None:
@@ -134,14 +134,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _command(args: Sequence[str]) -> str:
-    """Return the command that was called, as its help is asked for."""
+    """Return the command that was called, for ``… --help``."""
     words = [word for word in args if not word.startswith("-")]
     count = 2 if words[:1] and words[0] in {group.name for group in app.registered_groups} else 1
     return " ".join(["kafkeep", *words[:count]])
 
 
 def _same_stdout() -> int | None:
-    """Return what stays stdout when another is put in its place: Rich does when it breaks."""
+    """Duplicate stdout: Rich replaces it when it breaks."""
     try:
         return os.dup(1)
     except OSError:
@@ -149,7 +149,7 @@ def _same_stdout() -> int | None:
 
 
 def _is_broken(pipe: int | None) -> bool:
-    """Whether nobody reads a pipe any more (``| head``)."""
+    """Return whether the reader of a pipe has gone (``| head``)."""
     if pipe is None:
         return False
     watch = select.poll()

@@ -1,10 +1,7 @@
-"""A report that was asked for is written also when what it is of ends in an error.
+"""What commands print: data on stdout, messages and progress bars on stderr, errors as JSON.
 
-Progress bars on a terminal, and nothing anywhere else.
-
-What commands print: data on stdout, talk on stderr, one JSON document for machines.
-
-An error as it is told: which one of ours it is, and its document for machines.
+Progress bars appear on a terminal only. A report that the user asked for is also written when the
+command fails.
 """
 
 from __future__ import annotations
@@ -47,20 +44,20 @@ class _Rate(ProgressColumn):
     """Records a second."""
 
     def render(self, task: Task) -> Text:
-        """Show the speed of late."""
+        """Show the current speed."""
         return Text(f"{task.speed:,.0f}/s" if task.speed else "", style="progress.data.speed")
 
 
 @contextmanager
 def task_progress(what: str, *, enabled: bool) -> Iterator[OnProgress | None]:
-    """Show tasks done of tasks planned."""
+    """Show a bar of finished and planned tasks."""
     with _bar(what, enabled, MofNCompleteColumn(), TimeElapsedColumn()) as update:
         yield update
 
 
 @contextmanager
 def record_progress(what: str, *, enabled: bool) -> Iterator[OnProgress | None]:
-    """Show records written, the rate and the time left."""
+    """Show a bar of records written, the rate and the time left."""
     with _bar(what, enabled, MofNCompleteColumn(), _Rate(), TimeRemainingColumn()) as update:
         yield update
 
@@ -83,34 +80,34 @@ def _bar(what: str, enabled: bool, *columns: ProgressColumn) -> Iterator[OnProgr
 
 
 class Output(StrEnum):
-    """The forms of ``--output``."""
+    """The values of ``--output``."""
 
     TABLE = "table"
     JSON = "json"
 
 
 OutputOption = Annotated[
-    Output, typer.Option("--output", help="table for people, json for machines.")
+    Output, typer.Option("--output", help="Output format: table for people, json for scripts.")
 ]
 
 
 class _ClosedStdout(io.BufferedIOBase):
-    """Stands where stdout is closed; to print is an error, as it is on a full disk."""
+    """Replaces a closed stdout: printing to it is an error, as on a full disk."""
 
     def writable(self) -> bool:
         return True
 
     def write(self, _data: Any) -> int:
         raise EnvironmentFault(
-            "stdout is closed", hint="What is not wanted can be sent to /dev/null."
+            "stdout is closed", hint="Redirect output that is not wanted to /dev/null."
         )
 
 
 def stand_in_for_closed() -> None:
-    """Put something in the place of a stdout or stderr that is closed (``>&-``).
+    """Replace a stdout or stderr that is closed (``>&-``).
 
-    Their numbers are taken too: else the next file or connection would get them, and with them
-    what any library or child of ours prints.
+    The file descriptors are occupied as well. Otherwise the next file or connection would get
+    them, and with them everything that a library or a child process prints.
     """
     while (taken := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(taken, True)
@@ -118,30 +115,30 @@ def stand_in_for_closed() -> None:
     if sys.stdout is None:
         sys.stdout = io.TextIOWrapper(_ClosedStdout(), encoding="utf-8", write_through=True)
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - nobody reads what is said
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - nobody reads it
 
 
 def print_json(document: Any) -> bool:
-    """Print one JSON document (one line) on stdout; tell whether somebody still reads it."""
+    """Print a JSON document on one line of stdout; return whether somebody still reads it."""
     return print_line(orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS).decode())
 
 
 def print_line(text: str) -> bool:
-    """Print a line on stdout; tell whether somebody still reads it.
+    """Print a line on stdout; return whether somebody still reads it.
 
-    A reader that has gone (``| head``) is no error, and does not change what a command exits with.
+    A reader that has gone (``| head``) is not an error and does not change the exit code.
     """
     try:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - what is left has nobody to read it
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - nobody reads the rest
         return False
     return True
 
 
 def say(text: str) -> None:
-    """Print a line for people on stderr, if somebody still reads it."""
+    """Print a message on stderr, if somebody still reads it."""
     try:
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
@@ -150,7 +147,7 @@ def say(text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print aligned columns on stdout; numbers to the right."""
+    """Print aligned columns on stdout; numbers are right-aligned."""
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [
         max([len(column), *(len(row[i]) for row in cells)]) for i, column in enumerate(columns)
@@ -174,14 +171,14 @@ def _cell(value: Any) -> str:
 
 
 def print_pairs(pairs: Mapping[str, Any]) -> None:
-    """Print names and values, one pair a line, on stdout."""
+    """Print names and values on stdout, one pair per line."""
     width = max((len(name) for name in pairs), default=0)
     for name, value in pairs.items():
         print_line(f"{name.ljust(width)}  {_cell(value)}")
 
 
 def error_of(error: BaseException) -> KafkeepError:
-    """Return the error of ours that says what happened."""
+    """Return ``error`` as one of kafkeep's errors."""
     if isinstance(error, KafkeepError):
         return error
     if isinstance(error, KeyboardInterrupt):
@@ -189,13 +186,13 @@ def error_of(error: BaseException) -> KafkeepError:
     if isinstance(error, OSError) and (fault := disk_fault(error)) is not None:
         return fault
     return KafkeepError(
-        f"something unexpected happened: {type(error).__name__}: {error}",
-        hint="Run it again with kafkeep --debug … and report what it shows; it has no secrets.",
+        f"unexpected error: {type(error).__name__}: {error}",
+        hint="Run kafkeep --debug … again and report its output; credentials are masked.",
     )
 
 
 def error_document(error: KafkeepError) -> dict[str, Any]:
-    """Return an error as JSON has it; scripts may rely on it."""
+    """Return the JSON document of an error; scripts may rely on its fields."""
     return {
         "message_type": "exit_error",
         "code": error.exit_code,
@@ -209,9 +206,9 @@ def error_document(error: KafkeepError) -> dict[str, Any]:
 def failure_reported(
     report: str, file: Path | None, *, archive: str, bootstrap: str | None = None
 ) -> Iterator[None]:
-    """Write what the body fails with to ``file``, if there is one; the error goes on.
+    """Write a report to ``file``, if given, when the body fails; then raise the error again.
 
-    ``report`` is what reports of it say they are: drill, restore, verify or verify-against.
+    ``report`` is the kind of the report: drill, restore, verify or verify-against.
     """
     began_ms, began = now_ms(), time.monotonic()
     try:

@@ -1,4 +1,4 @@
-"""``kafkeep register``: SINETStream's two connectors, from its ``.env``."""
+"""``kafkeep register``: create SINETStream's two connectors from its ``.env``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ _PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
 
 EnvFileOption = Annotated[
     str,
-    typer.Option("--env-file", metavar="FILE", help="SINETStream's .env: topic, bucket, endpoint."),
+    typer.Option(
+        "--env-file",
+        metavar="FILE",
+        help="SINETStream's .env file, with topic, bucket and endpoint.",
+    ),
 ]
 UrlOption = Annotated[
     str | None,
@@ -30,11 +34,11 @@ UrlOption = Annotated[
         "--url",
         envvar="KAFKEEP_URL",
         metavar="URL",
-        help="The service. Unless given: http://localhost and REST_PORT of the file, or 8083.",
+        help="Address of the service. Default: http://localhost:PORT, with the file's REST_PORT.",
     ),
 ]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Print the connectors; ask and change nothing.")
+    bool, typer.Option("--dry-run", help="Print the connectors; do not contact the service.")
 ]
 
 
@@ -45,12 +49,13 @@ def register_command(
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Define SINETStream's connectors s3-sink-data and s3-sink-timestamp, as its .env says.
+    """Create or update SINETStream's connectors s3-sink-data and s3-sink-timestamp.
 
-    Run again, it changes what differs and leaves the rest. Where the service wants to know who
-    calls, KAFKEEP_REST_TOKEN, or KAFKEEP_REST_USER and KAFKEEP_REST_PASSWORD, say so.
-    Exits 2 for a variable that is missing or wrong, 12 when the service refuses the caller, 1
-    when it does not answer.
+    The settings come from SINETStream's .env file. For a service with authentication, set
+    KAFKEEP_REST_TOKEN, or KAFKEEP_REST_USER and KAFKEEP_REST_PASSWORD.
+
+    Exits with 0; 2 when a variable is missing or invalid; 12 when the service denies access; 1 when
+    it does not answer.
     """
     from kafkeep.connect.worker.sinetstream_env import (  # noqa: PLC0415 - keeps --help fast
         DEFAULTS,
@@ -74,13 +79,13 @@ def register_command(
 
 
 class _Service:
-    """The REST API of a service, ours or Kafka Connect's own."""
+    """A client of the Connect REST API; works with Kafka Connect itself too."""
 
     def __init__(self, url: str, environ: Mapping[str, str]) -> None:
         import urllib3  # noqa: PLC0415 - keeps --help fast
 
         if not url.startswith(("http://", "https://")):
-            raise UsageError(f"{url!r} is not the address of a service: http://host:8083")
+            raise UsageError(f"{url!r} is not the address of a service, such as http://host:8083")
         self.url = url.rstrip("/")
         user, password = environ.get("KAFKEEP_REST_USER"), environ.get("KAFKEEP_REST_PASSWORD", "")
         token = environ.get("KAFKEEP_REST_TOKEN")
@@ -92,7 +97,7 @@ class _Service:
         )
 
     def define(self, name: str, config: Mapping[str, str]) -> str:
-        """Make the connector what it is to be; tells what that took."""
+        """Create or update the connector; return created, changed or unchanged."""
         path = f"/connectors/{name}/config"
         status, stored = self._call("GET", path)
         if status == 404:
@@ -128,7 +133,7 @@ class _Service:
         except urllib3.exceptions.HTTPError as error:
             raise TransientError(
                 f"no service answers at {self.url}: {type(error).__name__}",
-                hint="Start it with kafkeep serve --env-file .env, or say where it is with --url.",
+                hint="Start it with kafkeep serve --env-file .env, or give its address with --url.",
             ) from error
         try:
             return answer.status, orjson.loads(answer.data)
@@ -144,5 +149,7 @@ class _Service:
                 hint="Set KAFKEEP_REST_TOKEN, or KAFKEEP_REST_USER and KAFKEEP_REST_PASSWORD.",
             )
         if told is None:
-            return KafkeepError(what, hint="Is that a Kafka Connect service? Say where with --url.")
+            return KafkeepError(
+                what, hint="Is that a Kafka Connect service? Give its address with --url."
+            )
         return KafkeepError(f"{what}: {told}")

@@ -1,7 +1,4 @@
-"""``kafkeep restore``.
-
-What a restore did, as a page of a report. Pure.
-"""
+"""``kafkeep restore``: the command, its plan as a table or JSON, and the page of its report."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ VERSION = 1
 
 
 def restore_page(summary: RestoreSummary, locations: Locations, ended_ms: int) -> ReportPage:
-    """Return the page; it tells what was written, not that it is right: verify --against does."""
+    """Return the report page: what was written. Only ``verify --against`` proves it right."""
     told = summary.to_json()
     warnings = summary.warnings
     groups = sorted(summary.groups.items())
@@ -105,18 +102,20 @@ def restore_command(
     output: OutputOption = Output.TABLE,
     options: RestoreOptions,
 ) -> None:
-    """Bring topics back from the archive: every record, exactly once, resumable.
+    """Restore topics from the archive: every record exactly once.
 
-    Exits 0 when done, 3 when retention was held back or something is missing, 10 when there is no
-    archive, 13 when objects are damaged, 14 when the target refuses; then nothing was written.
-    SIGTERM pauses it (exit 0): the same command goes on.
+    Run the same command again to resume an interrupted restore. SIGTERM pauses it (exit code 0).
+
+    Exits with 0 when done; 3 when retention settings were held back or records are missing; 10 when
+    there is no archive; 13 when objects are damaged; 14 when the target does not allow the restore,
+    and nothing was written.
     """
     from kafkeep.cli.archive_flags import options_of_restore  # noqa: PLC0415 - keeps --help fast
     from kafkeep.maintenance.report import check_report_path, write_report  # noqa: PLC0415
 
     if options.dry_run and report is not None:
         raise UsageError(
-            "a dry run restores nothing that a report could be of",
+            "--report cannot be combined with --dry-run: nothing is restored",
             hint="Leave out --report; --output json prints the plan and the preflight.",
         )
     file = check_report_path(report) if report is not None else None
@@ -139,7 +138,7 @@ def restore_command(
                     on_progress=on_progress,
                 )
         except _PausedError:
-            say("paused: the same command goes on")
+            say("paused: run the same command again to resume")
             if output is Output.JSON:
                 print_json({"message_type": "paused"})
             return
@@ -200,7 +199,7 @@ def _show_plan(preflight: Any, output: Output) -> None:
 
 
 def _show_shares(topic: Any) -> None:
-    """Print what each target partition gets, unless that is what it had."""
+    """Print what each target partition gets, if partitions change."""
     from kafkeep.restore.routing.plan import target_shares  # noqa: PLC0415
 
     if topic.shape.routed or topic.shape.partition_map:
@@ -219,7 +218,7 @@ def _show_shares(topic: Any) -> None:
 
 
 def show_moves(moves: Any) -> None:
-    """Print where groups go."""
+    """Print the new offsets of consumer groups."""
     if moves:
         print_table(
             ("group", "topic", "partition", "archived", "offset", ""),

@@ -1,4 +1,4 @@
-"""``kafkeep retention``."""
+"""``kafkeep retention``: lifecycle rules that delete old objects of a topic."""
 
 from __future__ import annotations
 
@@ -15,20 +15,25 @@ if TYPE_CHECKING:
     from kafkeep.archive.object_store import ObjectStore
 
 app = typer.Typer(
-    help="Let the store delete old objects by itself: lifecycle rules of the bucket, by topic.",
+    help="Manage the lifecycle rules by which the bucket deletes old objects.",
     no_args_is_help=True,
 )
 _TopicsOption = Annotated[
     str | None,
-    typer.Option("--topics", metavar="A,B", help="These topics alone. Default: all of the log."),
+    typer.Option(
+        "--topics", metavar="A,B", help="Only these topics. Default: all topics of the log."
+    ),
 ]
 _DaysOption = Annotated[
-    int, typer.Option("--days", min=1, help="Days after which an object may be deleted.")
+    int,
+    typer.Option(
+        "--days", min=1, help="Number of days after which the bucket may delete an object."
+    ),
 ]
 _DirOption = Annotated[
     str,
     typer.Option(
-        "--topics-dir", metavar="FOLDER", help="What the topics' folders lie in: topics.dir."
+        "--topics-dir", metavar="FOLDER", help="Folder that holds the topics (topics.dir)."
     ),
 ]
 
@@ -42,9 +47,9 @@ def show_command(
     topics: _TopicsOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show which topics have a rule, since when, and whether the bucket has it.
+    """Show the retention rule of each topic, and whether the bucket has it.
 
-    Exits 0, 3 when the bucket does not have a rule that was set, 10 when there is no such archive.
+    Exits with 0; 3 when the bucket lacks a rule that was set; 10 when there is no such archive.
     """
     from kafkeep.maintenance.retention import show_retention  # noqa: PLC0415 - keeps --help fast
 
@@ -87,10 +92,12 @@ def set_command(
     topics: _TopicsOption = None,
     topics_dir: _DirOption = "topics",
 ) -> None:
-    """Let the bucket delete objects of these topics after so many days.
+    """Set a rule: the bucket deletes the objects of these topics after --days days.
 
-    Other rules of the bucket stay as they are. What a rule may have deleted is told by verify, cat
-    and restore as expired, not as damage. Exits 2 where the store has no such rules.
+    Other rules of the bucket do not change. verify, cat and restore report deleted objects as
+    expired, not as damage.
+
+    Exits with 0, or with 2 when the store has no lifecycle rules.
     """
     from kafkeep.clock import now_ms  # noqa: PLC0415
     from kafkeep.maintenance.retention import apply_retention  # noqa: PLC0415 - keeps --help fast
@@ -111,7 +118,10 @@ def remove_command(
     name: NameOption = None,
     topics: _TopicsOption = None,
 ) -> None:
-    """Take the rules away that were set for these topics; what is gone stays explained."""
+    """Remove the rules of these topics.
+
+    Objects that were deleted earlier are still reported as expired.
+    """
     from kafkeep.clock import now_ms  # noqa: PLC0415
     from kafkeep.maintenance.retention import remove_retention  # noqa: PLC0415 - keeps --help fast
 
@@ -124,7 +134,7 @@ def remove_command(
 def _chosen(
     store: ObjectStore, name: str | None, topics: str | None
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield the logs asked for, and the topics of each; what is in none of them is an error."""
+    """Yield each selected log with its topics; a topic that is in none of them is an error."""
     from kafkeep.archive.view import load_view  # noqa: PLC0415
     from kafkeep.objects.choose_log import check_topics, choose_logs  # noqa: PLC0415
 

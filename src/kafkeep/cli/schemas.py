@@ -1,4 +1,4 @@
-"""``kafkeep schemas``: the schemas of a registry, as an archive keeps them."""
+"""``kafkeep schemas``: the schemas that an archive keeps of a registry."""
 
 from __future__ import annotations
 
@@ -17,16 +17,12 @@ if TYPE_CHECKING:
     from kafkeep.archive.schemas import SchemaSet
     from kafkeep.archive.view import ArchiveView
 
-app = typer.Typer(
-    help="Schemas of a registry, as an archive keeps them: list, show.", no_args_is_help=True
-)
+app = typer.Typer(help="List and show the archived schemas of a registry.", no_args_is_help=True)
 
-_Wanted = Annotated[
-    str, typer.Argument(metavar="SUBJECT|ID", help="A subject, or the id that records bear.")
-]
+_Wanted = Annotated[str, typer.Argument(metavar="SUBJECT|ID", help="A subject, or a schema id.")]
 _Version = Annotated[
     int | None,
-    typer.Option("--version", metavar="N", help="This version of the subject. Default: the last."),
+    typer.Option("--version", metavar="N", help="Version of the subject. Default: the last one."),
 ]
 
 
@@ -36,7 +32,10 @@ _Version = Annotated[
 def list_command(
     *, archive: ArchiveLocation, output: OutputOption = Output.TABLE, options: LogOptions
 ) -> None:
-    """List subjects, versions, ids and compatibility. Exits 0, or 10 where there are no schemas."""
+    """List subjects, versions, ids and compatibility.
+
+    Exits with 0, or with 10 when the archive has no schemas.
+    """
     view, found = _load(archive, options)
     rows = [
         (
@@ -70,9 +69,11 @@ def show_command(
     output: OutputOption = Output.TABLE,
     options: LogOptions,
 ) -> None:
-    """Print the text of one schema. Exits 0, or 10 where there is none.
+    """Print the text of one schema.
 
-    A subject that is called like a number is found by its name first.
+    If a subject has a number as its name, the subject wins over the id.
+
+    Exits with 0, or with 10 when there is no such schema.
     """
     _, found = _load(archive, options)
     id = _find(found, wanted, version)
@@ -94,8 +95,8 @@ def _load(archive: ArchiveLocation, options: LogOptions) -> tuple[ArchiveView, S
     view = load_log_view(store, options)
     if not view.schemas:
         raise NoSuchArchiveError(
-            f"commit {view.commit} of {view.name} names no schemas",
-            hint="They are kept by kafkeep backup --schema-registry URL.",
+            f"commit {view.commit} of {view.name} has no schemas",
+            hint="Archive them with kafkeep backup --schema-registry URL.",
         )
     return view, load_schemas(store, view.name, view.schemas)
 
@@ -107,7 +108,7 @@ def _find(found: SchemaSet, wanted: str, version: int | None) -> int:
     if subject is None:
         if wanted.isdecimal() and int(wanted) in found.schemas:
             if version is not None:
-                raise UsageError("--version is for a subject, not for an id")
+                raise UsageError("--version needs a subject, not an id")
             return int(wanted)
         near = did_you_mean(wanted, found.subjects)
         raise NoSuchArchiveError(f"there is no subject and no id {wanted}", hint=near or None)

@@ -1,7 +1,4 @@
-"""``kafkeep serve``.
-
-``kafkeep user``: a line for the users of the REST API.
-"""
+"""``kafkeep serve`` runs the Connect service; ``kafkeep user`` makes users of its REST API."""
 
 from __future__ import annotations
 
@@ -31,15 +28,15 @@ if TYPE_CHECKING:
 
 
 def user_command(
-    name: Annotated[str, typer.Argument(help="The user's name.")],
+    name: Annotated[str, typer.Argument(help="Name of the user.")],
     *,
     role: Annotated[
-        str, typer.Option("--role", help="What the user may do: read, operate or admin.")
+        str, typer.Option("--role", help="Role of the user: read, operate or admin.")
     ] = "read",
 ) -> None:
-    """Print a user's line for the file of kafkeep.rest.users.file; the password is asked for.
+    """Print the line of a user for the file that kafkeep.rest.users.file names.
 
-    Without a terminal it is the first line of the input.
+    Prompts for the password; without a terminal, reads it from the first line of stdin.
     """
     from kafkeep.connect.worker.rest_access import user_line  # noqa: PLC0415 - keeps --help fast
 
@@ -48,7 +45,7 @@ def user_command(
 
 
 class MaskSecrets(StrEnum):
-    """When secrets of connectors are masked."""
+    """When the REST API masks the secrets of connectors."""
 
     AUTO = "auto"
     ALWAYS = "always"
@@ -59,19 +56,25 @@ def serve_command(
     *,
     config: Annotated[
         str | None,
-        typer.Option("--config", metavar="FILE", help="A worker's file, as Connect has it."),
+        typer.Option(
+            "--config", metavar="FILE", help="Worker properties file, as for Kafka Connect."
+        ),
     ] = None,
     env_file: Annotated[
         str | None,
         typer.Option(
-            "--env-file", metavar="FILE", help="SINETStream's .env: broker, port, S3 and its keys."
+            "--env-file",
+            metavar="FILE",
+            help="SINETStream's .env file, with broker, port and S3 credentials.",
         ),
     ] = None,
     bootstrap_servers: OptionalBootstrapOption = None,
     state: Annotated[
         str | None,
         typer.Option(
-            "--state", metavar="ADDRESS", help="Where connectors are kept: a folder or s3://…"
+            "--state",
+            metavar="ADDRESS",
+            help="Where to keep the service's state: a folder or s3://bucket/prefix.",
         ),
     ] = None,
     host: Annotated[
@@ -84,25 +87,25 @@ def serve_command(
     ] = None,
     group_id: Annotated[
         str | None,
-        typer.Option("--group-id", help="Name of the service: workers with one share connectors."),
+        typer.Option("--group-id", help="Name of the group of workers that share the connectors."),
     ] = None,
     insecure: Annotated[
         bool,
-        typer.Option("--insecure", help="Listen beyond this machine without any sign-on."),
+        typer.Option(
+            "--insecure", help="Listen on other than local addresses without authentication."
+        ),
     ] = False,
     mask_secrets: Annotated[
         MaskSecrets | None,
         typer.Option(
             "--mask-secrets",
-            help="Whether ****** is shown in place of connectors' secrets: always, never (admins "
-            "see them), or never only where callers have to sign on. [default: auto]",
+            help="When to show ****** instead of the secrets of connectors: always, never (admins "
+            "see them), or auto: never, if callers must authenticate. [default: auto]",
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Any key of a worker's file; may be repeated."
-        ),
+        typer.Option("--set", metavar="KEY=VALUE", help="Set a worker property. May be repeated."),
     ] = None,
     command_config: CommandConfigOption = None,
     s3_endpoint: EndpointOption = None,
@@ -111,10 +114,10 @@ def serve_command(
     spark_conf: SparkConfOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Stand where a Kafka Connect worker stood: its REST API, with connectors that run.
+    """Run a Kafka-Connect-compatible service: REST API, connectors, metrics.
 
-    Runs until SIGTERM or Ctrl-C, and exits 0 once its connectors have finished what they were at.
-    --s3-endpoint, --s3-region and --s3-profile are for --state; connectors bring their own.
+    Runs until SIGTERM or Ctrl-C, then lets the connectors finish their current cycle and exits with
+    0. --s3-endpoint, --s3-region and --s3-profile apply to --state; each connector has its own.
     """
     from kafkeep.connect.serve import run_service  # noqa: PLC0415
     from kafkeep.connect.worker.options import WorkerOptions  # noqa: PLC0415
@@ -149,11 +152,11 @@ def serve_command(
         on_ready=_say_ready if output is Output.TABLE else _print_ready,
     )
     if not ended:
-        say("warning: some connectors did not finish in time; what they were at is done again")
+        say("warning: some connectors did not finish in time; their last cycle will be repeated")
 
 
 def _client_file(path: str | None) -> dict[str, str]:
-    """Read client settings of Kafka's own tools; they are the worker's without a prefix."""
+    """Read a client properties file; its keys are worker keys without a prefix."""
     if path is None:
         return {}
     from kafkeep.options.kafka import KafkaOptions  # noqa: PLC0415
@@ -162,7 +165,7 @@ def _client_file(path: str | None) -> dict[str, str]:
 
 
 def _log_more() -> None:
-    """Tell what a service does and when; the level can be changed over REST."""
+    """Log at INFO with times; the level can be changed over REST."""
     ours = logging.getLogger("kafkeep")
     if ours.level == logging.NOTSET:
         ours.setLevel(logging.INFO)

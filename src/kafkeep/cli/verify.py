@@ -1,4 +1,4 @@
-"""``kafkeep verify``."""
+"""``kafkeep verify``: check an archive, or compare a cluster with it."""
 
 from __future__ import annotations
 
@@ -41,22 +41,25 @@ if TYPE_CHECKING:
     from kafkeep.maintenance.verify import VerifyReport
 
 DeepOption = Annotated[
-    bool, typer.Option("--deep", help="Decode every record too, not only check sums.")
+    bool, typer.Option("--deep", help="Also decode every record, not only verify checksums.")
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, max=64, help="Objects read at a time. Default: 4.")
+    int | None,
+    typer.Option(
+        "--workers", min=1, max=64, help="Number of objects to read in parallel. Default: 4."
+    ),
 ]
 AgainstOption = Annotated[
     str | None,
     typer.Option(
         "--against",
         metavar="HOST:PORT,…",
-        help="Read the topics of this cluster back and compare them with the archive.",
+        help="Compare the topics of this cluster with the archive, record by record.",
     ),
 ]
 ReportOption = Annotated[
     str | None,
-    typer.Option("--report", metavar="FILE", help="Write a report: FILE.html or FILE.json."),
+    typer.Option("--report", metavar="FILE", help="Write a report to FILE.html or FILE.json."),
 ]
 
 
@@ -75,16 +78,16 @@ def verify_command(
     output: OutputOption = Output.TABLE,
     options: CompareOptions,
 ) -> None:
-    """Check that an archive is complete and unchanged, or that a cluster holds what it holds.
+    """Verify that an archive is complete and intact, or that a cluster matches it.
 
     Reads the commit log and every object: sizes, SHA-256, checksums of all record batches, counts
-    and offsets. Left-overs that no log names are told, and are no damage. With --against the
-    topics of a cluster are read back and compared record by record instead. Where there is no log,
-    every row of the objects of Confluent's sink is decoded and counted: there are no digests.
+    and offsets. Orphans (objects that no log names) are listed; they are not damage. With
+    --against, reads the topics of a cluster instead and compares them record by record. In a bucket
+    without a log, decodes and counts every row: there are no digests to compare with.
 
-    Exits 0 when intact, 3 when the bucket shows that commits were removed from a log, or when the
-    cluster has more or less for a reason of its own, 10 when there is no archive, 13 when something
-    is damaged, missing or differs, 14 when it cannot be compared.
+    Exits with 0 when intact; 3 when commits were removed from a log, or when the cluster differs
+    for a reason of its own, such as retention; 10 when there is no archive; 13 when something is
+    damaged, missing or different; 14 when a comparison is not possible.
     """
     if against is not None:
         _refuse_beside_against(deep, topic, workers, source)
@@ -96,8 +99,8 @@ def verify_command(
         given.append("--command-config")
     if given:
         raise UsageError(
-            "this is for --against, which is not given: " + ", ".join(given),
-            hint="Leave it out, or name the cluster: --against HOST:PORT.",
+            ", ".join(given) + " needs --against",
+            hint="Name the cluster to compare: --against HOST:PORT.",
         )
     _alone(source, topic, deep, workers, _file(report), output)
 
@@ -106,15 +109,21 @@ def _refuse_beside_against(
     deep: bool, topics: list[str] | None, workers: int | None, source: ArchiveSource
 ) -> None:
     refused = {
-        "--deep": (deep, "Every record is decoded anyway: leave it out."),
-        "--topic": (topics, "Name topics with --topics."),
-        "--workers": (workers, "Spark reads; give it cores with --spark-conf spark.master=…"),
-        "--set": (source.settings, "A log says itself how its objects were made."),
-        "--connector-config": (source.connector_config, "A log says how its objects were made."),
+        "--deep": (deep, "Leave it out: a comparison decodes every record."),
+        "--topic": (topics, "Use --topics instead."),
+        "--workers": (
+            workers,
+            "Spark reads the topics: set its cores with --spark-conf spark.master=…",
+        ),
+        "--set": (source.settings, "Leave it out: the log says how its objects were written."),
+        "--connector-config": (
+            source.connector_config,
+            "Leave it out: the log says how its objects were written.",
+        ),
     }
     for flag, (given, hint) in refused.items():
         if given:
-            raise UsageError(f"{flag} is not for --against", hint=hint)
+            raise UsageError(f"{flag} cannot be combined with --against", hint=hint)
 
 
 def _given(options: CompareOptions) -> list[str]:
@@ -170,7 +179,7 @@ def _alone(  # noqa: PLR0917
             for state in found.states:
                 told = {"kind": "archive", "deep": deep, **trace_of(state)}
                 _leave_trace(store, state.name, told)
-    finally:  # what was found is shown, whatever becomes of the report
+    finally:  # show the result even if the report cannot be written
         if output is Output.JSON:
             print_json(found.to_json())
         else:
@@ -221,7 +230,7 @@ def _against(  # noqa: PLR0917
 
 
 def _with_lost_commits(store: ObjectStore, result: AgainstResult) -> AgainstResult:
-    """Add what earlier verifies saw and the log no longer has: a clean trace would hide it."""
+    """Add commits that earlier runs of verify saw and the log no longer has."""
     from kafkeep.maintenance.lost_commits import check_traces  # noqa: PLC0415
 
     texts = [f"{found.key}: {found.message}" for found in check_traces(store, result.log)]
@@ -234,11 +243,11 @@ def _leave_trace(store: ObjectStore, log: str, document: dict[str, object]) -> N
     from kafkeep.maintenance.verified import save_verified  # noqa: PLC0415
 
     if not save_verified(store, log, now_ms(), document):
-        say("note: the archive is read-only: metrics will not tell that it was verified")
+        say("note: the archive is read-only, so metrics will not show this verification")
 
 
 def show_against(result: AgainstResult) -> None:
-    """Print what differs, then the totals."""
+    """Print the differences, then the totals."""
     for note in result.notes:
         say(f"note: {note}")
     for topic in result.topics:

@@ -18,31 +18,36 @@ FORMATS = ("segment", "json", "avro", "parquet", "bytes")
 
 @dataclass(frozen=True, kw_only=True)
 class BackupOptions(RegistryOptions):
-    """What to back up, and how objects are cut."""
+    """What to back up, and when objects are closed."""
 
     topics: tuple[str, ...] = option(
-        "topics", "Topics to back up: a,b,c.", default=(), parse=topic_names, metavar="NAMES"
+        "topics", "Topics to back up, as a,b,c.", default=(), parse=topic_names, metavar="NAMES"
     )
     topics_regex: str | None = option(
         "topics.regex",
-        "Back up every topic whose whole name matches; looked at again in every cycle.",
+        "Back up every topic whose whole name matches. Each cycle matches again.",
         default=None,
         parse=java_regex,
         metavar="REGEX",
     )
     name: str = option(
-        "name", "Name of the log in the archive: one per writer.", default="backup", parse=log_name
+        "name",
+        "Name of the log to write. Each writer needs its own.",
+        default="backup",
+        parse=log_name,
     )
     format: str = option(
         "format",
-        "How objects are written: segment keeps everything; the others are for other readers.",
+        "Format of the objects: segment restores everything; the others suit other readers.",
         default="segment",
         parse=one_of("--format", *FORMATS),
     )
-    follow: bool = option("follow", "Go on backing up until stopped.", default=False)
+    follow: bool = option(
+        "follow", "Keep running: back up new records until stopped.", default=False
+    )
     interval_ms: int = option(
         "interval",
-        "How often to look for new records while following.",
+        "Check for new records this often.",
         default=10_000,
         parse=above_zero(parse_duration),
         metavar="DURATION",
@@ -50,26 +55,27 @@ class BackupOptions(RegistryOptions):
     )
     isolation_level: str = option(
         "isolation.level",
-        "read_committed drops aborted records; read_uncommitted keeps and marks them.",
+        "read_committed skips records of aborted transactions; read_uncommitted archives and "
+        "marks them.",
         default="read_committed",
         parse=one_of("isolation level", "read_committed", "read_uncommitted"),
     )
     on_gap: str = option(
         "on.gap",
-        "When Kafka deleted records before they were archived: record the gap, or fail.",
+        "What to do when Kafka deleted records before they were archived: record the gap, or fail.",
         default="record",
         parse=one_of("on-gap", "record", "fail"),
     )
     segment_bytes: int = option(
         "segment.bytes",
-        "Close an object after this many bytes of record batches.",
+        "Close an object when it holds this many bytes of record batches.",
         default=128 * MIB,
         parse=above_zero(parse_size),
         metavar="SIZE",
     )
     segment_age_ms: int = option(
         "segment.age",
-        "While following: close an object this long after its first record was seen waiting.",
+        "With --follow: archive waiting records at the latest after this time.",
         default=60_000,
         parse=parse_duration,
         metavar="DURATION",
@@ -77,46 +83,46 @@ class BackupOptions(RegistryOptions):
     )
     cycle_bytes: int = option(
         "cycle.bytes",
-        "Commit at least after this many bytes.",
+        "Commit when this many bytes were read, even if more are waiting.",
         default=8192 * MIB,
         parse=above_zero(parse_size),
         metavar="SIZE",
     )
     cycle_ms: int = option(
         "cycle.time",
-        "Commit about this often while there is data to read.",
+        "Commit about this often while there are records to read.",
         default=30_000,
         parse=above_zero(parse_duration),
         metavar="DURATION",
     )
 
     sink: Mapping[str, str] | None = None
-    """Options that shape a sink's objects, under Connect's names; None for segments."""
+    """The keys of a sink, under Connect's names; None for segments."""
     sink_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     keeps_tail: bool = False
-    """As a connector: what no rule has closed stays in Kafka, also at the end of a run."""
+    """For a connector: records that no rotation rule has closed stay in Kafka when a run ends."""
     tasks_max: int | None = None
-    """Read with at most so many tasks at once."""
+    """The maximum number of parallel read tasks."""
     connector: str | None = None
-    """As a connector: what its user calls it; its log may have to bear another name."""
+    """For a connector: the name its user gave it; its log may have another name."""
     start_at: str = "earliest"
-    """Where topics begin that are there when a log first meets them: earliest or latest."""
+    """Where a new log starts in existing topics: earliest or latest."""
     group: str | None = None
-    """As a connector: a log that has met no topic begins at the offsets of this consumer group."""
+    """For a connector: a new log starts at the offsets of this consumer group."""
     details_ms: int = 0
-    """How long settings, sizes and group offsets are believed; 0: read at every look."""
+    """How long to reuse settings, sizes and group offsets; 0 reads them in every cycle."""
 
     def __post_init__(self) -> None:
         if bool(self.topics) == bool(self.topics_regex):
             raise UsageError(
-                "topics must be given either by list or by regular expression",
+                "give either topics or topics-regex",
                 hint="Use --topics orders,events or --topics-regex 'order.*'.",
             )
-        self.registry()  # what is wrong with it is told at once
+        self.registry()  # raises on invalid settings
 
     @property
     def called(self) -> str:
-        """What people know it by: the connector's own name, or the log's."""
+        """The name users know: that of the connector, or of the log."""
         return self.connector or self.name
 
     @property

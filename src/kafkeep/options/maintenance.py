@@ -19,13 +19,13 @@ _PERCENT = re.compile(r"(\d{1,3}(?:\.\d+)?)\s*%")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How much of each partition is tried: a share of it, or so many records."""
+    """How much of each partition a drill restores: a share, or a number of records."""
 
     share: float | None = None
     records: int | None = None
 
     def offsets(self, archived: int) -> int:
-        """Return how many offsets of a partition with so many are taken: one at least."""
+        """Return how many of the archived offsets of a partition to restore; at least one."""
         wanted = self.records if self.share is None else round(archived * self.share)
         return min(archived, max(1, wanted or 0))
 
@@ -34,14 +34,15 @@ class Sample:
 
 
 def parse_sample(text: str) -> Sample:
-    """Turn ``1%`` or ``1000`` into a sample."""
+    """Parse ``1%`` or ``1000`` into a sample."""
     bare = text.strip()
     if (match := _PERCENT.fullmatch(bare)) and 0 < float(match[1]) <= 100:
         return Sample(share=float(match[1]) / 100)
     if bare.isdecimal() and int(bare) > 0:
         return Sample(records=int(bare))
     raise UsageError(
-        f"{text!r} is not a sample", hint="Write 1% of each partition, or 1000 records of each."
+        f"{text!r} is not a sample",
+        hint="Write 1% for a share of each partition, or 1000 for a number of records.",
     )
 
 
@@ -62,11 +63,11 @@ class CompareOptions(SelectionOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.exact_offsets and self.repartitioned:
-            raise UsageError("a repartitioned topic has no exact offsets: give one of both")
+            raise UsageError("exact-offsets and repartitioned cannot both be given")
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing of the archive's newest commit is left out."""
+        """Whether all of the newest commit is compared."""
         return self == CompareOptions(
             exact_offsets=self.exact_offsets, repartitioned=self.repartitioned
         )
@@ -77,11 +78,11 @@ class DrillOptions(TargetOptions, LogOptions):
     """What a drill restores, and how much of it."""
 
     topics: tuple[str, ...] = option(
-        "topics", "Topics to try. Default: all.", default=(), parse=topic_names, metavar="NAMES"
+        "topics", "Topics to restore. Default: all.", default=(), parse=topic_names, metavar="NAMES"
     )
     sample: Sample | None = option(
         "sample",
-        "Restore a stretch of each partition, at a random place: 1% of it, or so many records. "
+        "Restore a part of each partition, at a random position: 1% of it, or 1000 records. "
         "Default: all.",
         default=None,
         parse=parse_sample,
@@ -91,29 +92,31 @@ class DrillOptions(TargetOptions, LogOptions):
 
 DAY_MS = 86_400_000
 SHORTEST_MS = 3_600_000
-"""An upload is open while its task reads and sends, which takes minutes."""
+"""An upload is open for minutes, while its task reads and sends."""
 
 
 def parse_age(text: str) -> int:
-    """Return milliseconds; UsageError for an age that something still being written may have."""
+    """Return milliseconds; UsageError if an object of that age may still be being written."""
     age_ms = parse_duration(text)
     if age_ms < SHORTEST_MS:
         raise UsageError(
             f"{text!r} is less than {format_duration(SHORTEST_MS)}",
-            hint="What is younger may be on its way: write 1h, 12h, 1d or more.",
+            hint="Younger uploads may still be running: write 1h, 12h, 1d or more.",
         )
     return age_ms
 
 
 @dataclass(frozen=True, kw_only=True)
 class GcOptions:
-    """What is old enough to go, and whether it goes."""
+    """How old orphans must be to be removed."""
 
     older_than_ms: int = option(
         "older.than",
-        "Remove what is older than this, by the store's clock; 1h at least.",
+        "Remove orphans that are older than this by the store's clock; at least 1h.",
         default=DAY_MS,
         parse=parse_age,
         metavar="DURATION",
     )
-    dry_run: bool = option("dry.run", "Show what would go and why; remove nothing.", default=False)
+    dry_run: bool = option(
+        "dry.run", "Show what would be removed and why; remove nothing.", default=False
+    )

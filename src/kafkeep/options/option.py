@@ -1,11 +1,8 @@
-"""Parsers for option values that are names rather than numbers.
+"""Declare options once, as fields of a dataclass: name, help, default and parser.
 
-Options, declared once: name, type, default and help stand in one line of a dataclass.
-
-The name is Connect's (``rotate.interval.ms``); the flag (``--rotate-interval-ms``) and the field
-(``rotate_interval_ms``) follow from it. The command line and the docs read these declarations.
-
-A group of options read from a flat map of texts, as Connect's configurations are.
+The name is Connect's (``rotate.interval.ms``). The flag (``--rotate-interval-ms``) and the field
+(``rotate_interval_ms``) follow from it. The command line, connector configurations and the
+documentation read the same declarations. Parsers that several options share are here too.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ class Option:
     metavar: str
     is_flag: bool
     goes_with: str
-    """The field of the flag without which it would be ignored, and is refused; or empty."""
+    """The field of the flag that this option needs; it is refused without it. Or empty."""
 
     @property
     def flag(self) -> str:
@@ -46,7 +43,7 @@ class Option:
 
     @property
     def default_text(self) -> str:
-        """The default in a form that ``parse`` takes; empty when there is none."""
+        """The default as text that ``parse`` accepts; empty when there is none."""
         if self.default in (None, (), MISSING):
             return ""
         if self.metavar in _WRITERS:
@@ -87,7 +84,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
 class ConfigErrors(UsageError):
-    """Everything that is wrong with a configuration, by key."""
+    """All errors of a configuration, by key."""
 
     def __init__(self, by_key: Mapping[str, str], *, hint: str | None = None) -> None:
         self.by_key = dict(by_key)
@@ -98,10 +95,10 @@ class ConfigErrors(UsageError):
 
 
 def parse_option(option: Option, text: str) -> Any:
-    """Turn the text of one option into its value; UsageError says what is wrong with it.
+    """Parse the text of one option; UsageError says what is wrong with it.
 
-    A duration without a unit is in milliseconds, as every time in Connect's configurations. (The
-    command line asks for the unit.)
+    A duration without a unit is in milliseconds, as in Connect's configurations. (The command line
+    requires the unit.)
     """
     if option.is_flag:
         return truth(text)
@@ -110,13 +107,13 @@ def parse_option(option: Option, text: str) -> Any:
     try:
         return option.parse(text) if option.parse is not None else text
     except (ValueError, OverflowError) as error:  # a number of thousands of digits, say
-        raise UsageError("has a value that cannot be read") from error
+        raise UsageError("is not a valid value") from error
 
 
 def parse_group(group: type[T], given: Mapping[str, str]) -> T:
-    """Read the options that ``group`` declares; other keys are somebody else's.
+    """Parse the options that ``group`` declares, and ignore other keys.
 
-    ConfigErrors names every bad or missing one at once.
+    ConfigErrors names all invalid and missing options at once.
     """
     values: dict[str, Any] = {}
     wrong: dict[str, str] = {}
@@ -157,12 +154,12 @@ def one_of(what: str, *choices: str) -> Callable[[str], str]:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Split ``a,b,c``; blanks around names go, empty names and repeats are refused."""
+    """Split ``a,b,c`` and strip blanks; refuse empty and repeated names."""
     parts = tuple(part.strip() for part in text.split(","))
     if not all(parts):
         raise UsageError(f"a name is empty in {text!r}", hint="Write names as a,b,c.")
     if len(set(parts)) != len(parts):
-        raise UsageError(f"a name stands twice in {text!r}")
+        raise UsageError(f"a name is repeated in {text!r}")
     return parts
 
 
@@ -172,7 +169,7 @@ def topic_names(text: str) -> tuple[str, ...]:
 
 
 def truth(text: str) -> bool:
-    """Understand ``true`` and ``false``."""
+    """Parse ``true`` or ``false``."""
     bare = text.strip().lower()
     if bare not in ("true", "false"):
         raise UsageError(f"{text!r} is neither true nor false")
@@ -192,11 +189,11 @@ def number(low: int, high: int) -> Callable[[str], int]:
 
 
 def commit_number(text: str) -> int:
-    """Understand the number of a commit."""
+    """Parse the number of a commit."""
     if not _NUMBER.fullmatch(text.strip()):
         raise UsageError(
             f"{text[:40]!r} is not the number of a commit",
-            hint="Commits count from 0; kafkeep info names the last one.",
+            hint="Commits are numbered from 0; kafkeep info shows the last one.",
         )
     return int(text)
 

@@ -1,4 +1,4 @@
-"""Where a schema registry is, for backup and restore: its address, and a file for the rest."""
+"""Options of a schema registry, for backup and restore: its address and a file of settings."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ def _address(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryOptions:
-    """A registry that a command speaks to; none unless it is given."""
+    """The schema registry that a command uses, if any."""
 
     schema_registry: str | None = option(
         "schema.registry",
-        "Schema registry, with Confluent's API; Apicurio has it under /apis/ccompat/v7.",
+        "Address of a schema registry with Confluent's API (Apicurio: add /apis/ccompat/v7).",
         default=None,
         parse=_address,
         metavar="URL",
     )
     schema_registry_config: str | None = option(
         "schema.registry.config",
-        "File with how to log in there: basic.auth.user.info, bearer.auth.token and so on, as "
-        "Confluent's clients take it.",
+        "File with settings of the registry client, as for Confluent's clients, such as "
+        "basic.auth.user.info or bearer.auth.token.",
         default=None,
         parse=str,
         metavar="FILE",
     )
 
     def registry(self) -> RegistrySettings | None:
-        """Read what was given, and the file; UsageError names what is wrong."""
+        """Read the address and the file; UsageError names what is wrong."""
         if self.schema_registry is None and self.schema_registry_config is None:
             return None
         given = _read(self.schema_registry_config) if self.schema_registry_config else {}
@@ -55,7 +55,7 @@ class RegistryOptions:
         except ConfigErrors as error:
             raise UsageError(
                 f"schema-registry: {error.message}",
-                hint=f"The file has keys of these: {', '.join(_KEYS)}.",
+                hint=f"The file may have these keys: {', '.join(_KEYS)}.",
             ) from error
         return settings
 
@@ -66,33 +66,32 @@ class SchemaOptions(RegistryOptions):
 
     schemas: str = option(
         "schemas",
-        "What becomes of the archived schemas in --schema-registry: ids brings them back under "
-        "their ids; map registers them anew and puts the new ids into the records; off leaves "
-        "them alone.",
+        "How to restore schemas into --schema-registry. ids: with their original ids. map: "
+        "register them, and write the new ids into the records. off: do not restore them.",
         default="off",
         parse=one_of("schemas", "off", "ids", "map"),
         metavar="HOW",
     )
     schema_ids_in: str = option(
         "schema.ids.in",
-        "With --schemas map, where ids are: in both keys and values, or in one of them.",
+        "With --schemas map: where records have ids.",
         default="both",
         parse=one_of("schema-ids-in", "both", "keys", "values"),
         metavar="WHERE",
     )
 
     def check_schemas(self) -> None:
-        """Refuse what has no meaning together."""
+        """Refuse options that contradict each other."""
         registry = self.registry()
         if self.schemas != "off" and registry is None:
-            raise UsageError("schemas needs a registry to restore into: give schema-registry")
+            raise UsageError("schemas needs schema-registry")
         if self.schemas == "off" and registry is not None:
-            raise UsageError("schema-registry is for schemas, which is not given")
+            raise UsageError("schema-registry needs schemas")
         if self.schemas != "map" and self.schema_ids_in != "both":
-            raise UsageError("schema-ids-in is for schemas=map, which is not given")
+            raise UsageError("schema-ids-in needs schemas=map")
 
     def schema_selection(self) -> dict[str, object]:
-        """Return what was asked for, for the name of the restore."""
+        """Return the choice, for the id of the restore."""
         registry = self.registry()
         if registry is None:
             return {}
@@ -117,7 +116,7 @@ def _read(path: str) -> dict[str, str]:
     unknown = sorted(set(found) - set(_KEYS))
     if unknown:
         raise UsageError(
-            f"schema-registry-config: {path} has {unknown[0]}, which means nothing here",
-            hint=f"It takes: {', '.join(_KEYS)}.",
+            f"schema-registry-config: {path} has an unknown key: {unknown[0]}",
+            hint=f"The file may have these keys: {', '.join(_KEYS)}.",
         )
     return found

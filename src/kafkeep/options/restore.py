@@ -1,7 +1,4 @@
-"""The options of a restore.
-
-Texts that say into what an archive is restored: a map, a shift of times, a filter.
-"""
+"""The options of a restore, and parsers of those that change records: map, shift, filter."""
 
 from __future__ import annotations
 
@@ -25,38 +22,39 @@ _PAIR = re.compile(r"(\d{1,6}):(\d{1,6})")
 _CONDITION = re.compile(r"(!?)(key|header:([^=!^]+?))(?:(!=|\^=|=)(.*))?", re.DOTALL)
 _COMMA = re.compile(r"(?<!\\),")
 _HINT = (
-    "Write key=a, key!=a, key^=a (begins with a), header:NAME=a, or key, !key, header:NAME and "
-    "!header:NAME for there is one or none; commas between them; bytes as hex:00ff."
+    "Write key=a, key!=a, key^=a (begins with a) or header:NAME=a; key or header:NAME for present, "
+    "!key or !header:NAME for absent; separate conditions with commas; write bytes as hex:00ff."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What one record must have: a key, or a header of that name, that is or begins with bytes.
+    """A condition on the key or a header of a record: present, equal to bytes, or a prefix.
 
-    ``value`` None asks only whether there is one. Of headers that repeat, one is enough.
+    ``value`` None only asks whether there is one. If a header repeats, one match is enough.
     """
 
     header: str | None
-    """The header's name; None is the key."""
+    """The name of the header; None for the key."""
     value: bytes | None
     begins: bool = False
     negated: bool = False
 
     def to_json(self) -> list[object]:
-        """Return it as a plain value, for the name of a restore."""
+        """Return the condition as a plain value, for the id of a restore."""
         value = None if self.value is None else self.value.hex()
         return [self.header, value, self.begins, self.negated]
 
 
 def parse_partition_map(text: str) -> tuple[tuple[int, int], ...]:
-    """Turn ``0:3,1:4`` into pairs of archived and target partition, each archived one once."""
+    """Parse ``0:3,1:4`` into pairs of archived and target partition."""
     found: dict[int, int] = {}
     for part in text.split(","):
         match = _PAIR.fullmatch(part.strip())
         if match is None or int(match[2]) >= MOST_PARTITIONS:
             raise UsageError(
-                f"{part!r} does not map a partition", hint="Write ARCHIVED:TARGET pairs: 0:3,1:4."
+                f"{part!r} is not a pair of partitions",
+                hint="Write ARCHIVED:TARGET pairs: 0:3,1:4.",
             )
         if int(match[1]) in found:
             raise UsageError(f"partition {match[1]} is mapped twice in {text!r}")
@@ -73,7 +71,7 @@ def parse_partition_count(text: str) -> int:
 
 
 def parse_shift(text: str) -> int:
-    """Turn ``+1h`` or ``-30d`` into milliseconds; the sign must be there, but for 0."""
+    """Parse ``+1h`` or ``-30d`` into milliseconds; the sign is required, except for 0."""
     bare = text.strip()
     if bare in ("0", "0ms"):
         return 0
@@ -84,9 +82,9 @@ def parse_shift(text: str) -> int:
 
 
 def parse_filter(text: str) -> tuple[Condition, ...]:
-    """Turn ``key^=user-,header:type=created`` into conditions, which all must hold.
+    """Parse ``key^=user-,header:type=created`` into conditions that must all hold.
 
-    A comma inside of a value is written with a backslash before it.
+    A backslash escapes a comma inside a value.
     """
     return tuple(_condition(part.replace("\\,", ",")) for part in _COMMA.split(text))
 
@@ -94,7 +92,7 @@ def parse_filter(text: str) -> tuple[Condition, ...]:
 def _condition(text: str) -> Condition:
     match = _CONDITION.fullmatch(text.strip(" "))
     if match is None and text.strip().startswith("time"):
-        raise UsageError("times are not filtered by filter", hint="Use --from and --until.")
+        raise UsageError("filter does not select by time", hint="Use --from and --until.")
     if match is None or (match[1] and match[4]):
         raise UsageError(f"{text!r} is not a filter", hint=_HINT)
     value = None if match[4] is None else _bytes(match[5])
@@ -133,97 +131,96 @@ class TargetOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RestoreOptions(SchemaOptions, TargetOptions, LogOptions, SelectionOptions):
-    """What to restore, and into what."""
+    """What to restore, and how."""
 
     topics_regex: str | None = option(
         "topics.regex",
-        "Topics to restore, by a regular expression that matches the whole name.",
+        "Only topics whose whole name matches.",
         default=None,
         parse=java_regex,
         metavar="REGEX",
     )
     partition_map: tuple[tuple[int, int], ...] = option(
         "partition.map",
-        "Where archived partitions go: 0:3,1:4. Several into one are merged by record time.",
+        "Target partition of each archived one: 0:3,1:4. Partitions with the same target are "
+        "merged by timestamp.",
         default=(),
         parse=parse_partition_map,
         metavar="PAIRS",
     )
     partition_count: int | None = option(
         "partition.count",
-        "Deal records out to so many partitions, by the key as Kafka's producer does; those "
-        "without a key in turn.",
+        "Distribute records over this many partitions: by key, as Kafka's producer does, and "
+        "records without a key in turn.",
         default=None,
         parse=parse_partition_count,
         metavar="N",
     )
     shift_time_ms: int = option(
         "shift.time",
-        "Move the time of every record: +1h, -30d.",
+        "Add this to the timestamp of every record: +1h, -30d.",
         default=0,
         parse=parse_shift,
         metavar="DURATION",
     )
     filter: tuple[Condition, ...] = option(
         "filter",
-        "Restore only records that have this key or header: key=a, key^=a (begins with), "
-        "header:NAME=a, != for not, header:NAME for has one, ! for has none; all of several "
-        "with commas.",
+        "Only records that match all of these conditions: key=a, key!=a, key^=a (prefix), "
+        "header:NAME=a; key or header:NAME for present, !key or !header:NAME for absent.",
         default=(),
         parse=parse_filter,
         metavar="CONDITIONS",
     )
     exact_offsets: bool = option(
-        "exact.offsets", "Put every record at the offset it had.", default=False
+        "exact.offsets", "Restore every record at its original offset.", default=False
     )
     fill_holes: str = option(
         "fill.holes",
-        "With --exact-offsets, what stands where the source had no record: transactions leaves "
-        "nothing that consumers see, 7 ms for each offset; tombstones under a key of kafkeep's "
-        "own are fast, and consumers see them; auto is transactions, refused when it would take "
-        "more than 10 minutes.",
+        "With --exact-offsets: how to fill offsets that had no record. transactions: invisible to "
+        "consumers, 7 ms per offset. tombstones: fast, but consumers see them under a key of "
+        "kafkeep's own. auto: transactions, refused if they would take more than 10 minutes.",
         default="auto",
         parse=one_of("fill-holes", "auto", "transactions", "tombstones"),
         metavar="HOW",
     )
     groups: tuple[str, ...] = option(
         "groups",
-        "Consumer groups whose offsets are restored too: all, or their names.",
+        "Also restore the offsets of these consumer groups: all, or their names.",
         default=(),
         parse=names,
         metavar="NAMES",
     )
     apply_retention: bool = option(
         "apply.retention",
-        "Put archived retention back even where it deletes restored records at once.",
+        "Restore retention settings even if they delete restored records at once.",
         default=False,
     )
     into_non_empty: bool = option(
-        "into.non.empty", "Append to target topics that already hold records.", default=False
+        "into.non.empty", "Append to target topics that are not empty.", default=False
     )
     restore_aborted: bool = option(
         "restore.aborted",
-        "Also restore records of aborted transactions, where archived.",
+        "Also restore records of aborted transactions, if archived.",
         default=False,
     )
     allow_missing: bool = option(
         "allow.missing",
-        "Leave out damaged or missing objects, and list what is lost.",
+        "Skip damaged or missing objects, and list the offsets that are lost.",
         default=False,
     )
     state: str | None = option(
         "state",
-        "Folder or address for the restore's document, when the archive is read-only.",
+        "Folder or address for the state of the restore, if the archive is read-only.",
         default=None,
         parse=str,
         metavar="ADDRESS",
     )
     dry_run: bool = option(
-        "dry.run", "Print the plan and the preflight; write nothing.", default=False
+        "dry.run", "Print the plan and the preflight checks; write nothing.", default=False
     )
 
     changes: ChangeOptions | None = field(default=None, repr=False)
-    """What is done to each record: Connect's transforms. Only where they do anything."""
+    """Connect's transforms to apply to each record; None if they change nothing."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -233,14 +230,14 @@ class RestoreOptions(SchemaOptions, TargetOptions, LogOptions, SelectionOptions)
         if self.exact_offsets and self.into_non_empty:
             raise UsageError("exact-offsets needs an empty topic: into-non-empty cannot be given")
         if self.fill_holes != "auto" and not self.exact_offsets:
-            raise UsageError("fill-holes is for exact-offsets, which is not given")
-        self._check_shape()
+            raise UsageError("fill-holes needs exact-offsets")
+        self._check_routing()
         self.check_schemas()
         if self.schemas == "map" and self.changes is not None:
             self.changes.check_ids()
 
-    def _check_shape(self) -> None:
-        """Refuse what has no meaning together."""
+    def _check_routing(self) -> None:
+        """Refuse options that contradict each other."""
         if self.partition_map and self.partition_count is not None:
             raise UsageError("partition-map and partition-count cannot both be given")
         targets = [target for _, target in self.partition_map]
@@ -258,12 +255,12 @@ class RestoreOptions(SchemaOptions, TargetOptions, LogOptions, SelectionOptions)
             )
         if self.groups and self.partition_count is not None and self.schemas == "map":
             raise UsageError(
-                "partition-count deals out by keys whose schema ids are not known yet: groups "
-                "cannot be given with schemas=map"
+                "groups cannot be given with partition-count and schemas=map: the partition of a "
+                "record depends on schema ids that are not known yet"
             )
 
     def wants(self, topic: str) -> bool:
-        """Whether an archived topic is to be restored."""
+        """Return whether an archived topic is to be restored."""
         if self.topics:
             return any(source == topic for source, _ in self.topics)
         if self.topics_regex is None:
@@ -272,11 +269,11 @@ class RestoreOptions(SchemaOptions, TargetOptions, LogOptions, SelectionOptions)
 
     @property
     def cuts_times(self) -> bool:
-        """Whether the time of a record decides on it."""
+        """Whether timestamps select records."""
         return self.from_ms is not None or self.until_ms is not None
 
     def selection(self) -> dict[str, object]:
-        """Return what was picked, for the name of the restore; empty when nothing was."""
+        """Return the selection, for the id of the restore; empty when all is restored."""
         picked = {
             "topics_regex": self.topics_regex,
             "partitions": self.partitions,
@@ -293,7 +290,7 @@ class RestoreOptions(SchemaOptions, TargetOptions, LogOptions, SelectionOptions)
             **self.schema_selection(),
         }
         changed = self.changes.to_json() if self.changes is not None else {}
-        # Not by what equals False: a time of 0 picks records.
+        # Compare with ``is``: a time of 0 is a selection.
         picked = {k: v for k, v in picked.items() if v is not None and v is not False}
         picked = {k: v for k, v in picked.items() if v not in ((), [])}
         return {**picked, **changed}

@@ -180,7 +180,10 @@ def test_cat_prints_a_format_that_is_not_utf8_as_it_was_given(
             (10, "hint: Partitions count from 0, and there are 1 of events.\n"),
         ),
         (["--incarnation", "9"], (10, "has no incarnation 9 in the archive\nhint: It has: 1.\n")),
-        (["--from", "2024-01-02", "--until", "2024-01-01"], (2, "no time between them\nhint: ")),
+        (
+            ["--from", "2024-01-02", "--until", "2024-01-01"],
+            (2, "from must be before until\nhint: "),
+        ),
         (["--format", "%s", "--output", "json"], (2, "--output json")),
     ],
 )

@@ -120,7 +120,7 @@ def test_a_pipe_that_broke_elsewhere_is_told(
 
     monkeypatch.setattr(info, "load_info", break_off)
     assert cli.run("info", "--archive", address) == 1
-    assert "error: something unexpected happened: BrokenPipeError" in cli.err
+    assert "error: unexpected error: BrokenPipeError" in cli.err
 
 
 @pytest.mark.parametrize(

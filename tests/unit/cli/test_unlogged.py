@@ -149,7 +149,7 @@ def test_verify_counts_and_says_that_digests_do_not_exist(
     assert cli.run("verify", "--archive", address, "--report", f"{tmp_path}/r.html") == 0
     assert b"readable" in cli.out and b"intact" not in cli.out
     assert cli.run("verify", "--archive", address, "--against", "localhost:1", "--set", "a=b") == 2
-    assert "--set is not for --against" in cli.err
+    assert "--set cannot be combined with --against" in cli.err
 
 
 def test_verify_names_objects_that_do_not_decode_or_agree(
