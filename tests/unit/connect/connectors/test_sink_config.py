@@ -481,7 +481,7 @@ def test_a_format_alone_needs_no_file() -> None:
             [],
             "--segment-bytes is for --format segment",
         ),
-        ({}, [f"{key}={text}" for key, text in COMPACT.items()], "kafkeep serve runs them"),
+        ({}, [f"{key}={text}" for key, text in COMPACT.items()], "only kafkeep serve runs them"),
         ({}, ["s3.retention.days=3"], "kafkeep backup does not set lifecycle rules"),
     ],
 )

@@ -70,7 +70,7 @@ def test_texts_that_say_nothing_are_refused(parse: Any, text: str) -> None:
                 "schemas": "map",
                 "schema_registry": "http://r:1",
             },
-            "groups cannot be given with schemas=map",
+            "groups cannot be given with partition-count and schemas=map",
         ),
     ],
 )
