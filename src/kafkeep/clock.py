@@ -1,7 +1,4 @@
-"""The name under which reports and traces say what made them.
-
-The clock and the name of this process: passed in everywhere else.
-"""
+"""The wall clock, and the names of this process and of this program."""
 
 from __future__ import annotations
 
@@ -18,8 +15,9 @@ def now_ms() -> int:
 
 
 def writer_id() -> str:
-    """Return a name no other process has: for people to recognise, for the log to tell apart."""
+    """Return a name that no other process has, readable for people: host, process id, random."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
 TOOL = f"kafkeep {version('kafkeep')}"
+"""What reports and traces of verify name as their maker."""

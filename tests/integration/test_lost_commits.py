@@ -13,7 +13,7 @@ from tests.support.cluster import Cluster
 from tests.support.independent_client import assert_same, dump
 from tests.support.run_kafkeep import kafkeep
 
-from kafkeep.archive.checkpoint import Checkpointer, load_head
+from kafkeep.archive.checkpoint import Checkpointer, load_log
 from kafkeep.archive.keys import log_key
 from kafkeep.maintenance import lost_commits
 from kafkeep.retry import RetryPolicy
@@ -47,7 +47,7 @@ def test_removed_commits_are_told_by_verify_and_below_a_checkpoint_by_every_comm
     kafkeep(*backup).expect(0)
 
     store = LocalStore(local_archive)
-    head = load_head(store, "backup")
+    head = load_log(store, "backup")
     last = head.state.commit
     quick = RetryPolicy(first_wait_s=0.5, attempts=2)  # nothing runs beside it
     monkeypatch.setattr(lost_commits, "LATE_COMMIT", quick)

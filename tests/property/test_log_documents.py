@@ -22,16 +22,16 @@ from kafkeep.archive.commit import (
 from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange, PartitionId
 from kafkeep.archive.keys import check_key, data_key, padded_again, parse_data_key
 from kafkeep.archive.schemas import (
-    Reference,
     RegisteredSchema,
+    RegistrySubject,
+    SchemaReference,
     SchemaSet,
     SchemaVersion,
-    Subject,
     load_schemas,
     save_schemas,
     schemas_digest,
 )
-from kafkeep.archive.state import State
+from kafkeep.archive.state import LogState
 from kafkeep.store.memory import MemoryStore
 
 TOPIC_LETTERS = string.ascii_letters + string.digits + "._-"
@@ -94,7 +94,7 @@ steps = st.lists(st.builds(Retirement, offsets, offsets), min_size=1, max_size=2
 retirements = st.dictionaries(partition_ids, steps, min_size=1, max_size=2)
 generations = st.dictionaries(st.tuples(topics, st.integers(1, 9)), offsets, max_size=2)
 states = st.builds(
-    State, name=st.just("backup"), commit=offsets, digest=texts, epoch=offsets, writer=texts,
+    LogState, name=st.just("backup"), commit=offsets, digest=texts, epoch=offsets, writer=texts,
     at_ms=dates, positions=positions, spans=spans, groups=groups, intent=st.none() | intents,
     topics=st.lists(topic_infos, max_size=2).map(
         lambda infos: {(t.topic, t.incarnation): t for t in infos}
@@ -104,13 +104,15 @@ states = st.builds(
 subject_versions = st.builds(SchemaVersion, st.integers(1, 99), st.integers(0, 4), st.booleans())
 registered = st.builds(
     RegisteredSchema, st.sampled_from(["AVRO", "JSON", "PROTOBUF", "XML"]), texts,
-    tuples_of(st.builds(Reference, texts, texts, st.integers(1, 9))),
+    tuples_of(st.builds(SchemaReference, texts, texts, st.integers(1, 9))),
     st.sampled_from(["", '{"metadata":{"tags":{}},"ruleSet":{"domainRules":[]}}']),
 )  # fmt: skip
 schema_sets = st.builds(
     SchemaSet,
     st.dictionaries(
-        texts, st.builds(Subject, tuples_of(subject_versions), st.none() | texts), max_size=3
+        texts,
+        st.builds(RegistrySubject, tuples_of(subject_versions), st.none() | texts),
+        max_size=3,
     ),
     st.fixed_dictionaries(dict.fromkeys(range(5), registered)),
     st.none() | texts,
@@ -126,7 +128,7 @@ def test_a_commit_comes_back_as_it_went_in_and_its_bytes_are_the_same(commit: Co
 
 
 @given(state=states)
-def test_a_checkpoint_comes_back_as_it_went_in(state: State) -> None:
+def test_a_checkpoint_comes_back_as_it_went_in(state: LogState) -> None:
     body = encode_root(Checkpoint(state))
     assert decode_root(body, "key", log="backup", commit=state.commit) == Checkpoint(state)
 

@@ -19,13 +19,13 @@ from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kafkeep.archive.adoption import END, Adopt, decide, object_metadata, plan_digest
+from kafkeep.archive.adoption import END, OwnObject, identify_object, object_metadata, plan_digest
 from kafkeep.archive.commit import Changes, Gap, Intent, PlannedRange, TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId, Runs
 from kafkeep.archive.keys import data_key, padded_again
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.object_store import ObjectInfo
-from kafkeep.archive.state import State
+from kafkeep.archive.state import LogState
 from kafkeep.archive.view import ArchiveView, check_log, iter_commits, load_view
 from kafkeep.errors import (
     FencedError,
@@ -44,7 +44,7 @@ fault_lists = st.one_of(
 )
 
 
-Content = tuple[State, tuple[Entry, ...], tuple[Gap, ...]]
+Content = tuple[LogState, tuple[Entry, ...], tuple[Gap, ...]]
 
 
 class Crash(BaseException):
@@ -189,8 +189,8 @@ class Writer:
                     found = self.store.head(key)
                 except KeyMissingError:
                     continue
-                decision = decide(found.metadata, mine)
-                if isinstance(decision, Adopt):
+                decision = identify_object(found.metadata, mine)
+                if isinstance(decision, OwnObject):
                     assert decision.end is not None
                     end, body = decision.end, self.store.get(key)
                     break

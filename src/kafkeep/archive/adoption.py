@@ -26,7 +26,7 @@ _IDENTITY = (WRITER, TOPIC_ID, PARTITION, START, PLAN)
 
 
 @dataclass(frozen=True, slots=True)
-class Adopt:
+class OwnObject:
     """The object belongs to this plan: take it as it stands and go on from its end."""
 
     end: int | None
@@ -35,7 +35,7 @@ class Adopt:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class OtherObject:
     """The object is another's: leave it, and write under the next name."""
 
     reason: str
@@ -91,13 +91,15 @@ def object_metadata(
     return metadata
 
 
-def decide(existing: Mapping[str, str], mine: Mapping[str, str]) -> Adopt | Foreign:
+def identify_object(
+    existing: Mapping[str, str], mine: Mapping[str, str]
+) -> OwnObject | OtherObject:
     """Say whether an object with the metadata ``existing`` is what ``mine`` was to become."""
     found = {name.lower(): value for name, value in existing.items()}
     if WRITER not in found:
-        return Foreign("it was not written by kafkeep")
+        return OtherObject("it was not written by kafkeep")
     for name in _IDENTITY:
         if found.get(name) != mine[name]:
-            return Foreign(f"its {name} is {found.get(name)}, not {mine[name]}")
+            return OtherObject(f"its {name} is {found.get(name)}, not {mine[name]}")
     end = found.get(END, "")
-    return Adopt(int(end) if end.isdecimal() else None, found.get(SHA256))
+    return OwnObject(int(end) if end.isdecimal() else None, found.get(SHA256))

@@ -34,12 +34,18 @@ from kafkeep.archive.codec import (
     topic_to_json,
 )
 from kafkeep.archive.commit import Commit
-from kafkeep.archive.commit_chain import commits_of, decode, follow, iter_bytes, lost_commits_error
+from kafkeep.archive.commit_chain import (
+    apply_stored,
+    commits_of,
+    decode_stored,
+    iter_stored_commits,
+    lost_commits_error,
+)
 from kafkeep.archive.document import (
     FIRST_VERSION,
     FORMAT_VERSION,
     MAX_DOCUMENT_BYTES,
-    Readings,
+    RepeatedReads,
     as_int,
     as_list,
     as_str,
@@ -51,8 +57,8 @@ from kafkeep.archive.document import (
 )
 from kafkeep.archive.entry_tables import (
     MAX_TABLE_MEMORY,
-    Rows,
     TableInfo,
+    TableRows,
     load_table,
     plan_merge,
     table_from_json,
@@ -69,7 +75,7 @@ from kafkeep.archive.keys import (
 )
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.schemas import check_digest
-from kafkeep.archive.state import State
+from kafkeep.archive.state import LogState
 from kafkeep.errors import DamagedError, KeyExistsError, KeyMissingError, TransientError
 from kafkeep.failpoint import failpoint
 
@@ -80,7 +86,7 @@ DEFAULT_EVERY = 64
 class Checkpoint:
     """The state at a commit, and the tables that hold all entries and gaps up to it."""
 
-    state: State
+    state: LogState
     tables: tuple[TableInfo, ...] = ()
 
 
@@ -173,7 +179,7 @@ def find_newest(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> New
             return NewestCheckpoint(checkpoint, removed)
         if fit is Fit.REMOVED and removed is None:
             removed = checkpoint
-    return NewestCheckpoint(Checkpoint(State(name=name)), removed)
+    return NewestCheckpoint(Checkpoint(LogState(name=name)), removed)
 
 
 def load_newest(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> Checkpoint:
@@ -181,18 +187,18 @@ def load_newest(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> Che
     return find_newest(store, name, commit).usable
 
 
-def load_rows(store: ObjectStore, name: str, table: TableInfo) -> Rows:
+def load_rows(store: ObjectStore, name: str, table: TableInfo) -> TableRows:
     """Return the rows of a table, from the commits themselves when the table is damaged."""
     try:
         return load_table(store, name, table)
     except DamagedError:
-        stored = iter_bytes(store, name, table.first, table.last)
-        return rows_of([decode(name, item) for item in stored])
+        stored = iter_stored_commits(store, name, table.first, table.last)
+        return rows_of([decode_stored(name, item) for item in stored])
 
 
-def rows_of(commits: Sequence[Commit]) -> Rows:
+def rows_of(commits: Sequence[Commit]) -> TableRows:
     """Return the entries and gaps of some commits."""
-    return Rows(
+    return TableRows(
         [entry.to_json() for commit in commits for entry in commit.changes.entries],
         [gap_to_json(gap) for commit in commits for gap in commit.changes.gaps],
     )
@@ -214,7 +220,7 @@ class Checkpointer:
         self._waiting = list(tail)
         self._every = every
 
-    def parts(self, state: State) -> tuple[Checkpoint, tuple[Commit, ...]]:
+    def parts(self, state: LogState) -> tuple[Checkpoint, tuple[Commit, ...]]:
         """Return the tables as of the last checkpoint, and the commits since, up to ``state``."""
         return Checkpoint(state, self._tables), tuple(self._waiting)
 
@@ -222,11 +228,11 @@ class Checkpointer:
         """Take note of a commit that the log now holds."""
         self._waiting.append(commit)
 
-    def write_if_due(self, state: State) -> bool:
+    def write_if_due(self, state: LogState) -> bool:
         """Write a checkpoint when enough commits wait; tell whether one was written."""
         return state.commit - self._done >= self._every and self.write(state)
 
-    def write(self, state: State) -> bool:
+    def write(self, state: LogState) -> bool:
         """Write a checkpoint at ``state`` now; False when the store failed for the moment.
 
         Failing is harmless: the log is the truth, and the next commit will try again.
@@ -257,12 +263,12 @@ class Checkpointer:
         return tuple(tables)
 
     def _merge(self, tables: Sequence[TableInfo]) -> TableInfo:
-        rows = Rows()
+        rows = TableRows()
         for table in tables:
             rows += load_rows(self._store, self._name, table)
         return self._write(rows, tables[0].first, tables[-1].last, tables[0].level + 1)
 
-    def _write(self, rows: Rows, first: int, last: int, level: int) -> TableInfo:
+    def _write(self, rows: TableRows, first: int, last: int, level: int) -> TableInfo:
         return write_table(self._store, self._name, rows, first=first, last=last, level=level)
 
     def _create_root(self, checkpoint: Checkpoint) -> None:
@@ -290,20 +296,20 @@ def _split(commits: Sequence[Commit]) -> Iterator[list[Commit]]:
 
 def _read_root(store: ObjectStore, name: str, commit: int) -> Checkpoint:
     key = checkpoint_key(name, commit)
-    readings = Readings(key)
+    readings = RepeatedReads(key)
     while True:
         body = store.get(key)
         try:
             return decode_root(body, key, log=name, commit=commit)
         except DamagedError:
             # Read again: an answer may come damaged, and the root may be all that proves a loss.
-            if readings.lies_so(body):
+            if readings.is_conclusive(body):
                 raise
 
 
-def _state_from_json(document: Mapping[str, Any]) -> State:
+def _state_from_json(document: Mapping[str, Any]) -> LogState:
     topics = [topic_from_json(topic) for topic in as_list(document["topics"])]
-    return State(
+    return LogState(
         name=as_str(document["log"]),
         commit=as_int(document["commit"]),
         digest=as_str(document["digest"]),
@@ -323,10 +329,10 @@ def _state_from_json(document: Mapping[str, Any]) -> State:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class LoadedLog:
     """A log up to one of its commits."""
 
-    state: State
+    state: LogState
     base: Checkpoint
     tail: tuple[Commit, ...]
     """The commits after ``base``."""
@@ -339,7 +345,7 @@ class Head:
             raise lost_commits_error(self.state, self.removed.state)
 
 
-def load_head(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> Head:
+def load_log(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> LoadedLog:
     """Load a log up to ``commit``, or to its end when it is shorter.
 
     ``state.commit`` is -1 when there is no log. DamagedError when a commit is missing before a
@@ -350,22 +356,22 @@ def load_head(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> Head:
     return head
 
 
-def load_remaining(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> Head:
-    """Load a log as ``load_head`` does; commits removed from its end are told by ``removed``."""
+def load_remaining(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> LoadedLog:
+    """Load a log as ``load_log`` does; commits removed from its end are told by ``removed``."""
     newest = find_newest(store, name, commit)
     state, tail = newest.usable.state, []
-    for stored in iter_bytes(store, name, state.commit + 1, commit):
-        state, step = follow(state, stored)
+    for stored in iter_stored_commits(store, name, state.commit + 1, commit):
+        state, step = apply_stored(state, stored)
         tail.append(step)
     removed = newest.removed
     if removed is None and state.commit < commit < LAST_NUMBER:
         removed = find_newest(store, name).removed  # checkpoints after ``commit`` count too
     if removed is not None and not _is_removed(store, state, removed.state):
         removed = None
-    return Head(state, newest.usable, tuple(tail), removed)
+    return LoadedLog(state, newest.usable, tuple(tail), removed)
 
 
-def _is_removed(store: ObjectStore, state: State, removed: State) -> bool:
+def _is_removed(store: ObjectStore, state: LogState, removed: LogState) -> bool:
     """Tell whether a commit that has a checkpoint is still missing, asked for once more."""
     if removed.commit <= state.commit:
         return False

@@ -23,11 +23,9 @@ from kafkeep.archive.document import (
     as_int,
     as_list,
     as_str,
-    check_seal,
-    check_whole,
-    parse_document,
+    dump_with_checksum,
+    parse_with_checksum,
     reading,
-    seal,
 )
 from kafkeep.archive.entry import LAST_OFFSET, Entry, OffsetRange, PartitionId
 from kafkeep.archive.names import check_topic_name, parse_folder
@@ -38,7 +36,7 @@ T = TypeVar("T")
 LAST_MS = 253_402_300_799_999
 """The end of the year 9999: no calendar here goes further."""
 
-_UNSEALED = (
+_OLDER_FIELDS = (
     *("version", "log", "number", "previous", "epoch", "writer", "at_ms", "entries", "positions"),
     *("retired", "gaps", "topics", "leader_epochs", "spans", "groups", "schemas", "intent"),
     *("closes_intent", "note"),
@@ -48,7 +46,7 @@ _UNSEALED = (
 
 def encode_commit(commit: Commit) -> bytes:
     """Return the bytes of a commit, with a checksum; equal commits give equal bytes."""
-    return seal(
+    return dump_with_checksum(
         {
             "version": version_of(commit.changes),
             "log": commit.log,
@@ -70,9 +68,7 @@ def version_of(changes: Changes) -> int:
 
 def decode_commit(body: bytes, key: str, *, log: str, number: int) -> Commit:
     """Rebuild a commit; DamagedError when it is none, or not the one that belongs under ``key``."""
-    check_whole(body, key)
-    document = parse_document(body, key)
-    check_seal(body, document, key, _UNSEALED)
+    document = parse_with_checksum(body, key, _OLDER_FIELDS)
     with reading(key):
         commit = Commit(
             log=as_str(document["log"]),

@@ -17,14 +17,14 @@ from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.keys import LAST_NUMBER, log_prefix
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.sequence import DocumentSequence
-from kafkeep.archive.state import State, apply
+from kafkeep.archive.state import LogState, apply
 from kafkeep.errors import DamagedError, KeyMissingError
 
 MOST_NAMED = 3
 """So many partitions are named in a message; the others are counted."""
 
 
-def lost_commits_error(state: State, removed: State) -> DamagedError:
+def lost_commits_error(state: LogState, removed: LogState) -> DamagedError:
     """Return the error of a log that ends at ``state``, though it once stood at ``removed``."""
     lost = lost_offsets(state.positions, removed.positions)
     return DamagedError(
@@ -60,7 +60,7 @@ def format_offsets(offsets: Mapping[PartitionId, OffsetRange]) -> str:
     return ", ".join(named) + (f" and of {more} more partitions" if more > 0 else "")
 
 
-def _hint(state: State, removed: State) -> str:
+def _hint(state: LogState, removed: LogState) -> str:
     back = "Bring them back from older versions of the objects in the bucket, or from a copy of it"
     if state.commit < 0:
         return f"{back}."
@@ -76,7 +76,7 @@ _WORTH_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class CommitBytes:
+class StoredCommit:
     """One commit as it lies in the store."""
 
     number: int
@@ -89,9 +89,9 @@ def commits_of(store: ObjectStore, name: str) -> DocumentSequence:
     return DocumentSequence(store=store, folder=log_prefix(name), digits=20)
 
 
-def iter_bytes(
+def iter_stored_commits(
     store: ObjectStore, name: str, first: int = 0, last: int = LAST_NUMBER
-) -> Iterator[CommitBytes]:
+) -> Iterator[StoredCommit]:
     """Yield the commits ``first..last`` as bytes, in order, up to the end of the log.
 
     DamagedError where one is missing before a later one. A listing is no snapshot: it may show a
@@ -102,12 +102,12 @@ def iter_bytes(
         yield from _read_all(store, name, window)
 
 
-def read_commit(store: ObjectStore, name: str, number: int) -> CommitBytes:
+def read_stored_commit(store: ObjectStore, name: str, number: int) -> StoredCommit:
     """Return one commit as bytes, as good as they can be had; DamagedError when it is missing."""
     commits = commits_of(store, name)
     key = commits.key(number)
     try:
-        return CommitBytes(number, key, commits.read(number))
+        return StoredCommit(number, key, commits.read(number))
     except KeyMissingError as error:
         raise DamagedError(
             f"{key} is missing, though later commits are there",
@@ -122,14 +122,14 @@ def _what_is_left(missing: int) -> str:
     return f"What was archived before it comes back by restore --commit {missing - 1}."
 
 
-def decode(name: str, stored: CommitBytes) -> Commit:
+def decode_stored(name: str, stored: StoredCommit) -> Commit:
     """Return the commit of stored bytes; DamagedError or NewerFormatError naming its key."""
     return decode_commit(stored.body, stored.key, log=name, number=stored.number)
 
 
-def follow(state: State, stored: CommitBytes) -> tuple[State, Commit]:
-    """Return the state after a stored commit; DamagedError when it cannot follow."""
-    commit = decode(state.name, stored)
+def apply_stored(state: LogState, stored: StoredCommit) -> tuple[LogState, Commit]:
+    """Return the state after a stored commit; DamagedError when it cannot follow ``state``."""
+    commit = decode_stored(state.name, stored)
     with reading(stored.key):
         return apply(state, commit, digest_of(stored.body)), commit
 
@@ -144,9 +144,9 @@ def _dense(listed: Iterator[int], first: int, last: int) -> Iterator[int]:
             return
 
 
-def _read_all(store: ObjectStore, name: str, numbers: Sequence[int]) -> Iterator[CommitBytes]:
+def _read_all(store: ObjectStore, name: str, numbers: Sequence[int]) -> Iterator[StoredCommit]:
     if len(numbers) < _WORTH_THREADS:
-        yield from (read_commit(store, name, number) for number in numbers)
+        yield from (read_stored_commit(store, name, number) for number in numbers)
         return
     with ThreadPoolExecutor(_THREADS) as pool:
-        yield from pool.map(lambda number: read_commit(store, name, number), numbers)
+        yield from pool.map(lambda number: read_stored_commit(store, name, number), numbers)

@@ -1,17 +1,13 @@
-"""Tells damage in the store from damage on the way: bytes that are not intact are read again.
+"""Stored documents: JSON with a version and a checksum, read with suspicion.
 
-Damage in the store reads the same every time. Bytes that a network, a proxy or a memory module
-changes on the way come otherwise, and some readings come intact.
+A document in a bucket may be damaged, newer than this program, or written by an attacker. Every
+field is checked for its type, and every failure names the key.
 
-Stored documents: JSON with a version, read with suspicion.
+The first field of a document is its checksum: the SHA-256 of its other bytes. Documents of an older
+kafkeep have none. docs/format.md says how to check one by hand.
 
-What lies in a bucket may be damaged, newer than this program, or written by someone who wishes
-harm: every field is checked for its type, and every failure names the key.
-
-Documents that can tell whether they are whole: the checksum of a document is its first field.
-
-It is the SHA-256 of the other bytes. Documents of an older kafkeep have none; of those a reader
-can only ask twice. docs/format.md says how to check one by hand.
+Bytes that do not come intact are read again. Damage in the store reads the same every time. Damage
+by a network, a proxy or a memory module comes out differently, and some readings come intact.
 """
 
 from __future__ import annotations
@@ -31,27 +27,27 @@ from kafkeep.errors import DamagedError, NewerFormatError, TransientError
 
 FIRST_VERSION = 1
 FORMAT_VERSION = 2
-"""The newest there is. A document bears the lowest version that tells all of it, so that an older
-kafkeep reads what it can read rightly, and refuses the rest."""
+"""The newest version. A document has the lowest version that can express it, so that an older
+kafkeep reads what it understands and refuses the rest."""
 MAX_DOCUMENT_BYTES = 512 * 1024 * 1024
-"""No document unpacks to more than this."""
+"""No document decompresses to more than this."""
 MAX_PARSED_BYTES = 1024 * 1024 * 1024
-"""No packed document takes more memory than about this, unpacked and parsed."""
+"""No compressed document takes more memory than about this, decompressed and parsed."""
 SMALL_BYTES = 64 * 1024 * 1024
 MAX_EXPANSION = 4096
-"""A packed document may take ``SMALL_BYTES``, or so many times its packed size, if that is more."""
+"""A document may take ``SMALL_BYTES`` of memory, or so many times its compressed size if more."""
 _OBJECT_BYTES, _ARRAY_BYTES, _ITEM_BYTES = 232, 88, 64
-_PIECE_BYTES = 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
 _LEVEL = 3
 
 
 def dump_document(document: Mapping[str, Any]) -> bytes:
-    """Return the one sequence of bytes that stands for ``document``: keys sorted, no spaces."""
+    """Return the canonical JSON of ``document``: keys sorted, no spaces."""
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 
 
 def digest_of(body: bytes) -> str:
-    """Return the digest by which documents name one another: SHA-256, in hex."""
+    """Return the digest by which documents refer to one another: SHA-256, in hex."""
     return hashlib.sha256(body).hexdigest()
 
 
@@ -77,9 +73,9 @@ def pack(document: Mapping[str, Any]) -> bytes:
 
 
 def unpack(body: bytes, key: str) -> dict[str, Any]:
-    """Return the document of a compressed body; refuses one that would fill the memory.
+    """Return the document of a compressed body; refuse one that would fill the memory.
 
-    A few bytes can unpack to a flood, and a flood of brackets parses to twenty times its size.
+    A few bytes can decompress to gigabytes, and brackets parse to twenty times their size.
     """
     with reading(key):
         size = zstandard.frame_content_size(body)
@@ -94,18 +90,18 @@ def unpack(body: bytes, key: str) -> dict[str, Any]:
 def _unpack_bounded(body: bytes) -> bytes:
     limit = min(MAX_PARSED_BYTES, max(SMALL_BYTES, MAX_EXPANSION * len(body)))
     needed = 0
-    pieces = []
+    chunks = []
     with zstandard.ZstdDecompressor().stream_reader(body) as reader:
-        while piece := reader.read(_PIECE_BYTES):
-            needed += parsed_bytes(piece)
+        while chunk := reader.read(_CHUNK_BYTES):
+            needed += parsed_bytes(chunk)
             if needed > limit:
                 raise ValueError(f"{len(body)} bytes unpack and parse to more than {limit} bytes")
-            pieces.append(piece)
-    return b"".join(pieces)
+            chunks.append(chunk)
+    return b"".join(chunks)
 
 
 def parsed_bytes(plain: bytes) -> int:
-    """Estimate how much memory a JSON text takes, with all that it is parsed to."""
+    """Estimate how much memory a JSON text takes together with its parsed form."""
     return (
         len(plain)
         + _OBJECT_BYTES * plain.count(b"{")
@@ -116,7 +112,7 @@ def parsed_bytes(plain: bytes) -> int:
 
 @contextmanager
 def reading(key: str) -> Iterator[None]:
-    """Turn what goes wrong while a document is taken apart into a DamagedError naming ``key``."""
+    """Turn the errors of parsing a document into a DamagedError that names ``key``."""
     try:
         yield
     except KeyError as error:
@@ -126,28 +122,28 @@ def reading(key: str) -> Iterator[None]:
 
 
 def as_int(value: Any) -> int:
-    """Return ``value`` if it is a whole number, else raise TypeError; so for the others here."""
+    """Return ``value`` if it is an integer, else raise TypeError."""
     if type(value) is not int:
         raise TypeError(f"a whole number was expected, not {_shown(value)}")
     return value
 
 
 def as_str(value: Any) -> str:
-    """Return ``value`` if it is text."""
+    """Return ``value`` if it is a string, else raise TypeError."""
     if type(value) is not str:
         raise TypeError(f"text was expected, not {_shown(value)}")
     return value
 
 
 def as_dict(value: Any) -> dict[str, Any]:
-    """Return ``value`` if it is an object."""
+    """Return ``value`` if it is an object, else raise TypeError."""
     if type(value) is not dict:
         raise TypeError(f"an object was expected, not {_shown(value)}")
     return value
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return ``value`` if it is an array."""
+    """Return ``value`` if it is an array, else raise TypeError."""
     if type(value) is not list:
         raise TypeError(f"an array was expected, not {_shown(value)}")
     return value
@@ -158,8 +154,8 @@ def _shown(value: Any) -> str:
 
 
 FIELD = "checksum"
-_UNSEALED_READS = 2
-"""A document without a checksum counts when it came so often the same."""
+_READS_WITHOUT_CHECKSUM = 2
+"""A document without a checksum is believed after so many equal readings."""
 HINT = "Bring the object back from a copy of the bucket, or an older version of it in the store."
 _HEAD, _TAIL = f'{{"{FIELD}":"'.encode(), b'",'
 _DIGEST = slice(len(_HEAD), len(_HEAD) + 64)
@@ -168,14 +164,14 @@ _REST = slice(_DIGEST.stop, None)
 logger = logging.getLogger(__name__)
 
 
-def seal(document: Mapping[str, Any]) -> bytes:
+def dump_with_checksum(document: Mapping[str, Any]) -> bytes:
     """Return the bytes of a document with its checksum; equal documents give equal bytes."""
     plain = dump_document(document)
     return _HEAD + digest_of(plain).encode() + _TAIL + plain[1:]
 
 
-def is_sealed(body: bytes) -> bool:
-    """Whether ``body`` begins with a checksum, and is what the checksum is of."""
+def has_valid_checksum(body: bytes) -> bool:
+    """Whether ``body`` begins with a checksum that fits the rest of it."""
     rest = body[_REST]
     return (
         body.startswith(_HEAD)
@@ -184,67 +180,68 @@ def is_sealed(body: bytes) -> bool:
     )
 
 
-def check_whole(body: bytes, key: str) -> None:
-    """Raise DamagedError when ``body`` begins with a checksum and is not what that is of.
+def check_checksum(body: bytes, key: str) -> None:
+    """Raise DamagedError when ``body`` begins with a checksum that does not fit.
 
     Called before a document is parsed: a flipped bit in its version does not make it newer.
     """
-    if body.startswith(_HEAD) and not is_sealed(body):
+    if body.startswith(_HEAD) and not has_valid_checksum(body):
         raise DamagedError(f"{key} is damaged: its checksum does not fit", hint=HINT)
 
 
-def check_seal(
-    body: bytes, document: Mapping[str, Any], key: str, unsealed: Collection[str]
+def require_checksum(
+    body: bytes, document: Mapping[str, Any], key: str, older_fields: Collection[str]
 ) -> None:
-    """Raise DamagedError unless ``body`` is sealed, or of a kafkeep that did not seal it.
+    """Raise DamagedError unless ``body`` has a checksum that fits, or is of an older kafkeep.
 
-    ``unsealed`` are the fields such a document had. With any other it is of a kafkeep that
-    seals: what is wrong is the name of its checksum.
+    ``older_fields`` are the fields of such documents before they had checksums. A document with
+    any other field must have a checksum: if none is found, the name of that field is damaged.
     """
-    if is_sealed(body):
+    if has_valid_checksum(body):
         return
-    if FIELD in document or set(document) - set(unsealed):
+    if FIELD in document or set(document) - set(older_fields):
         raise DamagedError(f"{key} is damaged: its checksum does not fit", hint=HINT)
 
 
-def parse_sealed(
+def parse_with_checksum(
     body: bytes,
     key: str,
-    unsealed: Collection[str],
+    older_fields: Collection[str],
     parse: Callable[[bytes, str], dict[str, Any]] = parse_document,
 ) -> dict[str, Any]:
-    """Return a document after its checksum; see ``check_seal`` for ``unsealed``."""
-    check_whole(body, key)
+    """Return a document whose checksum fits; see ``require_checksum`` for ``older_fields``."""
+    check_checksum(body, key)
     document = parse(body, key)
-    check_seal(body, document, key, unsealed)
+    require_checksum(body, document, key, older_fields)
     return document
 
 
-def read_sound(
+def read_intact(
     store: ObjectStore,
     key: str,
-    is_sound: Callable[[bytes], bool] = is_sealed,
+    is_intact: Callable[[bytes], bool] = has_valid_checksum,
     *,
     max_bytes: int | None = None,
 ) -> bytes:
-    """Return a document's bytes, asked for again when they are not sound.
+    """Return a document's bytes, read again while they are not intact.
 
-    What is not sound is returned once it came the same often enough: it lies so in the store, and
-    its reader has to judge it. TransientError when its bytes keep changing on the way. DamagedError
-    when the document has more than ``max_bytes``, of which no more is read; KeyMissingError as
-    ``get``.
+    Bytes that are not intact are returned once they have come the same often enough: the store
+    holds them so, and the caller has to judge them. TransientError when they keep changing.
+    DamagedError when the document has more than ``max_bytes``, of which no more is read.
+    KeyMissingError as ``get``.
     """
-    readings = Readings(key)
+    reads = RepeatedReads(key)
     while True:
         body = _read(store, key, max_bytes)
-        if is_sound(body) or readings.lies_so(body, _UNSEALED_READS if _is_plain(body) else None):
+        enough = _READS_WITHOUT_CHECKSUM if _is_older(body) else None
+        if is_intact(body) or reads.is_conclusive(body, enough):
             return body
-        if readings.differ:
+        if reads.differ:
             logger.warning("%s came with other bytes than a moment ago: it is read again", key)
 
 
-def _is_plain(body: bytes) -> bool:
-    """Whether it looks like a document of a kafkeep that did not seal it."""
+def _is_older(body: bytes) -> bool:
+    """Whether it looks like a document of a kafkeep that wrote no checksums."""
     return body.startswith(b'{"') and not body.startswith(_HEAD)
 
 
@@ -259,37 +256,37 @@ def _read(store: ObjectStore, key: str, max_bytes: int | None) -> bytes:
     return body
 
 
-ENOUGH = 6
-"""So many equal readings show that bytes lie so in the store."""
-WHOLE_READS = 4
+EQUAL_READS = 6
+"""So many equal readings show that the store holds these bytes."""
+WHOLE_OBJECT_READS = 4
 """Fewer of a whole object, which may be large."""
-MOST = 24
-"""After so many readings without an end the way to the store is at fault."""
+MOST_READS = 24
+"""After so many readings without a conclusion, the connection to the store is at fault."""
 READ_AGAIN_HINT = (
     "Check network, proxies and memory on the way to the store, then run it again. "
     "Nothing shows that the archive itself is damaged."
 )
 
 
-class Readings:
-    """The readings of one thing that did not come intact.
+class RepeatedReads:
+    """The readings of one object, or a part of it, that did not come intact.
 
-    Where every second answer is changed, the chance that ``MOST`` readings in a row are is below
-    one in ten million.
+    Where every second answer is changed, the chance that ``MOST_READS`` in a row are is below one
+    in ten million.
     """
 
-    def __init__(self, name: str, enough: int = ENOUGH) -> None:
+    def __init__(self, name: str, enough: int = EQUAL_READS) -> None:
         self._name = name
         self._enough = enough
         self._seen: Counter[bytes] = Counter()
 
     @property
     def differ(self) -> bool:
-        """Whether not all readings so far were the same."""
+        """Whether the readings so far were not all the same."""
         return len(self._seen) > 1
 
-    def lies_so(self, data: bytes | memoryview, enough: int | None = None) -> bool:
-        """Note a reading that is not intact; True once it is known to lie so in the store.
+    def is_conclusive(self, data: bytes | memoryview, enough: int | None = None) -> bool:
+        """Count a reading that is not intact; True once the store is known to hold these bytes.
 
         False means: read it again. TransientError when the readings keep differing.
         """
@@ -297,7 +294,7 @@ class Readings:
         self._seen[reading] += 1
         if self._seen[reading] >= (enough or self._enough):
             return True
-        if self._seen.total() >= MOST:
+        if self._seen.total() >= MOST_READS:
             raise TransientError(
                 f"{self._name} came with {len(self._seen)} different contents in "
                 f"{self._seen.total()} readings: its bytes change on the way",

@@ -20,7 +20,7 @@ from kafkeep.archive.document import (
     dump_document,
     pack,
     parsed_bytes,
-    read_sound,
+    read_intact,
     reading,
     unpack,
 )
@@ -57,7 +57,7 @@ class TableInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TableRows:
     """Entries and gaps in document form: merging them needs no more."""
 
     entries: Sequence[Mapping[str, Any]] = ()
@@ -66,21 +66,21 @@ class Rows:
     def __bool__(self) -> bool:
         return bool(self.entries or self.gaps)
 
-    def __add__(self, other: Rows) -> Rows:
-        return Rows([*self.entries, *other.entries], [*self.gaps, *other.gaps])
+    def __add__(self, other: TableRows) -> TableRows:
+        return TableRows([*self.entries, *other.entries], [*self.gaps, *other.gaps])
 
     def memory_bytes(self) -> int:
         """Estimate the memory that a table of these rows takes when it is read."""
         return parsed_bytes(dump_document({"entries": self.entries, "gaps": self.gaps}))
 
 
-def sorted_rows(rows: Rows) -> Rows:
+def sorted_rows(rows: TableRows) -> TableRows:
     """Return the rows in the order of a table: by topic, incarnation, partition, start."""
-    return Rows(sorted(rows.entries, key=_place), sorted(rows.gaps, key=_place))
+    return TableRows(sorted(rows.entries, key=_place), sorted(rows.gaps, key=_place))
 
 
 def write_table(
-    store: ObjectStore, name: str, rows: Rows, *, first: int, last: int, level: int
+    store: ObjectStore, name: str, rows: TableRows, *, first: int, last: int, level: int
 ) -> TableInfo:
     """Store the rows of commits ``first..last``, sorted by partition and offset.
 
@@ -110,10 +110,10 @@ def write_table(
     )
 
 
-def load_table(store: ObjectStore, name: str, table: TableInfo) -> Rows:
+def load_table(store: ObjectStore, name: str, table: TableInfo) -> TableRows:
     """Return the rows of a table; DamagedError when it is gone or not what the root says."""
     try:
-        body = read_sound(store, table.key, lambda body: digest_of(body) == table.sha256)
+        body = read_intact(store, table.key, lambda body: digest_of(body) == table.sha256)
     except KeyMissingError as error:
         raise DamagedError(f"{table.key} is missing") from error
     if digest_of(body) != table.sha256:
@@ -126,7 +126,7 @@ def load_table(store: ObjectStore, name: str, table: TableInfo) -> Rows:
             table.last,
         ):
             raise ValueError("it is a table of other commits")
-        return Rows(as_list(document["entries"]), as_list(document["gaps"]))
+        return TableRows(as_list(document["entries"]), as_list(document["gaps"]))
 
 
 def plan_merge(tables: Sequence[TableInfo]) -> int:
@@ -198,7 +198,7 @@ def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (row["topic"], row["incarnation"], row["partition"], row["start"])
 
 
-def _folders(rows: Rows) -> tuple[str, ...]:
+def _folders(rows: TableRows) -> tuple[str, ...]:
     topics = {(row["topic"], row["incarnation"]) for row in (*rows.entries, *rows.gaps)}
     if len(topics) > MAX_NAMED_TOPICS:
         return ()

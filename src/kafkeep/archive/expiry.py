@@ -17,9 +17,9 @@ from kafkeep.archive.document import (
     as_dict,
     as_int,
     as_list,
-    parse_sealed,
+    dump_with_checksum,
+    parse_with_checksum,
     reading,
-    seal,
 )
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.keys import ROOT, check_log_name, check_topic_name
@@ -152,7 +152,9 @@ def _encode(rules: Retention) -> bytes:
         return {"days": one.days, "since_ms": one.since_ms, "until_ms": one.until_ms}
 
     topics = {topic: [period(p) for p in periods] for topic, periods in rules.topics.items()}
-    return seal({"version": FIRST_VERSION, "revision": rules.revision, "topics": topics})
+    return dump_with_checksum(
+        {"version": FIRST_VERSION, "revision": rules.revision, "topics": topics}
+    )
 
 
 def _decode(body: bytes, key: str) -> Retention:
@@ -162,7 +164,7 @@ def _decode(body: bytes, key: str) -> Retention:
             as_int(one["days"]), as_int(one["since_ms"]), None if until is None else as_int(until)
         )
 
-    document = parse_sealed(body, key, ("version", "revision", "topics"))
+    document = parse_with_checksum(body, key, ("version", "revision", "topics"))
     with reading(key):
         topics = {
             check_topic_name(topic): tuple(map(period, as_list(periods)))

@@ -11,15 +11,15 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from kafkeep.archive.checkpoint import DEFAULT_EVERY, Checkpointer, Head, load_head
+from kafkeep.archive.checkpoint import DEFAULT_EVERY, Checkpointer, LoadedLog, load_log
 from kafkeep.archive.codec import encode_commit
 from kafkeep.archive.commit import Changes, Commit
-from kafkeep.archive.commit_chain import CommitBytes, commits_of, decode
+from kafkeep.archive.commit_chain import StoredCommit, commits_of, decode_stored
 from kafkeep.archive.document import digest_of
 from kafkeep.archive.names import log_name
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.sequence import Outcome
-from kafkeep.archive.state import State, apply, check_changes, stamped
+from kafkeep.archive.state import LogState, apply, check_changes, stamped
 from kafkeep.archive.view import ArchiveView
 from kafkeep.errors import (
     DamagedError,
@@ -40,7 +40,7 @@ class CommitLog:
     def __init__(
         self,
         store: ObjectStore,
-        head: Head,
+        head: LoadedLog,
         *,
         now_ms: Callable[[], int],
         sleep: Callable[[float], None],
@@ -73,7 +73,7 @@ class CommitLog:
         """
         log_name(name)
         for _ in range(OPEN_ATTEMPTS):
-            head = load_head(store, name)
+            head = load_log(store, name)
             if head.state.commit < 0 and not create:
                 raise NoSuchArchiveError(f"{store.describe()} has no log named {name!r}")
             log = cls(store, head, now_ms=now_ms, sleep=sleep, checkpoint_every=checkpoint_every)
@@ -82,13 +82,15 @@ class CommitLog:
         raise TransientError(f"{name}: other writers keep taking the log")
 
     @property
-    def state(self) -> State:
+    def state(self) -> LogState:
         """What the log says after this writer's last commit."""
         return self._state
 
     def view(self) -> ArchiveView:
         """Return what readers see after this writer's last commit; nothing is read for it."""
-        return ArchiveView(self._store, Head(self._state, *self._checkpointer.parts(self._state)))
+        return ArchiveView(
+            self._store, LoadedLog(self._state, *self._checkpointer.parts(self._state))
+        )
 
     def append(self, changes: Changes) -> Commit:
         """Commit ``changes`` as one step and return it, once the store holds it for certain.
@@ -140,7 +142,7 @@ class CommitLog:
             changes=changes,
         )
 
-    def _settle(self, commit: Commit, kind: str) -> CommitBytes | None:
+    def _settle(self, commit: Commit, kind: str) -> StoredCommit | None:
         """Send ``commit`` until the store tells who holds its number: None means this one."""
         commits, body = commits_of(self._store, commit.log), encode_commit(commit)
         key = commits.key(commit.number)
@@ -153,14 +155,14 @@ class CommitLog:
         if creation.outcome is Outcome.UNKNOWN:
             raise self._stopped_by from creation.failure
         if not creation.is_ours:
-            return CommitBytes(commit.number, key, creation.holder)
+            return StoredCommit(commit.number, key, creation.holder)
         self._stopped_by = None
         self._state = apply(self._state, commit, digest_of(body))
         self._checkpointer.add(commit)
         return None
 
-    def _why_stopped(self, stored: CommitBytes) -> KafkeepError:
-        other = decode(self._state.name, stored)
+    def _why_stopped(self, stored: StoredCommit) -> KafkeepError:
+        other = decode_stored(self._state.name, stored)
         if other.epoch <= self._state.epoch:
             return DamagedError(f"{stored.key} was written under epoch {other.epoch} by another")
         when = datetime.fromtimestamp(other.at_ms / 1000, UTC).isoformat(timespec="seconds")

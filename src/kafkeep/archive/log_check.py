@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from kafkeep.archive.checkpoint import Checkpoint, Fit, load_root, rows_of
 from kafkeep.archive.commit import Commit
 from kafkeep.archive.commit_chain import (
-    CommitBytes,
+    StoredCommit,
+    apply_stored,
     commits_of,
-    follow,
     format_lost,
     lost_offsets,
 )
 from kafkeep.archive.document import digest_of
-from kafkeep.archive.entry_tables import Rows, TableInfo, load_table, sorted_rows
+from kafkeep.archive.entry_tables import TableInfo, TableRows, load_table, sorted_rows
 from kafkeep.archive.keys import (
     checkpoint_key,
     checkpoint_prefix,
@@ -24,12 +24,12 @@ from kafkeep.archive.keys import (
 )
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.schemas import load_schemas
-from kafkeep.archive.state import State
+from kafkeep.archive.state import LogState
 from kafkeep.errors import DamagedError, KeyMissingError
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LogFinding:
     """One thing that is wrong with a log."""
 
     key: str
@@ -49,9 +49,9 @@ class CheckedCommit:
     digest: str
     size_bytes: int
     commit: Commit | None
-    state: State | None
+    state: LogState | None
     """What the log says after it; None once the chain is broken."""
-    finding: Finding | None = None
+    finding: LogFinding | None = None
 
 
 def iter_commits(store: ObjectStore, name: str) -> Iterator[CheckedCommit]:
@@ -60,7 +60,7 @@ def iter_commits(store: ObjectStore, name: str) -> Iterator[CheckedCommit]:
     What comes after a missing or damaged commit cannot be trusted, so it is only told that it is
     there.
     """
-    state = State(name=name)
+    state = LogState(name=name)
     for number in commits_of(store, name).iter_numbers():
         while state.commit + 1 <= number:
             found = _check_next(store, state)
@@ -70,15 +70,15 @@ def iter_commits(store: ObjectStore, name: str) -> Iterator[CheckedCommit]:
             state = found.state
 
 
-def check_log(store: ObjectStore, name: str) -> list[Finding]:
+def check_log(store: ObjectStore, name: str) -> list[LogFinding]:
     """Return what is wrong with a log and its checkpoints; empty when all is well.
 
     Reads every commit and every table of the newest checkpoint.
     """
-    findings: list[Finding] = []
+    findings: list[LogFinding] = []
     checkpoints, removed = _load_checkpoints(store, name, findings)
     commits: list[Commit] = []
-    state = State(name=name)
+    state = LogState(name=name)
     for checked in iter_commits(store, name):
         if checked.finding is not None:
             findings.append(checked.finding)
@@ -94,7 +94,9 @@ def check_log(store: ObjectStore, name: str) -> list[Finding]:
     return findings
 
 
-def _check_schemas(store: ObjectStore, name: str, commits: Sequence[Commit]) -> Iterator[Finding]:
+def _check_schemas(
+    store: ObjectStore, name: str, commits: Sequence[Commit]
+) -> Iterator[LogFinding]:
     """Look at every document of schemas that a commit names, each once."""
     for digest in dict.fromkeys(commit.changes.schemas for commit in commits):
         try:
@@ -102,7 +104,7 @@ def _check_schemas(store: ObjectStore, name: str, commits: Sequence[Commit]) -> 
                 load_schemas(store, name, digest)
         except DamagedError as error:
             key = schemas_key(name, digest)
-            yield Finding(key, _without(key, error.message), True)
+            yield LogFinding(key, _without(key, error.message), True)
 
 
 def _without(key: str, message: str) -> str:
@@ -112,29 +114,29 @@ def _without(key: str, message: str) -> str:
     return message
 
 
-def _check_next(store: ObjectStore, state: State) -> CheckedCommit:
+def _check_next(store: ObjectStore, state: LogState) -> CheckedCommit:
     number = state.commit + 1
     commits = commits_of(store, state.name)
     key = commits.key(number)
     try:
         body = commits.read(number)
     except KeyMissingError:
-        finding = Finding(key, "missing, though later commits are there", True)
+        finding = LogFinding(key, "missing, though later commits are there", True)
         return CheckedCommit(number, key, "", 0, None, None, finding)
     except DamagedError as error:
-        finding = Finding(key, _without(key, error.message), True)
+        finding = LogFinding(key, _without(key, error.message), True)
         return CheckedCommit(number, key, "", 0, None, None, finding)
     digest = digest_of(body)
     try:
-        after, commit = follow(state, CommitBytes(number, key, body))
+        after, commit = apply_stored(state, StoredCommit(number, key, body))
     except DamagedError as error:
-        finding = Finding(key, _without(key, error.message), True)
+        finding = LogFinding(key, _without(key, error.message), True)
         return CheckedCommit(number, key, digest, len(body), None, None, finding)
     return CheckedCommit(number, key, digest, len(body), commit, after)
 
 
 def _load_checkpoints(
-    store: ObjectStore, name: str, findings: list[Finding]
+    store: ObjectStore, name: str, findings: list[LogFinding]
 ) -> tuple[dict[int, Checkpoint], list[Checkpoint]]:
     """Return the usable ones, and those whose commits are not in the log."""
     found: dict[int, Checkpoint] = {}
@@ -142,12 +144,12 @@ def _load_checkpoints(
     for listed in store.list(checkpoint_prefix(name)):
         number = parse_checkpoint_key(listed.key)
         if number is None:
-            findings.append(Finding(listed.key, "not a checkpoint", False))
+            findings.append(LogFinding(listed.key, "not a checkpoint", False))
             continue
         try:
             checkpoint, fit = load_root(store, name, number)
         except DamagedError as error:
-            findings.append(Finding(listed.key, _without(listed.key, error.message), False))
+            findings.append(LogFinding(listed.key, _without(listed.key, error.message), False))
             continue
         if fit is Fit.USABLE:
             found[number] = checkpoint
@@ -155,46 +157,46 @@ def _load_checkpoints(
             removed.append(checkpoint)
         else:
             text = f"stands for another commit {number} than the log's: commits were replaced"
-            findings.append(Finding(listed.key, text, False, shows_loss=True))
+            findings.append(LogFinding(listed.key, text, False, shows_loss=True))
     return found, removed
 
 
-def _removed(state: State, checkpoint: Checkpoint) -> Finding:
+def _removed(state: LogState, checkpoint: Checkpoint) -> LogFinding:
     gone = checkpoint.state
     lost = format_lost(lost_offsets(state.positions, gone.positions))
     text = f"stands for commit {gone.commit}, which was removed from the log; {lost}"
-    return Finding(checkpoint_key(gone.name, gone.commit), text, True)
+    return LogFinding(checkpoint_key(gone.name, gone.commit), text, True)
 
 
-def _check_state(checkpoints: dict[int, Checkpoint], state: State) -> Iterator[Finding]:
+def _check_state(checkpoints: dict[int, Checkpoint], state: LogState) -> Iterator[LogFinding]:
     checkpoint = checkpoints.get(state.commit)
     if checkpoint is not None and checkpoint.state != state:
         key = checkpoint_key(state.name, state.commit)
-        yield Finding(key, "says something else than the log", False)
+        yield LogFinding(key, "says something else than the log", False)
 
 
 def _check_tables(
     store: ObjectStore, checkpoint: Checkpoint, commits: Sequence[Commit]
-) -> Iterator[Finding]:
+) -> Iterator[LogFinding]:
     expected = 0
     for table in checkpoint.tables:
         if table.first != expected:
-            yield Finding(table.key, f"begins at commit {table.first}, not {expected}", False)
+            yield LogFinding(table.key, f"begins at commit {table.first}, not {expected}", False)
         expected = table.last + 1
         yield from _check_table(store, checkpoint.state.name, table, commits)
     missed = rows_of(commits[expected : checkpoint.state.commit + 1])
     if missed:
         key = checkpoint_key(checkpoint.state.name, checkpoint.state.commit)
-        yield Finding(key, f"has no table for commits from {expected} on", False)
+        yield LogFinding(key, f"has no table for commits from {expected} on", False)
 
 
 def _check_table(
     store: ObjectStore, name: str, table: TableInfo, commits: Sequence[Commit]
-) -> Iterator[Finding]:
+) -> Iterator[LogFinding]:
     try:
-        rows: Rows = load_table(store, name, table)
+        rows: TableRows = load_table(store, name, table)
     except DamagedError as error:
-        yield Finding(table.key, error.message, False)
+        yield LogFinding(table.key, error.message, False)
         return
     if rows != sorted_rows(rows_of(commits[table.first : table.last + 1])):
-        yield Finding(table.key, "says something else than the log", False)
+        yield LogFinding(table.key, "says something else than the log", False)

@@ -1,4 +1,7 @@
-"""The door to object storage, as the archive sees it. ``kafkeep.store`` implements it."""
+"""The ``ObjectStore`` protocol: what the archive needs of object storage.
+
+``kafkeep.store`` implements it for S3, local folders and memory.
+"""
 
 from __future__ import annotations
 

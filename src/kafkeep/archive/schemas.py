@@ -22,7 +22,7 @@ from kafkeep.archive.document import (
     digest_of,
     dump_document,
     pack,
-    read_sound,
+    read_intact,
     reading,
     unpack,
 )
@@ -36,7 +36,7 @@ _MORE = ("metadata", "ruleSet")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Reference:
+class SchemaReference:
     """What a schema imports: ``name`` as its text spells it, and where that is registered."""
 
     name: str
@@ -50,7 +50,7 @@ class RegisteredSchema:
 
     type: str
     text: str
-    references: tuple[Reference, ...] = ()
+    references: tuple[SchemaReference, ...] = ()
     more: str = ""
     """Metadata and rules that a registry keeps with it, as one JSON text."""
 
@@ -58,7 +58,7 @@ class RegisteredSchema:
     def from_json(cls, told: Mapping[str, Any]) -> RegisteredSchema:
         """Read a registry's answer; the type is left out when it is Avro."""
         references = tuple(
-            Reference(as_str(one["name"]), as_str(one["subject"]), as_int(one["version"]))
+            SchemaReference(as_str(one["name"]), as_str(one["subject"]), as_int(one["version"]))
             for one in told.get("references") or ()
         )
         more = {name: told[name] for name in _MORE if told.get(name)}
@@ -93,7 +93,7 @@ class SchemaVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class RegistrySubject:
     """A subject's versions, in order; ``compatibility`` None: that of the registry holds."""
 
     versions: tuple[SchemaVersion, ...]
@@ -108,7 +108,7 @@ class Subject:
 class SchemaSet:
     """Everything a registry holds."""
 
-    subjects: Mapping[str, Subject] = field(default_factory=dict)
+    subjects: Mapping[str, RegistrySubject] = field(default_factory=dict)
     schemas: Mapping[int, RegisteredSchema] = field(default_factory=dict)
     """By id."""
     compatibility: str | None = None
@@ -142,7 +142,7 @@ def load_schemas(store: ObjectStore, log: str, digest: str) -> SchemaSet:
     """Return the schemas of a digest; DamagedError when they are not there, or are others."""
     key = schemas_key(log, digest)
     try:
-        document = unpack(read_sound(store, key, lambda body: _is(body, key, digest)), key)
+        document = unpack(read_intact(store, key, lambda body: _is(body, key, digest)), key)
     except KeyMissingError as error:
         raise DamagedError(f"{key} is missing, though a commit names it") from error
     if _digest(document) != digest:
@@ -178,7 +178,7 @@ def _schemas_to_json(found: SchemaSet) -> dict[str, Any]:
     }
 
 
-def _subject_to_json(subject: Subject) -> dict[str, Any]:
+def _subject_to_json(subject: RegistrySubject) -> dict[str, Any]:
     document: dict[str, Any] = {
         "versions": [
             {"version": one.version, "id": one.id, **({"deleted": True} if one.deleted else {})}
@@ -206,12 +206,12 @@ def _schemas_from_json(document: Mapping[str, Any]) -> SchemaSet:
     return SchemaSet(subjects, schemas, _text_or_none(document.get("compatibility")))
 
 
-def _subject_from_json(document: Mapping[str, Any]) -> Subject:
+def _subject_from_json(document: Mapping[str, Any]) -> RegistrySubject:
     versions = tuple(
         SchemaVersion(as_int(one["version"]), as_int(one["id"]), one.get("deleted") is True)
         for one in as_list(document["versions"])
     )
-    return Subject(versions, _text_or_none(document.get("compatibility")))
+    return RegistrySubject(versions, _text_or_none(document.get("compatibility")))
 
 
 def _text_or_none(value: Any) -> str | None:

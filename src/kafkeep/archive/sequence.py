@@ -20,7 +20,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import TypeVar
 
-from kafkeep.archive.document import is_sealed, read_sound
+from kafkeep.archive.document import has_valid_checksum, read_intact
 from kafkeep.archive.keys import LAST_NUMBER
 from kafkeep.archive.object_store import ObjectInfo, ObjectStore
 from kafkeep.errors import (
@@ -93,7 +93,7 @@ class DocumentSequence:
     suffix: str = ".json"
     max_bytes: int | None = None
     """No document is larger; no more is read of one that is."""
-    is_intact: Callable[[bytes], bool] = is_sealed
+    is_intact: Callable[[bytes], bool] = has_valid_checksum
     is_pruned: bool = False
     """Whether old documents are deleted, so that a number that was taken may be free again."""
 
@@ -144,7 +144,7 @@ class DocumentSequence:
         Bytes that are damaged in the store are returned as they are, for the caller to refuse.
         KeyMissingError when there is none; DamagedError when it is too large.
         """
-        return read_sound(self.store, self.key(number), self.is_intact, max_bytes=self.max_bytes)
+        return read_intact(self.store, self.key(number), self.is_intact, max_bytes=self.max_bytes)
 
     def load_newest_intact(self, numbers: Iterable[int], load: Callable[[int], T]) -> T | None:
         """Return the newest of these documents that ``load`` can read; None when there is none.

@@ -26,7 +26,7 @@ V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class LogState:
     """All that a writer needs to go on; entries and gaps are left to the reader."""
 
     name: str
@@ -87,7 +87,7 @@ class State:
         return not is_retired(self.retired.get(partition_id, ()), generation, end)
 
 
-def apply(state: State, commit: Commit, digest: str) -> State:
+def apply(state: LogState, commit: Commit, digest: str) -> LogState:
     """Return the state after ``commit``, whose bytes have ``digest``.
 
     ValueError when the commit cannot follow: it does not chain, an epoch moves back, or a
@@ -115,7 +115,7 @@ def apply(state: State, commit: Commit, digest: str) -> State:
     )
 
 
-def check_changes(state: State, changes: Changes) -> None:
+def check_changes(state: LogState, changes: Changes) -> None:
     """Raise ValueError when ``changes`` cannot be the next step after ``state``."""
     for partition_id, position in changes.positions.items():
         before = _reached(state, changes, partition_id)
@@ -131,7 +131,7 @@ def check_changes(state: State, changes: Changes) -> None:
         raise ValueError("an intent is open: it must be finished before the next")
 
 
-def stamped(state: State, changes: Changes) -> Changes:
+def stamped(state: LogState, changes: Changes) -> Changes:
     """Return ``changes`` with their entries and gaps under the generation they are committed in.
 
     Planned ranges are not touched: they named their folder when they were planned.
@@ -146,14 +146,14 @@ def stamped(state: State, changes: Changes) -> Changes:
     return replace(changes, entries=tuple(entries), gaps=tuple(gaps))
 
 
-def _reached(state: State, changes: Changes, partition_id: PartitionId) -> int:
+def _reached(state: LogState, changes: Changes, partition_id: PartitionId) -> int:
     """Return up to where what counts goes, before the commit adds to it."""
     if partition_id in changes.retired:
         return changes.retired[partition_id]
     return state.positions.get(partition_id, 0)
 
 
-def _check_retired(state: State, changes: Changes) -> None:
+def _check_retired(state: LogState, changes: Changes) -> None:
     for partition_id, offset in changes.retired.items():
         position = state.positions.get(partition_id)
         if position is None or not 0 <= offset <= position:
@@ -164,7 +164,7 @@ def _check_retired(state: State, changes: Changes) -> None:
         raise ValueError("an intent is open: it must be closed by what moves its topics back")
 
 
-def _check_generations(state: State, changes: Changes) -> None:
+def _check_generations(state: LogState, changes: Changes) -> None:
     """Refuse what bears another generation than the one it is committed in."""
     generations = _next_generations(state, changes)
     told: list[Entry | Gap | PlannedRange] = [*changes.entries, *changes.gaps]
@@ -174,7 +174,7 @@ def _check_generations(state: State, changes: Changes) -> None:
             raise ValueError(f"{item.partition_id}: generation {item.generation}, not {wanted}")
 
 
-def _check_chain(state: State, commit: Commit) -> None:
+def _check_chain(state: LogState, commit: Commit) -> None:
     if commit.number != state.commit + 1:
         raise ValueError(f"commit {commit.number} cannot follow commit {state.commit}")
     if commit.previous != state.digest:
@@ -208,7 +208,7 @@ def _claimed(changes: Changes) -> dict[PartitionId, list[OffsetRange]]:
 
 
 def _check_tiling(
-    state: State, changes: Changes, partition_id: PartitionId, ranges: list[OffsetRange]
+    state: LogState, changes: Changes, partition_id: PartitionId, ranges: list[OffsetRange]
 ) -> None:
     before = reached = _reached(state, changes, partition_id)
     for offsets in ranges:
@@ -223,13 +223,13 @@ def _check_tiling(
         raise ValueError(f"{partition_id}: ranges end at {reached}, past the position {position}")
 
 
-def _next_intent(state: State, changes: Changes) -> Intent | None:
+def _next_intent(state: LogState, changes: Changes) -> Intent | None:
     if changes.intent is not None:
         return changes.intent
     return None if changes.closes_intent else state.intent
 
 
-def _next_generations(state: State, changes: Changes) -> Mapping[tuple[str, int], int]:
+def _next_generations(state: LogState, changes: Changes) -> Mapping[tuple[str, int], int]:
     topics = sorted({partition_id[:2] for partition_id in changes.retired})
     generations = dict(state.generations) if topics else state.generations
     for topic, incarnation in topics:
@@ -237,7 +237,7 @@ def _next_generations(state: State, changes: Changes) -> Mapping[tuple[str, int]
     return generations
 
 
-def _next_retired(state: State, changes: Changes) -> Mapping[PartitionId, Retirements]:
+def _next_retired(state: LogState, changes: Changes) -> Mapping[PartitionId, Retirements]:
     generations = _next_generations(state, changes)
     added = {
         pid: with_retirement(state.retired.get(pid, ()), generations[pid[:2]], offset)
@@ -246,14 +246,14 @@ def _next_retired(state: State, changes: Changes) -> Mapping[PartitionId, Retire
     return _merged(state.retired, added)
 
 
-def _merged_epochs(state: State, changes: Changes) -> Mapping[PartitionId, int]:
+def _merged_epochs(state: LogState, changes: Changes) -> Mapping[PartitionId, int]:
     merged = _merged(_without(state.leader_epochs, changes.retired), changes.leader_epochs)
     if -1 in changes.leader_epochs.values():
         return {pid: epoch for pid, epoch in merged.items() if epoch >= 0}
     return merged
 
 
-def _bounded_groups(state: State, changes: Changes) -> Mapping[str, Mapping[PartitionId, int]]:
+def _bounded_groups(state: LogState, changes: Changes) -> Mapping[str, Mapping[PartitionId, int]]:
     """Keep every group's offset inside what is archived, also where that has become less."""
     if not changes.retired:
         return state.groups

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
-from kafkeep.archive.checkpoint import Head, find_newest, load_head, load_remaining, load_rows
+from kafkeep.archive.checkpoint import LoadedLog, find_newest, load_log, load_remaining, load_rows
 from kafkeep.archive.codec import gap_from_json
 from kafkeep.archive.commit import Commit, Gap, Intent, LogSpan, TopicInfo
-from kafkeep.archive.commit_chain import decode, iter_bytes, read_commit
+from kafkeep.archive.commit_chain import decode_stored, iter_stored_commits, read_stored_commit
 from kafkeep.archive.document import reading
 from kafkeep.archive.entry import Entry, PartitionId
-from kafkeep.archive.entry_tables import Rows, TableInfo
+from kafkeep.archive.entry_tables import TableInfo, TableRows
 from kafkeep.archive.keys import LAST_NUMBER, ROOT, check_log_name, log_prefix, parse_folder
-from kafkeep.archive.log_check import CheckedCommit, Finding, check_log, iter_commits
+from kafkeep.archive.log_check import CheckedCommit, LogFinding, check_log, iter_commits
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.state import State
+from kafkeep.archive.state import LogState
 from kafkeep.errors import NoSuchArchiveError
 
 _KEPT_TABLES = 4
@@ -31,13 +31,13 @@ class ArchiveView:
     Entries and gaps are read when they are asked for.
     """
 
-    def __init__(self, store: ObjectStore, head: Head) -> None:
+    def __init__(self, store: ObjectStore, head: LoadedLog) -> None:
         self._store = store
         self._head = head
-        self._rows: dict[str, Rows] = {}
+        self._rows: dict[str, TableRows] = {}
 
     @property
-    def state(self) -> State:
+    def state(self) -> LogState:
         """All but entries and gaps."""
         return self._head.state
 
@@ -142,14 +142,14 @@ class ArchiveView:
         for table in self._head.base.tables:
             if not _may_hold(table, topic):
                 continue
-            last = decode(self.name, read_commit(self._store, self.name, table.last))
+            last = decode_stored(self.name, read_stored_commit(self._store, self.name, table.last))
             if last.at_ms <= time_ms:
                 yield from (
                     row["key"] for row in self._load(table).entries if row["topic"] == topic
                 )
                 continue
-            for stored in iter_bytes(self._store, self.name, table.first, table.last):
-                yield from _keys_by(decode(self.name, stored), time_ms, topic)
+            for stored in iter_stored_commits(self._store, self.name, table.first, table.last):
+                yield from _keys_by(decode_stored(self.name, stored), time_ms, topic)
         for step in self._head.tail:
             yield from _keys_by(step, time_ms, topic)
 
@@ -164,7 +164,7 @@ class ArchiveView:
         for step in self._head.tail:
             yield from step.changes.entries
 
-    def _load(self, table: TableInfo) -> Rows:
+    def _load(self, table: TableInfo) -> TableRows:
         if table.key not in self._rows:
             if len(self._rows) >= _KEPT_TABLES:
                 del self._rows[next(iter(self._rows))]
@@ -192,7 +192,7 @@ def _may_hold(table: TableInfo, topic: str | None) -> bool:
 __all__ = [
     "ArchiveView",
     "CheckedCommit",
-    "Finding",
+    "LogFinding",
     "check_log",
     "iter_commits",
     "list_logs",
@@ -228,7 +228,7 @@ def load_view(
     if commit is not None and head.state.commit != commit:
         raise NoSuchArchiveError(f"{name} has no commit {commit}: the last is {head.state.commit}")
     if at_ms is not None and head.state.at_ms > at_ms:
-        head = load_head(store, name, _find_commit(store, head, at_ms))
+        head = load_log(store, name, _find_commit(store, head, at_ms))
     return ArchiveView(store, head)
 
 
@@ -250,18 +250,18 @@ def load_views(
     return found
 
 
-def _find_commit(store: ObjectStore, head: Head, at_ms: int) -> int:
+def _find_commit(store: ObjectStore, head: LoadedLog, at_ms: int) -> int:
     """Return the last commit made at or before ``at_ms``: times in a log never move back."""
     name = head.state.name
     low, high = -1, head.state.commit
     while high - low > 1:
         middle = (low + high) // 2
-        if decode(name, read_commit(store, name, middle)).at_ms <= at_ms:
+        if decode_stored(name, read_stored_commit(store, name, middle)).at_ms <= at_ms:
             low = middle
         else:
             high = middle
     if low < 0:
-        first = decode(name, read_commit(store, name, 0)).at_ms
+        first = decode_stored(name, read_stored_commit(store, name, 0)).at_ms
         when = datetime.fromtimestamp(first / 1000, UTC).isoformat(timespec="milliseconds")
         raise NoSuchArchiveError(f"{name} begins later, at {when}")
     return low

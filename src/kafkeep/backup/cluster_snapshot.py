@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from kafkeep.archive.commit import Intent, LogSpan
 from kafkeep.archive.entry import PartitionId
-from kafkeep.archive.state import State
+from kafkeep.archive.state import LogState
 from kafkeep.errors import KafkeepError, PreflightError, TransientError, UsageError
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec, TopicDescription
 from kafkeep.kafka.admin.groups import GroupOffsets, load_group_offsets
@@ -35,7 +35,7 @@ def check_not_cut_back(pid: PartitionId, position: int, end: int) -> None:
         )
 
 
-def check_intent(admin: Admin, intent: Intent, state: State) -> None:
+def check_intent(admin: Admin, intent: Intent, state: LogState) -> None:
     """Raise KafkeepError when a partition of a dead writer's intent was cut back since.
 
     Partitions whose topic is gone, or another by now, are left to the tasks, which see it.

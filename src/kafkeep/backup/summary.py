@@ -7,7 +7,7 @@ from typing import Any
 
 from kafkeep.archive.commit import Changes, Gap
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.archive.state import State
+from kafkeep.archive.state import LogState
 from kafkeep.backup.cluster_snapshot import ClusterSnapshot
 from kafkeep.backup.plan import CyclePlan
 
@@ -60,7 +60,7 @@ class BackupSummary:
         self.objects += len(changes.entries)
         self.gaps.extend(changes.gaps)
 
-    def ended(self, state: State) -> BackupSummary:
+    def ended(self, state: LogState) -> BackupSummary:
         """Set the last commit's number, and what is left to whoever comes next."""
         self.commit = state.commit
         self.waiting = sum(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from kafkeep.archive.commit import Changes, Commit, Intent, PlannedRange, TopicInfo
 from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.log import CommitLog
-from kafkeep.archive.state import State
+from kafkeep.archive.state import LogState
 from kafkeep.backup.cluster_snapshot import ClusterSnapshot
 from kafkeep.backup.plan import (
     CyclePlan,
@@ -65,7 +65,7 @@ class Writer:
     """Of a sink: what was read and is left in Kafka."""
 
     @property
-    def state(self) -> State:
+    def state(self) -> LogState:
         """What the log says now."""
         return self.log.state
 

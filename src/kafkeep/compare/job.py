@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from kafkeep.archive.commit_chain import read_commit
+from kafkeep.archive.commit_chain import read_stored_commit
 from kafkeep.archive.document import digest_of
 from kafkeep.archive.expiry import Expiry
 from kafkeep.archive.view import ArchiveView
@@ -76,7 +76,7 @@ def run_against(
             log=view.name,
             commit=view.commit,
             commit_at_ms=view.at_ms,
-            commit_sha256=digest_of(read_commit(store, view.name, view.commit).body),
+            commit_sha256=digest_of(read_stored_commit(store, view.name, view.commit).body),
             bootstrap=locations.kafka.bootstrap_servers,
             cluster_id=admin.cluster_id(),
             exact_offsets=all(

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from kafkeep.archive.document import FIELD, MAX_DOCUMENT_BYTES, is_sealed
+from kafkeep.archive.document import FIELD, MAX_DOCUMENT_BYTES, has_valid_checksum
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.sequence import DocumentSequence
@@ -97,5 +97,5 @@ def _iter_documents(store: ObjectStore) -> Iterator[dict[str, Any]]:
             document = orjson.loads(body)
         except (ValueError, DamagedError):
             continue
-        if isinstance(document, dict) and (is_sealed(body) or FIELD not in document):
+        if isinstance(document, dict) and (has_valid_checksum(body) or FIELD not in document):
             yield document

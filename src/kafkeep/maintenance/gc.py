@@ -21,7 +21,7 @@ from kafkeep.archive.adoption import END, PARTITION, START, TOPIC_ID, WRITER
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.keys import DATA_FOLDER
 from kafkeep.archive.object_store import ObjectInfo, ObjectStore, Upload
-from kafkeep.archive.state import State
+from kafkeep.archive.state import LogState
 from kafkeep.archive.view import ArchiveView, load_view
 from kafkeep.errors import AccessDeniedError, KeyMissingError
 from kafkeep.maintenance.inventory import (
@@ -73,7 +73,7 @@ def parse_claim(metadata: Mapping[str, str]) -> Claim | None:
     )
 
 
-def why_kept(claim: Claim, state: State, kept: Sequence[OffsetRange]) -> str | None:
+def why_kept(claim: Claim, state: LogState, kept: Sequence[OffsetRange]) -> str | None:
     """Say why an object that the log does not name must stay; None when it may go.
 
     ``kept`` are the offsets of its partition that lie in objects which the log names. A position

@@ -15,14 +15,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from kafkeep.archive.checkpoint import load_head
+from kafkeep.archive.checkpoint import load_log
 from kafkeep.archive.commit import Intent, PlannedRange
-from kafkeep.archive.commit_chain import format_lost, format_offsets, lost_offsets, read_commit
+from kafkeep.archive.commit_chain import (
+    format_lost,
+    format_offsets,
+    lost_offsets,
+    read_stored_commit,
+)
 from kafkeep.archive.document import digest_of
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.keys import log_key, log_prefix
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.state import State
+from kafkeep.archive.state import LogState
 from kafkeep.archive.view import iter_commits
 from kafkeep.errors import DamagedError, KeyMissingError
 from kafkeep.maintenance.finding import Finding, FindingKind, Severity
@@ -59,7 +64,7 @@ class LostCommits:
     unasked: int = 0
 
 
-def check_verified(store: ObjectStore, state: State, seen: Verified | None) -> Iterator[Finding]:
+def check_verified(store: ObjectStore, state: LogState, seen: Verified | None) -> Iterator[Finding]:
     """Yield a warning when an earlier verify saw a commit that is no longer in the log."""
     if seen is None:
         return
@@ -76,13 +81,13 @@ def check_verified(store: ObjectStore, state: State, seen: Verified | None) -> I
 def check_traces(store: ObjectStore, name: str) -> list[Finding]:
     """Return what earlier verifies saw and the log no longer has."""
     seen = load_verified(store, name)  # before the log: what is in a trace must be in it by now
-    return list(check_verified(store, load_head(store, name).state, seen))
+    return list(check_verified(store, load_log(store, name).state, seen))
 
 
 def check_objects_beyond(
     store: ObjectStore,
     unnamed: Collection[str],
-    states: Mapping[str, State],
+    states: Mapping[str, LogState],
     sleep: Callable[[float], None] = time.sleep,
 ) -> LostCommits:
     """Return what objects that no log names show; ``states`` were loaded after they were listed.
@@ -105,7 +110,7 @@ def check_objects_beyond(
     return LostCommits(tuple(findings), frozenset(keys), unasked)
 
 
-def _candidates(keys: Collection[str], states: Iterable[State]) -> tuple[list[str], int]:
+def _candidates(keys: Collection[str], states: Iterable[LogState]) -> tuple[list[str], int]:
     """Pick the objects to ask, those whose names tell most first; and count the others."""
     reached: dict[tuple[str, int], int] = {}
     for state in states:
@@ -136,7 +141,7 @@ def _claims(store: ObjectStore, keys: Sequence[str]) -> Iterator[tuple[str, Clai
                 yield key, claim
 
 
-def _beyond(key: str, claim: Claim, state: State) -> Uncommitted | None:
+def _beyond(key: str, claim: Claim, state: LogState) -> Uncommitted | None:
     """Return the object if it begins at or after the position of its partition."""
     incarnations = [
         place for place, info in state.topics.items() if info.topic_id == claim.topic_id
@@ -154,7 +159,7 @@ def _beyond(key: str, claim: Claim, state: State) -> Uncommitted | None:
 
 def _judge(
     store: ObjectStore,
-    state: State,
+    state: LogState,
     beyond: Sequence[Uncommitted],
     sleep: Callable[[float], None],
 ) -> Iterator[tuple[Finding, list[str]]]:
@@ -177,7 +182,7 @@ def _judge(
 
 def _judge_open(
     store: ObjectStore,
-    state: State,
+    state: LogState,
     mine: Sequence[Uncommitted],
     sleep: Callable[[float], None],
 ) -> Iterator[tuple[Finding, list[str]]]:
@@ -235,7 +240,7 @@ def _with_last_ends(store: ObjectStore, mine: Sequence[Uncommitted]) -> list[Unc
 
 
 def _unplanned(
-    store: ObjectStore, state: State, beyond: Sequence[Uncommitted]
+    store: ObjectStore, state: LogState, beyond: Sequence[Uncommitted]
 ) -> list[Uncommitted]:
     """Return the objects that no intent of the log planned, be it open, done or given up."""
     left = _by_place(beyond)
@@ -290,7 +295,7 @@ def _offsets(objects: Sequence[Uncommitted]) -> OffsetRange:
 
 def _digest(store: ObjectStore, name: str, commit: int) -> str:
     try:
-        return digest_of(read_commit(store, name, commit).body)
+        return digest_of(read_stored_commit(store, name, commit).body)
     except DamagedError:
         return ""  # the chain is broken, and that was found
 

@@ -15,7 +15,7 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.names import topic_name
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.state import State
+from kafkeep.archive.state import LogState
 from kafkeep.archive.view import ArchiveView, load_view
 from kafkeep.errors import UsageError
 from kafkeep.kafka.batch.decode import decode
@@ -85,7 +85,7 @@ class _Moved:
     names: list[str] = field(default_factory=list)
 
 
-def _incarnation(state: State, topic: str) -> int:
+def _incarnation(state: LogState, topic: str) -> int:
     latest = state.latest_incarnation(topic)
     if latest is not None:
         return latest.incarnation

@@ -19,7 +19,7 @@ from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.keys import ROOT, check_log_name
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.sequence import DocumentSequence, Naming
-from kafkeep.archive.state import State
+from kafkeep.archive.state import LogState
 from kafkeep.clock import TOOL
 from kafkeep.errors import AccessDeniedError, DamagedError, KeyMissingError
 
@@ -68,7 +68,7 @@ class Verified:
     positions: Mapping[PartitionId, int] = field(default_factory=dict)
 
 
-def trace_of(state: State) -> dict[str, Any]:
+def trace_of(state: LogState) -> dict[str, Any]:
     """Return what a trace says of a log that stands at ``state``."""
     document: dict[str, Any] = {"commit": state.commit, "digest": state.digest}
     if len(state.positions) <= MOST_POSITIONS:

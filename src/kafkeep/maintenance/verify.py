@@ -13,7 +13,7 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.expiry import Expiry
 from kafkeep.archive.keys import is_schemas_key
 from kafkeep.archive.object_store import ObjectStore, Stray
-from kafkeep.archive.state import State
+from kafkeep.archive.state import LogState
 from kafkeep.archive.view import ArchiveView, check_log, iter_commits, list_logs, load_view
 from kafkeep.errors import DamagedError, GapError
 from kafkeep.maintenance.coverage import iter_coverage_findings
@@ -43,7 +43,7 @@ class VerifyReport:
     """Records that the logs count, lost ones included."""
     read_bytes: int
     findings: tuple[Finding, ...]
-    states: tuple[State, ...] = ()
+    states: tuple[LogState, ...] = ()
     """What the logs said when they were verified."""
 
     @property

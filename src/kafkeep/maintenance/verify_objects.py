@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 import numpy as np
 import pyarrow as pa
 
-from kafkeep.archive.document import WHOLE_READS, Readings
+from kafkeep.archive.document import WHOLE_OBJECT_READS, RepeatedReads
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import DamagedError, KeyMissingError, PreflightError
@@ -164,10 +164,14 @@ def check_object(
     decoded. Where something is wrong it is read again, and that counts: an answer may come damaged.
     """
     check = partial(_check, store, log, entry, size_bytes, deep=deep, options=options)
-    readings = Readings(entry.key, WHOLE_READS)
+    readings = RepeatedReads(entry.key, WHOLE_OBJECT_READS)
     while True:
         checked = check()
-        if not checked.findings or checked.reading is None or readings.lies_so(checked.reading):
+        if (
+            not checked.findings
+            or checked.reading is None
+            or readings.is_conclusive(checked.reading)
+        ):
             return checked
 
 
@@ -237,11 +241,13 @@ def _read_stretch(
 ) -> tuple[bytes, list[FrameContents | str]]:
     """Return the bytes of some frames, and of each its facts, or why it is not intact."""
     start, end = stretch[0].start, stretch[-1].end
-    readings = Readings(f"{entry.key} from byte {start} on")
+    readings = RepeatedReads(f"{entry.key} from byte {start} on")
     while True:
         data = store.get_range(entry.key, start, end)
         checked = [_check_frame(memoryview(data), start, one, entry, deep) for one in stretch]
-        if all(isinstance(facts, FrameContents) for facts in checked) or readings.lies_so(data):
+        if all(isinstance(facts, FrameContents) for facts in checked) or readings.is_conclusive(
+            data
+        ):
             return data, checked
 
 

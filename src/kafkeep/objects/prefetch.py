@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import BinaryIO, Protocol, cast
 
-from kafkeep.archive.document import WHOLE_READS, Readings
+from kafkeep.archive.document import WHOLE_OBJECT_READS, RepeatedReads
 from kafkeep.archive.entry import Entry
 from kafkeep.errors import DamagedError, KeyMissingError, RecordError
 from kafkeep.objects.segment.format import segment_reads
@@ -154,10 +154,10 @@ def open_object(
     Then it is a DamagedError, or a TransientError where each reading differs.
     """
     with _spool(entry.size_bytes, memory_bytes) as spool:
-        readings = Readings(entry.key, WHOLE_READS)
+        readings = RepeatedReads(entry.key, WHOLE_OBJECT_READS)
         while (found := _fill(spool, store, entry)) is not None:
             problem, reading = found
-            if readings.lies_so(reading):
+            if readings.is_conclusive(reading):
                 raise DamagedError(f"{entry.key}: {problem}; {lost_with(entry)}", hint=HINT)
             logger.warning("%s came damaged: %s", entry.key, problem)
         spool.seek(0)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
 
-from kafkeep.archive.schemas import RegisteredSchema, SchemaSet, SchemaVersion, Subject
+from kafkeep.archive.schemas import RegisteredSchema, RegistrySubject, SchemaSet, SchemaVersion
 from kafkeep.errors import TransientError, UsageError
 from kafkeep.registry.apicurio import is_apicurio
 from kafkeep.registry.client import CONNECTIONS, Registry
@@ -78,7 +78,7 @@ class RegistryReader:
             )
         return sorted(set(names))
 
-    def _subject(self, name: str) -> tuple[Subject, dict[int, RegisteredSchema]]:
+    def _subject(self, name: str) -> tuple[RegistrySubject, dict[int, RegisteredSchema]]:
         path = f"/subjects/{quote(name, safe='')}/versions"
         every = sorted(self._registry.ask("GET", f"{path}?deleted=true") or [])
         active = set(self._registry.ask("GET", path) or []) if every else set()
@@ -95,7 +95,7 @@ class RegistryReader:
             logger.warning(
                 "%s: %d versions are listed, but cannot be read: they are left out", name, unread
             )
-        return Subject(tuple(versions), self._compatibility(name)), schemas
+        return RegistrySubject(tuple(versions), self._compatibility(name)), schemas
 
     def _version(
         self, name: str, number: int, *, fresh: bool
@@ -125,5 +125,5 @@ def _parse(answer: Mapping[str, Any], name: str) -> tuple[int, RegisteredSchema]
         raise TransientError(f"the schema registry's answer about {name} is no schema") from error
 
 
-def _keys(subjects: Mapping[str, Subject]) -> set[tuple[str, int]]:
+def _keys(subjects: Mapping[str, RegistrySubject]) -> set[tuple[str, int]]:
     return {(name, one.version) for name, s in subjects.items() for one in s.versions}

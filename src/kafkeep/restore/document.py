@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from kafkeep.archive.document import FIELD, check_seal, check_whole, seal
+from kafkeep.archive.document import FIELD, check_checksum, dump_with_checksum, require_checksum
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.sequence import DocumentSequence
 from kafkeep.errors import (
@@ -133,7 +133,7 @@ class RestoreDocument:
         return next((target for target in self.targets if target.topic == topic), None)
 
 
-_UNSEALED = ("version", *(one.name for one in fields(RestoreDocument)))
+_OLDER_FIELDS = ("version", *(one.name for one in fields(RestoreDocument)))
 
 
 def open_documents(state: str | None, storage: StorageOptions, archive: ObjectStore) -> ObjectStore:
@@ -148,7 +148,7 @@ def documents_of(store: ObjectStore, id: str) -> DocumentSequence:
 
 def save_document(store: ObjectStore, document: RestoreDocument) -> None:
     """Create a revision. PreflightError when another run of the same restore was faster."""
-    body = seal({"version": VERSION, **asdict(document)})
+    body = dump_with_checksum({"version": VERSION, **asdict(document)})
     try:
         if documents_of(store, document.id).try_create(document.revision, body):
             return
@@ -171,10 +171,10 @@ def load_document(store: ObjectStore, id: str) -> RestoreDocument | None:
 
 def _parse(body: bytes, key: str) -> RestoreDocument:
     try:
-        check_whole(body, key)
+        check_checksum(body, key)
         document: dict[str, Any] = orjson.loads(body)
         check_version(key, document["version"], VERSION)
-        check_seal(body, document, key, _UNSEALED)
+        require_checksum(body, document, key, _OLDER_FIELDS)
         del document["version"]
         document.pop(FIELD, None)
         targets = tuple(

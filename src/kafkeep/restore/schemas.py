@@ -18,9 +18,9 @@ import orjson
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.schemas import (
     RegisteredSchema,
+    RegistrySubject,
     SchemaSet,
     SchemaVersion,
-    Subject,
     load_schemas,
 )
 from kafkeep.archive.view import ArchiveView
@@ -47,7 +47,7 @@ from kafkeep.registry.write import (
 from kafkeep.restore.document import RestoreDocument
 from kafkeep.restore.summary import RestoreSummary
 
-_NOTHING = Subject(())
+_NOTHING = RegistrySubject(())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from kafkeep.archive.document import read_sound
+from kafkeep.archive.document import read_intact
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.view import ArchiveView, load_views
@@ -96,7 +96,7 @@ def _find_damaged(store: ObjectStore, plan: RestorePlan) -> dict[str, tuple[Entr
 
 def _sound_parts(store: ObjectStore, entry: Entry) -> tuple[Entry, ...]:
     try:
-        data = read_sound(store, entry.key, lambda body: sha256(body).hexdigest() == entry.sha256)
+        data = read_intact(store, entry.key, lambda body: sha256(body).hexdigest() == entry.sha256)
         return sound_parts(data, entry)
     except KeyMissingError:
         return ()

@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from kafkeep.archive.adoption import Adopt, Foreign, decide, object_metadata, plan_digest
+from kafkeep.archive.adoption import (
+    OtherObject,
+    OwnObject,
+    identify_object,
+    object_metadata,
+    plan_digest,
+)
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
 
@@ -19,27 +25,27 @@ def test_an_object_of_the_same_plan_is_adopted_with_its_end() -> None:
     found = object_metadata(
         writer="backup", planned=PLANNED, start=20, plan=PLAN, end=50, sha256="ab"
     )
-    assert decide(found, MINE) == Adopt(50, "ab")
+    assert identify_object(found, MINE) == OwnObject(50, "ab")
 
 
 def test_an_object_whose_metadata_lacks_its_end_is_adopted_all_the_same() -> None:
-    assert decide(MINE, MINE) == Adopt(None, None)
+    assert identify_object(MINE, MINE) == OwnObject(None, None)
 
 
 def test_names_of_metadata_may_come_back_in_capitals() -> None:
     found = {name.title(): value for name, value in MINE.items()}
-    assert decide(found, MINE) == Adopt(None, None)
+    assert identify_object(found, MINE) == OwnObject(None, None)
 
 
 @pytest.mark.parametrize("name", sorted(MINE))
 def test_an_object_that_differs_in_anything_is_foreign(name: str) -> None:
-    decision = decide({**MINE, name: "other"}, MINE)
-    assert isinstance(decision, Foreign)
+    decision = identify_object({**MINE, name: "other"}, MINE)
+    assert isinstance(decision, OtherObject)
     assert name in decision.reason
 
 
 def test_an_object_without_metadata_is_foreign() -> None:
-    assert decide({}, MINE) == Foreign("it was not written by kafkeep")
+    assert identify_object({}, MINE) == OtherObject("it was not written by kafkeep")
 
 
 def test_the_plan_digest_covers_log_range_topic_id_and_options() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.support.forge import unsealed
+from tests.support.forge import without_checksum
 
 from kafkeep.archive.commit import Changes
 from kafkeep.archive.entry import PartitionId
@@ -91,7 +91,7 @@ def test_a_commit_that_comes_otherwise_each_time_is_not_called_damaged() -> None
 
 
 def test_a_commit_without_a_checksum_counts_once_it_came_twice_the_same() -> None:
-    old = unsealed(filled().get(NEWEST))
+    old = without_checksum(filled().get(NEWEST))
     for wrong in flips(old):
         store = filled()
         lie(store, NEWEST, old)

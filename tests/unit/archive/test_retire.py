@@ -20,13 +20,13 @@ from kafkeep.archive.commit import (
 )
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.keys import checkpoint_key, data_key, log_key
-from kafkeep.archive.state import State, apply, check_changes
+from kafkeep.archive.state import LogState, apply, check_changes
 from kafkeep.archive.view import check_log, load_view
 from kafkeep.errors import NewerFormatError
 
 PID = PartitionId("orders", 1, 0)
 OTHER = PartitionId("orders", 1, 1)
-STATE = State(
+STATE = LogState(
     name="backup",
     positions={PID: 100, OTHER: 50},
     leader_epochs={PID: 7, OTHER: 7},
@@ -34,7 +34,7 @@ STATE = State(
 )
 
 
-def after(state: State, changes: Changes) -> State:
+def after(state: LogState, changes: Changes) -> LogState:
     commit = Commit(
         log="backup", number=state.commit + 1, previous=state.digest, epoch=1, writer="w",
         at_ms=0, changes=changes,

@@ -9,7 +9,7 @@ import pytest
 import zstandard
 from tests.unit.restore.test_document import DOCUMENT, load_document, save_document
 
-from kafkeep.archive.document import FIELD, seal
+from kafkeep.archive.document import FIELD, dump_with_checksum
 from kafkeep.archive.expiry import load_retention, record_retention
 from kafkeep.archive.sequence import DocumentSequence, Naming, Outcome
 from kafkeep.connect.jobs.pair_state import FOLDER as PAIRS
@@ -110,12 +110,12 @@ def test_an_index_of_objects_with_any_byte_changed_is_refused() -> None:
 
 
 def test_an_index_of_an_older_kafkeep_is_read_and_one_that_unpacks_to_a_flood_is_not() -> None:
-    def unsealed(body: bytes) -> bytes:
+    def without_checksum(body: bytes) -> bytes:
         plain = zstandard.decompress(body)
         assert plain.startswith(f'{{"{FIELD}":'.encode())
         return zstandard.compress(b"{" + plain.partition(b'",')[2])
 
-    assert damaged(unsealed).partitions == {"orders": 3}
+    assert damaged(without_checksum).partitions == {"orders": 3}
     with pytest.raises(DamagedError, match="out of bounds"):
         damaged(lambda _body: zstandard.compress(bytes(1 << 26)))
 
@@ -132,7 +132,7 @@ def test_a_document_is_found_by_its_number_whatever_its_name(naming: Naming, nam
     documents = DocumentSequence(store=MemoryStore(), folder="n/", naming=naming)
     assert documents.newest() == -1
     for number in (3, 7, 5):
-        assert documents.try_create(number, seal({"number": number}))
+        assert documents.try_create(number, dump_with_checksum({"number": number}))
     assert not documents.try_create(7, b"other")
     assert documents.key(7) == f"n/{name}" and documents.number(f"n/{name}") == 7
     assert documents.newest() == 7 and set(documents.iter_numbers()) == {3, 5, 7}
@@ -159,7 +159,7 @@ QUICK = RetryPolicy(first_wait_s=0.0, attempts=2)
 
 def test_a_create_says_who_holds_the_number() -> None:
     documents = DocumentSequence(store=Failing(UnknownOutcomeError("lost")), folder="n/")
-    ours, others = seal({"by": "us"}), seal({"by": "another"})
+    ours, others = dump_with_checksum({"by": "us"}), dump_with_checksum({"by": "another"})
     assert documents.create(0, ours, QUICK).outcome is Outcome.SAME
     assert documents.create(1, ours, QUICK).outcome is Outcome.CREATED
     taken = documents.create(1, others, QUICK)

@@ -6,11 +6,11 @@ import pytest
 
 from kafkeep.archive.commit import Changes, Commit, Gap, Intent, TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.archive.state import State, apply, check_changes
+from kafkeep.archive.state import LogState, apply, check_changes
 
 PID = PartitionId("orders", 1, 0)
 INTENT = Intent(ranges=(), options={}, at_ms=1)
-STATE = State(name="backup", commit=4, digest="d4", epoch=2, writer="w", at_ms=50,
+STATE = LogState(name="backup", commit=4, digest="d4", epoch=2, writer="w", at_ms=50,
               positions={PID: 100})  # fmt: skip
 
 

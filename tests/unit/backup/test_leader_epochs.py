@@ -8,7 +8,7 @@ import pytest
 
 from kafkeep.archive.commit import Intent, LogSpan, PlannedRange, TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.archive.state import State
+from kafkeep.archive.state import LogState
 from kafkeep.backup.cluster_snapshot import (
     ClusterSnapshot,
     PartitionSnapshot,
@@ -76,7 +76,7 @@ class FakeAdmin:
 def _finish_intent(admin: FakeAdmin) -> None:
     planned = PlannedRange(partition_id=PID, topic_id="A" * 22, range=OffsetRange(500, 800))
     intent = Intent(ranges=(planned,), options={}, at_ms=0)
-    state = State(name="backup", positions={PID: 500}, leader_epochs={PID: 5})
+    state = LogState(name="backup", positions={PID: 500}, leader_epochs={PID: 5})
     check_intent(admin, intent, state)  # type: ignore[arg-type]
 
 

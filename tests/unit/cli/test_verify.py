@@ -6,7 +6,7 @@ import pytest
 from tests.support.archive_builder import Built
 from tests.support.invoke import Cli
 
-from kafkeep.archive.checkpoint import load_head
+from kafkeep.archive.checkpoint import load_log
 from kafkeep.archive.keys import log_key
 from kafkeep.compare.result import AgainstResult
 from kafkeep.maintenance.verified import MOST_READ
@@ -43,7 +43,7 @@ def test_clean_runs_of_verify_against_do_not_erase_the_evidence_of_removed_commi
     cli: Cli, address: str, store: MemoryStore, built: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(*_args: object, **_named: object) -> AgainstResult:
-        state = load_head(store, "backup").state
+        state = load_log(store, "backup").state
         return AgainstResult(
             archive=address, log="backup", commit=state.commit, commit_at_ms=0,
             commit_sha256=state.digest, bootstrap="k:1", cluster_id="c", exact_offsets=True,

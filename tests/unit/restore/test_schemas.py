@@ -14,11 +14,11 @@ from tests.support.confluent_registry import ConfluentRegistry, serving
 from kafkeep.archive.commit import Changes
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.schemas import (
-    Reference,
     RegisteredSchema,
+    RegistrySubject,
+    SchemaReference,
     SchemaSet,
     SchemaVersion,
-    Subject,
     load_schemas,
     save_schemas,
 )
@@ -51,15 +51,15 @@ from kafkeep.store.memory import MemoryStore
 
 URL = "http://registry:8081"
 ITEM = RegisteredSchema("AVRO", '{"type":"record","name":"Item","fields":[]}')
-BOX = RegisteredSchema("AVRO", '{"type":"Item"}', (Reference("Item", "z-item", 1),))
+BOX = RegisteredSchema("AVRO", '{"type":"Item"}', (SchemaReference("Item", "z-item", 1),))
 LONG = RegisteredSchema("AVRO", '"long"')
 PLACE = RegisteredSchema("JSON", '{"title":"Place"}')
 PRICE = RegisteredSchema("PROTOBUF", 'syntax = "proto3";')
 SCHEMAS = SchemaSet(
     {
-        "a-box": Subject((SchemaVersion(1, 5), SchemaVersion(2, 9)), "FULL"),
-        "place": Subject((SchemaVersion(1, 6, deleted=True), SchemaVersion(3, 7))),
-        "z-item": Subject((SchemaVersion(1, 4),)),
+        "a-box": RegistrySubject((SchemaVersion(1, 5), SchemaVersion(2, 9)), "FULL"),
+        "place": RegistrySubject((SchemaVersion(1, 6, deleted=True), SchemaVersion(3, 7))),
+        "z-item": RegistrySubject((SchemaVersion(1, 4),)),
     },
     {4: ITEM, 5: BOX, 6: PLACE, 7: PRICE, 9: LONG},
     "BACKWARD",
@@ -100,9 +100,9 @@ def test_everything_a_registry_holds_is_read(registry: tuple[ConfluentRegistry, 
     found = read(url)
     assert found.compatibility == "BACKWARD"
     assert found.subjects == {
-        "a-box": Subject((SchemaVersion(1, 2),)),
-        "place": Subject((SchemaVersion(1, 3, deleted=True), SchemaVersion(2, 4)), "NONE"),
-        "z-item": Subject((SchemaVersion(1, 1),)),
+        "a-box": RegistrySubject((SchemaVersion(1, 2),)),
+        "place": RegistrySubject((SchemaVersion(1, 3, deleted=True), SchemaVersion(2, 4)), "NONE"),
+        "z-item": RegistrySubject((SchemaVersion(1, 1),)),
     }
     assert found.schemas[2] == BOX and found.schemas[3] == PLACE
     assert json.loads(found.schemas[4].more) == {"metadata": {"tags": {"x": ["PII"]}}}
@@ -215,10 +215,13 @@ def test_what_is_referred_to_comes_first_and_versions_in_their_order() -> None:
 
 
 def test_references_in_a_circle_are_named() -> None:
-    one = RegisteredSchema("AVRO", "1", (Reference("b", "b", 1),))
-    two = RegisteredSchema("AVRO", "2", (Reference("a", "a", 1),))
+    one = RegisteredSchema("AVRO", "1", (SchemaReference("b", "b", 1),))
+    two = RegisteredSchema("AVRO", "2", (SchemaReference("a", "a", 1),))
     both = SchemaSet(
-        {"a": Subject((SchemaVersion(1, 1),)), "b": Subject((SchemaVersion(1, 2),))},
+        {
+            "a": RegistrySubject((SchemaVersion(1, 1),)),
+            "b": RegistrySubject((SchemaVersion(1, 2),)),
+        },
         {1: one, 2: two},
     )
     with pytest.raises(DamagedError, match="circle"):
@@ -241,14 +244,14 @@ def test_ids_of_an_empty_registry_are_free() -> None:
 
 
 def test_another_schema_under_an_id_is_refused_by_name() -> None:
-    there = SchemaSet({"mine": Subject((SchemaVersion(1, 5),))}, {5: ITEM})
+    there = SchemaSet({"mine": RegistrySubject((SchemaVersion(1, 5),))}, {5: ITEM})
     plan = plan_ids(SCHEMAS, there, ImportWay.CONFLUENT, registry=URL)
     assert fails(plan.checks) == ["id 5 is another schema there, of mine"]
     assert plan.missing == ()
-    there = SchemaSet({"place": Subject((SchemaVersion(3, 5),))}, {5: BOX})
+    there = SchemaSet({"place": RegistrySubject((SchemaVersion(3, 5),))}, {5: BOX})
     plan = plan_ids(SCHEMAS, there, ImportWay.CONFLUENT, registry=URL)
     assert fails(plan.checks) == ["version 3 of place has id 5 there, 7 in the archive"]
-    there = SchemaSet({"mine": Subject((SchemaVersion(1, 50),))}, {50: PRICE})
+    there = SchemaSet({"mine": RegistrySubject((SchemaVersion(1, 50),))}, {50: PRICE})
     plan = plan_ids(SCHEMAS, there, ImportWay.APICURIO, registry=URL)
     assert fails(plan.checks) == ["it holds the schema of id 7 as 50, and can hold it once"]
     twice = replace(SCHEMAS, schemas={**SCHEMAS.schemas, 9: ITEM})
@@ -260,10 +263,14 @@ def test_another_schema_under_an_id_is_refused_by_name() -> None:
 
 
 def test_what_is_there_already_is_fine_and_its_levels_stay() -> None:
-    mine = {"mine": Subject((SchemaVersion(1, 50),))}
+    mine = {"mine": RegistrySubject((SchemaVersion(1, 50),))}
     there = replace(
         SCHEMAS,
-        subjects={**SCHEMAS.subjects, "a-box": Subject((SchemaVersion(1, 5),), "NONE"), **mine},
+        subjects={
+            **SCHEMAS.subjects,
+            "a-box": RegistrySubject((SchemaVersion(1, 5),), "NONE"),
+            **mine,
+        },
         schemas={**SCHEMAS.schemas, 50: replace(PRICE, text="mine")},
         compatibility="NONE",
     )
@@ -296,11 +303,11 @@ def test_a_reference_to_what_was_deleted_is_refused() -> None:
 
 
 def test_a_map_finds_what_is_there_by_content_with_other_versions() -> None:
-    moved = replace(BOX, references=(Reference("Item", "z-item", 8),))
+    moved = replace(BOX, references=(SchemaReference("Item", "z-item", 8),))
     there = SchemaSet(
         {
-            "z-item": Subject((SchemaVersion(7, 60), SchemaVersion(8, 61))),
-            "a-box": Subject((SchemaVersion(1, 62),)),
+            "z-item": RegistrySubject((SchemaVersion(7, 60), SchemaVersion(8, 61))),
+            "a-box": RegistrySubject((SchemaVersion(1, 62),)),
         },
         {60: PRICE, 61: ITEM, 62: moved},
     )

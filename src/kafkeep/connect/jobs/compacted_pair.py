@@ -14,10 +14,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
-from kafkeep.archive.checkpoint import load_head
+from kafkeep.archive.checkpoint import load_log
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.state import State
+from kafkeep.archive.state import LogState
 from kafkeep.archive.view import load_view
 from kafkeep.backup.plan import EARLIEST
 from kafkeep.clock import now_ms, writer_id
@@ -126,7 +126,7 @@ class CompactJob:
         if self.name in pair.members:
             return pair
         pair = pair.joined(self.name, self._clock())
-        if load_head(store, self.name).state.positions:
+        if load_log(store, self.name).state.positions:
             entered = replace(pair.members[self.name], phase=SnapshotPhase.BUILDING)
             pair = replace(pair, members={**pair.members, self.name: entered})
         document.put(pair)
@@ -267,7 +267,7 @@ class SinkThread:
         self._thread.join()
 
 
-def covers(new: State, old: State) -> bool:
+def covers(new: LogState, old: LogState) -> bool:
     """Whether one log holds what the other holds.
 
     A topic that was deleted since is held by the old one alone, also when there is another of its
@@ -280,12 +280,12 @@ def covers(new: State, old: State) -> bool:
     )
 
 
-def _topic_id(state: State, pid: PartitionId) -> str:
+def _topic_id(state: LogState, pid: PartitionId) -> str:
     info = state.topics.get(pid[:2])
     return info.topic_id if info else str(pid[:2])
 
 
-def _state(store: ObjectStore, name: str) -> State:
+def _state(store: ObjectStore, name: str) -> LogState:
     with suppress(NoSuchArchiveError):
-        return load_head(store, name).state
-    return State(name=name)
+        return load_log(store, name).state
+    return LogState(name=name)

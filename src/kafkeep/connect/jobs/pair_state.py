@@ -27,9 +27,9 @@ from kafkeep.archive.document import (
     as_int,
     as_str,
     dump_document,
-    parse_sealed,
+    dump_with_checksum,
+    parse_with_checksum,
     reading,
-    seal,
 )
 from kafkeep.archive.keys import ROOT
 from kafkeep.archive.object_store import ObjectStore
@@ -226,7 +226,7 @@ def _encode(pair: Pair) -> bytes:
         name: {"phase": str(m.phase), "since_ms": m.since_ms, "order": m.order}
         for name, m in pair.members.items()
     }
-    return seal(
+    return dump_with_checksum(
         {
             "version": FIRST_VERSION,
             "revision": pair.revision,
@@ -237,7 +237,7 @@ def _encode(pair: Pair) -> bytes:
 
 
 def _decode(body: bytes, key: str) -> Pair:
-    document = parse_sealed(body, key, ("version", "revision", "begun_ms", "members"))
+    document = parse_with_checksum(body, key, ("version", "revision", "begun_ms", "members"))
     with reading(key):
         members = {
             name: PairMember(

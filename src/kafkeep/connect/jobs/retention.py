@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from kafkeep.archive.checkpoint import load_head
+from kafkeep.archive.checkpoint import load_log
 from kafkeep.archive.expiry import DAY_MS, load_retention
 from kafkeep.archive.keys import DATA_FOLDER
 from kafkeep.archive.object_store import ObjectStore
@@ -68,7 +68,7 @@ class ConnectorRetention:
     def _known(self, store: ObjectStore) -> list[str]:
         """Return topics that are archived, or were met and had no record yet."""
         name = self._config.name
-        archived = {topic for topic, _ in load_head(store, name).state.topics}
+        archived = {topic for topic, _ in load_log(store, name).state.topics}
         return sorted(archived | load_retention(store, name).active().keys())
 
     def meet(self, topics: Collection[str], asked_ms: int, describe: DescribeTopics) -> None:

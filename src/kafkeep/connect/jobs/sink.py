@@ -22,7 +22,7 @@ from kafkeep.archive.commit import Commit, Gap
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.state import State
+from kafkeep.archive.state import LogState
 from kafkeep.backup.cluster_snapshot import ClusterSnapshot
 from kafkeep.backup.job import BackupJob
 from kafkeep.backup.plan import CyclePlan
@@ -124,13 +124,13 @@ def group_of(name: str) -> str:
     return f"connect-{name}"
 
 
-def positions_now(state: State) -> dict[TopicPartition, int]:
+def positions_now(state: LogState) -> dict[TopicPartition, int]:
     """Return a log's positions by topic and number: those of each topic's newest incarnation."""
     newest = newest_partitions(state)
     return {key: state.positions[pid] for key, pid in newest.items()}
 
 
-def newest_partitions(state: State) -> dict[TopicPartition, PartitionId]:
+def newest_partitions(state: LogState) -> dict[TopicPartition, PartitionId]:
     """Return the partitions the log has positions of, less those of topics re-created since."""
     found: dict[TopicPartition, PartitionId] = {}
     for pid in sorted(state.positions, key=lambda p: (p.topic, p.partition, p.incarnation)):

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from kafkeep.archive.checkpoint import load_head
-from kafkeep.archive.state import State
+from kafkeep.archive.checkpoint import load_log
+from kafkeep.archive.state import LogState
 from kafkeep.clock import now_ms, writer_id
 from kafkeep.connect.connectors.families import find_family
 from kafkeep.connect.connectors.sink_config import ConnectorConfig
@@ -89,7 +89,7 @@ def reset_offsets(name: str, config: Mapping[str, str], context: JobContext) -> 
     return _DONE.format(done="reset")
 
 
-def sink_offsets(state: State) -> list[dict[str, Any]]:
+def sink_offsets(state: LogState) -> list[dict[str, Any]]:
     """Return a log's positions in Connect's shape. Pure.
 
     A partition at its beginning has none, as in Connect, unless it was moved there.
@@ -133,18 +133,18 @@ def _whole(value: object, key: str) -> int:
 def _move(
     config: ConnectorConfig,
     context: JobContext,
-    moves_of: Callable[[State], Mapping[TopicPartition, int | None]],
+    moves_of: Callable[[LogState], Mapping[TopicPartition, int | None]],
 ) -> None:
     locations = locations_of(config, context)
     store = open_store(locations.archive, locations.storage, create=True)
-    state = load_head(store, config.name).state
+    state = load_log(store, config.name).state
     moves = moves_of(state)
     with Wire(locations.kafka) as wire:
         admin = Admin(wire, timeout_ms=GROUP_TIMEOUT_MS)
         _check_ends(admin, moves, newest_partitions(state))
         if moves:
             move_positions(store, config.name, moves, writer=writer_id(), now_ms=now_ms)
-        now = positions_now(load_head(store, config.name).state)
+        now = positions_now(load_log(store, config.name).state)
         replace_offsets(admin, group_of(config.called), now)
 
 
@@ -171,11 +171,11 @@ def _check_ends(
             )
 
 
-def _state(config: ConnectorConfig) -> State:
+def _state(config: ConnectorConfig) -> LogState:
     """Return what the log says; a folder that is not there yet has no log."""
     with suppress(NoSuchArchiveError):
-        return load_head(open_store(config.archive, config.storage), config.name).state
-    return State(name=config.name)
+        return load_log(open_store(config.archive, config.storage), config.name).state
+    return LogState(name=config.name)
 
 
 def _is_source(config: Mapping[str, str]) -> bool:

@@ -21,7 +21,7 @@ import urllib3
 from kafkeep.archive.document import as_dict, as_int, as_list, as_str, reading
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.connect.model import Connector, ConnectorStatus, Json, RestError, TargetState
-from kafkeep.connect.service.journal import load_state_document, seal_state
+from kafkeep.connect.service.journal import dump_state_document, load_state_document
 from kafkeep.connect.service.leader import Leader
 from kafkeep.connect.service.operations import OPERATIONS, Operation
 from kafkeep.connect.service.state import (
@@ -51,7 +51,7 @@ def shared_token(store: ObjectStore) -> str:
     """Return the secret that all workers of a state share; the first worker creates it."""
     if all(row.key != _TOKEN for row in store.list(_TOKEN)):
         with suppress(KeyExistsError):
-            store.put_new(_TOKEN, seal_state({"token": secrets.token_urlsafe(32)}))
+            store.put_new(_TOKEN, dump_state_document({"token": secrets.token_urlsafe(32)}))
     document = load_state_document(store, _TOKEN, ("token",), hint=_TOKEN_HINT)
     with reading(_TOKEN):
         return as_str(document["token"])

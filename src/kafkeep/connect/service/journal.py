@@ -32,7 +32,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kafkeep.archive.document import parse_sealed, read_sound, reading, seal
+from kafkeep.archive.document import dump_with_checksum, parse_with_checksum, read_intact, reading
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.sequence import DocumentSequence, Outcome
 from kafkeep.connect.model import RestError
@@ -66,22 +66,22 @@ HINT = (
 )
 
 
-def seal_state(fields: Mapping[str, Any]) -> bytes:
+def dump_state_document(fields: Mapping[str, Any]) -> bytes:
     """Return the bytes of a document: its fields, the version of the state and the checksum."""
-    return seal({"version": STATE_VERSION, **fields})
+    return dump_with_checksum({"version": STATE_VERSION, **fields})
 
 
 def load_state_document(
-    store: ObjectStore, key: str, unsealed: Collection[str], *, hint: str = HINT
+    store: ObjectStore, key: str, older_fields: Collection[str], *, hint: str = HINT
 ) -> dict[str, Any]:
     """Read a document of the state, again when it comes damaged.
 
-    ``unsealed`` are the fields that it had, beside its version, before documents had checksums.
+    ``older_fields`` are the fields that it had, beside its version, before documents had checksums.
     DamagedError when it is damaged in the store; NewerFormatError; KeyMissingError.
     """
     with _hinted(hint):
-        body = read_sound(store, key, max_bytes=MAX_BYTES)
-        return parse_sealed(body, key, ("version", *unsealed), parse_state_document)
+        body = read_intact(store, key, max_bytes=MAX_BYTES)
+        return parse_with_checksum(body, key, ("version", *older_fields), parse_state_document)
 
 
 def state_sequence(store: ObjectStore, folder: str) -> DocumentSequence:
@@ -90,13 +90,13 @@ def state_sequence(store: ObjectStore, folder: str) -> DocumentSequence:
 
 
 def load_numbered(
-    documents: DocumentSequence, number: int, unsealed: Collection[str]
+    documents: DocumentSequence, number: int, older_fields: Collection[str]
 ) -> dict[str, Any]:
     """Read a numbered document of the state as ``load_state_document`` does."""
     key = documents.key(number)
     with _hinted(HINT):
         body = documents.read(number)
-        document = parse_sealed(body, key, ("version", *unsealed), parse_state_document)
+        document = parse_with_checksum(body, key, ("version", *older_fields), parse_state_document)
         found = document.get("number")
         if found != number:
             raise DamagedError(f"{key} is damaged: it is the document of number {found!r:.20}")
@@ -115,8 +115,8 @@ def _hinted(hint: str) -> Iterator[None]:
 
 SNAPSHOT_EVERY = 100
 APPLY_ATTEMPTS = 16
-_UNSEALED_CHANGE = ("number", "id", "kind", "name", "config", "target", "topics")
-_UNSEALED_SNAPSHOT = ("number", "recent", "connectors")
+_OLDER_CHANGE = ("number", "id", "kind", "name", "config", "target", "topics")
+_OLDER_SNAPSHOT = ("number", "recent", "connectors")
 logger = logging.getLogger(__name__)
 
 Decide = Callable[[ServiceState], StateChange | None]
@@ -239,7 +239,7 @@ class Journal:
 
     def _append(self, number: int, change: StateChange) -> bool:
         """Create change ``number``; False when another holds it."""
-        body = seal_state({"number": number, **change.to_json()})
+        body = dump_state_document({"number": number, **change.to_json()})
         if len(body) > MAX_BYTES:
             raise RestError(413, f"The configuration has more than {MAX_BYTES} bytes")
         creation = self._changes.create(number, body, JOURNAL, sleep=self._sleep, place="journal")
@@ -271,7 +271,7 @@ class Journal:
                 return state, error
 
     def _load_change(self, number: int) -> StateChange:
-        document = load_numbered(self._changes, number, _UNSEALED_CHANGE)
+        document = load_numbered(self._changes, number, _OLDER_CHANGE)
         with reading(self._changes.key(number)):
             return StateChange.from_json(document)
 
@@ -280,7 +280,7 @@ class Journal:
         return sorted(self._snapshots.iter_numbers(after=number))
 
     def _load_snapshot(self, number: int) -> ServiceState:
-        document = load_numbered(self._snapshots, number, _UNSEALED_SNAPSHOT)
+        document = load_numbered(self._snapshots, number, _OLDER_SNAPSHOT)
         with reading(self._snapshots.key(number)):
             return ServiceState.from_json(document)
 
@@ -293,7 +293,7 @@ class Journal:
         if (state.number + 1) % self._every:
             return
         try:
-            body = seal_state(state.to_json())
+            body = dump_state_document(state.to_json())
             if len(body) > MAX_BYTES:
                 raise KafkeepError(f"its snapshot would have more than {MAX_BYTES} bytes")
             # When the number is taken, another worker has stored the same state.

@@ -28,7 +28,12 @@ from kafkeep.archive.document import as_int, as_list, as_str, reading
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.clock import now_ms
 from kafkeep.connect.model import ConnectorStatus, LoggerLevel
-from kafkeep.connect.service.journal import MAX_BYTES, load_numbered, seal_state, state_sequence
+from kafkeep.connect.service.journal import (
+    MAX_BYTES,
+    dump_state_document,
+    load_numbered,
+    state_sequence,
+)
 from kafkeep.connect.service.state import (
     level_from_json,
     level_to_json,
@@ -47,7 +52,7 @@ DEFAULT_TIMEOUT_S = 10.0
 HEARTBEATS_PER_TIMEOUT = 4
 _KEPT_HEARTBEATS = 3
 _FOLDER = "lease/"
-_UNSEALED = (
+_OLDER_FIELDS = (
     *("number", "epoch", "worker_id", "url", "at_ms"),
     *("released", "statuses", "levels"),
 )
@@ -84,7 +89,7 @@ class Heartbeat:
 def load_heartbeat(store: ObjectStore, number: int) -> Heartbeat:
     """Read a heartbeat; DamagedError, NewerFormatError or KeyMissingError name its key."""
     heartbeats = state_sequence(store, _FOLDER)
-    document = load_numbered(heartbeats, number, _UNSEALED)
+    document = load_numbered(heartbeats, number, _OLDER_FIELDS)
     with reading(heartbeats.key(number)):
         return Heartbeat(
             number=number,
@@ -251,10 +256,10 @@ class Lease:
 
     def _create(self, beat: Heartbeat) -> bool:
         """Create a heartbeat; False when its number is taken."""
-        body = seal_state(beat.to_json())
+        body = dump_state_document(beat.to_json())
         if len(body) > MAX_BYTES:
             logger.warning("the states of all connectors do not fit into a heartbeat")
-            body = seal_state(replace(beat, statuses=()).to_json())
+            body = dump_state_document(replace(beat, statuses=()).to_json())
         return self._heartbeats.try_create(beat.number, body)
 
     def _load(self, number: int) -> Heartbeat | None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import zstandard
 
-from kafkeep.archive.document import Readings
+from kafkeep.archive.document import RepeatedReads
 from kafkeep.archive.entry import IndexPoint, OffsetRange
 from kafkeep.errors import DamagedError
 from kafkeep.kafka.batch.format import (
@@ -213,12 +213,12 @@ def _sound_batches(
     get_range: GetRange, data: bytes | memoryview, start: int, end: int, name: str
 ) -> Batches:
     """Return the batches of the frame that lies from ``start`` to ``end``; ``data`` came first."""
-    readings = Readings(f"{name} from byte {start} on")
+    readings = RepeatedReads(f"{name} from byte {start} on")
     while True:
         try:
             return _checked_batches(data, start, end)
         except DamagedError as error:
-            if readings.lies_so(data):
+            if readings.is_conclusive(data):
                 raise
             logger.warning("%s is read again from byte %d on: %s", name, start, error.message)
         data = get_range(start, end)

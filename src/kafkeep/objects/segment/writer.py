@@ -20,9 +20,9 @@ import numpy as np
 import orjson
 import zstandard
 
-from kafkeep.archive.adoption import Adopt, decide, object_metadata, plan_digest
+from kafkeep.archive.adoption import OwnObject, identify_object, object_metadata, plan_digest
 from kafkeep.archive.commit import PlannedRange
-from kafkeep.archive.document import Readings
+from kafkeep.archive.document import RepeatedReads
 from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange
 from kafkeep.archive.keys import data_key
 from kafkeep.archive.object_store import ObjectInfo, ObjectStore, ObjectWriter
@@ -53,13 +53,13 @@ def read_adopted(
 
     Its range ends with its last batch: what follows is read again, so nothing is assumed.
     """
-    readings = Readings(key)
+    readings = RepeatedReads(key)
     while True:
         data = store.get(key)
         try:
             return _describe(data, key, planned, start, aborted)
         except DamagedError:
-            if readings.lies_so(data):
+            if readings.is_conclusive(data):
                 raise
 
 
@@ -273,7 +273,9 @@ class SegmentWriter:
             there = self._look_at(key)
             if there is None:
                 break
-            if isinstance(decide(there.metadata, mine), Adopt) and self._can_adopt(there.metadata):
+            if isinstance(identify_object(there.metadata, mine), OwnObject) and self._can_adopt(
+                there.metadata
+            ):
                 failpoint("object.adopted")
                 return read_adopted(
                     self._store, key, self._planned, self._start, _aborted_of(there.metadata)

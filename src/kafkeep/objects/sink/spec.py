@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from kafkeep.archive.commit import Intent
-from kafkeep.archive.commit_chain import decode, read_commit
+from kafkeep.archive.commit_chain import decode_stored, read_stored_commit
 from kafkeep.archive.document import dump_document
 from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.object_store import ObjectStore
@@ -167,7 +167,7 @@ def load_read_options(store: ObjectStore, view: ArchiveView) -> ReadOptions:
         return found
     for number in range(view.commit, -1, -1):
         try:
-            commit = decode(view.name, read_commit(store, view.name, number))
+            commit = decode_stored(view.name, read_stored_commit(store, view.name, number))
         except DamagedError:
             continue  # whoever asks for more than options will be told
         if commit.changes.intent is not None:

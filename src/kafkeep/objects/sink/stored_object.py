@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kafkeep.archive.adoption import END, PLAN, SHA256, Adopt, decide, object_metadata
+from kafkeep.archive.adoption import END, PLAN, SHA256, OwnObject, identify_object, object_metadata
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.object_store import ObjectInfo, ObjectStore
@@ -120,4 +120,4 @@ def _is_ours(there: ObjectInfo, mine: Mapping[str, str]) -> bool:
     if found.get(SHA256) == mine[SHA256]:
         # The same bytes, written before an option was changed that does not show in them.
         mine = {**mine, PLAN: found.get(PLAN, "")}
-    return isinstance(decide(found, mine), Adopt) and same
+    return isinstance(identify_object(found, mine), OwnObject) and same

@@ -25,7 +25,13 @@ from typing import Any, BinaryIO, cast
 import orjson
 import zstandard
 
-from kafkeep.archive.document import WHOLE_READS, Readings, check_seal, is_sealed, seal
+from kafkeep.archive.document import (
+    WHOLE_OBJECT_READS,
+    RepeatedReads,
+    dump_with_checksum,
+    has_valid_checksum,
+    require_checksum,
+)
 from kafkeep.archive.names import ROOT
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.sequence import DocumentSequence
@@ -82,13 +88,13 @@ def scan_one(
     store: ObjectStore, options: UnloggedOptions, listed: Listed, *, checks_rows: bool = False
 ) -> Scanned:
     """Read one object whole; what cannot be read is read again, as an answer may be damaged."""
-    readings = Readings(listed.name.key, WHOLE_READS)
+    readings = RepeatedReads(listed.name.key, WHOLE_OBJECT_READS)
     while True:
         digest = hashlib.sha256()
         try:
             count = _read(store, options, listed, digest, checks_rows)
         except (DamagedError, RecordError, KeyMissingError) as error:
-            if isinstance(error, KeyMissingError) or readings.lies_so(digest.digest()):
+            if isinstance(error, KeyMissingError) or readings.is_conclusive(digest.digest()):
                 return Scanned(listed.name, listed.size_bytes, 0, "", error.message)
         else:
             return Scanned(listed.name, listed.size_bytes, count, digest.hexdigest())
@@ -150,7 +156,7 @@ def _spool(size: int) -> BinaryIO:
 
 VERSION = 1
 FOLDER = f"{ROOT}restores"
-_UNSEALED = ("version", "number", "objects", "odd", "odd_count", "partitions")
+_OLDER_FIELDS = ("version", "number", "objects", "odd", "odd_count", "partitions")
 _SMALL_BYTES, _MOST_TIMES = 16 << 20, 200
 """An index unpacks to that size, or to so many times its own: names and digests pack no better."""
 
@@ -193,7 +199,7 @@ def save_index(store: ObjectStore, id: str, index: Index) -> None:
         "odd_count": index.odd_count,
         "partitions": index.partitions,
     }
-    body = zstandard.compress(seal(document))
+    body = zstandard.compress(dump_with_checksum(document))
     indexes = indexes_of(store, id)
     if not indexes.create(index.number, body).is_ours:
         raise KeyExistsError(f"{indexes.key(index.number)} names other objects")
@@ -208,7 +214,7 @@ def load_index(store: ObjectStore, id: str, number: int) -> Index:
         document: dict[str, Any] = orjson.loads(plain)
         if document["version"] != VERSION:
             raise ValueError(f"its version is {document['version']}")
-        check_seal(plain, document, key, _UNSEALED)
+        require_checksum(plain, document, key, _OLDER_FIELDS)
         return Index(
             document["number"],
             tuple(_scanned(row) for row in document["objects"]),
@@ -229,7 +235,7 @@ def _unpack(body: bytes) -> bytes:
 
 def _is_packed(body: bytes) -> bool:
     try:
-        return is_sealed(_unpack(body))
+        return has_valid_checksum(_unpack(body))
     except (ValueError, zstandard.ZstdError):
         return False
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kafkeep.archive.checkpoint import Checkpoint, Head
+from kafkeep.archive.checkpoint import Checkpoint, LoadedLog
 from kafkeep.archive.commit import Changes, Commit, TopicInfo
 from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.state import State
+from kafkeep.archive.state import LogState
 from kafkeep.archive.view import ArchiveView
 from kafkeep.objects.sink.read_windows import entries_by_partition, first_offset, iter_windows
 from kafkeep.objects.unlogged.group import Grouped, group
@@ -41,7 +41,7 @@ def unlogged_view(store: ObjectStore, index: Index, options: UnloggedOptions) ->
     grouped = group(index.objects, options)
     topics = tuple(_topics(grouped, index))
     changes = Changes(entries=tuple(grouped.entries), topics=topics)
-    state = State(
+    state = LogState(
         name=NAME,
         commit=index.number,
         topics={(info.topic, info.incarnation): info for info in topics},
@@ -50,8 +50,8 @@ def unlogged_view(store: ObjectStore, index: Index, options: UnloggedOptions) ->
     commit = Commit(
         log=NAME, number=index.number, previous="", epoch=0, writer="", at_ms=0, changes=changes
     )
-    base = Checkpoint(State(name=NAME))
-    return UnloggedView(ArchiveView(store, Head(state, base, (commit,))), grouped, index)
+    base = Checkpoint(LogState(name=NAME))
+    return UnloggedView(ArchiveView(store, LoadedLog(state, base, (commit,))), grouped, index)
 
 
 def _topics(grouped: Grouped, index: Index) -> list[TopicInfo]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from kafkeep.archive.document import check_seal, check_whole, seal
+from kafkeep.archive.document import check_checksum, dump_with_checksum, require_checksum
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import log_key
 from kafkeep.archive.object_store import ObjectStore
@@ -32,7 +32,7 @@ from kafkeep.restore.job import RestoreJob
 from kafkeep.restore.source import choose_log
 
 VERSION = 1
-_UNSEALED = ("version", "log", "revision", "rounds", "positions", "targets", "round")
+_OLDER_FIELDS = ("version", "log", "revision", "rounds", "positions", "targets", "round")
 FOLDER = "followed/"
 Positions = Mapping[PartitionId, int]
 
@@ -119,7 +119,9 @@ def load_followed(store: ObjectStore) -> Followed | None:
 
 def save_followed(store: ObjectStore, followed: Followed) -> None:
     """Create a revision. FencedError when another worker was faster."""
-    save_revision(revisions_in(store, FOLDER), followed.revision, seal(_to_json(followed)))
+    save_revision(
+        revisions_in(store, FOLDER), followed.revision, dump_with_checksum(_to_json(followed))
+    )
 
 
 def sweep_followed(store: ObjectStore, followed: Followed, *, before_ms: int) -> None:
@@ -199,10 +201,10 @@ def _positions(rows: Iterable[Sequence[Any]]) -> dict[PartitionId, int]:
 
 def _parse(body: bytes, key: str) -> Followed:
     try:
-        check_whole(body, key)
+        check_checksum(body, key)
         document: dict[str, Any] = orjson.loads(body)
         check_version(key, document["version"], VERSION)
-        check_seal(body, document, key, _UNSEALED)
+        require_checksum(body, document, key, _OLDER_FIELDS)
         opened = document["round"]
         return Followed(
             log=document["log"],

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from kafkeep.archive.document import check_seal, check_whole, seal
+from kafkeep.archive.document import check_checksum, dump_with_checksum, require_checksum
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import DamagedError
 from kafkeep.failpoint import failpoint
@@ -31,7 +31,7 @@ from kafkeep.restore.job import RestoreJob
 from kafkeep.restore.unlogged import ForeignJob
 
 VERSION = 1
-_UNSEALED = ("version", "revision", "rounds", "round", "index", "targets", "positions")
+_OLDER_FIELDS = ("version", "revision", "rounds", "round", "index", "targets", "positions")
 FOLDER = "foreign/"
 
 
@@ -150,7 +150,7 @@ def save_foreign_followed(store: ObjectStore, followed: ForeignFollowed) -> None
         "positions": [[*place, *last] for place, last in sorted(followed.positions.items())],
     }
     revisions = revisions_in(store, FOLDER)
-    save_revision(revisions, followed.revision, seal(document))
+    save_revision(revisions, followed.revision, dump_with_checksum(document))
     if followed.revision >= KEPT:
         revisions.delete(followed.revision - KEPT)
 
@@ -161,10 +161,10 @@ KEPT = 1000
 
 def _parse(body: bytes, key: str) -> ForeignFollowed:
     try:
-        check_whole(body, key)
+        check_checksum(body, key)
         document: dict[str, Any] = orjson.loads(body)
         check_version(key, document["version"], VERSION)
-        check_seal(body, document, key, _UNSEALED)
+        require_checksum(body, document, key, _OLDER_FIELDS)
         return ForeignFollowed(
             revision=document["revision"],
             rounds=document["rounds"],

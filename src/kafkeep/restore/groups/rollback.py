@@ -12,14 +12,14 @@ from typing import Any
 
 import orjson
 
-from kafkeep.archive.document import check_seal, check_whole, seal
+from kafkeep.archive.document import check_checksum, dump_with_checksum, require_checksum
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.sequence import DocumentSequence
 from kafkeep.errors import DamagedError, PreflightError
 from kafkeep.restore.document import FOLDER, MAX_BYTES, check_version
 
 VERSION = 1
-_UNSEALED = ("version", "at_ms", "rolled_back", "pending", "before")
+_OLDER_FIELDS = ("version", "at_ms", "rolled_back", "pending", "before")
 Offsets = Mapping[tuple[str, int], int | None]
 
 
@@ -85,7 +85,7 @@ def save_change(store: ObjectStore, id: str, change: GroupChange) -> None:
             for group, offsets in change.before.items()
         },
     }
-    if not group_changes(store, id).try_create(change.revision, seal(document)):
+    if not group_changes(store, id).try_create(change.revision, dump_with_checksum(document)):
         raise PreflightError(
             "another run moves the groups of this restore",
             hint="Wait for it to end, then run the same command again.",
@@ -101,10 +101,10 @@ def load_history(store: ObjectStore, id: str) -> GroupHistory:
 
 def _parse(revision: int, key: str, body: bytes) -> GroupChange:
     try:
-        check_whole(body, key)
+        check_checksum(body, key)
         document: dict[str, Any] = orjson.loads(body)
         check_version(key, document["version"], VERSION)
-        check_seal(body, document, key, _UNSEALED)
+        require_checksum(body, document, key, _OLDER_FIELDS)
         before = {
             group: {(topic, partition): offset for topic, partition, offset in rows}
             for group, rows in document["before"].items()

@@ -13,7 +13,7 @@ import pytest
 from kafkeep.archive.commit import Changes, Commit, Gap, Intent, LogSpan, TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.log import CommitLog
-from kafkeep.archive.state import State
+from kafkeep.archive.state import LogState
 from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 from kafkeep.connect.connectors.chtbd import COMPACT
 from kafkeep.connect.connectors.source_config import SourceConfig
@@ -247,7 +247,7 @@ def test_overrides_come_over_the_workers_client() -> None:
 
 def test_positions_are_those_of_the_newest_incarnation() -> None:
     old, new = PartitionId("t", 1, 0), PartitionId("t", 2, 0)
-    state = State(
+    state = LogState(
         name="x",
         positions={old: 9, P1: 4, new: 3},
         topics={("t", 1): info(1), ("t", 2): info(2)},

@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from kafkeep.connect.model import RestError
-from kafkeep.connect.service.journal import seal_state
+from kafkeep.connect.service.journal import dump_state_document
 from kafkeep.connect.service.lease import Heartbeat, load_heartbeat
 from kafkeep.connect.service.loggers import Loggers
 from kafkeep.store.memory import MemoryStore
@@ -24,7 +24,7 @@ def test_levels_for_all_workers_are_followed_in_order_and_kept_for_the_next_lead
     beat = Heartbeat(number=7, epoch=1, worker_id="w", url="u", at_ms=1, levels=leader.everywhere())
     assert [one.logger for one in beat.levels] == [above, below]
     store = MemoryStore()
-    store.put_new("lease/000000000007.json", seal_state(beat.to_json()))
+    store.put_new("lease/000000000007.json", dump_state_document(beat.to_json()))
     told = load_heartbeat(store, 7).levels
     logging.getLogger(above).setLevel(logging.CRITICAL)
     logging.getLogger(below).setLevel(logging.CRITICAL)

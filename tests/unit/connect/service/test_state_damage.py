@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from kafkeep.archive.document import dump_document, seal
+from kafkeep.archive.document import dump_document, dump_with_checksum
 from kafkeep.connect.model import TargetState
 from kafkeep.connect.serve import run_service
 from kafkeep.connect.service.forward import shared_token
@@ -128,7 +128,7 @@ def test_a_document_with_any_bit_flipped_is_damaged_and_never_of_a_newer_kafkeep
 
 def test_a_document_of_a_newer_kafkeep_is_still_told_from_a_damaged_one() -> None:
     store = MemoryStore()
-    for body in (seal({"version": 9}), dump_document({"version": 9})):
+    for body in (dump_with_checksum({"version": 9}), dump_document({"version": 9})):
         lie(store, FIRST, body)
         with pytest.raises(NewerFormatError, match=FIRST):
             Journal(store).refresh()

@@ -20,7 +20,7 @@ from tests.support.converting import (
     one_column,
 )
 
-from kafkeep.archive.schemas import Reference, RegisteredSchema
+from kafkeep.archive.schemas import RegisteredSchema, SchemaReference
 from kafkeep.errors import RecordError
 from kafkeep.options.sink.converter_settings import AvroSettings
 from kafkeep.records.converters.avro import AvroConverter
@@ -58,7 +58,7 @@ ORDER_1 = {
 }
 
 
-def avro_schema(told: Any, *references: Reference) -> RegisteredSchema:
+def avro_schema(told: Any, *references: SchemaReference) -> RegisteredSchema:
     return RegisteredSchema("AVRO", json.dumps(told), references)
 
 
@@ -121,7 +121,7 @@ def test_avro_schemas_may_refer_to_others() -> None:
     }
     inner["namespace"] = "c"
     registry = MemoryRegistry(
-        avro_schema(inner), avro_schema(outer, Reference("c.Item", "t-value", 1))
+        avro_schema(inner), avro_schema(outer, SchemaReference("c.Item", "t-value", 1))
     )
 
     column = one_column(avro_converter(registry), framed(2, b"\x02\x04"))

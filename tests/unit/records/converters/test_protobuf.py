@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.converting import MemoryRegistry, binary, columns, framed, one_column
 
-from kafkeep.archive.schemas import Reference, RegisteredSchema
+from kafkeep.archive.schemas import RegisteredSchema, SchemaReference
 from kafkeep.errors import RecordError
 from kafkeep.options.sink.converter_settings import ProtobufSettings
 from kafkeep.records.converters.converter import TopicSubject
@@ -47,7 +47,7 @@ OTHER = 'syntax = "proto3";\npackage shop;\nmessage Item { sint32 n = 1; }\n'
 def proto_registry() -> MemoryRegistry:
     return MemoryRegistry(
         RegisteredSchema("PROTOBUF", OTHER),
-        RegisteredSchema("PROTOBUF", PROTO, (Reference("other.proto", "t-value", 1),)),
+        RegisteredSchema("PROTOBUF", PROTO, (SchemaReference("other.proto", "t-value", 1),)),
     )
 
 
