@@ -221,7 +221,7 @@ def test_a_forked_child_makes_its_own_wire(services: DevStatus) -> None:
     script = f"""
 import os
 from kafkeep.options.kafka import KafkaOptions
-from kafkeep.kafka.admin import Admin
+from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import wire_for
 options = KafkaOptions({services.bootstrap_servers!r})
 cluster = Admin(wire_for(options)).cluster_id()
