@@ -1,7 +1,8 @@
-"""Whose object is it? What a task decides when the name it wants is taken. Pure.
+"""Decide whether a task adopts an object that already has the name it wants. Pure.
 
-Objects are created once and never replaced. One that an earlier attempt at the same plan left is
-adopted as it stands; any other is foreign, and the task goes on under a longer name.
+Objects are created once and never replaced. The metadata of an object says which plan it belongs
+to. A task adopts an object that an earlier attempt at the same plan created. It leaves any other
+object alone and writes under a longer name.
 """
 
 from __future__ import annotations
@@ -27,25 +28,25 @@ _IDENTITY = (WRITER, TOPIC_ID, PARTITION, START, PLAN)
 
 @dataclass(frozen=True, slots=True)
 class OwnObject:
-    """The object belongs to this plan: take it as it stands and go on from its end."""
+    """The object belongs to this plan: the task adopts it and continues from its end."""
 
     end: int | None
-    """Where it ends, or None when only its bytes can tell."""
+    """Where it ends; None when only its bytes say so."""
     sha256: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class OtherObject:
-    """The object is another's: leave it, and write under the next name."""
+    """The object belongs to something else: the task writes under the next name."""
 
     reason: str
 
 
 def plan_digest(log_name: str, planned_range: PlannedRange, options: Mapping[str, Any]) -> str:
-    """Return the digest of all that shapes the bytes of a planned range.
+    """Return the digest of everything that the bytes of a planned range depend on.
 
-    ``options`` are those of the intent, with the clock reading if it shapes anything; they are
-    compared as JSON, so a list and a tuple are the same.
+    ``options`` are those of the intent, with the time if the bytes depend on it. They are compared
+    as JSON, so a list and a tuple are the same.
     """
     topic, incarnation, partition = planned_range.partition_id
     document = {
@@ -74,7 +75,7 @@ def object_metadata(
 ) -> dict[str, str]:
     """Return the metadata of a data object that begins at ``start``; ``writer`` names the log.
 
-    ``end`` and ``sha256`` are left out while they are not known: a large object's metadata is
+    ``end`` and ``sha256`` are left out while they are unknown: the metadata of a large object is
     sent before its last byte.
     """
     metadata = {
@@ -94,7 +95,7 @@ def object_metadata(
 def identify_object(
     existing: Mapping[str, str], mine: Mapping[str, str]
 ) -> OwnObject | OtherObject:
-    """Say whether an object with the metadata ``existing`` is what ``mine`` was to become."""
+    """Compare the metadata of an existing object with that of the wanted one."""
     found = {name.lower(): value for name, value in existing.items()}
     if WRITER not in found:
         return OtherObject("it was not written by kafkeep")

@@ -1,10 +1,9 @@
-"""Loading a log: the newest usable checkpoint and the commits after it.
+"""Checkpoints, and how a log is loaded from the newest one and the commits after it.
 
-Checkpoints: a root with the state at one commit, and the list of entry tables up to it.
-
-A writer opens the newest root and the commits after it, whatever the log's length. Roots and
-tables only repeat the log: one that is lost, damaged or does not fit the chain is passed over. But
-an intact root past the end of the log proves that commits were removed (see lost.py).
+A checkpoint is a root, which holds the state at one commit, and the entry tables up to it. So the
+time to open a log does not grow with its length. Checkpoints repeat what the commits say: one that
+is lost, damaged or does not match its commit is skipped. But an intact root beyond the end of the
+log proves that commits were removed.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ class Checkpoint:
 
 
 def encode_root(checkpoint: Checkpoint) -> bytes:
-    """Return the bytes of a root; it carries a checksum over itself."""
+    """Return the bytes of a root, which has a checksum of its own."""
     state = checkpoint.state
     document: dict[str, Any] = {
         "version": FORMAT_VERSION if state.retired else FIRST_VERSION,
@@ -118,7 +117,7 @@ def encode_root(checkpoint: Checkpoint) -> bytes:
 
 
 def decode_root(body: bytes, key: str, *, log: str, commit: int) -> Checkpoint:
-    """Rebuild a checkpoint; DamagedError when it is none, or not the one to lie under ``key``."""
+    """Parse a root; DamagedError when it is damaged or belongs under another key."""
     document = unpack(body, key)
     with reading(key):
         checksum = document.pop("checksum")
@@ -131,17 +130,17 @@ def decode_root(body: bytes, key: str, *, log: str, commit: int) -> Checkpoint:
 
 
 class Fit(Enum):
-    """How an intact checkpoint fits the log that lies beside it."""
+    """How an intact checkpoint matches the log beside it."""
 
     USABLE = "usable"
     REMOVED = "removed"
-    """The log does not have its commit: it had it when the checkpoint was written."""
+    """The log no longer has its commit."""
     REPLACED = "replaced"
-    """The log has another commit of that number."""
+    """The log has a different commit under that number."""
 
 
 def load_root(store: ObjectStore, name: str, commit: int) -> tuple[Checkpoint, Fit]:
-    """Return an intact checkpoint, and how it fits the log; DamagedError when it is not intact."""
+    """Return a checkpoint and how it matches the log; DamagedError when it is not intact."""
     checkpoint = _read_root(store, name, commit)
     try:
         body = commits_of(store, name).read(commit)
@@ -153,17 +152,17 @@ def load_root(store: ObjectStore, name: str, commit: int) -> tuple[Checkpoint, F
 
 @dataclass(frozen=True, slots=True)
 class NewestCheckpoint:
-    """Where reading a log begins, and what proves that it once went further."""
+    """Where reading a log begins, and the proof that it was once longer."""
 
     usable: Checkpoint
     removed: Checkpoint | None = None
-    """The newest intact one whose commit is not in the log."""
+    """The newest intact checkpoint whose commit is not in the log."""
 
 
 def find_newest(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> NewestCheckpoint:
-    """Find the newest usable checkpoint at or before ``commit``; the empty one if there is none.
+    """Find the newest usable checkpoint at or before ``commit``; an empty one if there is none.
 
-    Unusable ones are passed over: the commits say the same, at a price.
+    Unusable ones are skipped: the commits say the same, and take longer to read.
     """
     removed = None
     listed = store.list(checkpoint_prefix(name), after=checkpoints_after(name, commit))
@@ -183,12 +182,12 @@ def find_newest(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> New
 
 
 def load_newest(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> Checkpoint:
-    """Return the newest usable checkpoint at or before ``commit``, or the empty one."""
+    """Return the newest usable checkpoint at or before ``commit``, or an empty one."""
     return find_newest(store, name, commit).usable
 
 
 def load_rows(store: ObjectStore, name: str, table: TableInfo) -> TableRows:
-    """Return the rows of a table, from the commits themselves when the table is damaged."""
+    """Return the rows of a table; from the commits when the table is damaged."""
     try:
         return load_table(store, name, table)
     except DamagedError:
@@ -205,9 +204,9 @@ def rows_of(commits: Sequence[Commit]) -> TableRows:
 
 
 class Checkpointer:
-    """Writes a checkpoint every so many commits; merges tables as their number grows.
+    """Writes a checkpoint every so many commits, and merges tables as their number grows.
 
-    What it holds in memory is what came since the last checkpoint.
+    It keeps the commits since the last checkpoint in memory.
     """
 
     def __init__(
@@ -225,17 +224,17 @@ class Checkpointer:
         return Checkpoint(state, self._tables), tuple(self._waiting)
 
     def add(self, commit: Commit) -> None:
-        """Take note of a commit that the log now holds."""
+        """Add a commit that the log now holds."""
         self._waiting.append(commit)
 
     def write_if_due(self, state: LogState) -> bool:
-        """Write a checkpoint when enough commits wait; tell whether one was written."""
+        """Write a checkpoint if enough commits wait; return whether it was written."""
         return state.commit - self._done >= self._every and self.write(state)
 
     def write(self, state: LogState) -> bool:
         """Write a checkpoint at ``state`` now; False when the store failed for the moment.
 
-        Failing is harmless: the log is the truth, and the next commit will try again.
+        A failure is harmless: the commits say the same, and the next commit tries again.
         """
         if state.commit == self._done:
             return False
@@ -276,12 +275,12 @@ class Checkpointer:
         try:
             self._store.put_new(key, encode_root(checkpoint))
         except KeyExistsError:
-            # A rival stood at the same commit, or an answer was lost: either says the same.
+            # Another writer was at the same commit, or an answer was lost: both say the same.
             return
 
 
 def _split(commits: Sequence[Commit]) -> Iterator[list[Commit]]:
-    """Yield the commits in parts whose tables a reader accepts: almost always all in one."""
+    """Split the commits into parts whose tables a reader accepts: almost always one part."""
     part, size = list[Commit](), 0
     for commit in commits:
         added = rows_of([commit]).memory_bytes()
@@ -302,7 +301,7 @@ def _read_root(store: ObjectStore, name: str, commit: int) -> Checkpoint:
         try:
             return decode_root(body, key, log=name, commit=commit)
         except DamagedError:
-            # Read again: an answer may come damaged, and the root may be all that proves a loss.
+            # Read again: an answer may come damaged, and the root may be the only proof of a loss.
             if readings.is_conclusive(body):
                 raise
 
@@ -330,14 +329,14 @@ def _state_from_json(document: Mapping[str, Any]) -> LogState:
 
 @dataclass(frozen=True, slots=True)
 class LoadedLog:
-    """A log up to one of its commits."""
+    """A log as it was read, up to one of its commits."""
 
     state: LogState
     base: Checkpoint
     tail: tuple[Commit, ...]
     """The commits after ``base``."""
     removed: Checkpoint | None = None
-    """An intact checkpoint past the end of the log: the commits up to it were removed."""
+    """An intact checkpoint beyond the end of the log: the commits up to it were removed."""
 
     def check_end(self) -> None:
         """Raise DamagedError when commits were removed from the end of the log."""
@@ -348,16 +347,16 @@ class LoadedLog:
 def load_log(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> LoadedLog:
     """Load a log up to ``commit``, or to its end when it is shorter.
 
-    ``state.commit`` is -1 when there is no log. DamagedError when a commit is missing before a
-    later one or before an intact checkpoint, cannot be read, or does not continue the one before.
+    ``state.commit`` is -1 when there is no log. DamagedError when a commit is damaged, does not
+    continue the one before, or is missing before a later commit or an intact checkpoint.
     """
-    head = load_remaining(store, name, commit)
-    head.check_end()
-    return head
+    log = load_remaining(store, name, commit)
+    log.check_end()
+    return log
 
 
 def load_remaining(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> LoadedLog:
-    """Load a log as ``load_log`` does; commits removed from its end are told by ``removed``."""
+    """Load a log as ``load_log`` does; report commits removed from its end in ``removed``."""
     newest = find_newest(store, name, commit)
     state, tail = newest.usable.state, []
     for stored in iter_stored_commits(store, name, state.commit + 1, commit):
@@ -372,7 +371,7 @@ def load_remaining(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> 
 
 
 def _is_removed(store: ObjectStore, state: LogState, removed: LogState) -> bool:
-    """Tell whether a commit that has a checkpoint is still missing, asked for once more."""
+    """Return whether a commit that has a checkpoint is missing, after asking once more."""
     if removed.commit <= state.commit:
         return False
     try:

@@ -34,14 +34,14 @@ from kafkeep.errors import DamagedError
 
 T = TypeVar("T")
 LAST_MS = 253_402_300_799_999
-"""The end of the year 9999: no calendar here goes further."""
+"""The end of the year 9999, the last one of Python's calendar."""
 
 _OLDER_FIELDS = (
     *("version", "log", "number", "previous", "epoch", "writer", "at_ms", "entries", "positions"),
     *("retired", "gaps", "topics", "leader_epochs", "spans", "groups", "schemas", "intent"),
     *("closes_intent", "note"),
 )
-"""The fields of commits from before they had a checksum: no new one belongs here."""
+"""The fields of commits before they had checksums: never add one here."""
 
 
 def encode_commit(commit: Commit) -> bytes:
@@ -67,7 +67,7 @@ def version_of(changes: Changes) -> int:
 
 
 def decode_commit(body: bytes, key: str, *, log: str, number: int) -> Commit:
-    """Rebuild a commit; DamagedError when it is none, or not the one that belongs under ``key``."""
+    """Parse a commit; DamagedError when it is damaged or belongs under another key."""
     document = parse_with_checksum(body, key, _OLDER_FIELDS)
     with reading(key):
         commit = Commit(
@@ -85,7 +85,7 @@ def decode_commit(body: bytes, key: str, *, log: str, number: int) -> Commit:
 
 
 def changes_to_json(changes: Changes) -> dict[str, Any]:
-    """Return the document form; what is empty is left out."""
+    """Return the document form, without empty fields."""
     document: dict[str, Any] = {
         "entries": [entry.to_json() for entry in changes.entries],
         "positions": partition_map_to_json(changes.positions),
@@ -122,21 +122,21 @@ def changes_from_json(document: Mapping[str, Any]) -> Changes:
 
 
 def as_offset(value: Any) -> int:
-    """Return ``value`` if it can be an offset of Kafka; TypeError or ValueError else."""
+    """Return ``value`` if it can be an offset of Kafka, else raise TypeError or ValueError."""
     if not 0 <= as_int(value) <= LAST_OFFSET:
         raise ValueError(f"{value} is not an offset")
     return as_int(value)
 
 
 def as_long(value: Any) -> int:
-    """Return ``value`` if it is a number as Kafka has them; TypeError or ValueError else."""
+    """Return ``value`` if it fits into 64 bits, else raise TypeError or ValueError."""
     if not -LAST_OFFSET <= as_int(value) <= LAST_OFFSET:
         raise ValueError(f"{value} does not fit into 64 bits")
     return as_int(value)
 
 
 def as_time_ms(value: Any) -> int:
-    """Return ``value`` if it is a time that a calendar has; TypeError or ValueError else."""
+    """Return ``value`` if it is a time of the calendar, else raise TypeError or ValueError."""
     if not 0 <= as_int(value) <= LAST_MS:
         raise ValueError(f"{value} is not a time")
     return as_int(value)

@@ -1,10 +1,9 @@
-"""What no longer counts: a partition that was moved back is archived again from there on. Pure.
+"""A commit: one step of the log, and the changes it carries. Pure.
 
-Each time, its topic gets the next *generation*, which entries and gaps bear from then on. So what
-was committed before can be told from what came later, in any order they are read; and objects go
-to a folder of that number, where no name is taken.
-
-A commit: one step of the log, and the changes it carries.
+When a partition is moved back, it is archived again from an earlier offset, and what was committed
+after that offset is *retired*. Its topic then gets the next *generation*, which new entries and
+gaps have. So readers can distinguish them from retired ones in any order, and new objects go to a
+folder of that number, where no name is taken.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicInfo:
-    """A topic as it was: what a restore needs to create it again."""
+    """A topic as a restore needs it to create it again."""
 
     topic: str
     incarnation: int
@@ -55,7 +54,7 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class LogSpan:
-    """Where a partition's log began and ended in Kafka when it was looked at."""
+    """Where a partition began and ended in Kafka at a snapshot of the cluster."""
 
     start: int
     end: int
@@ -63,19 +62,19 @@ class LogSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRange:
-    """One stretch a task was told to archive."""
+    """One range of offsets that a task archives."""
 
     partition_id: PartitionId
     topic_id: str
     range: OffsetRange
     generation: int = 0
-    """As ``State.generation`` says."""
+    """See ``LogState.generation``."""
 
     @property
     def folder_id(self) -> PartitionId:
-        """The partition under the number of its folder: for names of objects, and nothing else.
+        """The partition with its folder's number in place of the incarnation, for object names.
 
-        No name there was taken before the topic was moved back.
+        No name in that folder was taken before the topic was moved back.
         """
         topic, incarnation, partition = self.partition_id
         return PartitionId(topic, self.generation or incarnation, partition)
@@ -85,8 +84,8 @@ class PlannedRange:
 class Intent:
     """What a cycle is about to write, committed before the first byte of it.
 
-    ``options`` are the settings that shape the bytes; who finishes the intent uses these, not its
-    own. The next commit with ``closes_intent`` ends it.
+    ``options`` are the settings that the bytes depend on. Whoever finishes the intent uses these
+    and not its own. The next commit with ``closes_intent`` ends it.
     """
 
     ranges: tuple[PlannedRange, ...]
@@ -100,25 +99,25 @@ class Changes:
 
     entries: tuple[Entry, ...] = ()
     positions: Mapping[PartitionId, int] = field(default_factory=dict)
-    """Archived up to here (exclusive); moves back only where ``retired`` says so."""
+    """Archived up to here (exclusive); moves back only for partitions in ``retired``."""
     retired: Mapping[PartitionId, int] = field(default_factory=dict)
-    """From this offset on, what was committed before no longer counts. The new position is in
-    ``positions``; without one the partition begins anew, as if it had never been archived."""
+    """From this offset on, earlier commits no longer count. The new position is in ``positions``;
+    without one the partition begins anew, as if it had never been archived."""
     gaps: tuple[Gap, ...] = ()
     topics: tuple[TopicInfo, ...] = ()
     leader_epochs: Mapping[PartitionId, int] = field(default_factory=dict)
-    """Leader epoch of the last batch before the position: shows a log that was cut back. -1
-    forgets it."""
+    """Leader epoch of the last batch before the position, to recognise a truncated partition. -1
+    removes it."""
     spans: Mapping[PartitionId, LogSpan] = field(default_factory=dict)
     groups: Mapping[str, Mapping[PartitionId, int]] = field(default_factory=dict)
-    """Group → partition → committed offset; a group named here replaces what was known of it,
-    and is forgotten when it has no offset left."""
+    """Group → partition → committed offset. A group replaces its earlier offsets; a group without
+    any is removed."""
     schemas: str = ""
     """SHA-256 of the document that holds the registry's schemas from here on."""
     intent: Intent | None = None
     closes_intent: bool = False
     note: str = ""
-    """One sentence for people: what began this log, who took it over."""
+    """One sentence for people: who began this log, who took it over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +125,7 @@ class Commit:
     """One step of the log, immutable once its conditional create succeeded."""
 
     log: str
-    """The name of the log, so that a commit copied elsewhere is noticed."""
+    """The name of the log: a commit copied to another log is noticed."""
     number: int
     previous: str
     """SHA-256 of the previous commit's bytes; empty for commit 0."""
@@ -138,7 +137,7 @@ class Commit:
 
 
 class Retirement(NamedTuple):
-    """What was committed under an earlier generation counts up to ``offset`` alone."""
+    """What was committed under an earlier generation counts only up to ``offset``."""
 
     generation: int
     offset: int
@@ -149,14 +148,14 @@ Retirements = tuple[Retirement, ...]
 
 
 def with_retirement(steps: Retirements, generation: int, offset: int) -> Retirements:
-    """Return ``steps`` with one more; those that it covers are dropped, so they stay few."""
+    """Return ``steps`` with one more, without those that it covers."""
     return (*(s for s in steps if s.offset < offset), Retirement(generation, offset))
 
 
 def is_retired(steps: Retirements, generation: int, end: int) -> bool:
-    """Whether what was committed under ``generation``, up to offset ``end``, no longer counts.
+    """Whether data committed under ``generation``, up to offset ``end``, no longer counts.
 
-    What reaches over the offset is dropped whole: the commit that retires it names again what of
-    it still counts.
+    An entry that spans the offset is retired whole. The commit that retires it adds an entry for
+    the part that still counts.
     """
     return any(step.generation > generation and end > step.offset for step in steps)

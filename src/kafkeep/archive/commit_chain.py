@@ -1,6 +1,6 @@
-"""Reading the chain of commits: dense, in order, each naming the digest of the one before.
+"""Read the chain of commits: dense, in order, each with the digest of the one before.
 
-Commits that were removed from a log: what is lost with them, and what can be done. Pure.
+Also the error for a log whose last commits were removed: it says which offsets are lost with them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kafkeep.archive.state import LogState, apply
 from kafkeep.errors import DamagedError, KeyMissingError
 
 MOST_NAMED = 3
-"""So many partitions are named in a message; the others are counted."""
+"""A message names so many partitions and counts the others."""
 
 
 def lost_commits_error(state: LogState, removed: LogState) -> DamagedError:
-    """Return the error of a log that ends at ``state``, though it once stood at ``removed``."""
+    """Return the error for a log that ends at ``state`` and once reached ``removed``."""
     lost = lost_offsets(state.positions, removed.positions)
     return DamagedError(
         f"{removed.name}: commits from {state.commit + 1} on were removed from the log: an intact "
@@ -38,7 +38,7 @@ def lost_commits_error(state: LogState, removed: LogState) -> DamagedError:
 def lost_offsets(
     positions: Mapping[PartitionId, int], before: Mapping[PartitionId, int]
 ) -> dict[PartitionId, OffsetRange]:
-    """Return what was archived at ``before`` and is no longer, by partition."""
+    """Return the offsets that were archived at ``before`` and no longer are."""
     return {
         pid: OffsetRange(positions.get(pid, 0), position)
         for pid, position in sorted(before.items())
@@ -47,14 +47,14 @@ def lost_offsets(
 
 
 def format_lost(lost: Mapping[PartitionId, OffsetRange]) -> str:
-    """Say which offsets went with commits, in one clause."""
+    """Return a clause that says which offsets are lost with removed commits."""
     if not lost:
         return "no archived offset went with them"
     return f"{sum(map(len, lost.values())):,} offsets are lost with them: {format_offsets(lost)}"
 
 
 def format_offsets(offsets: Mapping[PartitionId, OffsetRange]) -> str:
-    """Name the offsets of the first partitions, and count the other partitions."""
+    """Return text with the offsets of the first partitions and the number of the others."""
     named = [f"{r.start} to {r.end - 1} of {pid}" for pid, r in list(offsets.items())[:MOST_NAMED]]
     more = len(offsets) - MOST_NAMED
     return ", ".join(named) + (f" and of {more} more partitions" if more > 0 else "")
@@ -77,7 +77,7 @@ _WORTH_THREADS = 4
 
 @dataclass(frozen=True, slots=True)
 class StoredCommit:
-    """One commit as it lies in the store."""
+    """The bytes of one commit."""
 
     number: int
     key: str
@@ -94,8 +94,8 @@ def iter_stored_commits(
 ) -> Iterator[StoredCommit]:
     """Yield the commits ``first..last`` as bytes, in order, up to the end of the log.
 
-    DamagedError where one is missing before a later one. A listing is no snapshot: it may show a
-    commit and not the one before it, so what it lacks is asked for by name.
+    DamagedError when one is missing before a later one. A listing is not atomic: it may show a
+    commit without the one before it, so commits that it lacks are requested by name.
     """
     numbers = _dense(commits_of(store, name).iter_numbers(after=first - 1), first, last)
     while window := list(islice(numbers, _WINDOW)):
@@ -103,7 +103,7 @@ def iter_stored_commits(
 
 
 def read_stored_commit(store: ObjectStore, name: str, number: int) -> StoredCommit:
-    """Return one commit as bytes, as good as they can be had; DamagedError when it is missing."""
+    """Return the bytes of one commit; DamagedError when it is missing."""
     commits = commits_of(store, name)
     key = commits.key(number)
     try:
@@ -111,12 +111,12 @@ def read_stored_commit(store: ObjectStore, name: str, number: int) -> StoredComm
     except KeyMissingError as error:
         raise DamagedError(
             f"{key} is missing, though later commits are there",
-            hint=_what_is_left(number),
+            hint=_missing_hint(number),
         ) from error
 
 
-def _what_is_left(missing: int) -> str:
-    """Say what can be done about a log without one of its commits; before the first is nothing."""
+def _missing_hint(missing: int) -> str:
+    """Return the hint for a log that lacks one of its commits."""
     if missing == 0:
         return f"It is the log's first commit, so no earlier state can be restored. {HINT}"
     return f"What was archived before it comes back by restore --commit {missing - 1}."

@@ -1,9 +1,9 @@
-"""What the log says of one data object, and the small values it is made of.
+"""Entries: what the log says about one data object.
 
-Which offsets an object holds, where they are not all of its range: runs, packed small.
-
-A sink that spreads a partition over a thousand directories has a run for almost every record.
-Packed they take two or three bytes each; as objects they would take a hundred.
+Also the values that an entry is made of: partition, range of offsets, index points, and runs. Runs
+say which offsets an object holds when it does not hold its whole range. A sink that spreads a
+partition over a thousand directories has a run for almost every record, so they are stored in two
+or three bytes each.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _CONTINUED = bytes(range(_MORE, 256))
 
 
 class Runs:
-    """Half-open stretches of offsets, in order and apart from each other.
+    """Half-open ranges of offsets, in order, with at least one offset between them.
 
-    Packed they are one number after the other, unsigned LEB128: offsets skipped, offsets held, and
-    so on, from offset 0. Equal runs are equal bytes.
+    Stored as unsigned LEB128 numbers, from offset 0 on: offsets skipped, offsets held, and so on.
+    Equal runs have equal bytes.
     """
 
     __slots__ = ("_packed",)
@@ -40,7 +40,7 @@ class Runs:
 
     @classmethod
     def of(cls, edges: Any) -> Runs:
-        """Pack runs; ``edges`` is anything that makes an array with a row of start and end each."""
+        """Build runs from ``edges``: anything that makes an array with rows of start and end."""
         import numpy as np  # noqa: PLC0415 - takes longer to load than a short command
 
         flat = np.asarray(edges, dtype=np.int64).reshape(-1)
@@ -51,7 +51,7 @@ class Runs:
 
     @classmethod
     def from_json(cls, value: Any) -> Runs:
-        """Read the form in a document, which once was a list of pairs; ValueError if it is not."""
+        """Parse the form in a document, which is a list of pairs in older ones, or ValueError."""
         if not isinstance(value, str):
             return cls.of(list(value))
         packed = base64.b64decode(value, validate=True)
@@ -60,18 +60,18 @@ class Runs:
         return cls(packed)
 
     def to_json(self) -> str:
-        """Return the form that stands in documents."""
+        """Return the form for documents."""
         return base64.b64encode(self._packed).decode()
 
     def edges(self) -> NDArray[np.int64]:
-        """Return an array with a row for each: where it starts, and where it ends."""
+        """Return an array with a row of start and end for each run."""
         return _unpack(self._packed).cumsum().reshape(-1, 2)
 
     def __bool__(self) -> bool:
         return bool(self._packed)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """Yield start and end of each."""
+        """Yield start and end of each run."""
         yield from map(tuple, self.edges().tolist())
 
     def __eq__(self, other: object) -> bool:
@@ -135,7 +135,7 @@ class OffsetRange:
         return self.end - self.start
 
     def overlap(self, other: OffsetRange) -> OffsetRange | None:
-        """Return what both hold, or None when they share no offset."""
+        """Return the offsets in both, or None when there are none."""
         start, end = max(self.start, other.start), min(self.end, other.end)
         return OffsetRange(start, end) if start < end else None
 
@@ -143,7 +143,7 @@ class OffsetRange:
 class PartitionId(NamedTuple):
     """One partition of one incarnation of a topic: the unit that positions are kept for.
 
-    ``incarnation`` counts the topics that bore this name: 1, then 2 after a re-creation.
+    ``incarnation`` counts the topics of this name: 1, then 2 after a re-creation.
     """
 
     topic: str
@@ -182,10 +182,10 @@ class IndexPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One data object as the log knows it.
+    """One data object in the log.
 
-    ``range`` is what it answers for: readers drop records outside of it, and offsets inside
-    that the object lacks are holes (aborted, compacted or control records), not gaps.
+    Readers drop records outside of ``range``. Offsets in ``range`` that the object lacks are holes
+    (aborted, compacted or control records) and no gaps.
     """
 
     key: str
@@ -203,31 +203,31 @@ class Entry:
     sha256: str
     index: tuple[IndexPoint, ...] = ()
     aborted: tuple[OffsetRange, ...] = ()
-    """Stretches of aborted batches that were kept on request."""
+    """Ranges of aborted batches that were kept on request."""
     view: str = "value"
-    """What of the records it holds: ``value``, ``keys``, ``headers``, or ``tombstones``."""
+    """Which part of the records it holds: ``value``, ``keys``, ``headers`` or ``tombstones``."""
     parts: int = 1
     """How many objects share its range: files of several directories, keys and headers."""
     runs: Runs = NO_RUNS
-    """Offsets of its rows, where they are not all of the range; left out when very many."""
+    """Offsets of its rows, when they are not the whole range; left out when there are too many."""
     closed_by: str = ""
     """Why it ends where it ends, for people."""
     converter: str = ""
-    """How its rows became what they are, by the short name of Connect's converter."""
+    """Short name of the Connect converter that made its rows."""
     generation: int = 0
-    """Counts the times its topic was moved back before; 0 for never. See archive/commit.py."""
+    """How often its topic was moved back before; see archive/commit.py."""
     whole_end: int = 0
-    """Of an object that counts in part: where it ends; 0 when all of it counts."""
+    """Where the object ends, when only a part of it counts; 0 when all of it counts."""
     whole_records: int = 0
 
     @property
     def is_cut(self) -> bool:
-        """Whether its object holds more than it answers for, since the topic was moved back."""
+        """Whether its object holds more than its range, because the topic was moved back."""
         return self.whole_end > 0
 
     @property
     def stored(self) -> Entry:
-        """The entry of the whole object: who decodes it reads by this one, then drops the rest."""
+        """The entry of the whole object: decoders read with it and drop the rest afterwards."""
         if not self.is_cut:
             return self
         return replace(
@@ -245,7 +245,7 @@ class Entry:
 
     @property
     def own_records(self) -> int:
-        """Its records, counted once: keys and headers lie beside values that are counted."""
+        """Its records, counted once: 0 for keys and headers, whose values are counted."""
         return self.records if self.view in ("value", "tombstones") else 0
 
     def to_json(self) -> dict[str, Any]:
@@ -334,7 +334,7 @@ def _extras(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_numbers(numbers: list[int]) -> None:
-    """Refuse numbers that no object can have, whoever wrote them."""
+    """Refuse numbers that no object can have."""
     _, _, start, end, records, *times, size_bytes, raw_bytes = numbers
     if max(numbers) > LAST_OFFSET or min(times) < -LAST_OFFSET - 1:
         raise ValueError(f"a number does not fit into 64 bits: {numbers!r:.200}")
@@ -343,7 +343,7 @@ def _check_numbers(numbers: list[int]) -> None:
 
 
 def _check_whole(extras: Mapping[str, Any], start: int, end: int, records: int) -> None:
-    """Refuse an object that is cut and yet holds less than what of it counts."""
+    """Refuse a cut object that holds less than the part of it that counts."""
     whole_end, whole = extras.get("whole_end", 0), extras.get("whole_records", 0)
     if whole_end and not (
         end <= whole_end <= LAST_OFFSET and records <= whole <= whole_end - start

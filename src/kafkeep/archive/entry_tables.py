@@ -1,7 +1,7 @@
-"""Entry tables: the entries and gaps of a stretch of commits in one immutable object.
+"""Entry tables: the entries and gaps of a range of commits in one immutable object.
 
-A table repeats what the commits say, so that a reader of a long log need not read them all. It is
-never the truth: a lost or damaged one is rebuilt from the commits it stands for.
+A table repeats what the commits say, so that a reader of a long log need not read them all. A lost
+or damaged table is rebuilt from its commits.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import DamagedError, KeyExistsError, KeyMissingError, TransientError
 
 FAN_IN = 8
-"""So many tables of one level become one of the next."""
+"""So many tables of one level are merged into one of the next."""
 MAX_TABLE_BYTES = 16 * 1024 * 1024
-"""Tables are not merged past this (unpacked): the work of one merge stays bounded."""
+"""Tables are not merged beyond this size before compression, to bound the work of a merge."""
 MAX_TABLE_MEMORY = MAX_PARSED_BYTES // 2
-"""A table of many commits takes no more when it is read: well within what a reader accepts."""
+"""A table of many commits takes no more memory in a reader: well below the reader's limit."""
 MAX_NAMED_TOPICS = 64
 _ATTEMPTS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableInfo:
-    """What a checkpoint's root says of one table."""
+    """One table, as a checkpoint's root describes it."""
 
     key: str
     sha256: str
     level: int
     first: int
-    """First commit it stands for; ``last`` is included."""
+    """The first of its commits; ``last`` is included."""
     last: int
     entries: int
     gaps: int
     raw_bytes: int
     """Size before compression."""
     folders: tuple[str, ...]
-    """Topics with entries or gaps in it; empty when there are too many to name."""
+    """Folders of its topics; empty when there are too many to list."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """Entries and gaps in document form: merging them needs no more."""
+    """Entries and gaps as JSON documents, which is enough to merge them."""
 
     entries: Sequence[Mapping[str, Any]] = ()
     gaps: Sequence[Mapping[str, Any]] = ()
@@ -84,8 +84,8 @@ def write_table(
 ) -> TableInfo:
     """Store the rows of commits ``first..last``, sorted by partition and offset.
 
-    A key that holds other bytes (damaged, or packed by another version) is left alone and the
-    next name is tried.
+    A key that holds other bytes (damaged, or compressed by another version) is left alone, and
+    the next name is tried.
     """
     rows = sorted_rows(rows)
     document = {
@@ -130,7 +130,7 @@ def load_table(store: ObjectStore, name: str, table: TableInfo) -> TableRows:
 
 
 def plan_merge(tables: Sequence[TableInfo]) -> int:
-    """Return how many of the last tables to merge into one; 0 when it is not time yet."""
+    """Return how many of the last tables to merge into one; 0 when a merge is not due."""
     last = tables[-FAN_IN:]
     if len(last) < FAN_IN or any(table.level != last[-1].level for table in last):
         return 0
@@ -138,7 +138,7 @@ def plan_merge(tables: Sequence[TableInfo]) -> int:
 
 
 def table_to_json(table: TableInfo) -> dict[str, Any]:
-    """Return the document form, as it stands in a checkpoint's root."""
+    """Return the form in a checkpoint's root."""
     return {
         "key": table.key,
         "sha256": table.sha256,
@@ -153,7 +153,7 @@ def table_to_json(table: TableInfo) -> dict[str, Any]:
 
 
 def table_from_json(document: Mapping[str, Any], name: str) -> TableInfo:
-    """Rebuild a table's description; KeyError, TypeError or ValueError when it is none."""
+    """Parse the description of a table; KeyError, TypeError or ValueError when it is none."""
     table = TableInfo(
         key=as_str(document["key"]),
         sha256=as_str(document["sha256"]),
@@ -190,7 +190,7 @@ def _holds(store: ObjectStore, key: str, body: bytes) -> bool:
     try:
         return store.get(key) == body
     except KeyMissingError as error:
-        # "Exists" and then "not found": nothing is decided, so the checkpoint waits.
+        # "Exists" and then "not found": the outcome is open, so the checkpoint is postponed.
         raise TransientError(f"{key} is taken and yet not found") from error
 
 

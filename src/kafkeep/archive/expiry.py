@@ -1,8 +1,8 @@
-"""Which objects the store may have deleted by itself, by a lifecycle rule that kafkeep set.
+"""Which objects the store may have deleted under a lifecycle rule that kafkeep set.
 
-Beside a log lies what rules there were for its topics, and when, so that an object that is gone
-can be told from one that was lost: ``_kafkeep/<log>/retention/<10^20-1-revision>.json``, created
-once each, the newest first in a listing. No part of the log: no writer is disturbed by it.
+The history of the rules of a log's topics is stored beside the log, so that an expired object can
+be distinguished from a lost one: ``_kafkeep/<log>/retention/<10^20-1-revision>.json``. It is not
+part of the log, so changing it does not disturb a writer.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _ATTEMPTS = 16
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A rule, and from when until when it held; until None: it holds."""
+    """A rule and the time in which it applied; ``until_ms`` is None while it applies."""
 
     days: int
     since_ms: int
     until_ms: int | None = None
 
     def expired_up_to(self, now_ms: int) -> int:
-        """Return up to when an object may have been written that the rule has deleted."""
+        """Return the newest time of an object that the rule may have deleted."""
         return min(now_ms, self.until_ms or now_ms) - self.days * DAY_MS
 
 
@@ -53,12 +53,12 @@ class Retention:
     topics: Mapping[str, tuple[Period, ...]] = field(default_factory=dict)
 
     def days(self, topic: str) -> int | None:
-        """Return the rule that holds now."""
+        """Return the days of the rule that applies now, or None."""
         periods = self.topics.get(topic, ())
         return periods[-1].days if periods and periods[-1].until_ms is None else None
 
     def active(self) -> dict[str, int]:
-        """Return the topics with a rule, and their days."""
+        """Return the topics that have a rule now, and its days."""
         found = {topic: self.days(topic) for topic in sorted(self.topics)}
         return {topic: days for topic, days in found.items() if days is not None}
 
@@ -77,7 +77,7 @@ class Retention:
 
 
 def load_retention(store: ObjectStore, log: str) -> Retention:
-    """Return what rules there are and were; one small listing when there is none."""
+    """Return the current and past rules; costs one small listing when there is none."""
     revisions = _revisions(store, log)
     newest = revisions.newest()
     return Retention() if newest < 0 else _decode(revisions.read(newest), revisions.key(newest))
@@ -86,7 +86,7 @@ def load_retention(store: ObjectStore, log: str) -> Retention:
 def record_retention(
     store: ObjectStore, log: str, topics: Collection[str], days: int | None, now_ms: int
 ) -> None:
-    """Remember that a rule is set, or that it is gone; nothing when that is known."""
+    """Record that a rule is set, or removed when ``days`` is None; nothing if it is known."""
     for _ in range(_ATTEMPTS):
         before = load_retention(store, log)
         after = before.changed(topics, days, now_ms)
@@ -98,7 +98,7 @@ def record_retention(
 
 
 def stored_sizes(store: ObjectStore, entries: Collection[Entry]) -> dict[str, int]:
-    """List the folder that objects share; return the sizes of what lies there, by key."""
+    """List the common folder of some objects; return the sizes of its objects by key."""
     if not entries:
         return {}
     folder = os.path.commonpath([os.path.dirname(entry.key) for entry in entries])
@@ -106,7 +106,7 @@ def stored_sizes(store: ObjectStore, entries: Collection[Entry]) -> dict[str, in
 
 
 class Expiry:
-    """Explains objects that are gone: which of a log's may have expired by now."""
+    """Explains missing objects: which objects of a log may have expired by now."""
 
     def __init__(self, store: ObjectStore, view: ArchiveView, now_ms: int) -> None:
         self._store, self._view, self._now_ms = store, view, now_ms
@@ -114,22 +114,22 @@ class Expiry:
         self._old: dict[str, dict[int, frozenset[str]]] = {}
 
     def find(self, entries: Collection[Entry]) -> dict[str, str]:
-        """Return which objects of one topic have expired, and why; lists them if a rule may."""
+        """Return the expired objects of one topic, with the reason."""
         if not any(self.rules.topics.get(entry.partition_id.topic) for entry in entries):
             return {}
-        there = stored_sizes(self._store, entries)
-        reasons = {e.key: self.reason(e) for e in entries if e.key not in there}
+        stored = stored_sizes(self._store, entries)
+        reasons = {e.key: self.reason(e) for e in entries if e.key not in stored}
         return {key: reason for key, reason in reasons.items() if reason is not None}
 
     @property
     def rules(self) -> Retention:
-        """What rules there are and were."""
+        """The current and past rules."""
         if self._rules is None:
             self._rules = load_retention(self._store, self._view.name)
         return self._rules
 
     def reason(self, entry: Entry) -> str | None:
-        """Return why the entry's object may be gone, or None when nothing explains it."""
+        """Return why the entry's object may be missing, or None when no rule explains it."""
         topic = entry.partition_id.topic
         for period in self.rules.topics.get(topic, ()):
             cutoff = period.expired_up_to(self._now_ms)

@@ -1,4 +1,4 @@
-"""Object keys: made here, taken apart here, and checked here when a stored document names one.
+"""Object keys: built, parsed, and checked when a stored document names one.
 
 All keys are relative to the archive's prefix::
 
@@ -51,18 +51,18 @@ __all__ = [
 ]
 
 DATA_FOLDER = "topics"
-"""Where data lies unless topics.dir says otherwise."""
+"""The folder of data objects, unless topics.dir names another."""
 START_DIGITS = 10
 LAST_NUMBER = 10**20 - 1
 MAX_STEM = 200
-"""A file name over 255 bytes is refused by file systems: longer topic names are shortened."""
+"""File systems refuse file names over 255 bytes, so longer topic names are shortened."""
 
 _FILE = re.compile(r"([A-Za-z0-9._~-]+)\+([0-9]+)\+([0-9]{10,})((?:\.[A-Za-z0-9]+)+)")
 _CHECKPOINT = re.compile(r"_kafkeep/([^/]+)/checkpoint/([0-9]{20})-([0-9]+)\.json\.zst")
 
 
 class DataName(NamedTuple):
-    """What the key of a data object in the default layout tells."""
+    """The parts of a data object's key in the default layout."""
 
     partition_id: PartitionId
     start: int
@@ -72,7 +72,7 @@ class DataName(NamedTuple):
 def data_key(partition_id: PartitionId, start: int, extension: str, pad: int = START_DIGITS) -> str:
     """Return the key of an object whose first offset is ``start``, in the default layout.
 
-    ``pad`` over 10 is for a name that turned out to be foreign; see also padded_again.
+    ``pad`` is over 10 when shorter names are taken by other objects; see also padded_again.
     """
     topic, _, partition = partition_id
     name = f"{_stem(topic)}+{partition}+{start:0{pad}d}{extension}"
@@ -80,7 +80,7 @@ def data_key(partition_id: PartitionId, start: int, extension: str, pad: int = S
 
 
 def padded_again(key: str) -> str:
-    """Return ``key`` with one more zero before its offset: the name to try when it is foreign."""
+    """Return ``key`` with one more zero before its offset: the next name when it is taken."""
     head, plus, tail = key.rpartition("+")
     if not plus or not tail[:1].isdigit():
         raise ValueError(f"no offset in the key {key!r}")
@@ -88,9 +88,9 @@ def padded_again(key: str) -> str:
 
 
 def parse_data_key(key: str) -> DataName:
-    """Take apart a key made by data_key, with any padding; ValueError when it is another's.
+    """Parse a key made by data_key, with any padding; ValueError when it is another's.
 
-    The number of a folder is an incarnation or a generation: the entry alone tells which.
+    The number of a folder is an incarnation or a generation: only the entry says which.
     """
     parts = check_key(key).split("/")
     match = _FILE.fullmatch(parts[-1])
@@ -119,17 +119,17 @@ def checkpoint_prefix(name: str) -> str:
 
 
 def checkpoint_key(name: str, number: int) -> str:
-    """Return the key of the checkpoint at a commit: a later one sorts before an earlier one."""
+    """Return the key of the checkpoint at a commit; later checkpoints sort first."""
     return f"{checkpoints_after(name, number)}-{number}.json.zst"
 
 
 def checkpoints_after(name: str, number: int) -> str:
-    """Return what to list past for the checkpoints at ``number`` and before, newest first."""
+    """Return where to begin a listing of the checkpoints up to ``number``, newest first."""
     return f"{checkpoint_prefix(name)}{LAST_NUMBER - number:020d}"
 
 
 def parse_checkpoint_key(key: str) -> int | None:
-    """Return the number of the commit it stands for, or None when something else lies there."""
+    """Return the commit of a checkpoint, or None for the key of something else."""
     match = _CHECKPOINT.fullmatch(key)
     if match is None or int(match[2]) + int(match[3]) != LAST_NUMBER:
         return None
@@ -148,7 +148,7 @@ def schemas_key(name: str, digest: str) -> str:
 
 
 def is_schemas_key(key: str) -> bool:
-    """Tell whether a key is that of a document of schemas."""
+    """Return whether a key is that of a document of schemas."""
     return key.startswith(ROOT) and key.split("/")[2:3] == ["schemas"]
 
 

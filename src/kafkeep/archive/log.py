@@ -1,8 +1,8 @@
-"""The commit log, as its one writer sees it.
+"""The commit log, as its one writer uses it.
 
-A dense sequence of conditional creates: whoever creates commit N has decided what it says. Nothing
-is ever replaced or deleted. A writer takes the next epoch by a commit; one that is overtaken finds
-its next number taken, reads the newer epoch there and stops.
+A log is a dense sequence of conditional creates: whoever creates commit N decides what it says. No
+commit is ever replaced or deleted. A writer takes the next epoch with a commit. A writer that was
+overtaken finds its next number taken, reads the newer epoch there, and stops.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ OPEN_ATTEMPTS = 32
 
 
 class CommitLog:
-    """One writer's hold on a log. Made by ``open``; used by one thread, on the driver."""
+    """A log that this process writes. Made by ``open``; used by one thread, on the driver."""
 
     def __init__(
         self,
         store: ObjectStore,
-        head: LoadedLog,
+        loaded: LoadedLog,
         *,
         now_ms: Callable[[], int],
         sleep: Callable[[float], None],
         checkpoint_every: int,
     ) -> None:
         self._store = store
-        self._state = head.state
+        self._state = loaded.state
         self._now_ms = now_ms
         self._sleep = sleep
-        self._checkpointer = Checkpointer(store, head.base, head.tail, checkpoint_every)
+        self._checkpointer = Checkpointer(store, loaded.base, loaded.tail, checkpoint_every)
         self._stopped_by: KafkeepError | None = None
 
     @classmethod
@@ -66,38 +66,38 @@ class CommitLog:
         sleep: Callable[[float], None] = time.sleep,
         checkpoint_every: int = DEFAULT_EVERY,
     ) -> CommitLog:
-        """Take the next epoch by a commit and return the log; begin it if there is none.
+        """Take the next epoch with a commit and return the log; begin it if there is none.
 
-        Finishes nothing by itself: look at ``state.intent`` first. Of several that open at once
-        the last one holds the log. ``writer`` must be unique to this process.
+        The caller must first finish an open ``state.intent``. When several writers open a log at
+        once, the last one holds it. ``writer`` must be unique to this process.
         """
         log_name(name)
         for _ in range(OPEN_ATTEMPTS):
-            head = load_log(store, name)
-            if head.state.commit < 0 and not create:
+            loaded = load_log(store, name)
+            if loaded.state.commit < 0 and not create:
                 raise NoSuchArchiveError(f"{store.describe()} has no log named {name!r}")
-            log = cls(store, head, now_ms=now_ms, sleep=sleep, checkpoint_every=checkpoint_every)
+            log = cls(store, loaded, now_ms=now_ms, sleep=sleep, checkpoint_every=checkpoint_every)
             if log._take(writer, note):
                 return log
         raise TransientError(f"{name}: other writers keep taking the log")
 
     @property
     def state(self) -> LogState:
-        """What the log says after this writer's last commit."""
+        """The state after this writer's last commit."""
         return self._state
 
     def view(self) -> ArchiveView:
-        """Return what readers see after this writer's last commit; nothing is read for it."""
+        """Return what readers see after this writer's last commit, without reading the store."""
         return ArchiveView(
             self._store, LoadedLog(self._state, *self._checkpointer.parts(self._state))
         )
 
     def append(self, changes: Changes) -> Commit:
-        """Commit ``changes`` as one step and return it, once the store holds it for certain.
+        """Commit ``changes`` and return the commit once the store holds it for certain.
 
-        ValueError when they cannot follow the state; nothing is sent then. FencedError when a
-        newer writer has taken the log. UnknownOutcomeError when the store gives no answer for
-        too long: the commit may be there, and only opening the log again tells.
+        ValueError, before anything is sent, when the changes cannot follow the state. FencedError
+        when a newer writer has taken the log. UnknownOutcomeError when the store does not answer:
+        the commit may be there, and opening the log again shows whether it is.
         """
         if self._stopped_by is not None:
             raise self._stopped_by
@@ -105,29 +105,29 @@ class CommitLog:
         check_changes(self._state, changes)
         commit = self._next(changes, self._state.epoch, self._state.writer)
         kind = "intent" if changes.intent and not changes.closes_intent else "commit"
-        other = self._settle(commit, kind)
+        other = self._send(commit, kind)
         if other is not None:
-            self._stopped_by = self._why_stopped(other)
+            self._stopped_by = self._stop_reason(other)
             raise self._stopped_by
         return commit
 
     def checkpoint_if_due(self) -> bool:
-        """Write a checkpoint if enough commits were made since the last; tell whether it was.
+        """Write a checkpoint if enough commits follow the last one; return whether it was written.
 
-        A store that fails for the moment only puts it off.
+        A transient failure of the store postpones it.
         """
         return self._checkpointer.write_if_due(self._state)
 
     def checkpoint(self) -> bool:
-        """Write a checkpoint now, due or not."""
+        """Write a checkpoint now, due or not; return whether it was written."""
         return self._checkpointer.write(self._state)
 
     def _take(self, writer: str, note: str) -> bool:
-        """Commit the next epoch; False when another commit came first."""
+        """Commit the next epoch; return False when another commit came first."""
         begun = "begun" if self._state.commit < 0 else "taken over"
         changes = Changes(note=note or f"log {self._state.name} {begun} by {writer}")
         commit = self._next(changes, self._state.epoch + 1, writer)
-        return self._settle(commit, "open") is None
+        return self._send(commit, "open") is None
 
     def _next(self, changes: Changes, epoch: int, writer: str) -> Commit:
         state = self._state
@@ -137,19 +137,19 @@ class CommitLog:
             previous=state.digest,
             epoch=epoch,
             writer=writer,
-            # Clocks of two machines differ: time in the log never moves back.
+            # The clocks of two machines differ, and time in a log never moves back.
             at_ms=max(self._now_ms(), state.at_ms),
             changes=changes,
         )
 
-    def _settle(self, commit: Commit, kind: str) -> StoredCommit | None:
-        """Send ``commit`` until the store tells who holds its number: None means this one."""
+    def _send(self, commit: Commit, kind: str) -> StoredCommit | None:
+        """Send ``commit``; return the other commit that holds its number, or None."""
         commits, body = commits_of(self._store, commit.log), encode_commit(commit)
         key = commits.key(commit.number)
-        # Whatever interrupts the sending, the outcome is unknown and this log must not go on.
+        # Whatever interrupts the create, its outcome is unknown and this log must not continue.
         self._stopped_by = UnknownOutcomeError(
-            f"{key} was sent, and no answer tells whether it is there",
-            hint="Run it again: opening the log tells.",
+            f"{key} was sent, and no answer says whether it is stored",
+            hint="Run it again: opening the log shows whether it is.",
         )
         creation = commits.create(commit.number, body, COMMIT, sleep=self._sleep, place=kind)
         if creation.outcome is Outcome.UNKNOWN:
@@ -161,7 +161,7 @@ class CommitLog:
         self._checkpointer.add(commit)
         return None
 
-    def _why_stopped(self, stored: StoredCommit) -> KafkeepError:
+    def _stop_reason(self, stored: StoredCommit) -> KafkeepError:
         other = decode_stored(self._state.name, stored)
         if other.epoch <= self._state.epoch:
             return DamagedError(f"{stored.key} was written under epoch {other.epoch} by another")

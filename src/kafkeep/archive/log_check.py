@@ -1,4 +1,4 @@
-"""Looking a log over, commit by commit: what is wrong comes back as values, never as an error."""
+"""Check a log commit by commit; what is wrong is returned as values and not raised."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class LogFinding:
     key: str
     problem: str
     fatal: bool
-    """False for what only repeats the log and is rebuilt from it: checkpoints and tables."""
+    """False for checkpoints and tables, which are rebuilt from the commits."""
     shows_loss: bool = False
-    """True for an intact checkpoint of commits that are no longer in the log."""
+    """True for an intact checkpoint whose commits are no longer in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedCommit:
-    """One commit as found: its digest, and itself or what is wrong with it."""
+    """One commit, its digest, and what is wrong with it."""
 
     number: int
     key: str
@@ -50,15 +50,14 @@ class CheckedCommit:
     size_bytes: int
     commit: Commit | None
     state: LogState | None
-    """What the log says after it; None once the chain is broken."""
+    """The state after it; None once the chain is broken."""
     finding: LogFinding | None = None
 
 
 def iter_commits(store: ObjectStore, name: str) -> Iterator[CheckedCommit]:
-    """Yield every commit in order, following the chain; stops after the first broken link.
+    """Yield every commit in order and check the chain; stop after the first broken link.
 
-    What comes after a missing or damaged commit cannot be trusted, so it is only told that it is
-    there.
+    Commits after a missing or damaged one cannot be trusted, so they are not read.
     """
     state = LogState(name=name)
     for number in commits_of(store, name).iter_numbers():
@@ -71,7 +70,7 @@ def iter_commits(store: ObjectStore, name: str) -> Iterator[CheckedCommit]:
 
 
 def check_log(store: ObjectStore, name: str) -> list[LogFinding]:
-    """Return what is wrong with a log and its checkpoints; empty when all is well.
+    """Return what is wrong with a log and its checkpoints; empty when nothing is.
 
     Reads every commit and every table of the newest checkpoint.
     """
@@ -97,7 +96,7 @@ def check_log(store: ObjectStore, name: str) -> list[LogFinding]:
 def _check_schemas(
     store: ObjectStore, name: str, commits: Sequence[Commit]
 ) -> Iterator[LogFinding]:
-    """Look at every document of schemas that a commit names, each once."""
+    """Check every document of schemas that a commit names, each once."""
     for digest in dict.fromkeys(commit.changes.schemas for commit in commits):
         try:
             if digest:
@@ -108,7 +107,7 @@ def _check_schemas(
 
 
 def _without(key: str, message: str) -> str:
-    """Return a message without the key that it begins with: a finding has it anyway."""
+    """Return a message without its leading key: a finding has the key in a field."""
     for said in (f"{key} is damaged: ", f"{key} is ", f"{key}: "):
         message = message.removeprefix(said)
     return message
@@ -138,7 +137,7 @@ def _check_next(store: ObjectStore, state: LogState) -> CheckedCommit:
 def _load_checkpoints(
     store: ObjectStore, name: str, findings: list[LogFinding]
 ) -> tuple[dict[int, Checkpoint], list[Checkpoint]]:
-    """Return the usable ones, and those whose commits are not in the log."""
+    """Return the usable checkpoints, and those whose commits are not in the log."""
     found: dict[int, Checkpoint] = {}
     removed: list[Checkpoint] = []
     for listed in store.list(checkpoint_prefix(name)):

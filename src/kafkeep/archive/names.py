@@ -1,4 +1,4 @@
-"""Names that come from outside: checked before anything is built from them."""
+"""Check names that come from outside: topics, logs, connectors, keys."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kafkeep.errors import UsageError
 
 ROOT = "_kafkeep/"
 MAX_KEY_BYTES = 1024
-"""What S3 takes, the archive's prefix included."""
+"""The longest key that S3 accepts, including the archive's prefix."""
 NOT_IN_KEYS = r"\x00-\x1f\x7f-\x9f\\\ud800-\udfff\ufffe\uffff"
-"""A backslash, control characters, and what XML, and so S3's listing, cannot hold."""
+"""A backslash, control characters, and what XML (and so S3's listing) cannot hold."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _LOG_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 _NOT_IN_LOG_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
-_LETTERS_KEPT = 100
+_KEPT_CHARACTERS = 100
 _RESERVED = frozenset({"restores"})
 _FOLDER = re.compile(r"([^~]+)(?:~([1-9][0-9]*))?")
 _UNSAFE = re.compile(f"[{NOT_IN_KEYS}]")
@@ -27,7 +27,7 @@ _UNSAFE = re.compile(f"[{NOT_IN_KEYS}]")
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """How many bytes a store takes in a key below its prefix, and in one folder of it."""
+    """How many bytes a key below the prefix may have, and each folder in it."""
 
     key_bytes: int = MAX_KEY_BYTES
     folder_bytes: int | None = None
@@ -39,21 +39,21 @@ class KeyLimits:
 
 @lru_cache(maxsize=65536)
 def check_topic_name(name: str) -> str:
-    """Return ``name`` if Kafka would allow it as a topic, else raise ValueError."""
+    """Return ``name`` if Kafka allows it as a topic, else raise ValueError."""
     if not _TOPIC.fullmatch(name) or name in {".", ".."}:
         raise ValueError(f"not a topic name: {name[:260]!r}")
     return name
 
 
 def check_log_name(name: str) -> str:
-    """Return ``name`` if a log may bear it, else raise ValueError."""
+    """Return ``name`` if a log may have it, else raise ValueError."""
     if not _LOG_NAME.fullmatch(name) or name in _RESERVED:
         raise ValueError(f"not a name for a log: {name[:210]!r}")
     return name
 
 
 def topic_name(text: str) -> str:
-    """Return the topic that a person named; UsageError if Kafka would not allow it."""
+    """Return the topic that a user named; UsageError if Kafka does not allow it."""
     try:
         return check_topic_name(text.strip())
     except ValueError as error:
@@ -64,7 +64,7 @@ def topic_name(text: str) -> str:
 
 
 def log_name(text: str) -> str:
-    """Return the log that a person named; UsageError if none may bear that name."""
+    """Return the log that a user named; UsageError if no log may have that name."""
     name = text.strip()
     if name in _RESERVED:
         raise UsageError(f"the name {name!r} is reserved", hint="Choose another one for the log.")
@@ -77,10 +77,10 @@ def log_name(text: str) -> str:
 
 
 def connector_log(name: str) -> str:
-    """Return the name of a connector's log: its own, if a log may bear that.
+    """Return the name of a connector's log: the connector's own, if a log may have it.
 
-    Connect takes nearly any name. Of another one its letters are left, and a digest tells it from
-    others. UsageError for none, and for a slash, which no URL could hold.
+    Connect accepts nearly any name. From others, characters that a log may not have are removed
+    and a digest is added. UsageError for an empty name, and for a slash, which no URL could hold.
     """
     bare = name.strip()
     if not bare or "/" in bare:
@@ -89,16 +89,16 @@ def connector_log(name: str) -> str:
         )
     with suppress(ValueError):
         return check_log_name(bare)
-    letters = _NOT_IN_LOG_NAMES.sub("-", bare).strip(".-")[:_LETTERS_KEPT]
+    kept = _NOT_IN_LOG_NAMES.sub("-", bare).strip(".-")[:_KEPT_CHARACTERS]
     digest = hashlib.sha256(bare.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return check_log_name(f"{letters or 'connector'}-{digest}")
+    return check_log_name(f"{kept or 'connector'}-{digest}")
 
 
 def check_key(key: str) -> str:
-    """Return ``key`` if it is one of a data object under the prefix, else raise ValueError.
+    """Return ``key`` if a data object may have it, else raise ValueError.
 
-    Keys in stored documents come from whoever could write to the bucket: none may lead out of
-    the archive, nor into the log.
+    Keys in stored documents come from whoever could write to the bucket. None may lead out of the
+    archive or into a log.
     """
     parts = key.split("/")
     if any(part in {"", ".", ".."} for part in parts) or parts[0] == ROOT[:-1]:

@@ -14,7 +14,7 @@ from kafkeep.archive.names import KeyLimits
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What a listing or a HEAD tells of one object; ``metadata`` is filled by ``head`` alone."""
+    """One object in a listing or the answer to a HEAD; only ``head`` fills ``metadata``."""
 
     key: str
     size_bytes: int
@@ -24,43 +24,43 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """An object that was begun and is not finished: it takes up room, and nobody sees it."""
+    """An upload that is not finished: it takes up space, and nobody sees its object."""
 
     id: str
     key: str
-    """Empty where the store does not tell: a file aside has a name of its own."""
+    """Empty when the store does not know it, as for a temporary file."""
     touched_ms: int
-    """When it was begun, or last written to where the store tells that."""
+    """When it began, or when it was last written to, if the store knows that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """Something in a folder that is no object; readers pass over it, and nobody removes it."""
+    """A file in a folder that is no object; readers skip it, and nothing removes it."""
 
     path: str
-    """Fit for a message: bytes of its name that are not UTF-8 are escaped."""
+    """For messages: bytes of its name that are not UTF-8 are escaped."""
     reason: str
     """The rest of a sentence about it: ``is a symbolic link …``."""
 
 
 class ObjectWriter(Protocol):
-    """One object being written; nothing is visible under its key before ``finish``."""
+    """An object that is being written; it becomes visible in ``finish``."""
 
     def write(self, data: bytes | memoryview) -> None:
-        """Add bytes. Memory stays bounded whatever the object's size."""
+        """Add bytes. Memory is bounded for objects of any size."""
 
     def finish(
         self, metadata: Mapping[str, str] | None = None, *, tags: Mapping[str, str] | None = None
     ) -> None:
         """Make the object visible whole, or raise KeyExistsError if the key is taken.
 
-        ``metadata`` joins that of ``create`` for objects sent in one request; larger ones carry
-        what ``create`` was given alone. ``tags`` come with the object, or right after it when it
-        went up in parts; what happens when they cannot be set is for the store's options to say.
+        ``metadata`` is added to that of ``create`` when the object fits into one request; larger
+        objects have only that of ``create``. ``tags`` are set with the object, or right after it
+        when it was uploaded in parts. The store's options say what happens when that fails.
         """
 
     def abort(self) -> None:
-        """Forget what was written; safe to call at any time, also after ``finish``."""
+        """Discard what was written; safe to call at any time, also after ``finish``."""
 
 
 class ObjectStore(Protocol):
@@ -73,7 +73,7 @@ class ObjectStore(Protocol):
 
     @property
     def key_limits(self) -> KeyLimits:
-        """How long a key may be; a longer one is refused."""
+        """How long a key may be."""
 
     def put_new(
         self,
@@ -86,7 +86,7 @@ class ObjectStore(Protocol):
         """Store ``body`` whole or not at all; raise KeyExistsError if ``key`` is taken."""
 
     def create(self, key: str, metadata: Mapping[str, str] | None = None) -> ObjectWriter:
-        """Begin an object too large to hold in memory; ``finish`` is the conditional create."""
+        """Begin an object of any size; ``finish`` is the conditional create."""
 
     def get(self, key: str) -> bytes:
         """Return the whole object, or raise KeyMissingError."""
@@ -95,47 +95,47 @@ class ObjectStore(Protocol):
         """Return bytes ``[start, end)``; raise KeyMissingError when there is no object."""
 
     def head(self, key: str) -> ObjectInfo:
-        """Tell size, time and metadata, or raise KeyMissingError."""
+        """Return size, time and metadata, or raise KeyMissingError."""
 
     def tags(self, key: str) -> Mapping[str, str]:
-        """Return an object's tags, none for most; raise KeyMissingError when there is no object."""
+        """Return an object's tags; raise KeyMissingError when there is no object."""
 
     def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
-        """Give an object these tags instead of those it has; raise KeyMissingError without one.
+        """Replace an object's tags; raise KeyMissingError when there is no object.
 
-        For an object adopted from an attempt that died before it could tag it.
+        For an adopted object whose writer died before it could tag it.
         """
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         """Yield the objects whose key begins with ``prefix``, past the key ``after``.
 
-        Inside one folder they come in key order; folders may come in another order than their
-        names (SeaweedFS sorts ``/`` first). Lazy: taking only the first row costs one request.
+        Objects of one folder come in key order. Folders may come in another order (SeaweedFS sorts
+        ``/`` first). Lazy: taking only the first row costs one request.
         """
 
     def strays(self, prefix: str) -> Iterator[Stray]:
-        """Yield what lies under ``prefix`` and cannot be an object; a bucket has none."""
+        """Yield files under ``prefix`` that cannot be objects; a bucket has none."""
 
     def folders(self, prefix: str) -> Sequence[str]:
         """Return the names of the folders right under ``prefix``, which ends with ``/``.
 
-        Costs by the number of folders, not of the objects in them.
+        The cost depends on the number of folders, not on that of their objects.
         """
 
     def delete(self, key: str) -> None:
         """Remove an object; no error when there is none."""
 
     def uploads(self) -> Sequence[Upload]:
-        """Return what was begun under the prefix and is not finished, by whomever."""
+        """Return the unfinished uploads under the prefix, of any writer."""
 
     def end_upload(self, upload: Upload) -> None:
-        """Forget an upload; no error when there is none.
+        """Discard an upload; no error when there is none.
 
-        A writer that is still at it fails: its object is not made.
+        A writer that still uses it fails, and its object is not created.
         """
 
     def now_ms(self) -> int:
-        """Return the time by the clock that objects are stamped with."""
+        """Return the time by the clock that sets ``modified_ms``."""
 
     def describe(self) -> str:
-        """Return the address, fit for a message: no credentials."""
+        """Return the address for messages, without credentials."""

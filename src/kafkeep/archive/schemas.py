@@ -1,7 +1,8 @@
-"""The schemas of a registry, as a document of the archive; a commit names it by its SHA-256.
+"""The schemas of a registry as a document of the archive.
 
-``_kafkeep/<log>/schemas/<sha256>.json.zst``, the digest being that of the document unpacked: the
-same registry makes the same document, which is stored once. docs/format.md describes each field.
+It is stored as ``_kafkeep/<log>/schemas/<sha256>.json.zst``, and commits name it by that digest of
+the document before compression. So a registry that does not change is stored once. docs/format.md
+describes each field.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _MORE = ("metadata", "ruleSet")
 
 @dataclass(frozen=True, slots=True, order=True)
 class SchemaReference:
-    """What a schema imports: ``name`` as its text spells it, and where that is registered."""
+    """A reference to another schema: its name in the text, and where it is registered."""
 
     name: str
     subject: str
@@ -46,25 +47,25 @@ class SchemaReference:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """The text of a schema, and what it refers to."""
+    """The text of a schema and its references."""
 
     type: str
     text: str
     references: tuple[SchemaReference, ...] = ()
     more: str = ""
-    """Metadata and rules that a registry keeps with it, as one JSON text."""
+    """Metadata and rules that the registry keeps with it, as one JSON text."""
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> RegisteredSchema:
-        """Read a registry's answer; the type is left out when it is Avro."""
+    def from_json(cls, answer: Mapping[str, Any]) -> RegisteredSchema:
+        """Parse a registry's answer, which leaves out the type when it is Avro."""
         references = tuple(
             SchemaReference(as_str(one["name"]), as_str(one["subject"]), as_int(one["version"]))
-            for one in told.get("references") or ()
+            for one in answer.get("references") or ()
         )
-        more = {name: told[name] for name in _MORE if told.get(name)}
+        more = {name: answer[name] for name in _MORE if answer.get(name)}
         return cls(
-            as_str(told.get("schemaType") or AVRO),
-            as_str(told["schema"]),
+            as_str(answer.get("schemaType") or AVRO),
+            as_str(answer["schema"]),
             references,
             dump_document(more).decode() if more else "",
         )
@@ -84,17 +85,17 @@ class RegisteredSchema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
-    """One version of a subject, and the id records bear for it."""
+    """One version of a subject, and the schema id that records have for it."""
 
     version: int
     id: int
     deleted: bool = False
-    """Deleted, but not for good: who has the id still gets the schema."""
+    """Soft-deleted: the registry still returns the schema for its id."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegistrySubject:
-    """A subject's versions, in order; ``compatibility`` None: that of the registry holds."""
+    """A subject's versions, in order; without a ``compatibility`` the registry's applies."""
 
     versions: tuple[SchemaVersion, ...]
     compatibility: str | None = None
@@ -106,7 +107,7 @@ class RegistrySubject:
 
 @dataclass(frozen=True, slots=True)
 class SchemaSet:
-    """Everything a registry holds."""
+    """All subjects and schemas of a registry."""
 
     subjects: Mapping[str, RegistrySubject] = field(default_factory=dict)
     schemas: Mapping[int, RegisteredSchema] = field(default_factory=dict)
@@ -123,23 +124,23 @@ class SchemaSet:
 
 
 def schemas_digest(found: SchemaSet) -> str:
-    """Return the name of the document: equal sets have the same."""
+    """Return the digest that names the document; equal sets have the same."""
     return _digest(_schemas_to_json(found))
 
 
 def save_schemas(store: ObjectStore, log: str, found: SchemaSet) -> str:
-    """Store the document unless it is there, and return its digest."""
+    """Store the document unless it exists, and return its digest."""
     document = _schemas_to_json(found)
     digest = _digest(document)
     try:
         store.put_new(schemas_key(log, digest), pack(document))
     except KeyExistsError:
-        load_schemas(store, log, digest)  # it is whole, or this run ends
+        load_schemas(store, log, digest)  # raises if it is damaged
     return digest
 
 
 def load_schemas(store: ObjectStore, log: str, digest: str) -> SchemaSet:
-    """Return the schemas of a digest; DamagedError when they are not there, or are others."""
+    """Return the schemas of a digest; DamagedError when they are missing or damaged."""
     key = schemas_key(log, digest)
     try:
         document = unpack(read_intact(store, key, lambda body: _is(body, key, digest)), key)
@@ -152,7 +153,7 @@ def load_schemas(store: ObjectStore, log: str, digest: str) -> SchemaSet:
 
 
 def check_digest(text: str) -> str:
-    """Return ``text`` if it is a SHA-256 in hex, or empty; ValueError else."""
+    """Return ``text`` if it is a SHA-256 in hex or empty, else raise ValueError."""
     if text and not _DIGEST.fullmatch(text):
         raise ValueError(f"{text!r:.80} is not a SHA-256")
     return text

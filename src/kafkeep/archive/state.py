@@ -1,4 +1,4 @@
-"""What a log says at one of its commits, and how the next commit changes it. Pure."""
+"""The state of a log at one of its commits, and how the next commit changes it. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogState:
-    """All that a writer needs to go on; entries and gaps are left to the reader."""
+    """Everything a writer needs to continue; readers load entries and gaps themselves."""
 
     name: str
     commit: int = -1
@@ -43,12 +43,12 @@ class LogState:
     spans: Mapping[PartitionId, LogSpan] = field(default_factory=dict)
     groups: Mapping[str, Mapping[PartitionId, int]] = field(default_factory=dict)
     schemas: str = ""
-    """Names the newest document of schemas; empty when no registry was ever read."""
+    """Digest of the newest document of schemas; empty when no registry was ever read."""
     intent: Intent | None = None
-    """What was planned and not yet finished; it must be finished before anything else."""
+    """Planned and not yet finished work; a writer must finish it before anything else."""
     retired: Mapping[PartitionId, Retirements] = field(default_factory=dict)
     generations: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """By topic and incarnation, of those that were ever moved back."""
+    """By topic and incarnation; only of topics that were moved back."""
 
     @property
     def commits(self) -> int:
@@ -61,17 +61,17 @@ class LogState:
         return max(found, key=lambda info: info.incarnation, default=None)
 
     def generation(self, partition_id: PartitionId) -> int:
-        """Return what entries, gaps and planned ranges of a partition must bear now."""
+        """Return the generation that new entries, gaps and planned ranges of a partition have."""
         return self.generations.get(partition_id[:2], 0)
 
     def planned(self, planned: PlannedRange) -> PlannedRange:
-        """Return a range as an intent must name it."""
+        """Return a planned range with its current generation."""
         return replace(planned, generation=self.generation(planned.partition_id))
 
     def last_folder(self, topic: str) -> int:
-        """Return the highest number a folder of that topic bears; the next incarnation is past it.
+        """Return the highest folder number of a topic; the next incarnation gets a higher one.
 
-        Counts incarnations and generations, so that none of their folders is another's.
+        Incarnations and generations share these numbers, so that each has a folder of its own.
         """
         numbers = [number for name, number in self.topics if name == topic]
         numbers += [pid.incarnation for pid in self.positions if pid.topic == topic]
@@ -79,19 +79,19 @@ class LogState:
         return max(numbers, default=0)
 
     def last_folders(self) -> dict[str, int]:
-        """Return the same of the topics that were ever moved back: of others it goes by itself."""
+        """Return ``last_folder`` of each topic that was moved back; others follow incarnations."""
         return {topic: self.last_folder(topic) for topic, _ in self.generations}
 
     def counts(self, partition_id: PartitionId, generation: int, end: int) -> bool:
-        """Whether what was committed under a generation, up to ``end``, was not retired since."""
+        """Whether data committed under a generation, up to ``end``, is not retired."""
         return not is_retired(self.retired.get(partition_id, ()), generation, end)
 
 
 def apply(state: LogState, commit: Commit, digest: str) -> LogState:
     """Return the state after ``commit``, whose bytes have ``digest``.
 
-    ValueError when the commit cannot follow: it does not chain, an epoch moves back, or a
-    position without being retired, ranges overlap, or an intent would be lost.
+    ValueError when the commit cannot follow: it does not continue the chain, its epoch moves back,
+    a position moves back without being retired, ranges overlap, or an intent would be lost.
     """
     _check_chain(state, commit)
     changes = commit.changes
@@ -132,9 +132,9 @@ def check_changes(state: LogState, changes: Changes) -> None:
 
 
 def stamped(state: LogState, changes: Changes) -> Changes:
-    """Return ``changes`` with their entries and gaps under the generation they are committed in.
+    """Return ``changes`` with the current generation in their entries and gaps.
 
-    Planned ranges are not touched: they named their folder when they were planned.
+    Planned ranges keep theirs: it named their folder when they were planned.
     """
     generations = _next_generations(state, changes)
     if not generations:
@@ -147,7 +147,7 @@ def stamped(state: LogState, changes: Changes) -> Changes:
 
 
 def _reached(state: LogState, changes: Changes, partition_id: PartitionId) -> int:
-    """Return up to where what counts goes, before the commit adds to it."""
+    """Return the position of a partition before the commit adds to it, after it retires."""
     if partition_id in changes.retired:
         return changes.retired[partition_id]
     return state.positions.get(partition_id, 0)
@@ -165,10 +165,10 @@ def _check_retired(state: LogState, changes: Changes) -> None:
 
 
 def _check_generations(state: LogState, changes: Changes) -> None:
-    """Refuse what bears another generation than the one it is committed in."""
+    """Refuse entries, gaps and planned ranges of another generation than the current one."""
     generations = _next_generations(state, changes)
-    told: list[Entry | Gap | PlannedRange] = [*changes.entries, *changes.gaps]
-    for item in (*told, *(changes.intent.ranges if changes.intent else ())):
+    items: list[Entry | Gap | PlannedRange] = [*changes.entries, *changes.gaps]
+    for item in (*items, *(changes.intent.ranges if changes.intent else ())):
         wanted = generations.get(item.partition_id[:2], 0)
         if item.generation != wanted:
             raise ValueError(f"{item.partition_id}: generation {item.generation}, not {wanted}")
@@ -188,18 +188,18 @@ def _check_chain(state: LogState, commit: Commit) -> None:
 
 
 def _claimed(changes: Changes) -> dict[PartitionId, list[OffsetRange]]:
-    """Return what each partition is told of; objects that share a range claim it once."""
+    """Return the ranges of each partition; objects that share a range count once."""
     claimed: dict[PartitionId, list[OffsetRange]] = {}
     shared: Counter[tuple[PartitionId, OffsetRange]] = Counter()
     for entry in changes.entries:
         if not 0 <= entry.records <= len(entry.range):
             raise ValueError(f"{entry.key}: {entry.records} records in {len(entry.range)} offsets")
-        place = entry.partition_id, entry.range
+        shared_range = entry.partition_id, entry.range
         if entry.parts > 1:
-            shared[place] += 1
-            if shared[place] > entry.parts:
+            shared[shared_range] += 1
+            if shared[shared_range] > entry.parts:
                 raise ValueError(f"{entry.key}: its range has more than {entry.parts} objects")
-            if shared[place] > 1:
+            if shared[shared_range] > 1:
                 continue
         claimed.setdefault(entry.partition_id, []).append(entry.range)
     for gap in changes.gaps:
@@ -254,7 +254,7 @@ def _merged_epochs(state: LogState, changes: Changes) -> Mapping[PartitionId, in
 
 
 def _bounded_groups(state: LogState, changes: Changes) -> Mapping[str, Mapping[PartitionId, int]]:
-    """Keep every group's offset inside what is archived, also where that has become less."""
+    """Keep group offsets within the archived offsets of partitions that were moved back."""
     if not changes.retired:
         return state.groups
     bounded = {}

@@ -1,7 +1,4 @@
-"""The archive for readers: which logs there are, and what each says at a commit or a time.
-
-An archive's log at one commit, for those who read.
-"""
+"""The archive for readers: which logs there are, and what each says at a commit or a time."""
 
 from __future__ import annotations
 
@@ -22,24 +19,24 @@ from kafkeep.archive.state import LogState
 from kafkeep.errors import NoSuchArchiveError
 
 _KEPT_TABLES = 4
-"""Unpacked tables weigh up to 100 MB each: a few help who asks topic by topic."""
+"""A decompressed table takes up to 100 MB. A few help a caller that asks topic by topic."""
 
 
 class ArchiveView:
-    """What one log says at one commit; it never changes, whatever is written later.
+    """What one log says at one commit; later commits do not change it.
 
-    Entries and gaps are read when they are asked for.
+    Entries and gaps are read on demand.
     """
 
-    def __init__(self, store: ObjectStore, head: LoadedLog) -> None:
+    def __init__(self, store: ObjectStore, log: LoadedLog) -> None:
         self._store = store
-        self._head = head
+        self._log = log
         self._rows: dict[str, TableRows] = {}
 
     @property
     def state(self) -> LogState:
-        """All but entries and gaps."""
-        return self._head.state
+        """The state of the log, without entries and gaps."""
+        return self._log.state
 
     @property
     def name(self) -> str:
@@ -48,7 +45,7 @@ class ArchiveView:
 
     @property
     def commit(self) -> int:
-        """Number of the commit this view stands at."""
+        """The number of this view's commit."""
         return self.state.commit
 
     @property
@@ -73,7 +70,7 @@ class ArchiveView:
 
     @property
     def spans(self) -> Mapping[PartitionId, LogSpan]:
-        """Where each partition began and ended in Kafka when it was last looked at."""
+        """Where each partition began and ended in Kafka at the last snapshot of the cluster."""
         return self.state.spans
 
     @property
@@ -88,14 +85,14 @@ class ArchiveView:
 
     @property
     def intent(self) -> Intent | None:
-        """What a writer was about to write, or None."""
+        """The open intent of a writer, or None."""
         return self.state.intent
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """What was never archived, sorted by partition and offset; without what was retired."""
-        found = [gap for step in self._head.tail for gap in step.changes.gaps]
-        for table in self._head.base.tables:
+        """Offsets that were never archived, without retired ones; by partition and offset."""
+        found = [gap for step in self._log.tail for gap in step.changes.gaps]
+        for table in self._log.base.tables:
             if table.gaps:
                 rows = self._load(table)
                 with reading(table.key):
@@ -105,15 +102,15 @@ class ArchiveView:
 
     @property
     def gap_count(self) -> int:
-        """How many gaps were ever recorded, the retired ones too; reads nothing."""
-        recent = sum(len(step.changes.gaps) for step in self._head.tail)
-        return recent + sum(table.gaps for table in self._head.base.tables)
+        """The number of gaps ever recorded, retired ones included; reads nothing."""
+        recent = sum(len(step.changes.gaps) for step in self._log.tail)
+        return recent + sum(table.gaps for table in self._log.base.tables)
 
     def entries(self, topic: str | None = None, incarnation: int | None = None) -> list[Entry]:
-        """Return the entries, of one topic or one incarnation of it if asked.
+        """Return the entries, of all topics, one topic, or one incarnation of it.
 
-        Those that were retired are left out. Sorted by topic, incarnation, partition, start.
-        Tables without that topic are not read.
+        Retired entries are left out. Sorted by topic, incarnation, partition and start. Tables
+        without that topic are not read.
         """
         found = [
             entry
@@ -125,7 +122,7 @@ class ArchiveView:
         return sorted(found, key=lambda entry: (entry.partition_id, entry.range.start))
 
     def retired(self, topic: str | None = None) -> list[Entry]:
-        """Return the entries that no longer count; what is in one that does is left out."""
+        """Return the retired entries whose objects no other entry uses."""
         everything = [e for e in self._iter_entries(topic) if topic in (None, e.partition_id.topic)]
         counted = {
             entry.key
@@ -137,9 +134,9 @@ class ArchiveView:
     def keys_committed_by(self, time_ms: int, topic: str) -> Iterator[str]:
         """Yield the objects of a topic that were committed at or before a time.
 
-        A table does not say when: only one that reaches over that time costs reading its commits.
+        Tables hold no times: the commits of a table that spans that time are read.
         """
-        for table in self._head.base.tables:
+        for table in self._log.base.tables:
             if not _may_hold(table, topic):
                 continue
             last = decode_stored(self.name, read_stored_commit(self._store, self.name, table.last))
@@ -150,18 +147,18 @@ class ArchiveView:
                 continue
             for stored in iter_stored_commits(self._store, self.name, table.first, table.last):
                 yield from _keys_by(decode_stored(self.name, stored), time_ms, topic)
-        for step in self._head.tail:
+        for step in self._log.tail:
             yield from _keys_by(step, time_ms, topic)
 
     def _iter_entries(self, topic: str | None) -> Iterator[Entry]:
-        for table in self._head.base.tables:
+        for table in self._log.base.tables:
             if _may_hold(table, topic):
                 rows = self._load(table) if topic else load_rows(self._store, self.name, table)
                 with reading(table.key):
                     for row in rows.entries:
                         if topic is None or row["topic"] == topic:
                             yield Entry.from_json(row)
-        for step in self._head.tail:
+        for step in self._log.tail:
             yield from step.changes.entries
 
     def _load(self, table: TableInfo) -> TableRows:
@@ -202,9 +199,9 @@ __all__ = [
 
 
 def list_logs(store: ObjectStore) -> list[str]:
-    """Return the names of the archive's logs, sorted; one small listing for each.
+    """Return the names of the archive's logs, sorted; costs one small listing for each.
 
-    Also of those whose commits were removed, if a checkpoint proves that there were any.
+    A log whose commits were all removed is named too if a checkpoint proves that it had any.
     """
     return [name for name in store.folders(ROOT) if _is_log(store, name)]
 
@@ -212,32 +209,32 @@ def list_logs(store: ObjectStore) -> list[str]:
 def load_view(
     store: ObjectStore, name: str, *, commit: int | None = None, at_ms: int | None = None
 ) -> ArchiveView:
-    """Load a log as it stands now, at a commit, or at a time (the last commit made by then).
+    """Load a log as of now, a commit, or a time (the last commit made by then). Reads only.
 
-    NoSuchArchiveError when there is no such log or commit; DamagedError when what is asked for may
-    be in commits that were removed. Reads only.
+    NoSuchArchiveError when there is no such log or commit. DamagedError when the requested state
+    may be in commits that were removed.
     """
-    head = load_remaining(store, name, LAST_NUMBER if commit is None else commit)
-    if at_ms is None or at_ms >= head.state.at_ms:
-        head.check_end()
-    if head.state.commit < 0:
+    log = load_remaining(store, name, LAST_NUMBER if commit is None else commit)
+    if at_ms is None or at_ms >= log.state.at_ms:
+        log.check_end()
+    if log.state.commit < 0:
         raise NoSuchArchiveError(
             f"{store.describe()} has no log named {name!r}",
             hint="See which there are with: kafkeep info --archive …",
         )
-    if commit is not None and head.state.commit != commit:
-        raise NoSuchArchiveError(f"{name} has no commit {commit}: the last is {head.state.commit}")
-    if at_ms is not None and head.state.at_ms > at_ms:
-        head = load_log(store, name, _find_commit(store, head, at_ms))
-    return ArchiveView(store, head)
+    if commit is not None and log.state.commit != commit:
+        raise NoSuchArchiveError(f"{name} has no commit {commit}: the last is {log.state.commit}")
+    if at_ms is not None and log.state.at_ms > at_ms:
+        log = load_log(store, name, _find_commit(store, log, at_ms))
+    return ArchiveView(store, log)
 
 
 def load_views(
     store: ObjectStore, names: Iterable[str], at_ms: int | None = None
 ) -> list[ArchiveView]:
-    """Load several logs as they stand now, or stood at a time: without those that begin later.
+    """Load several logs as of now or of a time; logs that begin later are left out.
 
-    NoSuchArchiveError when all of them do.
+    NoSuchArchiveError when all of them begin later.
     """
     found, later = [], None
     for name in names:
@@ -250,10 +247,10 @@ def load_views(
     return found
 
 
-def _find_commit(store: ObjectStore, head: LoadedLog, at_ms: int) -> int:
+def _find_commit(store: ObjectStore, log: LoadedLog, at_ms: int) -> int:
     """Return the last commit made at or before ``at_ms``: times in a log never move back."""
-    name = head.state.name
-    low, high = -1, head.state.commit
+    name = log.state.name
+    low, high = -1, log.state.commit
     while high - low > 1:
         middle = (low + high) // 2
         if decode_stored(name, read_stored_commit(store, name, middle)).at_ms <= at_ms:
@@ -274,5 +271,5 @@ def _is_log(store: ObjectStore, name: str) -> bool:
         return False
     if next(iter(store.list(log_prefix(name))), None) is not None:
         return True
-    # A log whose commits were all removed is damaged, which is not the same as never begun.
+    # A log whose commits were all removed is damaged; it is not the same as one never begun.
     return find_newest(store, name).removed is not None

@@ -125,7 +125,7 @@ def test_a_log_without_any_answer_stops_until_it_is_opened_again(open_log) -> No
     assert COMMIT.attempts is not None
     store.lost, store.effect = COMMIT.attempts, False
     for _ in range(2):
-        with pytest.raises(UnknownOutcomeError, match="no answer tells"):
+        with pytest.raises(UnknownOutcomeError, match="no answer says"):
             log.append(Changes(note="x"))
     assert len(store.sent) == 1 + COMMIT.attempts
     assert open_log("w2", store=store).append(Changes(note="y")).number == 2
