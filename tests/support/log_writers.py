@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any, cast
 
 from kafkeep.archive.log import CommitLog
+from kafkeep.backup.log_writer import LogWriter, RunTasks
 from kafkeep.backup.summary import BackupSummary
-from kafkeep.backup.writer import RunTasks, Writer
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.options.storage import StorageOptions
 
 
-def writer_of(log: CommitLog, options: BackupOptions, run_tasks: RunTasks, *, cores: int) -> Writer:
+def writer_of(
+    log: CommitLog, options: BackupOptions, run_tasks: RunTasks, *, cores: int
+) -> LogWriter:
     """Return one that holds ``log``, whose tasks are run by ``run_tasks``."""
-    return Writer(
+    return LogWriter(
         log=log,
         options=options,
         sink=None,

@@ -1,4 +1,7 @@
-"""A backup, from beginning to end: look, plan, intend, read and store, commit. On the driver."""
+"""A backup from beginning to end: snapshot, plan, intent, tasks, commit. On the driver.
+
+This file decides what happens when; ``log_writer.py`` does it.
+"""
 
 from __future__ import annotations
 
@@ -8,52 +11,57 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from kafkeep.archive.commit import Commit, PlannedRange
+from kafkeep.archive.commit import Commit, Intent, PlannedRange
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.backup.cluster_snapshot import (
     ClusterDetails,
     ClusterSnapshot,
     check_intent,
+    complete_snapshot,
     is_unchanged,
     take_snapshot,
 )
+from kafkeep.backup.log_writer import LogWriter, RunTasks
 from kafkeep.backup.plan import (
     EARLIEST,
+    CycleBacklog,
     CyclePlan,
+    LoggedState,
+    PlanInput,
     first_positions,
-    identify_topics,
     plan_cycle,
-    taken_over,
+    takeover_note,
 )
+from kafkeep.backup.reconcile import WeighedRange
 from kafkeep.backup.schemas import SchemaKeeper
 from kafkeep.backup.sink_schedule import SinkTiming, late_times
 from kafkeep.backup.summary import BackupSummary
-from kafkeep.backup.writer import RunTasks, Writer
 from kafkeep.errors import AccessDeniedError, PreflightError, RecordError, TransientError
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.admin.groups import load_group_offsets
+from kafkeep.objects.range_writer import SinkTail
 from kafkeep.objects.sink.dead_letters import create_dead_letter_topic
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.kafka import Locations
 from kafkeep.options.sink.sink import SinkOptions
-from kafkeep.retry import FOLLOW
 
 SNAPSHOT_MS = 5_000
-"""Between two looks of one who looks often, a glance at the ends will do."""
+"""Between two snapshots this close together, comparing the end offsets is enough."""
 DUE_DETAILS_MS = 5_000
-"""What is about to be committed goes with settings and group offsets no older than this."""
-PATIENCE_MS = 60_000
-"""Answers that may pass, and would not if they were meant, are taken for final after this."""
+"""A commit of data goes with settings and group offsets that are no older than this."""
+REFUSED_MS = 60_000
+"""While following, an answer that a topic coming or going may cause is final only after this."""
 DENIED_MS = 300_000
-"""Credentials that were good may be renewed: so long their refusal is borne while following."""
+"""While following, refused credentials that were good before may be renewed for this long."""
+LONGEST_PAUSE_S = 15.0
 logger = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
 class BackupJob:
-    """One writer of one log. Everything that does I/O is given to it."""
+    """One writer of one log. Everything that does I/O is passed in."""
 
     options: BackupOptions
     locations: Locations
@@ -64,25 +72,28 @@ class BackupJob:
     cores: int
     now_ms: Callable[[], int]
     stop: threading.Event
+    first: ClusterSnapshot | None = None
+    """The snapshot of the first cycle, if it was taken before the log was opened."""
     on_commit: Callable[[Commit, BackupSummary], None] = lambda _commit, _summary: None
-    on_snapshot: Callable[[ClusterSnapshot, CyclePlan], None] = lambda _take_snapshot, _plan: None
-    """Told what was seen and planned, before anything is done about it."""
+    on_snapshot: Callable[[ClusterSnapshot, CyclePlan], None] = lambda _snapshot, _plan: None
+    """Called with the snapshot and the plan of each cycle before it runs."""
     schemas: SchemaKeeper | None = None
-    """Keeps the schemas of a registry too."""
+    """Archives the schemas of a registry too."""
     turn: AbstractContextManager[None] = field(default_factory=nullcontext)
-    """Entered to look, plan and commit while following; others wait meanwhile."""
+    """Entered for each cycle while following, so that jobs take turns."""
     summary: BackupSummary = field(default_factory=BackupSummary)
-    writer: Writer = field(init=False)
+    _writer: LogWriter = field(init=False)
     _sink: SinkTiming | None = field(init=False, default=None)
-    _last_snapshot: ClusterSnapshot | None = field(init=False, default=None)
-    """The last look, if nothing was done since."""
+    _backlog: CycleBacklog = field(init=False, default_factory=CycleBacklog)
+    _idle_since: ClusterSnapshot | None = field(init=False, default=None)
+    """The last snapshot, if its cycle found nothing to do."""
     _details: ClusterDetails | None = field(init=False, default=None)
     _refused_at: int | None = field(init=False, default=None)
     _denied_at: int | None = field(init=False, default=None)
-    _has_worked: bool = field(init=False, default=False)
-    """Whether a look, and what it led to, went through while following."""
+    _has_succeeded: bool = field(init=False, default=False)
+    """True once a follow cycle has succeeded."""
     _met_all: bool = field(init=False, default=False)
-    """Whether topics that were there at the start have been met."""
+    """True once the log knows the topics that existed at the start."""
 
     def __post_init__(self) -> None:
         options = self.options
@@ -97,7 +108,12 @@ class BackupJob:
     @property
     def log(self) -> CommitLog:
         """The log this job holds."""
-        return self.writer.log
+        return self._writer.log
+
+    @property
+    def tails(self) -> Mapping[PartitionId, SinkTail]:
+        """Of a sink: what was read and is left in Kafka."""
+        return self._backlog.tails
 
     def run(self) -> BackupSummary:
         """Archive everything not yet in the archive; with ``follow``, until stopped."""
@@ -111,9 +127,8 @@ class BackupJob:
         return self.summary.ended(self.log.state)
 
     def _begin(self) -> None:
-        """Take the log, and finish what an earlier run had begun before anything else."""
-        before = getattr(self, "writer", None)
-        self.writer = Writer(
+        """Take the log; before anything else, finish what an earlier run had begun."""
+        self._writer = LogWriter(
             log=self.open_log(),
             options=self.options,
             sink=self._sink.options if self._sink else None,
@@ -124,53 +139,45 @@ class BackupJob:
             now_ms=self.now_ms,
             on_commit=self.on_commit,
             summary=self.summary,
-            waiting=before.waiting if before else {},
-            tails=before.tails if before else {},
         )
-        self._last_snapshot = None
-        self._make_dead_letter_topic()
+        self._idle_since = None
+        self._create_dead_letter_topic()
         intent = self.log.state.intent
         if intent is None:
             return
         check_intent(self.admin, intent, self.log.state)
         try:
-            self.writer.execute(intent, None)
+            self._execute(intent, None)
         except RecordError:
             if intent.options.get("sink") == self.options.sink:
                 raise  # else the options were changed, perhaps because of that record
 
-    def _make_dead_letter_topic(self) -> None:
+    def _create_dead_letter_topic(self) -> None:
         errors = self._sink.options.errors if self._sink else None
         if errors is not None and errors.dead_letter_topic:
             create_dead_letter_topic(self.admin, errors)
 
     def _once(self) -> None:
-        """Cycle until the end offsets seen at the start are archived.
+        """Run cycles until the end offsets of the first snapshot are archived.
 
-        That listed topics are there was looked at before the log was taken (``require_topics``);
-        one deleted meanwhile is no mistake of the user.
+        The caller has checked that listed topics exist (``require_topics``). One that is deleted
+        meanwhile is not the user's mistake.
         """
-        snapshot = self._take_snapshot()
-        known = self.writer.known()
-        infos = identify_topics(snapshot, known.latest, known.folders)
-        until = {
-            PartitionId(name, infos[name].incarnation, number): partition.stable
-            for name, topic in snapshot.topics.items()
-            for number, partition in enumerate(topic.partitions)
-        }
+        given = self._observe()
+        until = {pid: partition.stable for pid, _, partition in given.iter_partitions()}
         before: Mapping[PartitionId, int] | None = None
-        while self._cycle(snapshot, until) and not self._reached(until) and not self.stop.is_set():
+        while self._cycle(given, until) and not self._reached(until) and not self.stop.is_set():
             if self.options.keeps_tail and self.log.state.positions == before:
                 return  # what is left waits for a rule
             before = self.log.state.positions
-            snapshot = self._take_snapshot()
+            given = self._observe()
 
     def _reached(self, until: dict[PartitionId, int]) -> bool:
         positions = self.log.state.positions
         return all(positions.get(pid, 0) >= end for pid, end in until.items())
 
     def _follow(self) -> None:
-        """Cycle until stopped; what fails for now is tried again, from what the log says."""
+        """Run cycles until stopped; what fails for now is tried again, from what the log says."""
         unsure, failures = False, 0
         while not self.stop.is_set():
             busy = False
@@ -178,127 +185,141 @@ class BackupJob:
                 if unsure:
                     self._begin()
                     unsure = False
-                if not self._is_quiet():
+                if not self._is_idle():
                     with self.turn:
-                        snapshot = self._take_snapshot_while_following()
+                        given = self._observe_while_following()
                         unsure = True  # of the log, should anything fail from here on
-                        busy = self._cycle(snapshot, None)
+                        busy = self._cycle(given, None)
                 unsure, failures = False, 0
-                self._has_worked, self._denied_at = True, None
+                self._has_succeeded, self._denied_at = True, None
             except (TransientError, AccessDeniedError) as error:
-                if isinstance(error, AccessDeniedError) and not self._bears_denial():
+                if isinstance(error, AccessDeniedError) and not self._tolerates_denial():
                     raise
                 failures += 1
                 logger.warning("%s: %s; trying again", self.options.called, error.message)
             if not busy:
                 self.stop.wait(self._pause(failures))
 
-    def _bears_denial(self) -> bool:
+    def _tolerates_denial(self) -> bool:
         """Whether refused credentials may be good again soon: they were, not long ago."""
         self._denied_at = self._denied_at or self.now_ms()
-        return self._has_worked and self.now_ms() - self._denied_at <= DENIED_MS
+        return self._has_succeeded and self.now_ms() - self._denied_at <= DENIED_MS
 
     def _pause(self, failures: int) -> float:
-        """Return the seconds until the next look: longer when one after the other fails."""
-        return replace(FOLLOW, first_wait_s=self.options.interval_ms / 1000).wait_s(failures)
+        """Return the seconds until the next cycle: longer after each failure in a row."""
+        pause = self.options.interval_ms / 1000
+        longer = pause * (1 << min(10, max(0, failures - 1)))
+        return min(max(pause, LONGEST_PAUSE_S), longer)
 
-    def _take_snapshot_while_following(self) -> ClusterSnapshot:
-        """Look; a topic that comes or goes while it is asked about makes answers that pass."""
+    def _observe_while_following(self) -> PlanInput:
+        """Take a snapshot; tolerate for a while what a topic that comes or goes may cause."""
         try:
-            snapshot = self._take_snapshot()
+            given = self._observe()
         except PreflightError as error:
             self._refused_at = self._refused_at or self.now_ms()
-            if self.now_ms() - self._refused_at > PATIENCE_MS:
+            if self.now_ms() - self._refused_at > REFUSED_MS:
                 raise
             raise TransientError(error.message) from error
         self._refused_at = None
-        return snapshot
+        return given
 
-    def _is_quiet(self) -> bool:
-        """Tell whether there is nothing to do, with as little effort as that takes.
+    def _is_idle(self) -> bool:
+        """Return whether there is nothing to do, at the cost of one request to each leader.
 
-        Only for who looks often: no partition has grown, and no clock has closed what waits.
+        Only for frequent cycles: no partition has grown, and no clock has closed what waits.
         """
-        seen, now = self._last_snapshot, self.now_ms()
+        seen, now = self._idle_since, self.now_ms()
         if not self.options.details_ms or seen is None or now - seen.at_ms >= SNAPSHOT_MS:
             return False
         if any(name not in seen.topics for name in self.options.topics):
             return False  # a topic that does not exist yet is waited for
         if self.log.state.intent is not None or not is_unchanged(self.admin, seen):
             return False
-        return not self._plan(replace(seen, at_ms=now), None, ()).stretches
+        given = PlanInput.of(replace(seen, at_ms=now), LoggedState.of(self.log.state))
+        return not self._plan(given, None, ()).stretches
 
-    def _cycle(self, snapshot: ClusterSnapshot, until: dict[PartitionId, int] | None) -> bool:
-        """Plan and run one cycle; tell whether there may be more to do at once.
+    def _cycle(self, given: PlanInput, until: dict[PartitionId, int] | None) -> bool:
+        """Plan and run one cycle; return whether there may be more to do at once.
 
-        One who follows and is to stop begins none: what came since is for whoever comes next,
-        perhaps with other options.
+        A following job that is told to stop begins none. Records that came since belong to the
+        next run, which may have other options.
         """
         if self.options.follow and self.stop.is_set():
             return False
         intent = self.log.state.intent
         left_over = intent.ranges if intent else ()
-        starts, note = self._starts(snapshot)
-        plan = self._plan(snapshot, until, left_over, starts)
-        if plan.stretches and self._is_stale(snapshot, DUE_DETAILS_MS):
+        starts, note = self._starts(given)
+        plan = self._plan(given, until, left_over, starts)
+        snapshot = given.snapshot
+        if plan.stretches and _is_stale(snapshot, DUE_DETAILS_MS):
             self._details = None
-            return self._cycle(self._take_snapshot(), until)
-        schemas = ""
-        if self.schemas is not None:
-            known = self.log.state.schemas
-            schemas = self.schemas.keep(known, self.now_ms(), records=bool(plan.stretches))
-        self.writer.waiting = dict(plan.waiting)
+            return self._cycle(self._observe(), until)
+        schemas = self._keep_schemas(plan)
+        self._backlog.since = dict(plan.waiting)
         self.summary.saw(snapshot, plan)
         self.on_snapshot(snapshot, plan)
         if not plan.stretches and not left_over:
-            self.writer.tell(snapshot, plan, note, schemas)
-            self._met_all, self._last_snapshot = True, snapshot
+            self._writer.record_metadata(plan, note, schemas)
+            self._met_all, self._idle_since = True, snapshot
             return False
-        self._last_snapshot = None
-        intent, weights = self.writer.intend(plan, left_over, note, schemas)
+        self._idle_since = None
+        intent, weights = self._writer.intend(plan, left_over, note, schemas)
         self._met_all = True
-        self.writer.execute(intent, snapshot, weights)
+        self._execute(intent, plan, weights)
         return True
+
+    def _execute(
+        self, intent: Intent, plan: CyclePlan | None, weights: tuple[WeighedRange, ...] = ()
+    ) -> None:
+        """Run an intent, remember what it left in Kafka, and commit what it stored."""
+        result = self._writer.run(intent, weights)
+        positions = self.log.state.positions
+        moved = {pid for pid, at in result.positions.items() if at != positions.get(pid)}
+        self._backlog.note_read(intent, result.tails, moved)
+        self._writer.record(intent, result, plan)
+
+    def _keep_schemas(self, plan: CyclePlan) -> str:
+        if self.schemas is None:
+            return ""
+        known = self.log.state.schemas
+        return self.schemas.keep(known, self.now_ms(), records=bool(plan.stretches))
 
     def _plan(
         self,
-        snapshot: ClusterSnapshot,
+        given: PlanInput,
         until: dict[PartitionId, int] | None,
         left_over: tuple[PlannedRange, ...],
         starts: Mapping[PartitionId, int] | None = None,
     ) -> CyclePlan:
         return plan_cycle(
-            snapshot,
-            self.writer.known(),
+            given,
             self.options,
-            waiting=self.writer.waiting,
-            until=until,
-            skip=frozenset(r.partition_id for r in left_over),
+            self._backlog,
             sink=self._sink,
-            tails=self.writer.tails,
+            until=until,
+            skip={planned.partition_id for planned in left_over},
             starts=starts,
         )
 
-    def _starts(self, snapshot: ClusterSnapshot) -> tuple[dict[PartitionId, int], str]:
-        """Say where new topics begin, and a note about it; the group is asked once in a log's life.
+    def _starts(self, given: PlanInput) -> tuple[dict[PartitionId, int], str]:
+        """Return where new topics begin, and the note for the commit that says so.
 
-        Topics that come into being while the job runs are read from their beginning.
+        The group is asked once in the life of a log. Topics that are created while the job runs
+        are read from their beginning.
         """
-        group, known = self.options.group, self.writer.known()
+        group, topics = self.options.group, list(given.snapshot.topics)
         offsets: Mapping[tuple[str, int], int] = {}
-        if group and snapshot.topics and not known.latest:
-            offsets = load_group_offsets(self.admin, list(snapshot.topics), [group]).offsets.get(
-                group, {}
-            )
+        if group and topics and not given.logged.latest:
+            offsets = load_group_offsets(self.admin, topics, [group]).offsets.get(group, {})
         start_at = EARLIEST if self._met_all else self.options.start_at
-        starts = first_positions(snapshot, known, start_at=start_at, group=offsets)
-        return starts, taken_over(group or "", offsets, starts)
+        starts = first_positions(given, start_at=start_at, group=offsets)
+        return starts, takeover_note(group or "", offsets, starts)
 
-    def _is_stale(self, snapshot: ClusterSnapshot, most_ms: int) -> bool:
-        return snapshot.details is not None and snapshot.at_ms - snapshot.details.at_ms > most_ms
-
-    def _take_snapshot(self) -> ClusterSnapshot:
-        state, latest = self.log.state, self.writer.known().latest
+    def _observe(self) -> PlanInput:
+        """Take a snapshot and hold it beside what the log says."""
+        state = self.log.state
+        logged = LoggedState.of(state)
+        latest = logged.latest
         epochs = {
             (pid.topic, pid.partition): epoch
             for pid, epoch in state.leader_epochs.items()
@@ -308,19 +329,38 @@ class BackupJob:
             group: {pid.topic for pid in at if latest[pid.topic].incarnation == pid.incarnation}
             for group, at in state.groups.items()
         }
-        tails = {(pid.topic, pid.partition): tail for pid, tail in self.writer.tails.items()}
-        now, details = self.now_ms(), self._details
-        if details is not None and now - details.at_ms >= self.options.details_ms:
-            details = None
-        snapshot = take_snapshot(
-            self.admin,
-            self.options,
-            now_ms=now,
-            epochs=epochs,
-            times=late_times(self._sink, tails) if self._sink else None,
-            details=details,
-            known_groups=groups,
-        )
+        tails = {(pid.topic, pid.partition): tail for pid, tail in self.tails.items()}
+        times = late_times(self._sink, tails) if self._sink else None
+        if self.first is not None:
+            snapshot = complete_snapshot(
+                self.admin,
+                self.options,
+                self.first,
+                epochs=epochs,
+                times=times,
+                known_groups=groups,
+            )
+            self.first = None
+        else:
+            snapshot = take_snapshot(
+                self.admin,
+                self.options,
+                now_ms=self.now_ms(),
+                epochs=epochs,
+                times=times,
+                details=self._fresh_details(),
+                known_groups=groups,
+            )
         self._details = snapshot.details
         failpoint("look.after")
-        return snapshot
+        return PlanInput.of(snapshot, logged)
+
+    def _fresh_details(self) -> ClusterDetails | None:
+        details = self._details
+        if details is None or self.now_ms() - details.at_ms >= self.options.details_ms:
+            return None
+        return details
+
+
+def _is_stale(snapshot: ClusterSnapshot, most_ms: int) -> bool:
+    return snapshot.details is not None and snapshot.at_ms - snapshot.details.at_ms > most_ms

@@ -1,22 +1,23 @@
-"""The writer of a log: intends, has tasks read and store, commits what they did. On the driver."""
+"""The writer of a log: commits intents, runs their tasks, commits the results. On the driver.
+
+It knows the log and the tasks. What is read when is decided by ``job.py``.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from kafkeep.archive.commit import Changes, Commit, Intent, PlannedRange, TopicInfo
 from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.state import LogState
-from kafkeep.backup.cluster_snapshot import ClusterSnapshot
 from kafkeep.backup.plan import (
     CyclePlan,
     LoggedState,
     changed_groups,
     gap_error,
-    identify_topics,
     is_empty,
 )
 from kafkeep.backup.reconcile import (
@@ -33,7 +34,6 @@ from kafkeep.backup.summary import BackupSummary
 from kafkeep.backup.task import BackupBundle, BundledRange, RangeReport, archive_bundle
 from kafkeep.errors import RecordError
 from kafkeep.kafka.admin.admin import Admin
-from kafkeep.objects.range_writer import SinkTail
 from kafkeep.objects.segment.writer import WriteOptions
 from kafkeep.objects.sink.spec import SinkShape
 from kafkeep.options.backup import BackupOptions
@@ -46,8 +46,8 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
-class Writer:
-    """Holds one log from its opening on. Everything that does I/O is given to it."""
+class LogWriter:
+    """Holds one log from its opening on. Everything that does I/O is passed in."""
 
     log: CommitLog
     options: BackupOptions
@@ -59,22 +59,11 @@ class Writer:
     now_ms: Callable[[], int]
     on_commit: Callable[[Commit, BackupSummary], None]
     summary: BackupSummary
-    waiting: dict[PartitionId, int] = field(default_factory=dict)
-    """Since when records of a partition wait, in ms."""
-    tails: dict[PartitionId, SinkTail] = field(default_factory=dict)
-    """Of a sink: what was read and is left in Kafka."""
 
     @property
     def state(self) -> LogState:
         """What the log says now."""
         return self.log.state
-
-    def known(self) -> LoggedState:
-        """Return what planning needs of the log."""
-        latest: dict[str, TopicInfo] = {}
-        for (name, _), info in sorted(self.state.topics.items()):
-            latest[name] = info
-        return LoggedState(self.state.positions, latest, self.state.last_folders())
 
     def intend(
         self,
@@ -108,18 +97,16 @@ class Writer:
         )
         return intent, tuple(weighed)
 
-    def execute(
-        self,
-        intent: Intent,
-        snapshot: ClusterSnapshot | None,
-        weights: tuple[WeighedRange, ...] = (),
-    ) -> None:
-        """Run an intent's tasks and commit what they did; what is left stays intended."""
+    def run(self, intent: Intent, weights: tuple[WeighedRange, ...] = ()) -> Reconciliation:
+        """Run the tasks of an intent and reconcile their reports with it; commits nothing.
+
+        GapError under ``--on-gap fail``: the intent stays open, and another run decides again.
+        """
         bundles = self._bundles(intent, weights or tuple(weigh(intent.ranges)))
         try:
             rows = self.run_tasks(bundles, archive_bundle, label="backup")
         except RecordError as error:
-            # Nothing of it counts, so that the next run may go on with other options.
+            # Nothing of it counts, so that the next run may continue with other options.
             self.commit(Changes(closes_intent=True, note=f"given up: {error.message}"))
             raise
         entries: dict[int, list[Entry]] = {}
@@ -130,17 +117,41 @@ class Writer:
                 entries.setdefault(row.body["number"], []).append(entry)
             else:
                 reports[row.body["number"]] = RangeReport.from_json(row.body)
-        reconciled = reconcile(intent, entries, reports, at_ms=self.now_ms())
-        if reconciled.gaps and self.options.on_gap == "fail":
-            raise gap_error(reconciled.gaps)  # the intent stays open: another run decides again
-        self._note_tails(intent, reconciled)
-        self.commit(self._changes(intent, reconciled, snapshot))
-        self.summary.bad += reconciled.bad
+        result = reconcile(intent, entries, reports, at_ms=self.now_ms())
+        if result.gaps and self.options.on_gap == "fail":
+            raise gap_error(result.gaps)
+        for line in result.complaints if self._logs_errors() else ():
+            logger.warning("%s: %s", self.options.called, line)
+        return result
 
-    def tell(
-        self, snapshot: ClusterSnapshot, plan: CyclePlan, note: str = "", schemas: str = ""
-    ) -> None:
-        """Commit what a cycle without data has to say: new topics, settings, gaps, groups."""
+    def record(self, intent: Intent, result: Reconciliation, plan: CyclePlan | None) -> None:
+        """Commit the result of an intent; what was not read stays intended.
+
+        Without a plan, settings and group offsets are left to the next commit.
+        """
+        state = self.state
+        changes = Changes(
+            entries=result.entries,
+            positions={
+                pid: at for pid, at in result.positions.items() if state.positions.get(pid) != at
+            },
+            leader_epochs={
+                pid: epoch
+                for pid, epoch in result.leader_epochs.items()
+                if state.leader_epochs.get(pid, -1) != epoch
+            },
+            gaps=result.gaps,
+            topics=self._deleted_topics(result.gone),
+            intent=replace(intent, ranges=result.left_over) if result.left_over else None,
+            closes_intent=True,
+        )
+        if plan is not None:
+            changes = self._with_metadata(changes, plan, {**state.positions, **result.positions})
+        self.commit(changes)
+        self.summary.bad += result.bad
+
+    def record_metadata(self, plan: CyclePlan, note: str = "", schemas: str = "") -> None:
+        """Commit what a cycle without data has found: new topics, settings, gaps, groups."""
         changes = Changes(
             topics=plan.topics,
             gaps=plan.gaps,
@@ -148,17 +159,15 @@ class Writer:
             schemas=schemas,
             note=note,
         )
-        self.commit(
-            self._with_metadata(changes, snapshot, {**self.state.positions, **plan.positions})
-        )
+        self.commit(self._with_metadata(changes, plan, {**self.state.positions, **plan.positions}))
 
     def commit(self, changes: Changes) -> None:
-        """Append to the log, unless there is nothing to tell."""
+        """Append to the log, unless there is nothing new."""
         if is_empty(changes) and changes.intent is None and not changes.closes_intent:
             return
-        anew = self._made_anew(changes.topics)
+        recreated = self._recreated(changes.topics)
         commit = self.log.append(changes)
-        for info in anew:
+        for info in recreated:
             logger.warning(
                 "%s: topic %s was re-created: it is archived as incarnation %d",
                 *(self.options.called, info.topic, info.incarnation),
@@ -167,9 +176,9 @@ class Writer:
         self.summary.count(changes)
         self.on_commit(commit, self.summary)
 
-    def _made_anew(self, topics: tuple[TopicInfo, ...]) -> list[TopicInfo]:
-        """Pick topics of which the log knows another one, under the same name."""
-        latest = self.known().latest if topics else {}
+    def _recreated(self, topics: tuple[TopicInfo, ...]) -> list[TopicInfo]:
+        """Return the topics of which the log knows another one under the same name."""
+        latest = LoggedState.of(self.state).latest if topics else {}
         return [
             info
             for info in topics
@@ -177,21 +186,6 @@ class Writer:
             and info.incarnation > latest[info.topic].incarnation
             and info.topic_id != latest[info.topic].topic_id
         ]
-
-    def _note_tails(self, intent: Intent, reconciled: Reconciliation) -> None:
-        """Remember what a sink left to wait, and since when; say which records were bad."""
-        for planned in intent.ranges:
-            pid = planned.partition_id
-            tail = reconciled.tails.get(pid)
-            if tail is None:
-                self.tails.pop(pid, None)
-                self.waiting.pop(pid, None)
-                continue
-            self.tails[pid] = tail
-            if reconciled.positions[pid] != self.state.positions.get(pid):
-                self.waiting[pid] = intent.at_ms
-        for line in reconciled.complaints if self._logs_errors() else ():
-            logger.warning("%s: %s", self.options.called, line)
 
     def _bundles(self, intent: Intent, weights: tuple[WeighedRange, ...]) -> list[BackupBundle]:
         count = bundles_for(sum(w.est_bytes for w in weights), self.cores)
@@ -222,50 +216,18 @@ class Writer:
             for members in pack(weights, bundles=count)
         ]
 
-    def _changes(
-        self, intent: Intent, reconciled: Reconciliation, snapshot: ClusterSnapshot | None
-    ) -> Changes:
-        state = self.state
-        positions = {**state.positions, **reconciled.positions}
-        rest = replace(intent, ranges=reconciled.left_over) if reconciled.left_over else None
-        changes = Changes(
-            entries=reconciled.entries,
-            positions={
-                pid: at
-                for pid, at in reconciled.positions.items()
-                if state.positions.get(pid) != at
-            },
-            leader_epochs={
-                pid: epoch
-                for pid, epoch in reconciled.leader_epochs.items()
-                if state.leader_epochs.get(pid, -1) != epoch
-            },
-            gaps=reconciled.gaps,
-            topics=self._deleted_topics(reconciled.gone),
-            intent=rest,
-            closes_intent=True,
-        )
-        return changes if snapshot is None else self._with_metadata(changes, snapshot, positions)
-
     def _with_metadata(
-        self, changes: Changes, snapshot: ClusterSnapshot, positions: dict[PartitionId, int]
+        self, changes: Changes, plan: CyclePlan, positions: Mapping[PartitionId, int]
     ) -> Changes:
         state = self.state
-        known = self.known()
-        infos = identify_topics(snapshot, known.latest, known.folders)
-        spans = {
-            PartitionId(name, infos[name].incarnation, number): partition.span
-            for name, topic in snapshot.topics.items()
-            for number, partition in enumerate(topic.partitions)
-        }
         return replace(
             changes,
-            groups=changed_groups(snapshot, infos, positions, state.groups),
-            spans={pid: span for pid, span in spans.items() if state.spans.get(pid) != span},
+            groups=changed_groups(plan.groups, plan.identified, positions, state.groups),
+            spans={pid: span for pid, span in plan.spans.items() if state.spans.get(pid) != span},
         )
 
     def _deleted_topics(self, gone: tuple[PartitionId, ...]) -> tuple[TopicInfo, ...]:
-        """Mark topics that vanished while they were read, if Kafka no longer lists them."""
+        """Mark topics as deleted that vanished while they were read, unless Kafka lists them."""
         if not gone:
             return ()
         names = sorted({pid.topic for pid in gone})
@@ -286,7 +248,7 @@ class Writer:
         return self.sink is not None and self.sink.errors.errors_log_enable
 
     def _closes(self, plan: CyclePlan) -> dict[str, str]:
-        """Say why tails are closed; what is left of the last intent keeps its reasons."""
+        """Return why tails are closed; what is left of the last intent keeps its reasons."""
         closes = {str(s.partition_id): str(s.closes) for s in plan.stretches if s.closes}
         before = self.state.intent
         if before is None:

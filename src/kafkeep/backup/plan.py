@@ -1,16 +1,15 @@
-"""Plan a cycle: what is due, where it begins and ends, what was lost. Pure.
-
-Where a log begins with partitions it has not met: at a group's offsets, or at an end. Pure.
-"""
+"""Plan a cycle: what is read, where it begins and ends, which offsets were lost. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 
-from kafkeep.archive.commit import Changes, Gap, LogSpan, TopicInfo
+from kafkeep.archive.commit import Changes, Gap, Intent, LogSpan, TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
+from kafkeep.archive.state import LogState
 from kafkeep.backup.cluster_snapshot import (
     ClusterSnapshot,
     PartitionSnapshot,
@@ -24,51 +23,6 @@ from kafkeep.objects.sink.rotation import Reason
 from kafkeep.options.backup import BackupOptions
 
 EARLIEST, LATEST = "earliest", "latest"
-
-
-def first_positions(
-    snapshot: ClusterSnapshot,
-    known: LoggedState,
-    *,
-    start_at: str,
-    group: Mapping[tuple[str, int], int],
-) -> dict[PartitionId, int]:
-    """Return where partitions of topics begin that the log has not met, if not at their start.
-
-    An offset of the group counts unless it lies behind the partition's end: then it is of a topic
-    that was there before, under the same name.
-    """
-    infos = identify_topics(snapshot, known.latest, known.folders)
-    return {
-        PartitionId(name, infos[name].incarnation, number): at
-        for name, topic in snapshot.topics.items()
-        if _is_new(name, known.latest)
-        for number, partition in enumerate(topic.partitions)
-        if (at := _start(group.get((name, number)), partition.span.end, partition.stable, start_at))
-        is not None
-    }
-
-
-def _is_new(topic: str, latest: Mapping[str, TopicInfo]) -> bool:
-    return topic not in latest
-
-
-def _start(committed: int | None, end: int, stable: int, start_at: str) -> int | None:
-    if committed is not None and committed <= end:
-        return committed
-    return stable if start_at == LATEST else None
-
-
-def taken_over(
-    group: str, offsets: Mapping[tuple[str, int], int], starts: Mapping[PartitionId, int]
-) -> str:
-    """Return the note of the commit that takes over from a group; empty when none does."""
-    taken = [p for p, at in starts.items() if offsets.get((p.topic, p.partition)) == at]
-    if not taken:
-        return ""
-    return f"positions of {len(taken)} partitions taken over from group {group}"
-
-
 RETENTION = "deleted from Kafka before it was archived"
 UNKNOWN_RECORD_BYTES = 1024
 
@@ -79,18 +33,71 @@ class DueReason(StrEnum):
     ONCE = "one-shot backup"
     BYTES = "enough bytes are waiting for a whole object"
     AGE = "records have waited long enough"
-    LEFT_OVER = "planned by an earlier cycle"
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedState:
-    """What the log already says, as far as planning needs it."""
+    """What planning needs of the log."""
 
     positions: Mapping[PartitionId, int]
     latest: Mapping[str, TopicInfo]
     """Topic → its newest incarnation."""
     folders: Mapping[str, int] = field(default_factory=dict)
-    """Topic → the highest number its folders bear, where that is not the incarnation's."""
+    """Topic → the highest number of its folders, where that is not the incarnation's."""
+
+    @classmethod
+    def of(cls, state: LogState) -> LoggedState:
+        """Take it from the state of a log."""
+        latest = {name: info for (name, _), info in sorted(state.topics.items())}
+        return cls(state.positions, latest, state.last_folders())
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInput:
+    """A snapshot of the cluster, and what the log says of its topics."""
+
+    snapshot: ClusterSnapshot
+    logged: LoggedState
+    topics: Mapping[str, TopicInfo]
+    """The topics of the snapshot, each with its incarnation."""
+
+    @classmethod
+    def of(cls, snapshot: ClusterSnapshot, logged: LoggedState) -> PlanInput:
+        """Identify the topics of a snapshot."""
+        return cls(snapshot, logged, identify_topics(snapshot, logged))
+
+    def iter_partitions(self) -> Iterator[tuple[PartitionId, TopicSnapshot, PartitionSnapshot]]:
+        """Yield every partition of the snapshot, in order."""
+        for name, topic in sorted(self.snapshot.topics.items()):
+            for number, partition in enumerate(topic.partitions):
+                yield PartitionId(name, self.topics[name].incarnation, number), topic, partition
+
+
+@dataclass(slots=True)
+class CycleBacklog:
+    """Records that were seen and are not archived yet. Survives from one cycle to the next."""
+
+    since: dict[PartitionId, int] = field(default_factory=dict)
+    """Since when records of a partition wait, in ms."""
+    tails: dict[PartitionId, SinkTail] = field(default_factory=dict)
+    """Of a sink: what was read and is left in Kafka."""
+
+    def note_read(
+        self,
+        intent: Intent,
+        tails: Mapping[PartitionId, SinkTail],
+        moved: Set[PartitionId],
+    ) -> None:
+        """Take in what the tasks of an intent left; ``moved`` are partitions that advanced."""
+        for planned in intent.ranges:
+            pid = planned.partition_id
+            if pid not in tails:
+                self.tails.pop(pid, None)
+                self.since.pop(pid, None)
+                continue
+            self.tails[pid] = tails[pid]
+            if pid in moved:
+                self.since[pid] = intent.at_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,41 +111,41 @@ class Stretch:
     est_bytes: int
     reason: str
     closes: Reason | None = None
-    """Of a sink: why what no rule has closed at its end is closed."""
+    """Of a sink: why records that no rule has closed are closed at its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CyclePlan:
-    """What one cycle reads, and what it tells the log besides."""
+    """What one cycle reads, and what else it commits."""
 
     stretches: tuple[Stretch, ...]
     gaps: tuple[Gap, ...]
     topics: tuple[TopicInfo, ...]
-    """Topics that are new or have changed since the log last heard of them."""
+    """Topics that are new or have changed since the log last recorded them."""
     positions: Mapping[PartitionId, int]
-    """Where partitions begin that the log has not met, or that lost records."""
+    """Where partitions begin that are new to the log, or that lost records."""
     spans: Mapping[PartitionId, LogSpan]
     waiting: Mapping[PartitionId, int]
     """Records that are not due yet: since when they wait, in ms."""
     blocked: tuple[PartitionId, ...]
+    identified: Mapping[str, TopicInfo] = field(default_factory=dict)
+    """All topics of the snapshot."""
+    groups: Mapping[str, Mapping[tuple[str, int], int]] = field(default_factory=dict)
+    """Group offsets of the snapshot."""
 
 
-def identify_topics(
-    snapshot: ClusterSnapshot,
-    latest: Mapping[str, TopicInfo],
-    folders: Mapping[str, int] | None = None,
-) -> dict[str, TopicInfo]:
-    """Tell each topic's incarnation: a topic id the log has not seen is a new one.
+def identify_topics(snapshot: ClusterSnapshot, logged: LoggedState) -> dict[str, TopicInfo]:
+    """Return each topic with its incarnation: a topic id that the log has not seen is a new one.
 
-    ``folders`` are those of ``LoggedState``: a new incarnation's number is past all of them.
+    The number of a new incarnation is past all folders of its topic.
     """
     found = {}
     for name, topic in snapshot.topics.items():
-        before = latest.get(name)
+        before = logged.latest.get(name)
         if before is None:
             incarnation = 1
         elif before.topic_id != topic.topic_id or before.deleted:
-            incarnation = max(before.incarnation, (folders or {}).get(name, 0)) + 1
+            incarnation = max(before.incarnation, logged.folders.get(name, 0)) + 1
         else:
             incarnation = before.incarnation
         found[name] = TopicInfo(
@@ -152,92 +159,137 @@ def identify_topics(
     return found
 
 
+def first_positions(
+    given: PlanInput, *, start_at: str, group: Mapping[tuple[str, int], int]
+) -> dict[PartitionId, int]:
+    """Return where partitions of topics that are new to the log begin, if not at their start.
+
+    An offset of the group counts unless it lies past the end of the partition. Then it belongs to
+    an earlier topic of the same name.
+    """
+    found = {}
+    for pid, _topic, partition in given.iter_partitions():
+        if pid.topic in given.logged.latest:
+            continue
+        committed = group.get((pid.topic, pid.partition))
+        if committed is not None and committed <= partition.span.end:
+            found[pid] = committed
+        elif start_at == LATEST:
+            found[pid] = partition.stable
+    return found
+
+
+def takeover_note(
+    group: str, offsets: Mapping[tuple[str, int], int], starts: Mapping[PartitionId, int]
+) -> str:
+    """Return the note of the commit that takes over from a group; empty when none does."""
+    taken = [p for p, at in starts.items() if offsets.get((p.topic, p.partition)) == at]
+    if not taken:
+        return ""
+    return f"positions of {len(taken)} partitions taken over from group {group}"
+
+
 def plan_cycle(
-    snapshot: ClusterSnapshot,
-    known: LoggedState,
+    given: PlanInput,
     options: BackupOptions,
+    backlog: CycleBacklog,
     *,
-    waiting: Mapping[PartitionId, int],
-    until: Mapping[PartitionId, int] | None = None,
-    skip: frozenset[PartitionId] = frozenset(),
     sink: SinkTiming | None = None,
-    tails: Mapping[PartitionId, SinkTail] | None = None,
+    until: Mapping[PartitionId, int] | None = None,
+    skip: Set[PartitionId] = frozenset(),
     starts: Mapping[PartitionId, int] | None = None,
 ) -> CyclePlan:
     """Decide what this cycle reads.
 
-    ``until`` bounds a one-shot backup to the end offsets at its start; ``skip`` names partitions
-    whose earlier plan is still open; ``tails`` tells what a sink has read and left; ``starts`` says
-    where partitions begin that the log has not met. Raises GapError under ``--on-gap fail``, before
-    any write.
+    ``until`` bounds a one-shot backup to the end offsets at its start. ``skip`` names partitions
+    whose earlier plan is still open. ``starts`` are the positions of partitions that are new to the
+    log. Raises GapError under ``--on-gap fail``, before any write.
     """
-    infos = identify_topics(snapshot, known.latest, known.folders)
-    positions = {**(starts or {}), **known.positions}
-    stretches: list[Stretch] = []
-    gaps: list[Gap] = []
-    begins: dict[PartitionId, int] = {}
-    spans: dict[PartitionId, LogSpan] = {}
-    still_waiting: dict[PartitionId, int] = {}
-    blocked: list[PartitionId] = []
-    for name, topic in sorted(snapshot.topics.items()):
-        for number, partition in enumerate(topic.partitions):
-            pid = PartitionId(name, infos[name].incarnation, number)
-            spans[pid] = partition.span
-            if partition.is_blocked:
-                blocked.append(pid)
-            check_not_cut_back(pid, positions.get(pid, 0), partition.history_end)
-            if pid in skip:
-                continue
-            begin, gap = _begin(pid, partition, positions, snapshot.at_ms)
-            if gap is not None:
-                gaps.append(gap)
-            if known.positions.get(pid) != begin:
-                begins[pid] = begin
-            end = partition.stable if until is None else min(partition.stable, until.get(pid, 0))
-            if begin >= end:
-                continue
-            stretch = _stretch(pid, topic, partition, OffsetRange(begin, end))
-            since = waiting.get(pid, snapshot.at_ms)
-            if sink is None:
-                due = _due(stretch.est_bytes, snapshot.at_ms - since, options)
-            else:
-                tail = (tails or {}).get(pid)
-                tail = tail if tail is not None and tail.read_to >= begin else None
-                due = sink.due(
-                    PartitionBacklog(
-                        stretch.range,
-                        stretch.est_bytes,
-                        since,
-                        snapshot.at_ms,
-                        tail,
-                        partition.late_offset,
-                    )
-                )
-            if due is None or due.closes is None:
-                still_waiting[pid] = since
-            if due is not None:
-                stretches.append(replace(stretch, reason=due.why, closes=due.closes))
-    if gaps and options.on_gap == "fail":
-        raise gap_error(gaps)
+    survey = _survey(given, starts or {}, until, skip)
+    if survey.gaps and options.on_gap == "fail":
+        raise gap_error(survey.gaps)
+    decide = partial(_decide, options=options) if sink is None else sink.decide
+    stretches, waiting = _choose(survey.readable, backlog, decide, given.snapshot.at_ms)
+    latest = given.logged.latest
     return CyclePlan(
-        # A sink's windows end where its rules say; its cycles are bounded by time alone.
+        # The rules of a sink end its windows; only time bounds its cycles.
         stretches=_bounded(stretches, options.cycle_bytes) if sink is None else tuple(stretches),
-        gaps=tuple(gaps),
-        topics=tuple(
-            info for name, info in sorted(infos.items()) if known.latest.get(name) != info
-        ),
-        positions=begins,
-        spans=spans,
-        waiting=still_waiting,
-        blocked=tuple(blocked),
+        gaps=tuple(survey.gaps),
+        topics=tuple(t for name, t in sorted(given.topics.items()) if latest.get(name) != t),
+        positions=survey.begins,
+        spans={pid: partition.span for pid, _, partition in given.iter_partitions()},
+        waiting=waiting,
+        blocked=tuple(pid for pid, _, partition in given.iter_partitions() if partition.is_blocked),
+        identified=given.topics,
+        groups=given.snapshot.groups,
     )
 
 
+@dataclass(slots=True)
+class _Survey:
+    """What there is to read, before rules decide whether it is read now."""
+
+    begins: dict[PartitionId, int] = field(default_factory=dict)
+    gaps: list[Gap] = field(default_factory=list)
+    readable: list[tuple[Stretch, PartitionSnapshot]] = field(default_factory=list)
+
+
+def _survey(
+    given: PlanInput,
+    starts: Mapping[PartitionId, int],
+    until: Mapping[PartitionId, int] | None,
+    skip: Set[PartitionId],
+) -> _Survey:
+    found = _Survey()
+    logged = given.logged.positions
+    for pid, topic, partition in given.iter_partitions():
+        position = logged.get(pid, starts.get(pid))
+        check_not_cut_back(pid, position or 0, partition.history_end)
+        if pid in skip:
+            continue
+        begin, gap = _begin(pid, partition, position, given.snapshot.at_ms)
+        if gap is not None:
+            found.gaps.append(gap)
+        if logged.get(pid) != begin:
+            found.begins[pid] = begin
+        end = partition.stable if until is None else min(partition.stable, until.get(pid, 0))
+        if begin < end:
+            stretch = _stretch(pid, topic, partition, OffsetRange(begin, end))
+            found.readable.append((stretch, partition))
+    return found
+
+
+def _choose(
+    readable: Iterable[tuple[Stretch, PartitionSnapshot]],
+    backlog: CycleBacklog,
+    decide: Callable[[PartitionBacklog], ReadDecision | None],
+    at_ms: int,
+) -> tuple[list[Stretch], dict[PartitionId, int]]:
+    """Return the stretches that are read now, and since when other records wait."""
+    chosen: list[Stretch] = []
+    waiting: dict[PartitionId, int] = {}
+    for stretch, partition in readable:
+        pid = stretch.partition_id
+        since = backlog.since.get(pid, at_ms)
+        tail = backlog.tails.get(pid)
+        if tail is not None and tail.read_to < stretch.range.start:
+            tail = None
+        decision = decide(
+            PartitionBacklog(
+                stretch.range, stretch.est_bytes, since, at_ms, tail, partition.late_offset
+            )
+        )
+        if decision is None or decision.closes is None:
+            waiting[pid] = since
+        if decision is not None:
+            chosen.append(replace(stretch, reason=decision.why, closes=decision.closes))
+    return chosen, waiting
+
+
 def _begin(
-    pid: PartitionId, partition: PartitionSnapshot, positions: Mapping[PartitionId, int], at_ms: int
+    pid: PartitionId, partition: PartitionSnapshot, position: int | None, at_ms: int
 ) -> tuple[int, Gap | None]:
-    """Where reading goes on. A first backup begins at the log start: that is no gap."""
-    position = positions.get(pid)
+    """Return where reading continues. A first backup begins at the log start: that is no gap."""
     if position is None:
         return partition.span.start, None
     if position < partition.span.start:
@@ -264,13 +316,13 @@ def _stretch(
     )
 
 
-def _due(est_bytes: int, waited_ms: int, options: BackupOptions) -> ReadDecision | None:
+def _decide(backlog: PartitionBacklog, options: BackupOptions) -> ReadDecision | None:
     """Decide about a partition in the segment format, where everything read is closed."""
     if not options.follow:
         return ReadDecision(DueReason.ONCE, Reason.END)
-    if est_bytes >= options.segment_bytes:
+    if backlog.est_bytes >= options.segment_bytes:
         return ReadDecision(DueReason.BYTES, Reason.BYTES)
-    if waited_ms >= options.segment_age_ms:
+    if backlog.at_ms - backlog.since_ms >= options.segment_age_ms:
         return ReadDecision(DueReason.AGE, Reason.AGE)
     return None
 
@@ -290,7 +342,7 @@ def _bounded(stretches: list[Stretch], cycle_bytes: int) -> tuple[Stretch, ...]:
 
 
 def gap_error(gaps: Iterable[Gap]) -> GapError:
-    """Return what ``--on-gap fail`` ends with, whether a plan or a task met the gaps."""
+    """Return the error of ``--on-gap fail``, whether a plan or a task met the gaps."""
     named = "; ".join(
         f"{g.partition_id}: offsets {g.range.start} to {g.range.end - 1}" for g in gaps
     )
@@ -301,31 +353,31 @@ def gap_error(gaps: Iterable[Gap]) -> GapError:
 
 
 def changed_groups(
-    snapshot: ClusterSnapshot,
-    infos: Mapping[str, TopicInfo],
+    groups: Mapping[str, Mapping[tuple[str, int], int]],
+    topics: Mapping[str, TopicInfo],
     positions: Mapping[PartitionId, int],
     before: Mapping[str, Mapping[PartitionId, int]],
 ) -> dict[str, dict[PartitionId, int]]:
-    """Group offsets that the log should hear of, none beyond what is archived.
+    """Return the group offsets that are new to the log, none beyond what is archived.
 
-    Of topics that were not looked at, or are gone, a group keeps what is known: Kafka forgets its
-    offsets with the topic, and who restores that topic wants them.
+    A group keeps its offsets on topics that are gone, or are not in this backup. Kafka forgets
+    them with the topic, but a restore of that topic needs them.
     """
-    seen = {(info.topic, info.incarnation) for info in infos.values()}
+    seen = {(info.topic, info.incarnation) for info in topics.values()}
     changed = {}
-    for group, offsets in snapshot.groups.items():
-        told = dict(before.get(group, {}))
-        known = {pid: at for pid, at in told.items() if pid[:2] not in seen}
+    for group, offsets in groups.items():
+        logged = dict(before.get(group, {}))
+        found = {pid: at for pid, at in logged.items() if pid[:2] not in seen}
         for (topic, number), offset in offsets.items():
-            pid = PartitionId(topic, infos[topic].incarnation, number)
-            known[pid] = min(offset, positions.get(pid, 0))
-        if known != told:
-            changed[group] = known
+            pid = PartitionId(topic, topics[topic].incarnation, number)
+            found[pid] = min(offset, positions.get(pid, 0))
+        if found != logged:
+            changed[group] = found
     return changed
 
 
 def is_empty(changes: Changes) -> bool:
-    """Whether a commit of ``changes`` would tell the log nothing new."""
+    """Return whether ``changes`` hold nothing that is new to the log."""
     return not (
         changes.entries
         or changes.positions

@@ -12,7 +12,7 @@ from kafkeep.archive.keys import log_prefix
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.names import log_name
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.backup.cluster_snapshot import require_topics, take_snapshot
+from kafkeep.backup.cluster_snapshot import describe_topics, require_topics, take_snapshot
 from kafkeep.backup.job import BackupJob
 from kafkeep.backup.schemas import schema_keeper
 from kafkeep.backup.summary import BackupSummary
@@ -32,7 +32,7 @@ from kafkeep.store.open import open_store
 
 
 def check_store(store: ObjectStore, name: str) -> None:
-    """Try, before a log is begun, that the store keeps two writers apart; PreflightError if not."""
+    """Raise PreflightError when the store lets two writers begin the same log."""
     begun = next(iter(store.list(log_prefix(log_name(name)))), None) is not None
     if not begun and not probe_conditional_create(store):
         raise PreflightError(
@@ -42,7 +42,7 @@ def check_store(store: ObjectStore, name: str) -> None:
 
 
 def _check_lasting(archive: str) -> None:
-    """Refuse memory: each task would fill its own, and all of it ends with this run."""
+    """Refuse a store in memory: each task would fill its own, and all of it ends with this run."""
     if ArchiveAddress.parse(archive).kind == "memory":
         raise UsageError(
             f"{archive} would end with this run", hint="Write s3://bucket/prefix or a folder."
@@ -58,24 +58,28 @@ def run_backup(
     on_commit: Callable[[Commit, BackupSummary], None] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> BackupSummary:
-    """Back up as ``options`` say and return what was done.
+    """Run a backup and return its summary.
 
-    Spark starts while Kafka and the archive are looked at. Nothing is written before both
-    answered. ``stop`` ends a run cleanly after the cycle at hand.
+    Spark starts in the background while Kafka and the archive are checked. Nothing is written
+    before both have answered. ``stop`` ends a run cleanly after the current cycle.
     """
     _check_lasting(locations.archive)
     if options.sink is not None:
         spark = with_sinks(spark)
-    first = partial(open_clients, locations)
-    with BackgroundSession(spark, first=first) as door, Wire(locations.kafka) as wire:
+    open_first = partial(open_clients, locations)
+    with BackgroundSession(spark, first=open_first) as session, Wire(locations.kafka) as wire:
         admin = Admin(wire)
         admin.cluster_id()
-        if not options.follow:  # a slip must neither begin a log nor take it from its writer
-            require_topics(admin, options)
-            take_snapshot(admin, options, now_ms=now_ms())  # what is refused is, before Spark runs
+        snapshot = None
+        if not options.follow:
+            # Before the log: a mistyped topic must neither begin one nor take it from its writer.
+            # Before Spark: what Kafka refuses is reported at once.
+            topics = describe_topics(admin, options)
+            require_topics(topics, options)
+            snapshot = take_snapshot(admin, options, now_ms=now_ms(), described=topics)
         store = open_store(locations.archive, locations.storage, create=True)
         check_store(store, options.name)
-        spark_now = door.session()
+        started_spark = session.session()
         started = time.monotonic()
         job = BackupJob(
             options=options,
@@ -84,14 +88,15 @@ def run_backup(
             open_log=partial(
                 CommitLog.open, store, options.name, writer=writer_id(), now_ms=now_ms
             ),
-            run_tasks=partial(spark_now.run_tasks, on_progress=on_progress),
-            cores=spark_now.cores,
+            run_tasks=partial(started_spark.run_tasks, on_progress=on_progress),
+            cores=started_spark.cores,
             now_ms=now_ms,
             stop=stop or threading.Event(),
+            first=snapshot,
             on_commit=on_commit or (lambda _commit, _summary: None),
             schemas=schema_keeper(options, store),
         )
         summary = job.run()
-        summary.start_seconds = started - door.launched_at
+        summary.start_seconds = started - session.launched_at
         summary.seconds = time.monotonic() - started
     return summary

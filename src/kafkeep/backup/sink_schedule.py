@@ -53,7 +53,7 @@ class SinkTiming:
     """As a connector: the tail waits for a rule. Otherwise it is closed by ``age_ms``."""
     age_ms: int
 
-    def due(self, waiting: PartitionBacklog) -> ReadDecision | None:
+    def decide(self, waiting: PartitionBacklog) -> ReadDecision | None:
         """Decide about one partition."""
         if not self.follow:
             return ReadDecision("one-shot backup", None if self.keeps_tail else Reason.END)

@@ -15,7 +15,7 @@ from kafkeep.backup.cluster_snapshot import (
     TopicSnapshot,
     check_intent,
 )
-from kafkeep.backup.plan import LoggedState, plan_cycle
+from kafkeep.backup.plan import CycleBacklog, LoggedState, PlanInput, plan_cycle
 from kafkeep.errors import KafkeepError
 from kafkeep.kafka.admin.admin import EpochEnd, TopicDescription
 from kafkeep.options.backup import BackupOptions
@@ -35,10 +35,11 @@ def _plan(epoch_end: int | None, skip: frozenset[PartitionId] = frozenset()) -> 
     partition = PartitionSnapshot(LogSpan(0, 900), 900, 1, None, epoch_end)
     topic = TopicSnapshot("orders", "A" * 22, 1, {}, (partition,))
     plan_cycle(
-        ClusterSnapshot(0, {"orders": topic}, {}),
-        LoggedState({PID: 500}, {"orders": INFO}),
+        PlanInput.of(
+            ClusterSnapshot(0, {"orders": topic}, {}), LoggedState({PID: 500}, {"orders": INFO})
+        ),
         BackupOptions(topics=("orders",)),
-        waiting={},
+        CycleBacklog(),
         skip=skip,
     )
 

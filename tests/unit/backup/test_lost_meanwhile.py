@@ -40,7 +40,7 @@ def back_up(store: MemoryStore, on_gap: str) -> None:
             stretches=(), gaps=(), topics=(), positions={P0: 10}, spans={}, waiting={}, blocked=()
         )
         intent, _weights = writer.intend(plan, (PLANNED,))
-    writer.execute(intent, None)
+    writer.record(intent, writer.run(intent), None)
 
 
 def test_on_gap_fail_stops_when_a_task_meets_the_gap_and_another_run_may_record_it() -> None:

@@ -42,5 +42,5 @@ def test_left_over_ranges_go_to_all_cores() -> None:
     )
     intent, weights = writer.intend(NOTHING_NEW, left_over)
     with pytest.raises(TransientError):
-        writer.execute(intent, None, weights)
+        writer.run(intent, weights)
     assert [len(bundle.ranges) for bundle in given] == [2, 2, 2, 2]

@@ -10,9 +10,11 @@ from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 from kafkeep.backup.plan import (
     RETENTION,
+    CycleBacklog,
     CyclePlan,
     DueReason,
     LoggedState,
+    PlanInput,
     changed_groups,
     identify_topics,
     plan_cycle,
@@ -60,7 +62,8 @@ def plan(
     until = options.pop("until", None)
     skip = options.pop("skip", frozenset())
     chosen = BackupOptions(topics=("t",), **options)
-    return plan_cycle(seen, before, chosen, waiting=waiting or {}, until=until, skip=skip)
+    given, backlog = PlanInput.of(seen, before), CycleBacklog(since=dict(waiting or {}))
+    return plan_cycle(given, chosen, backlog, until=until, skip=skip)
 
 
 def test_a_first_backup_begins_at_the_log_start_without_a_gap() -> None:
@@ -116,8 +119,8 @@ def test_a_topic_created_again_is_read_from_its_start_as_a_new_incarnation(end: 
 
 
 def test_a_topic_marked_deleted_that_is_there_again_is_a_new_incarnation() -> None:
-    latest = {"t": info(deleted=True)}
-    assert identify_topics(snapshot(partition(0, 1)), latest)["t"].incarnation == 2
+    found = identify_topics(snapshot(partition(0, 1)), known(deleted=True))
+    assert found["t"].incarnation == 2
 
 
 def test_a_changed_setting_is_told_without_data() -> None:
@@ -168,7 +171,7 @@ def test_unknown_sizes_are_guessed() -> None:
 def test_group_offsets_are_told_when_they_change_and_never_beyond_the_data() -> None:
     seen = snapshot(partition(0, 100), groups={"g": {("t", 0): 90}, "h": {("t", 0): 5}})
     infos = {"t": info()}
-    changed = changed_groups(seen, infos, {P0: 60}, {"h": {P0: 5}})
+    changed = changed_groups(seen.groups, infos, {P0: 60}, {"h": {P0: 5}})
     assert changed == {"g": {P0: 60}}
 
 
@@ -176,6 +179,6 @@ def test_group_offsets_on_other_topics_and_incarnations_stay() -> None:
     seen = snapshot(partition(0, 100), groups={"g": {("t", 0): 90}})
     others = {PartitionId("t", 7, 0): 3, PartitionId("u", 1, 0): 4}
     gone = PartitionId("t", info().incarnation, 5)
-    changed = changed_groups(seen, {"t": info()}, {P0: 95}, {"g": {**others, gone: 2}})
+    changed = changed_groups(seen.groups, {"t": info()}, {P0: 95}, {"g": {**others, gone: 2}})
     assert changed == {"g": {**others, P0: 90}}
-    assert changed_groups(seen, {"t": info()}, {P0: 95}, changed) == {}
+    assert changed_groups(seen.groups, {"t": info()}, {P0: 95}, changed) == {}

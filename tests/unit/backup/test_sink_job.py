@@ -84,6 +84,7 @@ class Scene:
         *,
         pauses: int = 0,
         then: Callable[[int], None] = lambda _: None,
+        first: ClusterSnapshot | None = None,
         **more: Any,
     ) -> BackupJob:
         """Run a driver; with ``pauses`` it follows, keeps tails and ends after so many."""
@@ -95,7 +96,10 @@ class Scene:
             locations=Locations(
                 kafka=KafkaOptions("nowhere:1"), archive="memory:", storage=StorageOptions()
             ),
-            admin=mock.Mock(topics=mock.Mock(return_value={})),
+            admin=mock.Mock(
+                topics=mock.Mock(return_value={}),
+                offsets_for_times=mock.Mock(return_value={}),
+            ),
             open_log=lambda: CommitLog.open(
                 self.store, "sink", writer=uuid.uuid4().hex, now_ms=lambda: clock.now
             ),
@@ -103,6 +107,7 @@ class Scene:
             cores=2,
             now_ms=lambda: clock.now,
             stop=clock,
+            first=first,
             on_commit=self.count,
         )
         self.commits = 0
@@ -254,6 +259,15 @@ def test_a_bad_record_stops_until_the_configuration_allows_it(scene: Scene) -> N
     scene.run({"flush.size": "1", "errors.tolerance": "all"})
     assert scene.archived() == [[0], [1], [3], [4]]
     assert scene.position() == 5
+
+
+def test_the_first_cycle_uses_the_snapshot_that_was_taken_before_the_log(scene: Scene) -> None:
+    scene.produce(*numbers(0, 3))
+    first = scene.snapshot(None, None, now_ms=NOON)
+    scene.produce(b"3")
+    scene.run({"flush.size": "1"}, first=first)
+    assert scene.looks == 1
+    assert scene.archived() == [[0], [1], [2]]
 
 
 def test_only_bad_records_do_not_hold_the_position(scene: Scene) -> None:

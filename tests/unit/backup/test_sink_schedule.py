@@ -47,25 +47,25 @@ def why(found: object) -> object:
 
 def test_a_count_is_read_when_enough_may_have_come_and_not_before() -> None:
     sink = timing(flush_size="5")
-    assert sink.due(waiting(104)) is None
-    assert why(sink.due(waiting(105))) == (Reason.COUNT, None)
+    assert sink.decide(waiting(104)) is None
+    assert why(sink.decide(waiting(105))) == (Reason.COUNT, None)
 
 
 def test_holes_are_read_once_and_then_awaited() -> None:
     """Five offsets held three records: two more must come."""
     sink = timing(flush_size="5")
-    assert sink.due(waiting(106, tail=tail(105, 3))) is None
-    assert why(sink.due(waiting(107, tail=tail(105, 3)))) == (Reason.COUNT, None)
+    assert sink.decide(waiting(106, tail=tail(105, 3))) is None
+    assert why(sink.decide(waiting(107, tail=tail(105, 3)))) == (Reason.COUNT, None)
 
 
 def test_what_was_read_is_not_read_again_while_nothing_comes() -> None:
     sink = timing(flush_size="5", rotate_interval_ms="600000")
-    assert sink.due(waiting(103, tail=tail(103, 3, NOON))) is None
+    assert sink.decide(waiting(103, tail=tail(103, 3, NOON))) is None
 
 
 def test_a_late_record_closes_by_its_time() -> None:
     sink = timing(rotate_interval_ms="1000")
-    assert why(sink.due(waiting(120, tail=tail(118, 18, NOON), late=119))) == (
+    assert why(sink.decide(waiting(120, tail=tail(118, 18, NOON), late=119))) == (
         Reason.INTERVAL,
         None,
     )
@@ -74,8 +74,8 @@ def test_a_late_record_closes_by_its_time() -> None:
 
 def test_a_slow_topic_is_closed_by_the_clock_with_no_new_record() -> None:
     sink = timing(rotate_interval_ms="60000")
-    assert sink.due(waiting(101, waited=59_999, tail=tail(101, 1, NOON))) is None
-    assert why(sink.due(waiting(101, waited=60_000, tail=tail(101, 1, NOON)))) == (
+    assert sink.decide(waiting(101, waited=59_999, tail=tail(101, 1, NOON))) is None
+    assert why(sink.decide(waiting(101, waited=60_000, tail=tail(101, 1, NOON)))) == (
         Reason.IDLE,
         Reason.IDLE,
     )
@@ -83,19 +83,22 @@ def test_a_slow_topic_is_closed_by_the_clock_with_no_new_record() -> None:
 
 def test_schema_changes_are_looked_for_when_as_much_has_come_as_was_read() -> None:
     sink = timing(value_converter_schemas_enable="true")
-    assert sink.due(waiting(200)) is not None
-    assert sink.due(waiting(249, tail=tail(200, 100))) is None
-    assert sink.due(waiting(300, tail=tail(200, 100))) is not None
+    assert sink.decide(waiting(200)) is not None
+    assert sink.decide(waiting(249, tail=tail(200, 100))) is None
+    assert sink.decide(waiting(300, tail=tail(200, 100))) is not None
 
 
 def test_a_connector_keeps_its_tail_and_a_backup_closes_it() -> None:
-    assert why(timing(follow=False, keeps_tail=True).due(waiting(101))) == ("one-shot backup", None)
-    assert why(timing(follow=False, keeps_tail=False).due(waiting(101))) == (
+    assert why(timing(follow=False, keeps_tail=True).decide(waiting(101))) == (
+        "one-shot backup",
+        None,
+    )
+    assert why(timing(follow=False, keeps_tail=False).decide(waiting(101))) == (
         "one-shot backup",
         Reason.END,
     )
-    assert timing(keeps_tail=True).due(waiting(101, waited=10**9)) is None
-    assert why(timing(keeps_tail=False).due(waiting(101, waited=60_000))) == (
+    assert timing(keeps_tail=True).decide(waiting(101, waited=10**9)) is None
+    assert why(timing(keeps_tail=False).decide(waiting(101, waited=60_000))) == (
         Reason.AGE,
         Reason.AGE,
     )
@@ -104,9 +107,9 @@ def test_a_connector_keeps_its_tail_and_a_backup_closes_it() -> None:
 def test_a_schedule_is_due_at_its_next_step_after_the_first_record() -> None:
     sink = timing(rotate_schedule_interval_ms="3600000", timezone="UTC")
     half_past = PartitionBacklog(OffsetRange(0, 1), 1, NOON - 1_800_000, NOON, None)
-    assert why(sink.due(half_past)) == (Reason.SCHEDULE, Reason.SCHEDULE)
+    assert why(sink.decide(half_past)) == (Reason.SCHEDULE, Reason.SCHEDULE)
     early = PartitionBacklog(OffsetRange(0, 1), 1, NOON, NOON + 3_599_999, None)
-    assert sink.due(early) is None
+    assert sink.decide(early) is None
 
 
 def local(text: str, zone: str) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import PartitionId
-from kafkeep.backup import cluster_snapshot as look_module
+from kafkeep.backup import cluster_snapshot as snapshot_module
 from kafkeep.backup.cluster_snapshot import ClusterSnapshot, take_snapshot
 from kafkeep.backup.plan import CyclePlan, changed_groups
 from kafkeep.backup.summary import BackupSummary
@@ -54,13 +54,13 @@ def snapshot(groups: Groups, known: Mapping[str, set[str]]) -> ClusterSnapshot:
     admin.topic_configs.return_value = {"t": {}}
     admin.offsets.return_value = {("t", 0): 9}
     admin.partition_sizes.return_value = admin.offsets_for_times.return_value = {}
-    with mock.patch.object(look_module, "load_group_offsets", groups.load):
+    with mock.patch.object(snapshot_module, "load_group_offsets", groups.load):
         options = BackupOptions(topics=("t",), group="connect-t")
         return take_snapshot(admin, options, now_ms=1, known_groups=known)
 
 
 def told(seen: ClusterSnapshot, before: Mapping[str, Mapping[PartitionId, int]]) -> Any:
-    return changed_groups(seen, {"t": INFO}, {T: 9}, before)
+    return changed_groups(seen.groups, {"t": INFO}, {T: 9}, before)
 
 
 def test_a_group_that_kafka_has_forgotten_is_forgotten() -> None:

@@ -13,11 +13,20 @@ from kafkeep.backup.cluster_snapshot import (
     ClusterSnapshot,
     PartitionSnapshot,
     TopicSnapshot,
+    complete_snapshot,
+    describe_topics,
     is_unchanged,
     require_topics,
     take_snapshot,
 )
-from kafkeep.backup.plan import LoggedState, first_positions, plan_cycle, taken_over
+from kafkeep.backup.plan import (
+    CycleBacklog,
+    LoggedState,
+    PlanInput,
+    first_positions,
+    plan_cycle,
+    takeover_note,
+)
 from kafkeep.cli.backup import BackupFlags, parse_backup
 from kafkeep.errors import PreflightError, UsageError
 from kafkeep.kafka.admin.groups import GroupOffsets
@@ -54,24 +63,26 @@ def test_a_topic_begins_at_the_groups_offsets_or_where_it_is_told(
     start_at: str, group: dict[tuple[str, int], int], expected: dict[PartitionId, int]
 ) -> None:
     seen = snapshot((2, 9), (0, 5))
-    assert first_positions(seen, NEW, start_at=start_at, group=group) == expected
+    assert first_positions(PlanInput.of(seen, NEW), start_at=start_at, group=group) == expected
 
 
 def test_partitions_a_known_topic_gains_begin_at_their_beginning() -> None:
-    assert first_positions(snapshot((0, 9), (0, 5)), known(), start_at="latest", group={}) == {}
+    given = PlanInput.of(snapshot((0, 9), (0, 5)), known())
+    assert first_positions(given, start_at="latest", group={}) == {}
 
 
 def test_what_kafka_deleted_past_the_groups_offset_is_a_gap() -> None:
     options = BackupOptions(topics=("t",))
-    plan = plan_cycle(snapshot((6, 9)), NEW, options, waiting={}, starts={P0: 4})
+    given = PlanInput.of(snapshot((6, 9)), NEW)
+    plan = plan_cycle(given, options, CycleBacklog(), starts={P0: 4})
     assert [gap.range for gap in plan.gaps] == [OffsetRange(4, 6)]
     assert plan.positions == {P0: 6}
 
 
 def test_a_note_says_what_was_taken_over() -> None:
-    note = taken_over("connect-a", {("t", 0): 4}, {P0: 4, P1: 5})
+    note = takeover_note("connect-a", {("t", 0): 4}, {P0: 4, P1: 5})
     assert note == "positions of 1 partitions taken over from group connect-a"
-    assert taken_over("connect-a", {}, {P1: 5}) == ""
+    assert takeover_note("connect-a", {}, {P1: 5}) == ""
 
 
 def test_a_glance_sees_growth_and_topics_that_are_gone() -> None:
@@ -100,6 +111,19 @@ def test_details_are_believed_for_the_same_topics_alone() -> None:
         assert (groups.call_count, admin.topic_configs.call_count) == (2, 2)
 
 
+def test_a_snapshot_is_completed_without_asking_for_topics_and_offsets_again() -> None:
+    admin, options = _admin("id-1"), BackupOptions(topics=("t",))
+    admin.epoch_ends.return_value = {("t", 0): mock.Mock(end_offset=7)}
+    with mock.patch(
+        "kafkeep.backup.cluster_snapshot.load_group_offsets", return_value=GroupOffsets()
+    ):
+        first = take_snapshot(admin, options, now_ms=1000)
+        before = (admin.topics.call_count, admin.offsets.call_count)
+        whole = complete_snapshot(admin, options, first, epochs={("t", 0): 3})
+    assert whole.topics["t"].partitions[0].epoch_end == 7
+    assert (admin.topics.call_count, admin.offsets.call_count) == before == (1, 3)
+
+
 @pytest.mark.parametrize("regex", [r"\Qt\E", r"\p{Lower}", "(?<any>.)", "t|other"])
 def test_topics_are_chosen_by_expressions_of_java(regex: str) -> None:
     admin = _admin("id-1")
@@ -116,9 +140,14 @@ def test_a_pattern_that_no_topic_matches_is_refused_by_name(regex: str) -> None:
     admin = _admin("id-1")
     admin.topics.return_value["__offsets"] = admin.topics.return_value["t"]
     with pytest.raises(UsageError) as refused:
-        require_topics(admin, BackupOptions(topics_regex=regex))
+        require(admin, regex)
     assert refused.value.message == f"no topic in Kafka matches {regex}" and refused.value.hint
-    require_topics(admin, BackupOptions(topics_regex="t|zzz"))
+    require(admin, "t|zzz")
+
+
+def require(admin: Any, regex: str) -> None:
+    options = BackupOptions(topics_regex=regex)
+    require_topics(describe_topics(admin, options), options)
 
 
 def _admin(topic_id: str) -> mock.Mock:

@@ -53,5 +53,5 @@ def test_a_limit_is_looked_at_before_files_are_full() -> None:
     options = SinkOptions.parse({**BY_FIELD, "partitioner.max.open.files": "2"})
     timing = SinkTiming(options=options, follow=True, keeps_tail=True, age_ms=60_000)
     waiting = PartitionBacklog(OffsetRange(0, 3), 100, 0, 0, None)
-    assert timing.due(waiting) is not None
+    assert timing.decide(waiting) is not None
     assert not options.can_split
