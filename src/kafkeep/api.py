@@ -120,14 +120,13 @@ def _with_sink(options: BackupOptions, settings: Mapping[str, Any]) -> BackupOpt
     config = ConnectorConfig.from_map(
         {key: text for key, text in given.items() if text != ""}, archive="memory:settings"
     )
-    if others := [key for key in settings if key not in {**config.shape, **config.secrets}]:
+    given_to_sink = {**config.sink.texts, **config.sink.secrets} if config.sink else {}
+    if others := [key for key in settings if key not in given_to_sink]:
         raise UsageError(
             f"{others[0]} does not shape objects",
             hint="Kafka and S3 are set up by bootstrap_servers, command_config and storage.",
         )
-    return replace(
-        options, sink=dict(config.shape), sink_secrets=dict(config.secrets), format=config.format
-    )
+    return replace(options, sink=config.sink, format=config.format)
 
 
 def _unlogged_options(settings: Mapping[str, Any]) -> UnloggedOptions | None:

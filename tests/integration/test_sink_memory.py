@@ -25,10 +25,11 @@ from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.backup.task import BackupBundle, BundledRange, archive_bundle
 from kafkeep.dev import DevStatus
 from kafkeep.kafka.batch.build import Record, build_batch
-from kafkeep.objects.segment.writer import WriteOptions
+from kafkeep.objects.segment.writer import SegmentIntent
 from kafkeep.objects.sink.rotation import Reason
-from kafkeep.objects.sink.spec import SinkShape
+from kafkeep.objects.sink.spec import SinkIntent
 from kafkeep.options.kafka import KafkaOptions
+from kafkeep.options.sink.sink import SinkSpec
 from kafkeep.options.storage import StorageOptions
 from kafkeep.spark.jvm import WORKER_MEMORY
 
@@ -181,10 +182,10 @@ def run_worker(asked: Mapping[str, Any]) -> dict[str, float]:
         )
         for source in sources
     )
-    write: WriteOptions | SinkShape = WriteOptions(segment_bytes=128 << 20, keeps_aborted=False)
+    write: SegmentIntent | SinkIntent = SegmentIntent(segment_bytes=128 << 20, keeps_aborted=False)
     if asked["options"] is not None:
         closes = {str(source): str(Reason.END) for source in sources}
-        write = SinkShape(options=asked["options"], closes=closes)
+        write = SinkIntent(sink=SinkSpec(asked["options"]), closes=closes)
     bundle = BackupBundle(
         ranges=ranges,
         kafka=KafkaOptions(asked["bootstrap"]),

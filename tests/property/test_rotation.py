@@ -23,7 +23,7 @@ from kafkeep.backup.task import BackupBundle, BundledRange, RangeReport, archive
 from kafkeep.kafka.batch.build import Record
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import scan_batches
-from kafkeep.objects.segment.writer import WriteOptions
+from kafkeep.objects.segment.writer import SegmentIntent
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.storage import StorageOptions
 from kafkeep.restore.read import iter_ready
@@ -79,7 +79,7 @@ def services(wire: FakeFetchWire, store: MemoryStore) -> Iterator[None]:
         yield
 
 
-def bundles(intent: Intent, options: WriteOptions, seconds: float) -> list[BackupBundle]:
+def bundles(intent: Intent, options: SegmentIntent, seconds: float) -> list[BackupBundle]:
     return [
         BackupBundle(
             ranges=(BundledRange(number, one, number == 0, 1),),
@@ -97,7 +97,7 @@ def bundles(intent: Intent, options: WriteOptions, seconds: float) -> list[Backu
 
 def run_intent(
     intent: Intent,
-    options: WriteOptions,
+    options: SegmentIntent,
     store: MortalStore,
     kills: list[int | None],
     seconds: float,
@@ -133,7 +133,7 @@ def test_killed_and_read_again_nothing_is_lost_or_doubled(
 ) -> None:
     store = MortalStore(uuid.uuid4().hex)
     store.stores_first = data.draw(st.booleans())
-    options = WriteOptions(segment_bytes=segment_bytes, keeps_aborted=False)
+    options = SegmentIntent(segment_bytes=segment_bytes, keeps_aborted=False)
     archived: list[Entry] = []
     position = log.start
     left: tuple[PlannedRange, ...] = ()
@@ -171,7 +171,7 @@ def test_killed_and_read_again_nothing_is_lost_or_doubled(
 @given(log=fake_logs(), data=st.data())
 def test_a_restore_goes_on_behind_any_number_of_records(log: FakeLog, data: st.DataObject) -> None:
     store = MortalStore(uuid.uuid4().hex)
-    options = WriteOptions(segment_bytes=300, keeps_aborted=False)
+    options = SegmentIntent(segment_bytes=300, keeps_aborted=False)
     intent = Intent(ranges=(planned(log.start, log.end),), options=options.to_json(), at_ms=0)
     with services(FakeFetchWire({("t", 0): log}, 400), store):
         done = run_intent(intent, options, store, [None], 1000.0)

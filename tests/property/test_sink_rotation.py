@@ -29,9 +29,9 @@ from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.layout import CONTROL, TRANSACTIONAL
 from kafkeep.kafka.client.wire import Produced
 from kafkeep.objects.sink.rotation import Reason
-from kafkeep.objects.sink.spec import SinkShape
+from kafkeep.objects.sink.spec import SinkIntent
 from kafkeep.options.kafka import KafkaOptions
-from kafkeep.options.sink.sink import SinkOptions
+from kafkeep.options.sink.sink import SinkOptions, SinkSpec
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.memory import MemoryStore
 
@@ -254,14 +254,14 @@ class Driver:
         edges = {self.position, end}
         if closes and self.sink.can_split:
             edges |= self.data.draw(st.sets(st.integers(self.position, end), max_size=3), "cuts")
-        shape = SinkShape(
-            options=self.options, closes={str(PID): str(Reason.SCHEDULE)} if closes else {}
+        sink = SinkIntent(
+            sink=SinkSpec(self.options), closes={str(PID): str(Reason.SCHEDULE)} if closes else {}
         )
         ranges = tuple(
             PlannedRange(partition_id=PID, topic_id="id", range=OffsetRange(a, b))
             for a, b in pairwise(sorted(edges))
         )
-        return Intent(ranges=ranges, options=shape.to_json(), at_ms=at_ms)
+        return Intent(ranges=ranges, options=sink.to_json(), at_ms=at_ms)
 
     def finish(self, intent: Intent) -> None:
         """Run an intent until nothing of it is left."""
@@ -314,7 +314,7 @@ class Driver:
             storage=StorageOptions(),
             log_name="sink",
             connector="sink",
-            write=SinkShape.from_json(intent.options),
+            write=SinkIntent.from_json(intent.options),
             seconds=self.seconds,
             at_ms=intent.at_ms,
         )
@@ -327,7 +327,7 @@ class Driver:
         entries: Sequence[Entry],
     ) -> None:
         """It stands behind the last object, or where reading ended with nothing left."""
-        closes = SinkShape.from_json(intent.options).closes_tail(PID)
+        closes = SinkIntent.from_json(intent.options).closes_tail(PID)
         read = [reports[n] for n in sorted(reports)]
         for report in read:
             if report.finished and closes is not None:

@@ -11,8 +11,8 @@ from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.backup import task
 from kafkeep.backup.task import BackupBundle, BundledRange, archive_bundle
-from kafkeep.objects.segment.writer import WriteOptions
-from kafkeep.objects.sink.spec import SinkShape
+from kafkeep.objects.segment.writer import SegmentIntent
+from kafkeep.objects.sink.spec import SinkIntent
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.memory import MemoryStore
@@ -20,7 +20,7 @@ from kafkeep.store.memory import MemoryStore
 PID = PartitionId("t", 1, 0)
 
 
-def archive(log: FakeLog, store: MemoryStore, write: WriteOptions | SinkShape) -> list[Entry]:
+def archive(log: FakeLog, store: MemoryStore, write: SegmentIntent | SinkIntent) -> list[Entry]:
     """Archive all of ``log`` as partition ``PID`` and return the entries."""
     return archive_all([log], store, write)
 
@@ -28,7 +28,7 @@ def archive(log: FakeLog, store: MemoryStore, write: WriteOptions | SinkShape) -
 def archive_all(
     logs: Sequence[FakeLog],
     store: MemoryStore,
-    write: WriteOptions | SinkShape,
+    write: SegmentIntent | SinkIntent,
     *,
     seconds: float = 1000.0,
     limit: int = 10**6,

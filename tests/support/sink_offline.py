@@ -32,7 +32,7 @@ def write_offline(
     places = {"store.url": "http://localhost:9000", "s3.bucket.name": "golden"}
     config = {**case.config, **(settings or {}), **places}
     read = ConnectorConfig.from_map(config, name=case.connector, environ={})
-    sink = SinkOptions.parse({**read.shape, **read.secrets})
+    sink = read.sink.options
     store = MemoryStore()
     records = list(records)
     for name, topic in case.topics.items():

@@ -161,8 +161,7 @@ def run_connector(
         name=read.name,
         format=read.format,
         isolation_level=read.isolation_level,
-        sink=dict(read.shape),
-        sink_secrets=dict(read.secrets),
+        sink=read.sink,
         keeps_tail=True,
     )
     locations = Locations(

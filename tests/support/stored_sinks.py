@@ -16,8 +16,9 @@ from kafkeep.backup import task
 from kafkeep.backup.task import BackupBundle, BundledRange, archive_bundle
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.objects.sink.rotation import Reason
-from kafkeep.objects.sink.spec import ReadOptions, SinkShape
+from kafkeep.objects.sink.spec import ReadOptions, SinkIntent
 from kafkeep.options.kafka import KafkaOptions
+from kafkeep.options.sink.sink import SinkSpec
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.memory import MemoryStore
 
@@ -84,11 +85,11 @@ def write_sink(
         storage=StorageOptions(),
         log_name="sink",
         connector="sink",
-        write=SinkShape(options=options, closes=closes),
+        write=SinkIntent(sink=SinkSpec(options), closes=closes),
         seconds=1000.0,
     )
     wire = FakeFetchWire({partition_id[::2]: log}, 10**6)
     with _services(wire, store):
         rows = list(archive_bundle(bundle)) if records else []
     found = tuple(Entry.from_json(body["entry"]) for kind, body in rows if kind == "object")
-    return Stored(store, found, ReadOptions(dict(options)))
+    return Stored(store, found, ReadOptions(SinkSpec(dict(options))))

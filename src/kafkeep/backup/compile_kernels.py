@@ -24,9 +24,10 @@ from kafkeep.kafka.batch.transactions import drop_aborted
 from kafkeep.kafka.batch.unpack import iter_unpacked, walk_records
 from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.sink.rotation import Reason
-from kafkeep.objects.sink.spec import SinkShape
+from kafkeep.objects.sink.spec import SinkIntent
 from kafkeep.objects.sink.writer import SinkWriters
 from kafkeep.options.restore import parse_filter
+from kafkeep.options.sink.sink import SinkSpec
 from kafkeep.store.memory import MemoryStore
 
 
@@ -76,10 +77,10 @@ def compile_sink_kernels() -> None:
     for value, options in _SINKS:
         records = [Record(i, i, b"key", value, [(b"header", b"value")]) for i in range(3)]
         given = {"headers.format.class": "json", **options}
-        shape = SinkShape(options=given, closes={str(source): Reason.END})
+        intent = SinkIntent(sink=SinkSpec(given), closes={str(source): Reason.END})
         with Uploads() as uploads:
             store = MemoryStore(uuid.uuid4().hex)
-            writers = SinkWriters(store, shape, uploads, secrets={}, at_ms=0, name="warm")
+            writers = SinkWriters(store, intent, uploads, at_ms=0, name="warm")
             writer = writers.open(planned)
             writer.add(Chunk(scan_batches(build_batch(records)), 3), 0)
             writer.end(3, finished=True)

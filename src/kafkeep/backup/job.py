@@ -45,7 +45,6 @@ from kafkeep.objects.range_writer import SinkTail
 from kafkeep.objects.sink.dead_letters import create_dead_letter_topic
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.kafka import Locations
-from kafkeep.options.sink.sink import SinkOptions
 
 SNAPSHOT_MS = 5_000
 """Between two snapshots this close together, comparing the end offsets is enough."""
@@ -99,7 +98,7 @@ class BackupJob:
         options = self.options
         if options.sink is not None:
             self._sink = SinkTiming(
-                options=SinkOptions.parse({**options.sink, **options.sink_secrets}),
+                options=options.sink.options,
                 follow=options.follow,
                 keeps_tail=options.keeps_tail,
                 age_ms=options.segment_age_ms,
@@ -149,7 +148,8 @@ class BackupJob:
         try:
             self._execute(intent, None)
         except RecordError:
-            if intent.options.get("sink") == self.options.sink:
+            sink = self.options.sink
+            if intent.options.get("sink") == (None if sink is None else sink.texts):
                 raise  # else the options were changed, perhaps because of that record
 
     def _create_dead_letter_topic(self) -> None:

@@ -34,8 +34,8 @@ from kafkeep.backup.summary import BackupSummary
 from kafkeep.backup.task import BackupBundle, BundledRange, RangeReport, archive_bundle
 from kafkeep.errors import RecordError
 from kafkeep.kafka.admin.admin import Admin
-from kafkeep.objects.segment.writer import WriteOptions
-from kafkeep.objects.sink.spec import SinkShape
+from kafkeep.objects.segment.writer import SegmentIntent
+from kafkeep.objects.sink.spec import SinkIntent
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.kafka import Locations
 from kafkeep.options.sink.sink import SinkOptions
@@ -192,6 +192,7 @@ class LogWriter:
         count = min(count, self.options.tasks_max or count)
         numbers = {id(w): number for number, w in enumerate(weights)}
         begins = _stretch_beginnings(intent)
+        write = _parse_intent(intent, self.options)
         return [
             BackupBundle(
                 ranges=tuple(
@@ -208,10 +209,9 @@ class LogWriter:
                 storage=self.locations.storage,
                 log_name=self.options.name,
                 connector=self.options.called,
-                write=_write_options(intent),
+                write=write,
                 seconds=self.options.cycle_ms / 1000,
                 at_ms=intent.at_ms,
-                secrets=self.options.sink_secrets,
             )
             for members in pack(weights, bundles=count)
         ]
@@ -257,23 +257,25 @@ class LogWriter:
         kept = before.options.get("closes", {})
         return {**{pid: why for pid, why in kept.items() if pid in left}, **closes}
 
-    def _write_options(self, plan: CyclePlan) -> WriteOptions | SinkShape:
+    def _write_options(self, plan: CyclePlan) -> SegmentIntent | SinkIntent:
         options = self.options
         if options.sink is None:
-            return WriteOptions(
+            return SegmentIntent(
                 segment_bytes=options.segment_bytes, keeps_aborted=options.keeps_aborted
             )
-        return SinkShape(
-            options=options.sink,
+        return SinkIntent(
+            sink=options.sink,
             closes=self._closes(plan),
             keeps_aborted=options.keeps_aborted,
         )
 
 
-def _write_options(intent: Intent) -> WriteOptions | SinkShape:
+def _parse_intent(intent: Intent, options: BackupOptions) -> SegmentIntent | SinkIntent:
+    """Return how an intent's objects are made; secrets come from the options of this run."""
     if "sink" in intent.options:
-        return SinkShape.from_json(intent.options)
-    return WriteOptions.from_json(intent.options)
+        secrets = options.sink.secrets if options.sink is not None else {}
+        return SinkIntent.from_json(intent.options, secrets)
+    return SegmentIntent.from_json(intent.options)
 
 
 def _stretch_beginnings(intent: Intent) -> set[int]:

@@ -15,8 +15,8 @@ from kafkeep.backup.fetch import REQUEST_BYTES, RangeReader, iter_chunks
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.client.wire import Wire, wire_for
 from kafkeep.objects.range_writer import Chunk, RangeWriter, Uploads
-from kafkeep.objects.segment.writer import NameTakenError, SegmentWriter, WriteOptions
-from kafkeep.objects.sink.spec import SinkShape
+from kafkeep.objects.segment.writer import NameTakenError, SegmentIntent, SegmentWriter
+from kafkeep.objects.sink.spec import SinkIntent
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
@@ -45,13 +45,11 @@ class BackupBundle:
     log_name: str
     connector: str
     """What people know the writer by: for dead letters."""
-    write: WriteOptions | SinkShape
+    write: SegmentIntent | SinkIntent
     seconds: float
     """Stop after about this long, at the end of what was read by then."""
     at_ms: int = 0
     """The clock reading of the intent."""
-    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Options of a sink that no intent may hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +233,7 @@ def _opener(
 ) -> Callable[[PlannedRange], RangeWriter]:
     """Return the function that opens the writer of a range."""
     write = bundle.write
-    if isinstance(write, WriteOptions):
+    if isinstance(write, SegmentIntent):
         return lambda planned: SegmentWriter(
             store, bundle.log_name, planned, write, uploads, looks_first=looks_first
         )
@@ -246,7 +244,6 @@ def _opener(
         store,
         write,
         uploads,
-        secrets=bundle.secrets,
         at_ms=bundle.at_ms,
         name=bundle.log_name,
         wire=wire,

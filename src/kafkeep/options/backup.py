@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kafkeep.archive.names import log_name
 from kafkeep.errors import UsageError
@@ -11,6 +11,9 @@ from kafkeep.options.java_regex import java_regex
 from kafkeep.options.option import one_of, option, topic_names
 from kafkeep.options.registry import RegistryOptions
 from kafkeep.options.units import above_zero, parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from kafkeep.options.sink.sink import SinkSpec
 
 MIB = 1024 * 1024
 FORMATS = ("segment", "json", "avro", "parquet", "bytes")
@@ -96,9 +99,8 @@ class BackupOptions(RegistryOptions):
         metavar="DURATION",
     )
 
-    sink: Mapping[str, str] | None = None
-    """The keys of a sink, under Connect's names; None for segments."""
-    sink_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    sink: SinkSpec | None = None
+    """How objects are made; None for segments."""
     keeps_tail: bool = False
     """For a connector: records that no rotation rule has closed stay in Kafka when a run ends."""
     tasks_max: int | None = None

@@ -26,6 +26,7 @@ from kafkeep.errors import AccessDeniedError, RecordError
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.kafka import KafkaOptions, Locations
+from kafkeep.options.sink.sink import SinkSpec
 from kafkeep.options.storage import StorageOptions
 from kafkeep.spark.tasks import TaskRow
 from kafkeep.store.memory import MemoryStore
@@ -92,7 +93,7 @@ class Scene:
         follow = {"follow": True, "keeps_tail": True, "interval_ms": 1000} if pauses else {}
         backup: Any = {"topics": ("t",), "format": "json", "name": "sink", **follow, **more}
         made = BackupJob(
-            options=BackupOptions(sink={**JSON, **options}, **backup),
+            options=BackupOptions(sink=SinkSpec({**JSON, **options}), **backup),
             locations=Locations(
                 kafka=KafkaOptions("nowhere:1"), archive="memory:", storage=StorageOptions()
             ),

@@ -34,7 +34,7 @@ from kafkeep.objects.records import iter_records
 from kafkeep.objects.sink import open_file
 from kafkeep.objects.sink import read_windows as merging
 from kafkeep.objects.sink.read_windows import iter_windows, with_companions
-from kafkeep.objects.sink.spec import ReadOptions, load_read_options
+from kafkeep.objects.sink.spec import ReadOptions, SinkIntent, load_read_options
 from kafkeep.restore.read import iter_ready
 from kafkeep.store.memory import MemoryStore
 
@@ -66,8 +66,9 @@ def in_log(stored: Stored, name: str = "sink", topic: str = "t") -> None:
     log = CommitLog.open(stored.store, name, writer=uuid.uuid4().hex, now_ms=lambda: 5)
     end = max(entry.range.end for entry in stored.entries)
     planned = PlannedRange(partition_id=PID, topic_id="id", range=OffsetRange(0, end))
-    options = {"sink": dict(stored.options.texts), "closes": {}, "keeps_aborted": False}
-    if stored.options.texts:
+    spec = stored.options.spec
+    if spec is not None:
+        options = SinkIntent(sink=spec).to_json()
         log.append(Changes(intent=Intent(ranges=(planned,), options=options, at_ms=5)))
     info = TopicInfo(
         topic=topic, incarnation=1, topic_id="id", partitions=1, replication_factor=1, configs={}
@@ -77,7 +78,7 @@ def in_log(stored: Stored, name: str = "sink", topic: str = "t") -> None:
             entries=stored.entries,
             positions={PID: end},
             topics=(info,),
-            closes_intent=bool(stored.options.texts),
+            closes_intent=spec is not None,
         )
     )
 

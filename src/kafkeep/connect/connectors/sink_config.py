@@ -38,7 +38,7 @@ from kafkeep.errors import UsageError
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.option import ConfigErrors, parse_group, parse_option
 from kafkeep.options.sink.converters import Role, parse_role_class, unknown_subkeys
-from kafkeep.options.sink.sink import SinkOptions
+from kafkeep.options.sink.sink import SinkOptions, SinkSpec
 from kafkeep.options.sink.transforms import known_transform_keys
 from kafkeep.options.storage import ArchiveAddress, StorageOptions
 
@@ -54,8 +54,8 @@ class ConnectorConfig:
     """A configuration that holds together.
 
     ``name`` is its log's, ``called`` the connector's own: the same, if a log may bear it.
-    ``format`` is ``segment``, with an empty ``shape``, or what ``format.class`` means. ``shape``
-    and ``secrets`` together are what ``SinkOptions.parse`` reads. ``kafka`` are client properties.
+    ``format`` is ``segment``, without a ``sink``, or what ``format.class`` means. ``kafka`` are
+    client properties.
     ``compact`` is set for one of ch.tbd's pair. ``unknown`` keys were left out; ``notes`` are for
     people.
     """
@@ -72,8 +72,7 @@ class ConnectorConfig:
     isolation_level: str
     auto_offset_reset: str
     format: str
-    shape: Mapping[str, str]
-    secrets: Mapping[str, str] = field(repr=False)
+    sink: SinkSpec | None
     kafka: Mapping[str, str] = field(repr=False)
     retention_days: int | None = None
     retention_by_default: bool = False
@@ -94,8 +93,7 @@ class ConnectorConfig:
             return options
         return replace(
             options,
-            sink=dict(self.shape),
-            sink_secrets=dict(self.secrets),
+            sink=self.sink,
             keeps_tail=options.follow and self.family != "kafkeep",
         )
 
@@ -151,8 +149,8 @@ class _Reader:
         consumer = self._try(ConsumerOptions.parse, self._texts)
         self._check_standing()
         unknown = self._unknown()
-        shape = self._shape(unknown)
-        sink = self._sink(shape) if meaning is not None else None
+        spec = self._sink_spec(unknown)
+        sink = self._sink(spec) if meaning is not None else None
         self._check_topics()
         if self._family.name == "confluent":
             self._check_confluent(sink)
@@ -165,8 +163,6 @@ class _Reader:
         retention = self._retention(common, sink, address, is_pair=compact is not None)
         if self._wrong or not (common and s3 and consumer and storage):
             raise ConfigErrors(self._meaning.in_their_words(self._wrong, self._given))
-        shape = shape if sink is not None else {}
-        secrets = {key: text for key, text in shape.items() if is_secret(key, text)}
         return ConnectorConfig(
             **{key: value for key, value in vars(common).items() if key not in _READ_APART},
             **retention,
@@ -176,8 +172,7 @@ class _Reader:
             archive=address,
             storage=storage,
             format="segment" if sink is None else sink.format.format_class.value,
-            shape={key: text for key, text in shape.items() if key not in secrets},
-            secrets=secrets,
+            sink=None if sink is None else spec,
             extra=extra,
             compact=compact,
             unknown=tuple(unknown),
@@ -279,7 +274,7 @@ class _Reader:
             return ()
         return unknown_subkeys(role, self._texts)
 
-    def _shape(self, unknown: Iterable[str]) -> dict[str, str]:
+    def _sink_spec(self, unknown: Iterable[str]) -> SinkSpec:
         apart = {*unknown, *(key for key in self._texts if fixed_key(key) is not None)}
         shape = {k: v for k, v in self._texts.items() if is_shape_key(k) and k not in apart}
         kind = format_name(shape.get("format.class", ""))
@@ -289,18 +284,19 @@ class _Reader:
             shape = {**OWN_CODECS.get(kind, {}), **shape}
         if kind == "bytes" and has_sinetstream_objects(shape):
             shape = {"format.bytearray.separator": "", **shape}
-        return shape
+        secrets = {key: text for key, text in shape.items() if is_secret(key, text)}
+        return SinkSpec({k: v for k, v in shape.items() if k not in secrets}, secrets)
 
-    def _sink(self, shape: Mapping[str, str]) -> SinkOptions | None:
-        if "format.class" not in shape and self._family.name != "confluent":
-            for key, text in shape.items():
+    def _sink(self, spec: SinkSpec) -> SinkOptions | None:
+        if "format.class" not in spec.texts and self._family.name != "confluent":
+            for key, text in {**spec.texts, **spec.secrets}.items():
                 if is_default(key, text) or text == self._defaults.get(key):
                     continue
                 self._wrong.setdefault(
                     key, "says how records are turned into files, but format.class is not set"
                 )
             return None
-        sink = self._try(SinkOptions.parse, shape)
+        sink = self._try(lambda: spec.options)
         if sink is not None:
             naming = sink.naming
             self._try(

@@ -21,7 +21,6 @@ from kafkeep.errors import KafkeepError, TransientError
 from kafkeep.kafka.admin.cluster import ConfigValue
 from kafkeep.maintenance.retention import apply_retention, rules_of
 from kafkeep.options.kafka import Locations
-from kafkeep.options.sink.sink import SinkOptions
 
 logger = logging.getLogger(__name__)
 DescribeTopics = Callable[[Collection[str]], Mapping[str, Mapping[str, ConfigValue]]]
@@ -44,9 +43,8 @@ class ConnectorRetention:
         self._config = config
         self._locations = locations
         self._folder = DATA_FOLDER
-        if config.format != "segment":
-            naming = SinkOptions.parse({**config.shape, **config.secrets}).naming
-            self._folder = naming.topics_dir
+        if config.sink is not None:
+            self._folder = config.sink.options.naming.topics_dir
         self._done: frozenset[str] = frozenset()
         self._default: DefaultRetention | None = None
         self._decided: dict[str, KafkaRetention | None] = {}

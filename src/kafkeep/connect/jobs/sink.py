@@ -44,7 +44,6 @@ from kafkeep.kafka.admin.groups import commit_offsets, delete_group
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.kafka import KafkaOptions, Locations
-from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.store.open import open_store
 
 TopicPartition = tuple[str, int]
@@ -377,7 +376,7 @@ def _preview(options: BackupOptions, admin: Admin, store: ObjectStore) -> Previe
     """Return what looks for bad records early, if one is to stop this sink."""
     if options.sink is None:
         return None
-    sink = SinkOptions.parse({**options.sink, **options.sink_secrets})
+    sink = options.sink.options
     if sink.errors.errors_tolerance == "all":
         return None
     return Preview(admin.wire, sink, store.key_limits, now_ms)

@@ -149,7 +149,8 @@ class SourceJob:
         written: Mapping[str, str] = {}
         if config.converters or config.changes.active:
             view = load_view(follower.store, follower.followed.log)
-            written = load_read_options(follower.store, view).texts
+            spec = load_read_options(follower.store, view).spec
+            written = spec.texts if spec is not None else {}
         return config.changes_of(written, self._context.defaults)
 
     def _count(self, summary: RestoreSummary) -> None:

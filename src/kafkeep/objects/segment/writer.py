@@ -131,7 +131,7 @@ class NameTakenError(TransientError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteOptions:
+class SegmentIntent:
     """What shapes the bytes of objects: part of the intent, and of every plan digest."""
 
     segment_bytes: int
@@ -149,7 +149,7 @@ class WriteOptions:
         }
 
     @classmethod
-    def from_json(cls, document: Mapping[str, object]) -> WriteOptions:
+    def from_json(cls, document: Mapping[str, object]) -> SegmentIntent:
         """Rebuild the options an intent was made with."""
         return cls(**document)  # type: ignore[arg-type]
 
@@ -184,7 +184,7 @@ class SegmentWriter:
         store: ObjectStore,
         log_name: str,
         planned: PlannedRange,
-        options: WriteOptions,
+        options: SegmentIntent,
         uploads: Uploads,
         *,
         looks_first: bool,

@@ -25,15 +25,15 @@ from kafkeep.objects.sink.rotation import Reason
 from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.sink.converters import ConverterClass, ConverterOptions, Role, parse_class
 from kafkeep.options.sink.formats import Compression, FormatKind, FormatOptions
-from kafkeep.options.sink.sink import SinkOptions
+from kafkeep.options.sink.sink import SinkOptions, SinkSpec
 from kafkeep.options.unlogged import UnloggedOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SinkShape:
-    """Options as texts under Connect's names, and what the clock decided for each partition."""
+class SinkIntent:
+    """What an intent keeps of a sink: its options, and what the clock decided by partition."""
 
-    options: Mapping[str, str]
+    sink: SinkSpec
     closes: Mapping[str, str] = field(default_factory=dict)
     """Partition → why its tail is closed at the end of its range."""
     keeps_aborted: bool = False
@@ -49,22 +49,24 @@ class SinkShape:
         Records never change: an object of the same log, options, first offset, end and count is
         the same one, whichever plan it was written for.
         """
-        document = {"log": log_name, "options": dict(self.options)}
+        document = {"log": log_name, "options": dict(self.sink.texts)}
         return hashlib.sha256(dump_document(document)).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
         """Return the form kept in an intent."""
         return {
-            "sink": dict(self.options),
+            "sink": dict(self.sink.texts),
             "closes": dict(self.closes),
             "keeps_aborted": self.keeps_aborted,
         }
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> SinkShape:
-        """Rebuild what an intent was made with."""
+    def from_json(
+        cls, document: Mapping[str, Any], secrets: Mapping[str, str] | None = None
+    ) -> SinkIntent:
+        """Rebuild what an intent was made with; ``secrets`` are not in it."""
         return cls(
-            options=document["sink"],
+            sink=SinkSpec(document["sink"], secrets or {}),
             closes=document["closes"],
             keeps_aborted=document["keeps_aborted"],
         )
@@ -82,9 +84,10 @@ _ROLES: Mapping[str, Role] = {
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """A sink's options as texts under Connect's names; none when its log does not tell them."""
+    """How to read the objects of a sink, and what becomes of their records."""
 
-    texts: Mapping[str, str] = field(default_factory=dict)
+    spec: SinkSpec | None = None
+    """The options of the sink; None when its log does not hold them."""
     registers: bool = True
     """Whether schemas may be registered on the way: not by those who only look."""
     unlogged: UnloggedOptions | None = None
@@ -101,7 +104,7 @@ class ReadOptions:
     def sink(self) -> SinkOptions | None:
         """The options, if they are there and can be understood."""
         try:
-            return SinkOptions.parse(self.texts) if self.texts else None
+            return self.spec.options if self.spec is not None else None
         except UsageError:
             return None
 
@@ -177,4 +180,4 @@ def load_read_options(store: ObjectStore, view: ArchiveView) -> ReadOptions:
 
 def _options(intent: Intent) -> ReadOptions | None:
     texts = intent.options.get("sink")
-    return ReadOptions(dict(texts)) if isinstance(texts, Mapping) else None
+    return ReadOptions(SinkSpec(dict(texts))) if isinstance(texts, Mapping) else None

@@ -26,7 +26,7 @@ from kafkeep.objects.sink.naming import NameCheck
 from kafkeep.objects.sink.open_file import FinishedObject, Views
 from kafkeep.objects.sink.pipeline import BadRecord, Pipeline, PlacedRows, Stage
 from kafkeep.objects.sink.rotation import Reason, RotateRules
-from kafkeep.objects.sink.spec import SinkShape
+from kafkeep.objects.sink.spec import SinkIntent
 from kafkeep.objects.sink.stored_object import HELD_BYTES, Origin, store_object
 from kafkeep.objects.sink.window import MemoryBudget, OpenWindow, deal
 from kafkeep.options.sink.sink import SinkOptions
@@ -292,10 +292,9 @@ class SinkWriters:
     def __init__(
         self,
         store: ObjectStore,
-        shape: SinkShape,
+        intent: SinkIntent,
         uploads: Uploads,
         *,
-        secrets: Mapping[str, str],
         at_ms: int,
         name: str,
         wire: Wire | None = None,
@@ -304,9 +303,9 @@ class SinkWriters:
         self._store = store
         self._wire = wire
         self._connector = connector
-        self._shape = shape
+        self._intent = intent
         self._uploads = uploads
-        self._sink = SinkOptions.parse({**shape.options, **secrets})
+        self._sink = intent.sink.options
         self._at_ms = at_ms
         self._name = name
         self._memory = MemoryBudget(wait_one=uploads.wait_one)
@@ -316,7 +315,7 @@ class SinkWriters:
         origin = Origin(
             log_name=self._name,
             planned=planned,
-            plan=self._shape.digest(self._name),
+            plan=self._intent.digest(self._name),
             naming=self._sink.naming,
             tags=self._sink.tags,
         )
@@ -326,7 +325,7 @@ class SinkWriters:
             self._sink,
             self._uploads,
             at_ms=self._at_ms,
-            closes=self._shape.closes_tail(planned.partition_id),
+            closes=self._intent.closes_tail(planned.partition_id),
             memory=self._memory,
             wire=self._wire,
             connector=self._connector,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from kafkeep.errors import UsageError
@@ -203,3 +204,23 @@ _PARTS: Mapping[str, Callable[[Mapping[str, str]], Any]] = {
     "tags": lambda given: parse_group(TagOptions, given),
     "transforms": parse_transforms,
 }
+
+
+@dataclass(frozen=True)
+class SinkSpec:
+    """The options of a sink as texts under Connect's names, parsed once.
+
+    Intents keep ``texts``. ``secrets`` are the options that no log may hold.
+    """
+
+    texts: Mapping[str, str]
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def options(self) -> SinkOptions:
+        """The parsed options; ConfigErrors names everything that is wrong with them."""
+        return SinkOptions.parse({**self.texts, **self.secrets})
+
+    def __reduce__(self) -> tuple[type[SinkSpec], tuple[dict[str, str], dict[str, str]]]:
+        """Travel to tasks as texts."""
+        return SinkSpec, (dict(self.texts), dict(self.secrets))

@@ -16,7 +16,6 @@ from kafkeep.errors import UsageError
 from kafkeep.objects.sink.naming import object_key
 from kafkeep.options.option import ConfigErrors
 from kafkeep.options.sink.object_name import NameFacts, format_name, parse_name_template
-from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.options.sink.transform_options import CsvLineOptions
 from kafkeep.records.rows import HEADERS_TYPE, Rows
 from kafkeep.records.schema import Column, Kind, Schema
@@ -99,7 +98,7 @@ def name_of(
     extra: int = 0,
 ) -> str:
     """Return the key of an object as tasks would."""
-    sink = SinkOptions.parse(config.shape)
+    sink = config.sink.options
     topic = config.topics[0]
     facts = NameFacts(
         topic=topic,
@@ -123,7 +122,7 @@ def kcql(statement: str, **more: str) -> dict[str, str]:
 
 def test_the_backup_sink_writes_whole_records_under_its_names() -> None:
     config = read(BACKUP)
-    sink = SinkOptions.parse(config.shape)
+    sink = config.sink.options
     assert (config.format, sink.has_envelope, config.archive) == ("avro", True, "s3://some-bucket")
     assert name_of(config) == "test-topic/0/test-topic-0-7.avro"
     assert name_of(config, incarnation=2) == "test-topic/0/test-topic-0-7~2.avro"
@@ -182,7 +181,7 @@ def test_aivens_timestamps_come_from_the_partitioner() -> None:
             "file.name.timestamp.timezone": "Europe/Berlin",
         }
     )
-    sink = SinkOptions.parse(config.shape)
+    sink = config.sink.options
     assert sink.partition.path_format == "YYYY/MM/HH"
     assert (sink.partition.extractor, sink.partition.timezone) == ("Record", "Europe/Berlin")
     assert sink.partition.partition_duration_ms == 3_600_000
@@ -190,7 +189,7 @@ def test_aivens_timestamps_come_from_the_partitioner() -> None:
 
 
 def test_aivens_rows_are_wrapped_unless_told_otherwise() -> None:
-    wrapped = SinkOptions.parse(read(AIVEN).shape)
+    wrapped = read(AIVEN).sink.options
     assert [step.kind for step in wrapped.transforms] == ["HoistField"]
     more = {
         "format.output.fields": "value,offset",
@@ -198,9 +197,9 @@ def test_aivens_rows_are_wrapped_unless_told_otherwise() -> None:
         "transforms.mine.type": "org.apache.kafka.connect.transforms.DropHeaders",
         "transforms.mine.headers": "a",
     }
-    both = SinkOptions.parse(read({**AIVEN, **more}).shape)
+    both = read({**AIVEN, **more}).sink.options
     assert [step.kind for step in both.transforms] == ["DropHeaders", "HoistField", "InsertField"]
-    bare = SinkOptions.parse(read({**AIVEN, "format.output.envelope": "false"}).shape)
+    bare = read({**AIVEN, "format.output.envelope": "false"}).sink.options
     assert bare.transforms == ()
 
 
@@ -286,14 +285,14 @@ def test_lenses_names(statement: str, name: str) -> None:
 
 def test_lenses_flushes_by_count_size_and_clock() -> None:
     told = "PROPERTIES ('flush.size'=1000000, 'flush.interval'=30, 'flush.count'=5000)"
-    sink = SinkOptions.parse(read(kcql(f"INSERT INTO lake SELECT * FROM orders {told}")).shape)
+    sink = read(kcql(f"INSERT INTO lake SELECT * FROM orders {told}")).sink.options
     assert (sink.rotate.flush_size, sink.rotate.flush_bytes) == (5000, 1_000_000)
     assert sink.rotate.rotate_schedule_interval_ms == 30_000
-    usual = SinkOptions.parse(read(kcql("INSERT INTO lake SELECT * FROM orders")).shape)
+    usual = read(kcql("INSERT INTO lake SELECT * FROM orders")).sink.options
     assert (usual.rotate.flush_size, usual.rotate.flush_bytes) == (50_000, 500_000_000)
     uncounted = {"connect.s3.disable.flush.count": "true"}
     config = read(kcql("INSERT INTO lake SELECT * FROM orders", **uncounted))
-    assert SinkOptions.parse(config.shape).rotate.flush_size is None
+    assert config.sink.options.rotate.flush_size is None
 
 
 @pytest.mark.parametrize(
@@ -311,8 +310,8 @@ def test_lenses_compresses_with_its_codec(
 ) -> None:
     statement = f"INSERT INTO lake SELECT * FROM orders STOREAS `{store_as}`"
     config = read(kcql(statement, **{"connect.s3.compression.codec": codec}))
-    SinkOptions.parse(config.shape)
-    assert config.shape[key] == value
+    assert config.sink.options
+    assert config.sink.texts[key] == value
     assert name_of(config).endswith(end)
 
 
@@ -343,7 +342,7 @@ def test_kcql_keeps_words_that_stand_in_names() -> None:
 
 def test_spredfasts_sink_writes_segments_under_its_prefix() -> None:
     config = read(SPREDFAST)
-    assert (config.format, config.shape) == ("segment", {})
+    assert (config.format, config.sink) == ("segment", None)
     assert config.archive == "s3://example-kafka-backup-bucket/backup"
     assert config.storage.endpoint == "http://minio:9000"
     assert config.notes == ()
@@ -360,7 +359,7 @@ def test_spredfasts_text_is_lines_in_folders_of_days() -> None:
         "format.include.keys"
     }
     closed = {"compressed_file_size": "1000000", "flush.interval.ms": "60000"}
-    rotate = SinkOptions.parse(read({**SPREDFAST, "format": "text", **closed}).shape).rotate
+    rotate = read({**SPREDFAST, "format": "text", **closed}).sink.options.rotate
     assert (rotate.flush_bytes, rotate.rotate_interval_ms) == (1_000_000, 60_000)
     errors = wrong({**SPREDFAST, "compressed_file_size": "1"})
     assert "is for format=text" in errors["compressed_file_size"]
@@ -392,10 +391,10 @@ def test_the_workers_converters_hold_where_a_sink_names_none() -> None:
         "flush.size": "1",
         "format.class": "json",
     }
-    assert SinkOptions.parse(read(base, defaults=worker).shape).has_schemas
-    assert not SinkOptions.parse(read(base).shape).has_schemas
+    assert read(base, defaults=worker).sink.options.has_schemas
+    assert not read(base).sink.options.has_schemas
     own = read({**base, "value.converter": BYTES}, defaults=worker)
-    assert own.shape["value.converter"] == BYTES
+    assert own.sink.texts["value.converter"] == BYTES
     assert read({"topics": "a", "s3.bucket.name": "b-b"}, defaults=worker).format == "segment"
     assert read(BACKUP, defaults=worker).format == "avro"
 

@@ -16,7 +16,6 @@ from kafkeep.cli.main import main
 from kafkeep.connect.connectors.sink_config import ConnectorConfig, is_secret, read_connector_file
 from kafkeep.errors import UsageError
 from kafkeep.options.option import ConfigErrors
-from kafkeep.options.sink.sink import SinkOptions
 
 CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
 FORMATS = "io.confluent.connect.s3.format."
@@ -138,9 +137,9 @@ def test_the_exercise_is_read_as_it_stands() -> None:
     assert (config.storage.endpoint, config.storage.access_key) == ("http://store:9000", "someone")
     assert config.isolation_level == "read_committed"
     assert config.format == "json"
-    sink = SinkOptions.parse(config.shape)
+    sink = config.sink.options
     assert (sink.rotate.flush_size, sink.rotate.rotate_interval_ms) == (5, 60_000)
-    assert not any("aws" in key or "s3.bucket" in key for key in config.shape)
+    assert not any("aws" in key or "s3.bucket" in key for key in config.sink.texts)
     assert pickle.loads(pickle.dumps(config)) == config
 
 
@@ -148,7 +147,7 @@ def test_the_exercise_is_read_as_it_stands() -> None:
 def test_rotation_by_time_is_off_with_0_and_less_as_for_the_real_sink(text: str) -> None:
     keys = ("rotate.interval.ms", "rotate.schedule.interval.ms")
     config = read({**EXERCISE, **dict.fromkeys(keys, text)}, name="s3-sink")
-    rotate = SinkOptions.parse(config.shape).rotate
+    rotate = config.sink.options.rotate
     assert (rotate.rotate_interval_ms, rotate.rotate_schedule_interval_ms) == (None, None)
 
 
@@ -163,7 +162,7 @@ def test_what_the_exercise_says_to_try_next_is_read_too(fragment: dict[str, str]
     if "avro.AvroFormat" in fragment.get("format.class", ""):
         del given["value.converter.schemas.enable"]
     config = read(given)
-    shown = {**config.shape, **config.secrets}
+    shown = {**config.sink.texts, **config.sink.secrets}
     assert {key: shown.get(key) for key in fragment} == fragment
 
 
@@ -180,7 +179,7 @@ def test_the_exercises_tuning_is_read_beside_an_endpoint_and_without() -> None:
 
 def test_the_sensors_configuration_is_read_with_its_numbers() -> None:
     config = read(SENSOR, name="s3-sink-data")
-    sink = SinkOptions.parse(config.shape)
+    sink = config.sink.options
     assert sink.rotate.flush_size == 1
     assert sink.format.format_bytearray_separator == ""
     assert sink.partition.timezone == "Asia/Tokyo"
@@ -192,7 +191,7 @@ def test_the_other_backup_connectors_are_read(given: dict[str, str]) -> None:
     config = read(given)
     assert config.family == "ch.tbd"
     assert (config.storage.profile, config.storage.proxy_url) == ("backup", "http://TBD")
-    assert SinkOptions.parse(config.shape).has_envelope
+    assert config.sink.options.has_envelope
 
 
 @pytest.mark.parametrize("case", load_cases(), ids=lambda case: case.name)
@@ -202,7 +201,7 @@ def test_what_the_real_sink_was_given_is_read(case: Any) -> None:
     if case.name.startswith("22d"):
         assert list(wrong(given)) == ["store.kafka.keys"]
     else:
-        assert read(given).shape
+        assert read(given).sink.texts
 
 
 def test_everything_that_is_wrong_is_told_at_once() -> None:
@@ -281,7 +280,7 @@ def test_unknown_keys_are_only_named_where_that_is_asked_for() -> None:
     assert set(wrong(given)) == set(strange)
     config = read(given, strict=False)
     assert set(config.unknown) == set(strange)
-    assert not set(strange) & set(config.shape)
+    assert not set(strange) & set(config.sink.texts)
 
 
 def test_a_refused_value_is_refused_also_where_unknown_keys_are_not() -> None:
@@ -303,8 +302,8 @@ def test_without_a_converter_each_format_has_one_that_suits_it(
     kind: str, converter: str, envelope: bool
 ) -> None:
     config = read({"topics": "a", "format.class": kind}, archive="memory:x")
-    sink = SinkOptions.parse(config.shape)
-    assert config.shape["value.converter"].endswith("." + converter)
+    sink = config.sink.options
+    assert config.sink.texts["value.converter"].endswith("." + converter)
     assert sink.has_envelope is envelope
     assert sink.rotate.flush_size is None
     assert sink.rotate.flush_bytes == 128 * 1024 * 1024
@@ -318,7 +317,7 @@ def test_files_of_no_bytes_at_all_are_refused() -> None:
 def test_keys_that_shape_files_are_refused_for_segments() -> None:
     assert list(wrong({"topics": "a", "flush.size": "5"}, archive="memory:x")) == ["flush.size"]
     plain = read({"topics": "a"}, archive="memory:x")
-    assert (plain.format, plain.shape, plain.name) == ("segment", {}, "backup")
+    assert (plain.format, plain.sink, plain.name) == ("segment", None, "backup")
 
 
 def test_secrets_stand_apart_and_are_not_shown() -> None:
@@ -336,8 +335,10 @@ def test_secrets_stand_apart_and_are_not_shown() -> None:
     }
     config = read(given)
     assert "hush" not in repr(config)
-    assert "hush" not in str(config.shape)
-    assert config.secrets == {"value.converter.schema.registry.url": "http://me:hush-2@registry"}
+    assert "hush" not in str(config.sink.texts)
+    assert config.sink.secrets == {
+        "value.converter.schema.registry.url": "http://me:hush-2@registry"
+    }
     assert config.kafka == {"sasl.jaas.config": "hush-3"}
     hidden = {key for key, text in given.items() if is_secret(key, text)}
     assert hidden == {key for key, text in given.items() if "hush" in text}
@@ -435,7 +436,7 @@ def test_a_file_is_enough_for_a_backup(posted: str) -> None:
         "json",
     )
     assert options.sink is not None
-    assert options.sink["rotate.interval.ms"] == "60000"
+    assert options.sink.texts["rotate.interval.ms"] == "60000"
     assert (chosen.archive, chosen.storage.access_key) == ("s3://kafka-backup", "someone")
 
 
@@ -453,7 +454,7 @@ def test_flags_win_over_settings_and_those_over_the_file(posted: str) -> None:
     assert (options.name, options.topics, options.format) == ("set", ("a",), "avro")
     assert options.isolation_level == "read_uncommitted"
     assert options.sink is not None
-    assert (options.sink["flush.size"], options.sink["file.delim"]) == ("7", "=")
+    assert (options.sink.texts["flush.size"], options.sink.texts["file.delim"]) == ("7", "=")
     assert chosen.archive == "s3://other-bucket/p"
     storage = chosen.storage
     assert (storage.endpoint, storage.region, storage.profile) == ("https://flag", "set", "mine")
@@ -466,7 +467,7 @@ def test_flags_win_over_settings_and_those_over_the_file(posted: str) -> None:
 def test_a_format_alone_needs_no_file() -> None:
     chosen = parse_backup({"topics": "a", "format": "parquet"}, BackupFlags(archive="memory:x"))
     assert chosen.options.sink is not None
-    assert chosen.options.sink["store.envelope"] == "true"
+    assert chosen.options.sink.texts["store.envelope"] == "true"
     plain = parse_backup({"topics": "a"}, BackupFlags(archive="memory:x"))
     assert plain.options.sink is None
 

@@ -14,7 +14,6 @@ from kafkeep.connect.plugins.classes import Plugin, connectors, definitions, fin
 from kafkeep.connect.plugins.key_info import recommended
 from kafkeep.connect.plugins.validate import config_errors, validate
 from kafkeep.options.backup import BackupOptions
-from kafkeep.options.sink.sink import SinkOptions
 
 CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
 JSON_FORMAT = "io.confluent.connect.s3.format.json.JsonFormat"
@@ -69,9 +68,9 @@ def read(config: dict[str, str], plugin: Plugin) -> tuple[object, ...]:
     found = ConnectorConfig.from_map(config, environ={})
     sink = None
     if found.format != "segment":
-        sink = SinkOptions.parse({**found.shape, **found.secrets})
+        sink = found.sink.options
     backup = BackupOptions(topics=("a",), **found.extra)
-    plain = replace(found, shape={}, secrets={}, extra={}, notes=(), retention_by_default=False)
+    plain = replace(found, sink=None, extra={}, notes=(), retention_by_default=False)
     return plain, sink, backup
 
 

@@ -376,12 +376,12 @@ def test_a_connectors_converter_comes_without_the_workers_sub_keys() -> None:
         "format.class": "json",
     }
     read = ConnectorConfig.from_map(told, environ={}, defaults=defaults)
-    assert {key: read.shape[key] for key in flags} == flags
+    assert {key: read.sink.texts[key] for key in flags} == flags
     string = "org.apache.kafka.connect.storage.StringConverter"
     own = {**told, "value.converter": string}
     read = ConnectorConfig.from_map(own, environ={}, defaults=defaults)
-    assert read.shape["value.converter"] == string
-    assert "value.converter.schemas.enable" not in read.shape
+    assert read.sink.texts["value.converter"] == string
+    assert "value.converter.schemas.enable" not in read.sink.texts
 
 
 @pytest.mark.parametrize(

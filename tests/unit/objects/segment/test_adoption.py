@@ -16,7 +16,7 @@ from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.objects.range_writer import MAX_NAMES
 from kafkeep.objects.segment.format import read_segment
-from kafkeep.objects.segment.writer import EXTENSION, WriteOptions
+from kafkeep.objects.segment.writer import EXTENSION, SegmentIntent
 from kafkeep.store.memory import MemoryStore
 
 
@@ -41,7 +41,7 @@ def run(store: MemoryStore, batches: int = 5) -> list[Entry]:
     for first in range(0, log.end, 2):
         records = [Record(n, n, b"k", b"%d" % n) for n in (first, first + 1)]
         log.batches.append((first, first + 1, build_batch(records)))
-    return archive(log, store, WriteOptions(segment_bytes=1, keeps_aborted=False))
+    return archive(log, store, SegmentIntent(segment_bytes=1, keeps_aborted=False))
 
 
 def offsets(store: MemoryStore, entries: list[Entry]) -> list[int]:

@@ -9,7 +9,7 @@ from tests.support.offline_task import archive_all
 
 from kafkeep.archive.entry import Entry
 from kafkeep.kafka.batch.build import Record, build_batch
-from kafkeep.objects.segment.writer import WriteOptions
+from kafkeep.objects.segment.writer import SegmentIntent
 from kafkeep.store.memory import MemoryStore
 
 RANGES = 20
@@ -45,7 +45,7 @@ def logs() -> list[FakeLog]:
 
 def run(seconds: float) -> tuple[CountingStore, list[Entry]]:
     store = CountingStore(uuid.uuid4().hex)
-    write = WriteOptions(segment_bytes=1 << 20, keeps_aborted=False)
+    write = SegmentIntent(segment_bytes=1 << 20, keeps_aborted=False)
     alone = {"limit": 1, "est_bytes": 1 << 30}  # a request for each range, an answer for each batch
     return store, archive_all(logs(), store, write, seconds=seconds, **alone)
 

@@ -12,7 +12,7 @@ from kafkeep.errors import TransientError
 from kafkeep.kafka.batch.build import build_batch
 from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.objects.range_writer import Chunk, Uploads
-from kafkeep.objects.segment.writer import SegmentWriter, WriteOptions
+from kafkeep.objects.segment.writer import SegmentIntent, SegmentWriter
 from kafkeep.store.memory import MemoryStore
 
 
@@ -44,7 +44,7 @@ def test_an_upload_that_fails_at_its_last_bytes_is_dropped() -> None:
     planned = PlannedRange(
         partition_id=PartitionId("t", 1, 0), topic_id="id", range=OffsetRange(0, 10)
     )
-    options = WriteOptions(segment_bytes=1 << 20, keeps_aborted=False)
+    options = SegmentIntent(segment_bytes=1 << 20, keeps_aborted=False)
     with Uploads() as uploads:
         writer = SegmentWriter(store, "backup", planned, options, uploads, looks_first=False)
         chunk = Chunk(scan_batches(build_batch(records(0, 10))), 10)

@@ -13,7 +13,8 @@ from tests.support.offline_task import PID, archive
 from kafkeep.archive.entry import Entry
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.objects.sink.rotation import Reason
-from kafkeep.objects.sink.spec import SinkShape
+from kafkeep.objects.sink.spec import SinkIntent
+from kafkeep.options.sink.sink import SinkSpec
 from kafkeep.store.memory import MemoryStore
 
 JSON = {"format.class": "json", "partitioner.class": "field", "partition.field.name": "f"}
@@ -36,7 +37,7 @@ def log_of(fields: str, *, without: tuple[int, ...] = ()) -> FakeLog:
 
 
 def run(log: FakeLog, store: MemoryStore, **options: str) -> list[Entry]:
-    shape = SinkShape(options={**JSON, **options}, closes={str(PID): str(Reason.END)})
+    shape = SinkIntent(sink=SinkSpec({**JSON, **options}), closes={str(PID): str(Reason.END)})
     return archive(log, store, shape)
 
 

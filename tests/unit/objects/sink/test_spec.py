@@ -5,6 +5,7 @@ from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.view import load_view
 from kafkeep.objects.sink.spec import load_read_options
+from kafkeep.options.sink.sink import SinkSpec
 from kafkeep.store.memory import MemoryStore
 
 TEXTS = {"format.class": "bytes", "format.bytearray.separator": ";"}
@@ -18,4 +19,4 @@ def test_how_a_sink_wrote_is_found_behind_any_number_of_commits_of_groups() -> N
     log.append(Changes(closes_intent=True))
     for offset in range(150):
         log.append(Changes(groups={"g": {pid: offset}}))
-    assert load_read_options(store, load_view(store, "sink")).texts == TEXTS
+    assert load_read_options(store, load_view(store, "sink")).spec == SinkSpec(TEXTS)

@@ -226,17 +226,17 @@ def read(config: Mapping[str, object], **more: object) -> ConnectorConfig:
 
 def test_a_payload_alone_in_its_object_has_no_separator_unless_one_is_set() -> None:
     separator = "format.bytearray.separator"
-    assert read(DATA).shape[separator] == ""
-    assert read(TIMES).shape[separator] == ""
-    assert separator not in read(DATA, **{"flush.size": "2"}).shape
+    assert read(DATA).sink.texts[separator] == ""
+    assert read(TIMES).sink.texts[separator] == ""
+    assert separator not in read(DATA, **{"flush.size": "2"}).sink.texts
     assert (
         separator
         not in read(
             DATA,
             **{"value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter"},
-        ).shape
+        ).sink.texts
     )
-    assert read(DATA, **{separator: "|"}).shape[separator] == "|"
+    assert read(DATA, **{separator: "|"}).sink.texts[separator] == "|"
 
 
 def written(config: Mapping[str, object], values: Sequence[tuple[int, bytes]]) -> dict[str, bytes]:
