@@ -11,12 +11,20 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, lru_cache
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any, TypeAlias, TypeVar
 
+import numba
 import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from kafkeep.errors import DamagedError
@@ -25,16 +33,7 @@ Bytes: TypeAlias = NDArray[np.uint8]
 Int64s: TypeAlias = NDArray[np.int64]
 F = TypeVar("F", bound=Callable[..., Any])
 
-
-_CALLED_FILES = (
-    "numba_setup.py",
-    "kafka/batch/layout.py",
-    "records/json/scan.py",
-    "records/json/members.py",
-    "records/json/arrow.py",
-    "records/json/leaf_kernels.py",
-    "records/avro/encode_kernels.py",
-)
+_CONFIG = threading.Lock()
 
 
 def _writable(folder: Path) -> bool:
@@ -45,37 +44,74 @@ def _writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK)
 
 
-def _choose_cache_folder() -> str | None:
-    """Return where compiled kernels are kept, or None when the user has set it for numba.
+@lru_cache(maxsize=1)
+def _cache_folder() -> Path | None:
+    """Return the folder of compiled kernels, or None when the user has set it for numba.
 
-    Beside the source, like other compiled Python; else, since executors often run from a folder
-    that is read-only or as a user without a home, wherever one may write.
+    It is beside the source, like other compiled Python. Executors often run from a folder that is
+    read-only, or as a user without a home: then it is wherever one may write.
     """
     if "NUMBA_CACHE_DIR" in os.environ:
         return None
-    # numba looks whether a kernel's own file has changed, not whether what it calls has.
-    called = b"".join((Path(__file__).parent / name).read_bytes() for name in _CALLED_FILES)
-    version = f"numba-{zlib.crc32(called):08x}"
     wanted = os.environ.get("KAFKEEP_CACHE")
     home = Path(os.path.expanduser("~")) / ".cache" / "kafkeep"
     for base in [Path(wanted)] if wanted else [Path(__file__).parent / "__pycache__", home]:
-        if _writable(base / version):
-            return str(base / version)
+        if _writable(base / "numba"):
+            return base / "numba"
     # A cache is code: a folder under /tmp that others could have made is never used.
-    return tempfile.mkdtemp(prefix="kafkeep-numba-")
+    return Path(tempfile.mkdtemp(prefix="kafkeep-numba-"))
 
 
-_cache_folder = _choose_cache_folder()
-if _cache_folder is not None:
-    os.environ["NUMBA_CACHE_DIR"] = _cache_folder
+def _version(function: Callable[..., Any]) -> str:
+    """Return a name that changes when a function called by a kernel, or a constant in it, does.
 
-import numba  # noqa: E402  (it reads NUMBA_CACHE_DIR when it is imported)
-from llvmlite import ir  # type: ignore[import-untyped]  # noqa: E402
-from numba.core import cgutils, types  # noqa: E402
-from numba.extending import intrinsic  # noqa: E402
+    numba notices when the file of a kernel changes, and not when a file does that it imports from.
+    """
+    files: set[str] = set()
+    constants: list[str] = []
+    waiting, seen = [function], {function}
+    while waiting:
+        one = waiting.pop()
+        for name in _names(one.__code__):
+            value = one.__globals__.get(name)
+            called = getattr(value, "py_func", getattr(value, "_defn", None))
+            if isinstance(called, FunctionType) and called not in seen:
+                seen.add(called)
+                waiting.append(called)
+                files.add(called.__code__.co_filename)
+            elif isinstance(value, int | float | str | bytes | tuple):
+                constants.append(f"{name}={value!r}")
+            elif isinstance(value, np.ndarray):
+                constants.append(f"{name}={zlib.crc32(value.tobytes())}")
+    checksums = [str(_checksum(file)) for file in sorted(files)]
+    return f"{zlib.crc32(' '.join(checksums + sorted(set(constants))).encode()):08x}"
 
-if _cache_folder is not None:
-    numba.config.CACHE_DIR = _cache_folder
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _names(inner)
+
+
+@cache
+def _checksum(file: str) -> int:
+    return zlib.crc32(Path(file).read_bytes())
+
+
+@contextmanager
+def _caching_in(folder: Path | None) -> Iterator[None]:
+    """Let numba keep what is decorated meanwhile in ``folder``; others' kernels stay elsewhere."""
+    if folder is None:
+        yield
+        return
+    with _CONFIG:
+        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
+        try:
+            yield
+        finally:
+            numba.config.CACHE_DIR = before
+
 
 _ADDRESS = ir.IntType(64)
 _CACHE_LINE_BYTES = 64
@@ -115,7 +151,9 @@ def damaged(code: int, position: int, offset: int) -> DamagedError:
 
 def kernel(function: F) -> F:
     """Compile ``function`` when it is first called; the result is kept on disk."""
-    compiled: F = numba.njit(cache=True, nogil=True)(function)
+    folder = _cache_folder()
+    with _caching_in(folder and folder / _version(function)):
+        compiled: F = numba.njit(cache=True, nogil=True)(function)
     return compiled
 
 
