@@ -1,7 +1,9 @@
 """Named places where a test can make this process die, fail or wait.
 
-``KAFKEEP_FAILPOINT="commit.after:exit@3;object.before:raise@p=0.1"`` arms them when the process
-starts; ``KAFKEEP_SEED`` makes the chances repeat. An arm is ``name:action[@when]``:
+A test arms them with ``arm("commit.after:exit@3;object.before:raise@p=0.1")``, or for a process of
+its own with the variable ``KAFKEEP_FAILPOINT``. The ``kafkeep`` command and the daemon of Spark's
+local workers read that variable when they start; importing this module arms nothing.
+``KAFKEEP_SEED`` makes the chances repeat. An arm is ``name:action[@when]``:
 
 =============  ===========================================================
 ``exit``       the process ends at once with status 137, as after kill -9
@@ -13,9 +15,9 @@ starts; ``KAFKEEP_SEED`` makes the chances repeat. An arm is ``name:action[@when
 ``@p=0.1``     each time with this chance
 =============  ===========================================================
 
-What was done is written, a line each, to the file that ``KAFKEEP_FAILPOINT_TRACE`` names, so that a
-test can tell a place that never came from one that was survived. ``PLACES`` has all of them: a name
-that is not there is refused, and a test sees to it that each is died at.
+Each action adds the name of its place to the file that ``KAFKEEP_FAILPOINT_TRACE`` names, so that
+a test can tell a place that was never reached from one that was survived. ``PLACES`` lists all of
+them. A name that it does not list is refused, and a test makes sure that a test dies at each.
 """
 
 from __future__ import annotations
@@ -109,17 +111,25 @@ _chances = random.Random()
 
 
 def failpoint(name: str) -> None:
-    """Do what ``name`` was armed with; nothing, at the cost of one look, when none is armed."""
+    """Do what ``name`` is armed with. Costs one test of a dictionary when nothing is armed."""
     if _arms:
         _pass(name)
 
 
 def arm(spec: str, *, seed: int | None = None) -> None:
-    """Replace all armed places by those of ``spec``; an empty one disarms all."""
+    """Replace all armed places by those of ``spec``; an empty ``spec`` disarms all."""
     parsed = dict(_parse(part.strip()) for part in spec.split(";") if part.strip())
     _arms.clear()
     _arms.update(parsed)
     _chances.seed(seed)
+
+
+def arm_from_environment() -> None:
+    """Arm what ``KAFKEEP_FAILPOINT`` says; called once, when a program starts."""
+    spec = os.environ.get("KAFKEEP_FAILPOINT", "")
+    if spec:
+        seed = os.environ.get("KAFKEEP_SEED")
+        arm(spec, seed=int(seed) if seed else None)
 
 
 def _pass(name: str) -> None:
@@ -140,7 +150,7 @@ def _pass(name: str) -> None:
 
 
 def _hold() -> None:
-    """Wait for the gate: a test has all the time it needs, and none is lost when it has not."""
+    """Wait until the test creates the gate file."""
     gate = os.environ["KAFKEEP_FAILPOINT_GATE"]
     while not os.path.exists(gate):
         time.sleep(0.02)
@@ -171,13 +181,3 @@ def _parse(part: str) -> tuple[str, _Arm]:
             hint="Write it as name:exit@3;other:drop@p=0.1: exit, raise, drop, hold or sleep=MS.",
         ) from error
     return name, _Arm(action, sleep_ms, at_hit, chance)
-
-
-def _arm_from_environment() -> None:
-    spec = os.environ.get("KAFKEEP_FAILPOINT", "")
-    if spec:
-        seed = os.environ.get("KAFKEEP_SEED")
-        arm(spec, seed=int(seed) if seed else None)
-
-
-_arm_from_environment()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -103,9 +102,9 @@ def test_an_upload_whose_writer_died_between_parts_is_ended(
     before = keys(trial)
     ours = f"topics/{trial.topic}/partition=0/{trial.topic}+0+0000000100.log.zst"
     for key in (ours, "others/file"):
-        env = {**os.environ, "KAFKEEP_FAILPOINT": "object.part:exit@1"}
-        command = [sys.executable, "-c", UPLOAD, trial.archive, key]
-        assert subprocess.run(command, env=env, check=False).returncode == 137
+        armed = f"from kafkeep.failpoint import arm\narm('object.part:exit@1')\n{UPLOAD}"
+        command = [sys.executable, "-c", armed, trial.archive, key]
+        assert subprocess.run(command, check=False).returncode == 137
     assert gc(trial) == [(ours, "keep")], "it is young"
     request.getfixturevalue("tomorrow")
     assert gc(trial) == [(ours, "removed")]

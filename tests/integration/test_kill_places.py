@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -39,8 +38,8 @@ MIB = 1 << 20
 
 def die(code: str, *arguments: str, failpoint: str) -> None:
     """Run Python code that ends at ``failpoint``."""
-    env = {**os.environ, "KAFKEEP_FAILPOINT": failpoint}
-    done = subprocess.run([sys.executable, "-c", code, *arguments], env=env, check=False)
+    armed = f"from kafkeep.failpoint import arm\narm({failpoint!r})\n{code}"
+    done = subprocess.run([sys.executable, "-c", armed, *arguments], check=False)
     assert done.returncode == 137, f"{failpoint} was never reached"
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -22,7 +23,24 @@ def disarmed() -> Iterator[None]:
     arm("")
 
 
-def test_nothing_happens_when_none_is_armed() -> None:
+def test_a_place_does_nothing_when_another_one_is_armed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = tmp_path / "trace"
+    monkeypatch.setenv("KAFKEEP_FAILPOINT_TRACE", str(trace))
+    arm("commit.after:raise")
+    failpoint("commit.before")
+    assert not trace.exists()
+    with pytest.raises(TransientError):
+        failpoint("commit.after")
+    assert trace.read_text() == "commit.after\n"
+
+
+def test_a_place_does_nothing_once_all_are_disarmed() -> None:
+    arm("commit.before:raise")
+    with pytest.raises(TransientError):
+        failpoint("commit.before")
+    arm("")
     failpoint("commit.before")
 
 
@@ -81,16 +99,30 @@ def test_hold_waits_for_the_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not held.is_alive()
 
 
-def test_exit_ends_the_process_as_kill_does() -> None:
-    passed = "from kafkeep.failpoint import failpoint\nfailpoint('task.start')\n"
-    code = passed + "failpoint('task.start')\nprint('alive')"
+def run_twice_past(place: str, *, start: str = "") -> tuple[int, str]:
+    """Pass a place twice in a process whose environment arms the second time."""
+    imports = "from kafkeep.failpoint import arm_from_environment, failpoint\n"
+    passes = f"failpoint({place!r}); print('once')\nfailpoint({place!r}); print('twice')\n"
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"KAFKEEP_FAILPOINT": "task.start:exit@2", "KAFKEEP_SEED": "1"},
+        [sys.executable, "-u", "-c", f"{imports}{start}\n{passes}"],
+        env={
+            **os.environ,
+            "KAFKEEP_FAILPOINT": f"{place}:exit@2",
+            "KAFKEEP_SEED": "1",
+        },
         capture_output=True,
+        text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (137, b"")
+    return done.returncode, done.stdout
+
+
+def test_exit_ends_the_process_as_kill_does() -> None:
+    assert run_twice_past("task.start", start="arm_from_environment()") == (137, "once\n")
+
+
+def test_the_environment_arms_nothing_by_an_import_alone() -> None:
+    assert run_twice_past("task.start") == (0, "once\ntwice\n")
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from kafkeep.cli import (
 )
 from kafkeep.cli.output import error_document, error_of, say, stand_in_for_closed
 from kafkeep.errors import InterruptedRunError, KafkeepError, UsageError
+from kafkeep.failpoint import arm_from_environment
 from kafkeep.redact import install, redact
 
 app = typer.Typer(
@@ -82,6 +83,7 @@ def _root(
     """Set up logging for every command."""
     os.environ["KAFKEEP_DEBUG"] = "1" if debug else ""
     _set_up_logging(debug)
+    arm_from_environment()
 
 
 def _set_up_logging(debug: bool) -> None:
