@@ -30,8 +30,6 @@ _UNLIMITED = 10_000
 _LEAST_SECONDS = 0.5
 NodeId = int | str
 
-logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters is raised, not logged
-
 
 class FairSemaphore:
     """At most ``limit`` holders at once; the others get their turn in order of asking."""
@@ -61,6 +59,7 @@ class Link:
     """Connections to one cluster; every coroutine here runs on the loop's thread."""
 
     def __init__(self, options: KafkaOptions, *, connect_timeout_ms: int | None = None) -> None:
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters is raised, not logged
         config = client_config(options)
         self.connect_timeout_ms = connect_timeout_ms or config.pop("connect_timeout_ms", 10_000)
         config.pop("connect_timeout_ms", None)
