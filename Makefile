@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  { echo "kafkeep needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/python -m kafkeep.backup.compile_kernels
+	$(BIN)/python -m kafkeep.objects.compile_kernels
 	@touch $@
 
 build: $(STAMP)  ## the package to install elsewhere: dist/kafkeep-….whl

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kafkeep import preload
 from kafkeep.errors import EnvironmentFault, UsageError
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def backup(
     return run_backup(
         chosen,
         locations,
-        _spark(spark),
+        _spark(spark, preload.BACKUP if chosen.sink is None else preload.SINK),
         stop=stop,
         on_commit=on_commit,
         on_progress=on_progress,
@@ -96,7 +97,7 @@ def restore(
     return run_restore(
         chosen,
         locations,
-        _spark(spark),
+        _spark(spark, preload.RESTORE),
         unlogged=_unlogged_options(settings or {}),
         on_plan=on_plan,
         on_progress=on_progress,
@@ -194,15 +195,15 @@ def _locations(
     }
 
 
-def _spark(spark: Any) -> SparkOptions:
+def _spark(spark: Any, names: Iterable[str]) -> SparkOptions:
     """Return the options to start Spark with; an active session is found by itself."""
     from kafkeep.options.spark import SparkOptions  # noqa: PLC0415 - keeps the import light
 
     if isinstance(spark, SparkOptions):
-        return spark
+        return spark.with_preload(names)
     if spark is not None:
         from kafkeep.spark.session import active_session  # noqa: PLC0415
 
         if active_session() is None:
             raise EnvironmentFault("the given Spark session is stopped")
-    return SparkOptions.load()
+    return SparkOptions.load().with_preload(names)

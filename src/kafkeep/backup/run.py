@@ -25,7 +25,6 @@ from kafkeep.options.kafka import Locations
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import ArchiveAddress
 from kafkeep.spark.background_session import BackgroundSession
-from kafkeep.spark.preload import with_sinks
 from kafkeep.spark.worker import open_clients
 from kafkeep.store.conditional_writes import probe_conditional_create
 from kafkeep.store.open import open_store
@@ -64,8 +63,6 @@ def run_backup(
     before both have answered. ``stop`` ends a run cleanly after the current cycle.
     """
     _check_lasting(locations.archive)
-    if options.sink is not None:
-        spark = with_sinks(spark)
     open_first = partial(open_clients, locations)
     with BackgroundSession(spark, first=open_first) as session, Wire(locations.kafka) as wire:
         admin = Admin(wire)

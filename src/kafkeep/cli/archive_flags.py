@@ -24,7 +24,7 @@ from kafkeep.options.selection import parse_renames
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import StorageOptions
 from kafkeep.options.unlogged import UnloggedOptions, is_read_key, layout_of_sink
-from kafkeep.spark.preload import launch_early
+from kafkeep.spark.jvm import prelaunch_jvm
 
 if TYPE_CHECKING:
     from kafkeep.archive.object_store import ObjectStore
@@ -178,7 +178,7 @@ def start_spark(
     """Load Spark's properties and, with ``now``, start its JVM in the background."""
     options = SparkOptions.load(conf or (), preload=preload)
     if now:
-        launch_early(options)
+        prelaunch_jvm(options)
     return options
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from kafkeep import preload
 from kafkeep.cli.archive_flags import (
     CommandConfigOption,
     ConnectorConfigOption,
@@ -33,7 +34,6 @@ from kafkeep.options.backup import FORMATS, BackupOptions
 from kafkeep.options.option import one_of
 from kafkeep.options.storage import StorageOptions
 from kafkeep.options.units import format_size
-from kafkeep.spark.preload import SINK_PRELOAD
 
 _SEGMENT_FLAGS = {"segment_bytes": "flush.bytes", "segment_age_ms": "rotate.schedule.interval.ms"}
 
@@ -189,7 +189,9 @@ def backup_command(
     )
     request = parse_backup(flags, given)
     options = request.options
-    spark = start_spark(spark_conf, preload=() if options.sink is None else SINK_PRELOAD)
+    spark = start_spark(
+        spark_conf, preload=preload.BACKUP if options.sink is None else preload.SINK
+    )
     from kafkeep.backup.run import run_backup  # noqa: PLC0415
     from kafkeep.options.kafka import Locations  # noqa: PLC0415 - imports while the JVM starts
 

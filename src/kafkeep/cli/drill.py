@@ -6,6 +6,7 @@ import signal
 
 import typer
 
+from kafkeep import preload
 from kafkeep.cli.archive_flags import (
     ArchiveLocation,
     BootstrapOption,
@@ -48,7 +49,7 @@ def drill_command(
     file = check_report_path(report) if report is not None else None
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
     with failure_reported("drill", file, archive=archive.address, bootstrap=bootstrap_servers):
-        spark = start_spark(spark_conf)
+        spark = start_spark(spark_conf, preload=preload.DRILL)
         from kafkeep.maintenance.drill import run_drill  # noqa: PLC0415 - imports while the JVM starts
         from kafkeep.maintenance.report_pages import drill_page  # noqa: PLC0415
         from kafkeep.restore.run import run_restore  # noqa: PLC0415

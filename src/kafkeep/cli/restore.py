@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from kafkeep import preload
 from kafkeep.cli.archive_flags import (
     ArchiveLocation,
     BootstrapOption,
@@ -120,7 +121,7 @@ def restore_command(
         )
     file = check_report_path(report) if report is not None else None
     unlogged, options = options_of_restore(connector_config, settings or (), options)
-    spark = start_spark(spark_conf, now=not options.dry_run)
+    spark = start_spark(spark_conf, now=not options.dry_run, preload=preload.RESTORE)
     from kafkeep.restore.run import run_restore  # noqa: PLC0415 - imports while the JVM starts
 
     locations = archive.beside(kafka_options(bootstrap_servers, command_config))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kafkeep import preload
 from kafkeep.cli.archive_flags import (
     ArchiveLocation,
     ArchiveSource,
@@ -197,7 +198,7 @@ def _against(  # noqa: PLR0917
     output: Output,
 ) -> None:
     file = _file(report)
-    spark = start_spark(spark_conf)
+    spark = start_spark(spark_conf, preload=preload.COMPARE)
     from kafkeep.compare.job import run_against  # noqa: PLC0415 - imports while the JVM starts
     from kafkeep.compare.result import KIND  # noqa: PLC0415
     from kafkeep.maintenance.report import write_report  # noqa: PLC0415

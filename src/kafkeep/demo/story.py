@@ -15,6 +15,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
+from kafkeep import preload
 from kafkeep.archive.commit import Commit
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.view import load_view
@@ -147,7 +148,7 @@ Tell = Callable[[str], None]
 @contextmanager
 def open_spark() -> Iterator[BackgroundSession]:
     """Start one Spark session for the whole demo, in the background."""
-    with BackgroundSession(SparkOptions.load()) as door:
+    with BackgroundSession(SparkOptions.load(preload=preload.DEMO)) as door:
         yield door
 
 

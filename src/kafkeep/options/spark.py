@@ -1,7 +1,4 @@
-"""Where Java is on this machine, and whether it is new enough.
-
-How Spark is started: declared once for the command line, the library and the docs.
-"""
+"""How Spark is started, and which Java runs it."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kafkeep.errors import EnvironmentFault, UsageError
@@ -78,6 +75,10 @@ class SparkOptions:
             conf=conf,
             preload=preload,
         )
+
+    def with_preload(self, names: Iterable[str]) -> SparkOptions:
+        """Return these options with more to preload."""
+        return replace(self, preload=tuple(dict.fromkeys((*self.preload, *names))))
 
     @property
     def is_local(self) -> bool:

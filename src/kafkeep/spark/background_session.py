@@ -17,8 +17,7 @@ from pyspark.sql import SparkSession
 
 from kafkeep.options.spark import SparkOptions
 from kafkeep.spark.job_progress import OnProgress
-from kafkeep.spark.jvm import Jvm, can_start_lean, launch_jvm
-from kafkeep.spark.preload import take_launched, with_preload
+from kafkeep.spark.jvm import Jvm, can_start_lean, launch_jvm, take_prelaunched
 from kafkeep.spark.session import (
     abandon_session,
     active_session,
@@ -63,7 +62,7 @@ class BackgroundSession:
     """
 
     def __init__(self, options: SparkOptions, *, first: Callable[[], None] | None = None) -> None:
-        self._options = with_preload(options)
+        self._options = options
         self._first = first
         self._jvm: Jvm | None = None
         self._borrowed = False
@@ -76,7 +75,7 @@ class BackgroundSession:
     def __enter__(self) -> BackgroundSession:
         self._borrowed = active_session() is not None
         if not self._borrowed and can_start_lean(self._options):
-            self._jvm = take_launched(self._options) or launch_jvm(self._options)
+            self._jvm = take_prelaunched(self._options) or launch_jvm(self._options)
         self.launched_at = self._jvm.launched_at if self._jvm else time.monotonic()
         self._starting = self._starter.submit(self._start)
         return self

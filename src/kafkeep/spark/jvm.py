@@ -1,12 +1,10 @@
-"""How Spark's JVM is: memory, threads and garbage collections, as Java itself counts them.
+"""Spark's JVM for a local master: start it, stop it, and read its memory and threads.
 
-Spark's JVM for a local master, started lean and without pyspark's launcher scripts.
+``spark-submit`` starts a first JVM only to work out how to start the second one. A local master
+needs no such work, so this module starts the gateway directly. That saves one JVM, keeps its output
+in a file of its own, and keeps the class path the same, as the class-data archive requires.
 
-``spark-submit`` starts a first JVM only to work out how to start the second one. For a local
-master there is nothing to work out, so the gateway is started directly: one JVM less, its output
-in a file of its own, and a class path that stays the same, as a class archive needs it.
-
-This module does not import pyspark, so that the JVM can start while Python imports the rest.
+This module does not import pyspark: the JVM starts while Python imports the rest.
 """
 
 from __future__ import annotations
@@ -158,6 +156,29 @@ def launch_jvm(options: SparkOptions, *, train: Path | None = None) -> Jvm:
     jvm = Jvm(process, folder, log, archive)
     atexit.register(jvm.stop)
     return jvm
+
+
+_prelaunched: list[tuple[SparkOptions, Jvm]] = []
+
+
+def prelaunch_jvm(options: SparkOptions) -> None:
+    """Start a JVM for the next session with the same options; at most one waits.
+
+    Python imports pyspark and the rest meanwhile, which saves about a second. Does nothing when
+    pyspark is loaded already: a session may exist, and there is nothing to save.
+    """
+    if not _prelaunched and "pyspark" not in sys.modules and can_start_lean(options):
+        _prelaunched.append((options, launch_jvm(options)))
+
+
+def take_prelaunched(options: SparkOptions) -> Jvm | None:
+    """Return the JVM that waits for these options, once; stop one that waits for others."""
+    while _prelaunched:
+        expected, jvm = _prelaunched.pop()
+        if expected == options:
+            return jvm
+        jvm.stop()
+    return None
 
 
 def _make_folder() -> Path:

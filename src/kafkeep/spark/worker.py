@@ -1,9 +1,8 @@
-"""The process that Spark forks local Python workers from, with the imports done beforehand.
+"""The daemon that Spark forks local Python workers from: ``python -m kafkeep.spark.worker``.
 
-Each worker would otherwise import pyarrow, numba and the task's modules by itself, for about a
-second. What is imported here must not open connections or start threads: neither survives a fork.
-
-The clients a worker keeps, opened by its first job: no later one waits for them.
+A worker would otherwise import pyarrow, numba and the task's modules by itself, which takes about
+a second. The daemon imports them once, and its workers inherit them. What it imports must not open
+connections or start threads: neither survives a fork.
 """
 
 from __future__ import annotations
@@ -16,29 +15,31 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 
 from kafkeep.errors import KafkeepError
+from kafkeep.failpoint import arm_from_environment
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import wire_for
 from kafkeep.options.kafka import Locations
+from kafkeep.spark.jvm import PRELOAD_VARIABLE
 from kafkeep.store.open import open_store
 
-_NOWHERE = "_kafkeep/nothing"
+_MISSING_KEY = "_kafkeep/nothing"
 
 
 def open_clients(locations: Locations) -> None:
-    """Ask Kafka and the store something cheap, in a task; raises what they fail with."""
+    """Send Kafka and the store a cheap request, so that a worker's first task finds open clients.
+
+    Runs in a task; raises what the clients raise.
+    """
     Admin(wire_for(locations.kafka)).cluster_id()
     with suppress(KafkeepError):  # there is no such object
-        open_store(locations.archive, locations.storage).head(_NOWHERE)
-
-
-PRELOAD_VARIABLE = "KAFKEEP_PRELOAD"
+        open_store(locations.archive, locations.storage).head(_MISSING_KEY)
 
 
 def leave_out_zips(path: list[str]) -> list[str]:
-    """Return an import path without the zips of a pyspark that is there as a folder too.
+    """Return an import path without the zips of a pyspark that is installed as a folder too.
 
-    Spark names its zips first. What is in them is compiled anew by every process, for a second,
-    and their directories are read again, for half a second, by each worker that begins.
+    Spark puts its zips first. Every process compiles what is in them anew, which takes a second,
+    and each new worker reads their directories again, which takes half a second.
     """
     folders = [entry for entry in path if not entry.endswith(".zip")]
     found = PathFinder.find_spec("pyspark", folders)
@@ -48,31 +49,52 @@ def leave_out_zips(path: list[str]) -> list[str]:
     return [entry for entry in path if not os.path.realpath(entry).startswith(home)]
 
 
-def preload(names: str) -> None:
-    """Import ``module`` and call ``module:function`` for each of the names, split by commas.
+def preload(name: str) -> None:
+    """Import ``module``, or import it and call ``module:function``.
 
-    A failure is left for the task to meet, where it is reported.
+    A failure is not reported here: the task that needs the module meets it and reports it.
     """
-    for name in filter(None, names.split(",")):
-        module, _, function = name.partition(":")
+    module, _, function = name.partition(":")
+    with suppress(Exception):
+        loaded = import_module(module)
+        if function:
+            getattr(loaded, function)()
+
+
+def _preload_all() -> None:
+    preload("pyarrow")
+    preload("pyspark.worker")
+    for load in (_compile_kernels, _load_s3_models):
         with suppress(Exception):
-            loaded = import_module(module)
-            if function:
-                getattr(loaded, function)()
+            load()
+    for name in filter(None, os.environ.get(PRELOAD_VARIABLE, "").split(",")):
+        preload(name)
+
+
+def _compile_kernels() -> None:
+    from kafkeep.objects.compile_kernels import compile_kernels  # noqa: PLC0415 - drivers need none
+
+    compile_kernels()
+
+
+def _load_s3_models() -> None:
+    from kafkeep.store.s3 import load_models  # noqa: PLC0415 - local archives need none
+
+    load_models()
 
 
 def run() -> None:
-    """Import, then fork workers as Spark asks for them, until it ends."""
+    """Preload, then fork workers as Spark requests them, until Spark ends."""
     sys.path[:] = leave_out_zips(sys.path)
     sys.path_importer_cache.clear()
     sys.modules.pop("org", None)  # Python's copy looks for Jython's, and finds the one of a jar
     gc.disable()  # nothing that is imported can be freed
-    preload("pyarrow,pyspark.worker")
-    preload(os.environ.get(PRELOAD_VARIABLE, ""))
+    _preload_all()
     # A worker collects garbage after every task. Walking what was imported here took 0.1 s each
-    # time; frozen, it is left alone, and its pages stay shared between the workers.
+    # time. Frozen objects are skipped, and their pages stay shared between the workers.
     gc.freeze()
     gc.enable()
+    arm_from_environment()  # after the kernels were compiled: that passes failpoints too
     import_module("pyspark.daemon").manager()
 
 

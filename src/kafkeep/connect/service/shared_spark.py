@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kafkeep import preload
 from kafkeep.errors import EnvironmentFault, KafkeepError, TransientError
 from kafkeep.options.spark import SparkOptions, usable_cores
 from kafkeep.spark.failure import ApplicationEndedError
-from kafkeep.spark.preload import with_sinks
 
 if TYPE_CHECKING:
     from kafkeep.spark.background_session import BackgroundSession
@@ -28,7 +28,7 @@ class SharedSpark:
     """
 
     def __init__(self, options: SparkOptions) -> None:
-        self._options = with_sinks(options)
+        self._options = options.with_preload(preload.SERVICE)
         self._lock = threading.Lock()
         self._session: BackgroundSession | None = None
         self._is_closed = False

@@ -1,11 +1,8 @@
-"""Compile the sink's kernels ahead of time: ``python -m kafkeep.backup.compile_kernels``.
+"""Compile the numba kernels ahead of time: ``python -m kafkeep.objects.compile_kernels``.
 
-A first run compiles what it meets, some ten seconds in all; later ones load it from the cache.
-
-Compile every kernel ahead of time: ``python -m kafkeep.backup.compile_kernels``.
-
-The first use of a kernel on a machine compiles it, some seconds in all; later ones load it from
-the cache that ``kernel.py`` chose.
+The first use of a kernel on a machine compiles it, which takes about ten seconds for all of them.
+Later uses load it from the cache that ``numba_setup.py`` chooses. Spark's worker daemon calls these
+functions before it forks, so that its workers share the loaded code.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ from kafkeep.store.memory import MemoryStore
 
 
 def compile_kernels() -> None:
-    """Put a small batch through everything that is compiled; safe to call at any time."""
+    """Run a small batch through every kernel that backups and restores of segments use."""
     records = [Record(i, 0, b"key", b"value", [(b"header", b"value")]) for i in range(3)]
     parts = [build_batch([one], producer_id=1, attributes=TRANSACTIONAL) for one in records]
     batches = scan_batches(b"".join(parts))
@@ -46,10 +43,6 @@ def compile_kernels() -> None:
         rows = walk_records(part)
         deal(rows, 2, 0)
         matching(rows, parse_filter("key=key,header:header^=value"))
-
-
-if __name__ == "__main__":
-    compile_kernels()
 
 
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -71,7 +64,7 @@ _SINKS = (
 
 
 def compile_sink_kernels() -> None:
-    """Put a small batch through what the usual sinks run; safe to call at any time."""
+    """Run a small batch through the kernels of the usual sinks."""
     source = PartitionId("warm", 1, 0)
     planned = PlannedRange(partition_id=source, topic_id="", range=OffsetRange(0, 3))
     for value, options in _SINKS:

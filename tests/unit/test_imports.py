@@ -1,0 +1,52 @@
+"""What importing kafkeep does to the process that imports it: nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+from kafkeep import preload
+
+IMPORT_ALL = """
+import logging, os, pkgutil, sys
+from importlib import import_module
+import kafkeep
+
+def state():
+    watched = ("kafka", "py4j", "botocore", "numba")
+    levels = {name: logging.getLogger(name).level for name in watched}
+    return dict(os.environ), sys.getswitchinterval(), levels
+
+before = state()
+names = [found.name for found in pkgutil.walk_packages(kafkeep.__path__, "kafkeep.")]
+for name in names:
+    if not name.endswith("__main__"):
+        import_module(name)
+assert state() == before, [pair for pair in zip(before, state()) if pair[0] != pair[1]]
+from kafkeep import failpoint
+assert not failpoint._arms
+print(len(names))
+"""
+
+
+def test_no_import_changes_the_environment_the_switch_interval_or_a_logger() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_ALL],
+        env={**os.environ, "KAFKEEP_FAILPOINT": "task.start:exit"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 300
+
+
+@pytest.mark.parametrize("name", sorted({*preload.SERVICE, *preload.DRILL, *preload.DEMO}))
+def test_what_workers_preload_exists(name: str) -> None:
+    module, _, function = name.partition(":")
+    loaded = import_module(module)
+    assert not function or callable(getattr(loaded, function))
