@@ -21,7 +21,8 @@ from kafkeep.dev import DevStatus
 from kafkeep.errors import NoSuchArchiveError
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import StorageOptions
-from kafkeep.spark.background_session import BackgroundSession, OpenSpark
+from kafkeep.spark.background_session import BackgroundSession
+from kafkeep.spark.tasks import TaskRunner
 from kafkeep.store.open import open_store
 
 pytestmark = pytest.mark.integration
@@ -34,7 +35,7 @@ SECONDS = 3
 
 
 @pytest.fixture(scope="module")
-def open_spark() -> Iterator[OpenSpark]:
+def open_spark() -> Iterator[TaskRunner]:
     with BackgroundSession(SparkOptions(master="local[2,4]")) as door:
         yield door.session()
 
@@ -45,7 +46,7 @@ def bucket(services: DevStatus) -> Bucket:
 
 
 @pytest.fixture
-def worker(services: DevStatus, open_spark: OpenSpark, bucket: Bucket, tmp_path: Path) -> Worker:
+def worker(services: DevStatus, open_spark: TaskRunner, bucket: Bucket, tmp_path: Path) -> Worker:
     return Worker(services, open_spark, str(tmp_path / "state"), bucket.name)
 
 

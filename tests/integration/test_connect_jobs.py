@@ -26,14 +26,15 @@ from kafkeep.dev import DevStatus
 from kafkeep.errors import NoSuchArchiveError, RecordError
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import StorageOptions
-from kafkeep.spark.background_session import BackgroundSession, OpenSpark
+from kafkeep.spark.background_session import BackgroundSession
+from kafkeep.spark.tasks import TaskRunner
 from kafkeep.store.open import open_store
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def open_spark() -> Iterator[OpenSpark]:
+def open_spark() -> Iterator[TaskRunner]:
     with BackgroundSession(SparkOptions(master="local[2,4]")) as door:
         yield door.session()
 
@@ -46,7 +47,7 @@ def bucket(services: DevStatus) -> Iterator[Bucket]:
 
 
 @pytest.fixture
-def worker(services: DevStatus, open_spark: OpenSpark, bucket: Bucket, tmp_path: Path) -> Worker:
+def worker(services: DevStatus, open_spark: TaskRunner, bucket: Bucket, tmp_path: Path) -> Worker:
     return Worker(services, open_spark, str(tmp_path / "state"), bucket.name)
 
 

@@ -34,7 +34,7 @@ from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.storage import StorageOptions
 from kafkeep.spark.jvm import read_jvm
 from kafkeep.spark.session import start_session
-from kafkeep.spark.tasks import run_tasks
+from kafkeep.spark.tasks import TaskRunner
 from kafkeep.store.open import open_store
 from kafkeep.store.s3_timing import RequestTimes, recording
 
@@ -112,10 +112,10 @@ class Worker:
 
     def __init__(self, services: DevStatus, state: str) -> None:
         self.totals = Totals()
-        session = start_session()
+        runner = TaskRunner(start_session())
         self._context = JobContext(
             kafka=KafkaOptions(services.bootstrap_servers),
-            run_tasks=lambda *given, **named: run_tasks(session, *given, **named),
+            run_tasks=runner.run_tasks,
             cores=2,
             state_address=state,
         )

@@ -23,8 +23,9 @@ from kafkeep.errors import KeyMissingError, UsageError
 from kafkeep.maintenance.cat import CatOptions, iter_lines, json_line
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import StorageOptions
-from kafkeep.spark.background_session import BackgroundSession, OpenSpark
+from kafkeep.spark.background_session import BackgroundSession
 from kafkeep.spark.datasource.source import KafkeepReader
+from kafkeep.spark.tasks import TaskRunner
 from kafkeep.store.open import open_store
 from kafkeep.store.s3_lifecycle import Lifecycle, Rule, rule_id
 
@@ -185,13 +186,13 @@ def count_rows(address: str, topic: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def open_spark(spark: None) -> Iterator[OpenSpark]:
+def open_spark(spark: None) -> Iterator[TaskRunner]:
     with BackgroundSession(SparkOptions(master="local[2,4]")) as door:
         yield door.session()
 
 
 @pytest.fixture
-def worker(services: DevStatus, open_spark: OpenSpark, bucket: Bucket, tmp_path: Path) -> Worker:
+def worker(services: DevStatus, open_spark: TaskRunner, bucket: Bucket, tmp_path: Path) -> Worker:
     return Worker(services, open_spark, str(tmp_path / "state"), bucket.name)
 
 

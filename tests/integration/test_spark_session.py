@@ -17,15 +17,16 @@ SCRIPT = """
 import pathlib
 from kafkeep.options.spark import SparkOptions
 from kafkeep.spark.session import start_session, stop_session
-from kafkeep.spark.tasks import run_tasks, warm_up
+from kafkeep.spark.tasks import TaskRunner
 
 def task(bundle):
     yield "done", {"bundle": bundle}
 
 session = start_session(SparkOptions.load(["spark.kafkeep.test=1"]))
 assert start_session() is session
-warm_up(session)
-assert len(run_tasks(session, range(5), task, label="x")) == 5
+runner = TaskRunner(session)
+runner.run_first_job()
+assert len(runner.run_tasks(range(5), task, label="x")) == 5
 assert session.conf.get("spark.kafkeep.test") == "1"
 context = session.sparkContext
 assert context.master.startswith("local[") and context.master.endswith(",4]"), context.master
@@ -34,7 +35,7 @@ assert context.getConf().get("spark.driver.bindAddress") == "127.0.0.1"
 session.sql("select 1").collect()
 stop_session(session)
 again = start_session()
-assert len(run_tasks(again, range(2), task, label="x")) == 2
+assert len(TaskRunner(again).run_tasks(range(2), task, label="x")) == 2
 print("fine")
 """
 
@@ -185,7 +186,7 @@ def test_what_tasks_do_is_in_no_event_log(tmp_path: Path) -> None:
     """Bundles hold secrets of Kafka and the store, and a caller's session may log its jobs."""
     script = f"""
 from pyspark.sql import SparkSession
-from kafkeep.spark.tasks import run_tasks
+from kafkeep.spark.tasks import TaskRunner
 settings = {{
     "spark.ui.enabled": "false",
     "spark.eventLog.enabled": "true",
@@ -194,7 +195,10 @@ settings = {{
     "spark.eventLog.compress": "false",
 }}
 mine = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
-rows = run_tasks(mine, ["sesame"], lambda bundle: iter([("ok", {{"was": bundle}})]), label="x")
+def task(bundle):
+    yield "ok", {{"was": bundle}}
+
+rows = TaskRunner(mine).run_tasks(["sesame"], task, label="x")
 assert [row.body for row in rows] == [{{"was": "sesame"}}]
 mine.stop()
 print("fine")

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from kafkeep.errors import DamagedError, KafkeepError, TransientError
 from kafkeep.options.spark import SparkOptions
 from kafkeep.spark.session import start_session, stop_session
-from kafkeep.spark.tasks import MAX_PROPERTY_BYTES, WORK, TaskRow, run_tasks, warm_up
+from kafkeep.spark.tasks import MAX_PROPERTY_BYTES, WORK, TaskRow, TaskRunner
 
 pytestmark = pytest.mark.integration
 Rows = Iterator[tuple[str, dict[str, Any]]]
@@ -23,11 +22,12 @@ FAR_TOO_LONG_S = 400.0
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    started = start_session(SparkOptions(master="local[2,4]"))
-    warm_up(started)
-    yield started
-    stop_session(started)
+def runner() -> Iterator[TaskRunner]:
+    session = start_session(SparkOptions(master="local[2,4]"))
+    runner = TaskRunner(session)
+    runner.run_first_job()
+    yield runner
+    stop_session(session)
 
 
 def note(folder: Path, bundle: int) -> int:
@@ -36,13 +36,13 @@ def note(folder: Path, bundle: int) -> int:
     return len(list(folder.glob(f"{bundle}-*")))
 
 
-def test_each_bundle_is_one_task_and_runs_once(session: SparkSession, tmp_path: Path) -> None:
+def test_each_bundle_is_one_task_and_runs_once(runner: TaskRunner, tmp_path: Path) -> None:
     def task(bundle: int) -> Rows:
         note(tmp_path, bundle)
         for number in range(3):
             yield "done", {"bundle": bundle, "number": number}
 
-    rows = run_tasks(session, range(11), task, label="once")
+    rows = runner.run_tasks(range(11), task, label="once")
     assert rows == [
         TaskRow(bundle, "done", {"bundle": bundle, "number": number})
         for bundle in range(11)
@@ -53,26 +53,26 @@ def test_each_bundle_is_one_task_and_runs_once(session: SparkSession, tmp_path: 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_job_that_is_a_little_smaller_than_one_before_is_not_planned_anew(
-    session: SparkSession, tmp_path: Path, count: int
+    runner: TaskRunner, tmp_path: Path, count: int
 ) -> None:
     def task(bundle: int) -> Rows:
         note(tmp_path, bundle)
         yield "done", {"bundle": bundle}
 
-    run_tasks(session, range(3), task, label="larger")
-    planned = dict(vars(session)["_kafkeep_frames"].by_count)
-    rows = run_tasks(session, range(count), task, label="smaller")
+    runner.run_tasks(range(3), task, label="larger")
+    planned = dict(runner._frames)
+    rows = runner.run_tasks(range(count), task, label="smaller")
     assert rows == [TaskRow(bundle, "done", {"bundle": bundle}) for bundle in range(count)]
-    assert vars(session)["_kafkeep_frames"].by_count == planned
+    assert runner._frames == planned
     assert len(list(tmp_path.glob("?-?*"))) == 3 + count
 
 
-def test_no_bundles_is_no_job(session: SparkSession) -> None:
-    assert run_tasks(session, [], lambda _: iter(()), label="none") == []
+def test_no_bundles_is_no_job(runner: TaskRunner) -> None:
+    assert runner.run_tasks([], lambda _: iter(()), label="none") == []
 
 
 def test_a_lasting_error_comes_back_as_itself_and_is_not_tried_again(
-    session: SparkSession, tmp_path: Path
+    runner: TaskRunner, tmp_path: Path
 ) -> None:
     def task(bundle: int) -> Rows:
         note(tmp_path, bundle)
@@ -81,60 +81,60 @@ def test_a_lasting_error_comes_back_as_itself_and_is_not_tried_again(
             raise DamagedError(f"object {bundle} is damaged", hint="Look at it.")
 
     with pytest.raises(DamagedError, match="object 1 is damaged") as caught:
-        run_tasks(session, range(4), task, label="damaged")
+        runner.run_tasks(range(4), task, label="damaged")
     assert caught.value.hint == "Look at it."
     assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_a_transient_error_is_tried_again(session: SparkSession, tmp_path: Path) -> None:
+def test_a_transient_error_is_tried_again(runner: TaskRunner, tmp_path: Path) -> None:
     def task(bundle: int) -> Rows:
         if note(tmp_path, bundle) < 3:
             raise TransientError("not yet")
         yield "done", {}
 
-    assert len(run_tasks(session, [7], task, label="again")) == 1
+    assert len(runner.run_tasks([7], task, label="again")) == 1
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_a_transient_error_that_lasts_is_told_in_a_sentence(session: SparkSession) -> None:
+def test_a_transient_error_that_lasts_is_told_in_a_sentence(runner: TaskRunner) -> None:
     def task(_: int) -> Rows:
         raise TransientError("the broker is away")
         yield
 
     with pytest.raises(TransientError) as caught:
-        run_tasks(session, [0], task, label="away")
+        runner.run_tasks([0], task, label="away")
     assert caught.value.message == "the broker is away"
     assert caught.value.__cause__ is not None
 
 
-def test_an_unexpected_error_is_told_in_a_sentence(session: SparkSession) -> None:
+def test_an_unexpected_error_is_told_in_a_sentence(runner: TaskRunner) -> None:
     def task(_: int) -> Rows:
         yield "x", {"value": {}["missing"]}
 
     with pytest.raises(KafkeepError) as caught:
-        run_tasks(session, [0], task, label="backup")
+        runner.run_tasks([0], task, label="backup")
     assert caught.value.message == "a task of backup failed: KeyError: 'missing'"
 
 
-def test_a_killed_worker_is_replaced(session: SparkSession, tmp_path: Path) -> None:
+def test_a_killed_worker_is_replaced(runner: TaskRunner, tmp_path: Path) -> None:
     def task(bundle: int) -> Rows:
         if note(tmp_path, bundle) == 1 and bundle == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         yield "done", {}
 
-    assert [row.bundle for row in run_tasks(session, range(3), task, label="kill")] == [0, 1, 2]
+    assert [row.bundle for row in runner.run_tasks(range(3), task, label="kill")] == [0, 1, 2]
 
 
-def test_a_worker_killed_each_time_is_a_transient_error(session: SparkSession) -> None:
+def test_a_worker_killed_each_time_is_a_transient_error(runner: TaskRunner) -> None:
     def task(_: int) -> Rows:
         os.kill(os.getpid(), signal.SIGKILL)
         yield "done", {}
 
     with pytest.raises(TransientError, match="lost its Python worker"):
-        run_tasks(session, [0], task, label="kill")
+        runner.run_tasks([0], task, label="kill")
 
 
-def test_progress_counts_up_to_the_total(session: SparkSession, tmp_path: Path) -> None:
+def test_progress_counts_up_to_the_total(runner: TaskRunner, tmp_path: Path) -> None:
     def task(bundle: int) -> Rows:
         """The last ones wait until it was told that others are done."""
         while bundle >= 4 and not (tmp_path / "told").exists():
@@ -148,13 +148,13 @@ def test_progress_counts_up_to_the_total(session: SparkSession, tmp_path: Path) 
         if done:
             (tmp_path / "told").touch()
 
-    run_tasks(session, range(6), task, label="p", on_progress=tell)
+    runner.run_tasks(range(6), task, label="p", on_progress=tell)
     assert seen[-1] == (6, 6)
     assert len(seen) > 1
     assert seen == sorted(set(seen))
 
 
-def test_an_interrupt_cancels_the_job_at_once(session: SparkSession, tmp_path: Path) -> None:
+def test_an_interrupt_cancels_the_job_at_once(runner: TaskRunner, tmp_path: Path) -> None:
     def task(bundle: int) -> Rows:
         note(tmp_path, bundle)
         time.sleep(FAR_TOO_LONG_S)
@@ -168,13 +168,13 @@ def test_an_interrupt_cancels_the_job_at_once(session: SparkSession, tmp_path: P
     threading.Thread(target=interrupt, daemon=True).start()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        run_tasks(session, range(4), task, label="long")
+        runner.run_tasks(range(4), task, label="long")
     assert time.monotonic() - began < FAR_TOO_LONG_S / 2
-    assert len(run_tasks(session, [0], lambda _: iter([("ok", {})]), label="after")) == 1
+    assert len(runner.run_tasks([0], lambda _: iter([("ok", {})]), label="after")) == 1
 
 
 def test_a_stop_ends_tasks_that_do_not_end_by_themselves(
-    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runner: TaskRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def short(bundle: int) -> Rows:
         time.sleep(0.1)
@@ -186,16 +186,16 @@ def test_a_stop_ends_tasks_that_do_not_end_by_themselves(
 
     stop = threading.Event()
     stop.set()
-    assert len(run_tasks(session, range(2), short, label="short", stop=stop)) == 2
+    assert len(runner.run_tasks(range(2), short, label="short", stop=stop)) == 2
     monkeypatch.setattr("kafkeep.spark.job_progress.CANCEL_AFTER_S", 2.0)
     began = time.monotonic()
     with pytest.raises(KafkeepError):
-        run_tasks(session, range(2), long, label="long", stop=stop)
+        runner.run_tasks(range(2), long, label="long", stop=stop)
     assert time.monotonic() - began < FAR_TOO_LONG_S / 2
-    assert len(run_tasks(session, [0], lambda _: iter([("ok", {})]), label="after")) == 1
+    assert len(runner.run_tasks([0], lambda _: iter([("ok", {})]), label="after")) == 1
 
 
-def test_jobs_at_once_do_each_their_own(session: SparkSession) -> None:
+def test_jobs_at_once_do_each_their_own(runner: TaskRunner) -> None:
     """All of one size are one DataFrame to Spark."""
 
     def run(name: str) -> list[TaskRow]:
@@ -203,7 +203,7 @@ def test_jobs_at_once_do_each_their_own(session: SparkSession) -> None:
             time.sleep(0.05)
             yield "done", {"name": name, "bundle": bundle}
 
-        return run_tasks(session, range(2), task, label=name)
+        return runner.run_tasks(range(2), task, label=name)
 
     with ThreadPoolExecutor(4) as threads:
         for name, rows in zip("abcdefgh", threads.map(run, "abcdefgh"), strict=True):
@@ -212,19 +212,19 @@ def test_jobs_at_once_do_each_their_own(session: SparkSession) -> None:
 
 @pytest.mark.parametrize("size", [10, 2 * MAX_PROPERTY_BYTES])
 def test_bundles_of_any_size_arrive_and_nothing_of_them_stays(
-    session: SparkSession, size: int
+    runner: TaskRunner, size: int
 ) -> None:
     def task(bundle: bytes) -> Rows:
         yield "done", {"size": len(bundle)}
 
-    rows = run_tasks(session, [os.urandom(size)] * 3, task, label="size")
+    rows = runner.run_tasks([os.urandom(size)] * 3, task, label="size")
     assert [row.body["size"] for row in rows] == [size] * 3
-    assert session.sparkContext.getLocalProperty(WORK) is None
+    assert runner.session.sparkContext.getLocalProperty(WORK) is None
 
 
-def test_pools_and_job_groups_of_the_caller_are_put_back(session: SparkSession) -> None:
-    context = session.sparkContext
+def test_pools_and_job_groups_of_the_caller_are_put_back(runner: TaskRunner) -> None:
+    context = runner.session.sparkContext
     context.setJobGroup("mine", "my job")
-    run_tasks(session, [0], lambda _: iter(()), label="x", pool="backup")
+    runner.run_tasks([0], lambda _: iter(()), label="x", pool="backup")
     assert context.getLocalProperty("spark.jobGroup.id") == "mine"
     assert context.getLocalProperty("spark.scheduler.pool") is None

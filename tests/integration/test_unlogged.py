@@ -26,7 +26,8 @@ from kafkeep.connect.jobs.sink_offsets import read_offsets
 from kafkeep.dev import DevStatus
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.unlogged import layout_of_sink
-from kafkeep.spark.background_session import BackgroundSession, OpenSpark
+from kafkeep.spark.background_session import BackgroundSession
+from kafkeep.spark.tasks import TaskRunner
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("open_spark", "module_s3")]
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -50,13 +51,13 @@ BACK_AGAIN = {
 
 
 @pytest.fixture(scope="module")
-def open_spark() -> Iterator[OpenSpark]:
+def open_spark() -> Iterator[TaskRunner]:
     with BackgroundSession(SparkOptions(master="local[2,4]")) as door:
         yield door.session()
 
 
 @pytest.fixture
-def worker(services: DevStatus, open_spark: OpenSpark, bucket: Bucket, tmp_path: Path) -> Worker:
+def worker(services: DevStatus, open_spark: TaskRunner, bucket: Bucket, tmp_path: Path) -> Worker:
     return Worker(services, open_spark, str(tmp_path / "state"), bucket.name)
 
 

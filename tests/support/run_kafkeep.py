@@ -21,7 +21,7 @@ from kafkeep.cli.main import main
 from kafkeep.errors import KafkeepError
 from kafkeep.options.spark import SparkOptions
 from kafkeep.spark.session import start_session, stop_session
-from kafkeep.spark.tasks import warm_up
+from kafkeep.spark.tasks import TaskRunner
 
 PATIENCE = PATIENCE_S
 
@@ -68,10 +68,10 @@ def share_spark() -> None:
     """
     session = start_session(SparkOptions(master="local[2,4]"))
     try:
-        warm_up(session)
+        TaskRunner(session).run_first_job()
     except KafkeepError:
         stop_session(session)
-        warm_up(start_session(SparkOptions(master="local[2,4]")))
+        TaskRunner(start_session(SparkOptions(master="local[2,4]"))).run_first_job()
 
 
 class Driver:

@@ -24,7 +24,8 @@ from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions, load_read_options
 from kafkeep.options.kafka import Locations
 from kafkeep.options.maintenance import CompareOptions
 from kafkeep.options.spark import SparkOptions
-from kafkeep.spark.background_session import BackgroundSession, OpenSpark
+from kafkeep.spark.background_session import BackgroundSession
+from kafkeep.spark.tasks import TaskRunner
 from kafkeep.store.open import open_store
 
 TASKS_PER_CORE = 3
@@ -91,7 +92,7 @@ def run_against(
 
 
 def _compare(
-    session: OpenSpark,
+    session: TaskRunner,
     plans: list[TopicPlan],
     locations: Locations,
     reading: ReadOptions,

@@ -43,7 +43,8 @@ from kafkeep.options.storage import StorageOptions
 from kafkeep.options.units import format_size
 from kafkeep.restore.run import run_restore
 from kafkeep.restore.summary import RestoreSummary
-from kafkeep.spark.background_session import BackgroundSession, OpenSpark
+from kafkeep.spark.background_session import BackgroundSession
+from kafkeep.spark.tasks import TaskRunner
 from kafkeep.store.open import open_store
 
 
@@ -294,7 +295,7 @@ class Story:
         self.tell(f"  beside them {logged} commits in _kafkeep/backup/log/")
         return entries
 
-    def _query(self, spark: OpenSpark) -> list[SqlRow]:
+    def _query(self, spark: TaskRunner) -> list[SqlRow]:
         self._begin("Ask the archive with Spark SQL")
         load = f'spark.read.format("kafkeep").load("{self.archive}")'
         self.tell(f'  >>> {load}.createOrReplaceTempView("archive")')
@@ -310,7 +311,7 @@ class Story:
             self.tell(f"  {row.topic:<8} {row.records:>9,} {amount}")
         return rows
 
-    def _archive_frame(self, spark: OpenSpark) -> Sequence[Any]:
+    def _archive_frame(self, spark: TaskRunner) -> Sequence[Any]:
         s3 = self.services.s3
         reader = spark.session.read.format("kafkeep").options(
             endpoint=s3.endpoint,

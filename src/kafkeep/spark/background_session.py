@@ -1,22 +1,16 @@
-"""Spark for one run: started in the background, warmed up, and closed at the end."""
+"""A Spark session that starts in the background and stops at the end of a run."""
 
 from __future__ import annotations
 
 import gc
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
-from typing import TypeVar
-
-from pyspark.sql import SparkSession
 
 from kafkeep.options.spark import SparkOptions
-from kafkeep.spark.job_progress import OnProgress
 from kafkeep.spark.jvm import Jvm, can_start_lean, launch_jvm, take_prelaunched
 from kafkeep.spark.session import (
     abandon_session,
@@ -24,41 +18,15 @@ from kafkeep.spark.session import (
     has_stopped,
     start_session,
     stop_session,
-    task_slots,
 )
-from kafkeep.spark.tasks import Task, TaskRow, run_tasks, warm_up
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class OpenSpark:
-    """A session that has run its first job; ``cores`` tasks run at once."""
-
-    session: SparkSession
-    cores: int
-
-    def run_tasks(
-        self,
-        bundles: Sequence[T],
-        task: Task[T],
-        *,
-        label: str,
-        pool: str | None = None,
-        on_progress: OnProgress | None = None,
-        stop: threading.Event | None = None,
-    ) -> list[TaskRow]:
-        """Run ``task`` on each bundle: see ``tasks.run_tasks``."""
-        return run_tasks(
-            self.session, bundles, task, label=label, pool=pool, on_progress=on_progress, stop=stop
-        )
+from kafkeep.spark.tasks import TaskRunner
 
 
 class BackgroundSession:
-    """Starts Spark on entry without waiting, and hands it out when it has run its first job.
+    """Starts Spark on entry without waiting; ``session`` waits until it has run its first job.
 
-    On exit the session is stopped, also one still starting; one that was there before is not,
-    whether a caller or another door started it. ``first`` is called in each worker by that job.
+    That job calls ``first`` in each worker. On exit the session is stopped, also one that is still
+    starting. A session that was active before, started by anyone else, is used and left running.
     """
 
     def __init__(self, options: SparkOptions, *, first: Callable[[], None] | None = None) -> None:
@@ -67,7 +35,7 @@ class BackgroundSession:
         self._jvm: Jvm | None = None
         self._borrowed = False
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="spark-start")
-        self._starting: Future[OpenSpark] | None = None
+        self._starting: Future[TaskRunner] | None = None
         self._frozen = False
         self.launched_at = 0.0
         """When Spark began to start, on the monotonic clock."""
@@ -80,23 +48,23 @@ class BackgroundSession:
         self._starting = self._starter.submit(self._start)
         return self
 
-    def session(self) -> OpenSpark:
-        """Wait until the first job has run; raises what kept Spark from starting."""
+    def session(self) -> TaskRunner:
+        """Wait until the first job has run; raise what kept Spark from starting."""
         if self._starting is None:
-            raise RuntimeError("the door is not open: use it in a with statement")
+            raise RuntimeError("the session was not started: use it in a with statement")
         opened = self._starting.result()
         self._freeze()
         return opened
 
-    def is_alive(self, patience_s: float = 0.0) -> bool:
-        """Tell whether what this door started is still there; others are not ours to know.
+    def is_alive(self, timeout_s: float = 0.0) -> bool:
+        """Return whether the session still runs; one that someone else started counts as alive.
 
-        A JVM that ends within ``patience_s`` is not, nor is a session that did not start or whose
-        application Spark has ended.
+        It does not when its JVM ends within ``timeout_s``, when it did not start, or when Spark
+        has ended its application.
         """
         if self._jvm is not None:
             with suppress(subprocess.TimeoutExpired):
-                self._jvm.process.wait(patience_s)
+                self._jvm.process.wait(timeout_s)
                 return False
         return self._borrowed or not self._has_ended()
 
@@ -120,10 +88,10 @@ class BackgroundSession:
             abandon_session(self._jvm)
 
     def _freeze(self) -> None:
-        """Tell Python's collector, once, that what was loaded to get here is no garbage.
+        """Exclude everything loaded so far from Python's garbage collection, once.
 
-        Walking through all of it stops every thread for a tenth of a second and more: the job that
-        is about to begin, and each call to the REST API of a service.
+        A collection that walks all of it stops every thread for a tenth of a second and more: the
+        job that is about to begin, and each call to the REST API of a service.
         """
         if not self._frozen:
             self._frozen = True
@@ -137,7 +105,7 @@ class BackgroundSession:
             return True
         return has_stopped(starting.result().session)
 
-    def _start(self) -> OpenSpark:
-        session = start_session(self._options, jvm=self._jvm)
-        warm_up(session, self._first)
-        return OpenSpark(session, task_slots(session))
+    def _start(self) -> TaskRunner:
+        runner = TaskRunner(start_session(self._options, jvm=self._jvm))
+        runner.run_first_job(self._first)
+        return runner

@@ -14,7 +14,7 @@ from kafkeep.options.spark import SparkOptions
 from kafkeep.spark.class_archive import ClassArchive
 from kafkeep.spark.jvm import launch_jvm
 from kafkeep.spark.session import start_session, stop_session
-from kafkeep.spark.tasks import warm_up
+from kafkeep.spark.tasks import TaskRunner
 
 _DUMP_SECONDS = 180.0
 
@@ -29,7 +29,7 @@ def train(path: Path) -> bool:
         jvm = launch_jvm(options, train=part)
         jvm.archive, jvm.stop_seconds = None, _DUMP_SECONDS
         session = start_session(options, jvm=jvm)
-        warm_up(session)
+        TaskRunner(session).run_first_job()
         stop_session(session)
         if not part.is_file() or part.stat().st_size == 0:
             return False

@@ -1,13 +1,12 @@
-"""Bundles of work in, rows out: one Spark task for each bundle.
+"""Run bundles of work as Spark tasks, one task for each bundle, and return the rows they report.
 
-Bundles and the function travel to the tasks together (``frames.py``); a task yields small rows that
-say what it did, and record data never passes through the JVM.
-
-Jobs as Spark sees them: numbers in, rows out, whatever their tasks do.
+Bundles and the function travel to the tasks together. A task yields small rows that say what it
+did; record data never passes through the JVM.
 
 To describe a DataFrame to the JVM and to have it planned takes a tenth of a second, longer than
-many a job. So one for each number of tasks is made and kept with its session; what tasks are to do
-travels beside it, as a property of the job, and each worker looks it up.
+many a job. ``TaskRunner`` therefore makes one DataFrame for each number of tasks and keeps it: to
+Spark every job is numbers in, rows out. What its tasks are to do travels beside it, as a property
+of the job, and each worker looks it up.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -37,7 +36,7 @@ from kafkeep.spark.session import has_stopped, is_classic, task_slots, why_stopp
 from kafkeep.store.local_files import disk_fault
 
 RunOne = Callable[[int], pa.RecordBatch]
-"""Does the work of one bundle, by its number, and returns its rows."""
+"""Does the work of the bundle with this number, and returns its rows."""
 _FrameRun = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 ROWS = pa.schema([("bundle", pa.int64()), ("kind", pa.string()), ("body", pa.binary())])
@@ -48,57 +47,17 @@ _SPARK_ROWS = StructType(
         StructField("body", BinaryType()),
     ]
 )
-"""The same for Spark, which would ask the JVM to read it out of a text."""
+"""The same for Spark, which would ask the JVM to parse it from text."""
 WORK = "kafkeep.work"
 MAX_PROPERTY_BYTES = 256 * 1024
 """Each task gets a copy of the job's properties; what is larger travels with the function."""
-_KEPT = "_kafkeep_frames"
-
-
-@dataclass(slots=True)
-class _Kept:
-    """What a session keeps: Spark shows and logs properties, so they are sealed.
-
-    The key is in the function, which is neither shown nor logged.
-    """
-
-    key: bytes = field(default_factory=Fernet.generate_key)
-    by_count: dict[int, DataFrame] = field(default_factory=dict)
-
-
-@contextmanager
-def described(
-    session: SparkSession, count: int, run_one: RunOne, *, spare: int = 0
-) -> Iterator[DataFrame]:
-    """Hand out what is to be collected: ``run_one`` for each number below ``count``, a task each.
-
-    Where that saves describing another, there are up to ``spare`` tasks more, with the next
-    numbers. It is this thread's to collect, and not after the body has ended.
-    """
-    work = cloudpickle.dumps(run_one)
-    if not has_own_properties(session) or len(work) > MAX_PROPERTY_BYTES:
-        yield _describe(session, count, _carrying(run_one))
-        return
-    kept: _Kept | None = vars(session).get(_KEPT)
-    if kept is None:
-        kept = vars(session)[_KEPT] = _Kept()
-    count = min((one for one in kept.by_count if count <= one <= count + spare), default=count)
-    if count not in kept.by_count:
-        kept.by_count[count] = _describe(session, count, _looking_up(kept.key))
-    sealed = Fernet(kept.key).encrypt(work).decode()
-    session.sparkContext.setLocalProperty(WORK, sealed)
-    try:
-        yield kept.by_count[count]
-    finally:
-        with suppress(Exception):  # the gateway may be gone, and the property with it
-            session.sparkContext.setLocalProperty(WORK, None)
 
 
 def has_own_properties(session: SparkSession) -> bool:
-    """Tell whether properties of a job are those of the thread that set them.
+    """Return whether a job's properties belong to the thread that set them.
 
-    Spark Connect has none. With PYSPARK_PIN_THREAD=false they are those of whichever thread of the
-    JVM is at hand: a job would run another one's work, or find none.
+    Spark Connect has none. With PYSPARK_PIN_THREAD=false they belong to whichever thread of the JVM
+    is at hand: a job would run another job's work, or find none.
     """
     return is_classic(session) and isinstance(session.sparkContext._gateway, ClientServer)
 
@@ -134,68 +93,131 @@ Task = Callable[[T], Iterator[tuple[str, dict[str, Any]]]]
 
 ERROR_KIND = "error"
 SPARE_TASKS = 8
-"""So many that have nothing to do take less time than to have the JVM plan another job."""
+"""This many idle tasks take less time than to have the JVM plan another job."""
 _DESCRIBING = threading.Lock()
-"""Many jobs that are described to the JVM at once take turns at the interpreter, and so does
-everything else in the process: one after the other they take no longer, and leave it free."""
+"""Jobs that are described to the JVM at the same time compete for the interpreter with everything
+else in the process. One after the other they take no longer, and leave it free."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """One thing a task reported: ``body`` is what it yielded, after a trip through JSON."""
+    """One row that a task reported; ``body`` is what it yielded, after a trip through JSON."""
 
     bundle: int
     kind: str
     body: dict[str, Any]
 
 
-def run_tasks(
-    session: SparkSession,
-    bundles: Sequence[T],
-    task: Task[T],
-    *,
-    label: str,
-    pool: str | None = None,
-    on_progress: OnProgress | None = None,
-    stop: threading.Event | None = None,
-) -> list[TaskRow]:
-    """Run ``task`` on each bundle and return all rows, by bundle, each bundle's in its order.
+class TaskRunner:
+    """Runs tasks in one Spark session; ``cores`` of them at once. Threads may share it."""
 
-    ``task`` and the bundles are pickled; it runs on executors, and may run again for a bundle
-    when a worker was lost or it raised TransientError or something unexpected, so its effects
-    must bear repetition; the rows returned are those of one whole attempt. Any other KafkeepError
-    ends the run at once with the same error here, the first by bundle. When Spark gives up on a
-    bundle, TransientError (or KafkeepError) says why in a sentence. Ctrl-C cancels the job, and so
-    does ``stop`` when tasks have not ended some seconds later.
-    """
-    if not bundles:
-        return []
-    count = len(bundles)
-    with ExitStack() as job:
-        with _DESCRIBING:
-            job.enter_context(
-                _job(
-                    session,
-                    label=label,
-                    pool=pool,
-                    count=count,
-                    on_progress=on_progress,
-                    stop=stop,
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+        self.cores = task_slots(session)
+        # Spark shows and logs properties, so what tasks are to do is encrypted. The key is in the
+        # function, which is neither shown nor logged.
+        self._key = Fernet.generate_key()
+        self._frames: dict[int, DataFrame] = {}
+
+    def run_first_job(
+        self, first: Callable[[], None] | None = None, *, label: str = "start"
+    ) -> None:
+        """Run a job that starts the workers and has the JVM plan it, so that the next need not.
+
+        It calls ``first`` in each worker. An error in it is ignored: the job that needs what
+        ``first`` prepares meets it again, and reports it.
+        """
+        self.run_tasks([first] * self.cores, _call_first, label=label)
+
+    def run_tasks(
+        self,
+        bundles: Sequence[T],
+        task: Task[T],
+        *,
+        label: str,
+        pool: str | None = None,
+        on_progress: OnProgress | None = None,
+        stop: threading.Event | None = None,
+    ) -> list[TaskRow]:
+        """Run ``task`` on each bundle and return all rows, by bundle, each bundle's in its order.
+
+        ``task`` and the bundles are pickled. The task runs on executors, and may run again for a
+        bundle when a worker was lost, or when it raised TransientError or something unexpected. Its
+        effects must tolerate that. The rows returned are those of one whole attempt. Any other
+        KafkeepError ends the run at once with the same error here, the first by bundle. When Spark
+        gives up on a bundle, TransientError (or KafkeepError) says why in a sentence. Ctrl-C
+        cancels the job, and so does ``stop`` when tasks have not ended some seconds later.
+        """
+        if not bundles:
+            return []
+        count = len(bundles)
+        with ExitStack() as job:
+            with _DESCRIBING:
+                job.enter_context(
+                    self._watched(
+                        label=label, pool=pool, count=count, on_progress=on_progress, stop=stop
+                    )
                 )
-            )
-            # Empty tasks would be counted as progress, and wait for room beside other jobs.
-            spare = SPARE_TASKS if pool is None and on_progress is None else 0
-            run = _Run(task, bundles)
-            frame = job.enter_context(described(session, count, run, spare=spare))
+                # Empty tasks would be counted as progress, and wait for room beside other jobs.
+                spare = SPARE_TASKS if pool is None and on_progress is None else 0
+                frame = job.enter_context(self._frame(count, _Run(task, bundles), spare=spare))
+            try:
+                collected = frame.collect()
+            except KeyboardInterrupt:
+                raise
+            except Exception as error:
+                if (interrupt := interruption(error)) is not None:
+                    raise interrupt from error
+                raise _explain(self.session, error, label) from error
+        return _read_rows(collected)
+
+    def _watched(
+        self,
+        *,
+        label: str,
+        pool: str | None,
+        count: int,
+        on_progress: OnProgress | None,
+        stop: threading.Event | None,
+    ) -> AbstractContextManager[None]:
+        if not is_classic(self.session):  # Connect has no job groups of this kind, and no pools
+            return nullcontext()
+        return watch_job(
+            self.session.sparkContext,
+            group=f"kafkeep-{uuid.uuid4().hex}",
+            label=label,
+            pool=pool,
+            count=count,
+            on_progress=on_progress,
+            stop=stop,
+        )
+
+    @contextmanager
+    def _frame(self, count: int, run_one: RunOne, *, spare: int = 0) -> Iterator[DataFrame]:
+        """Yield what to collect: ``run_one`` for each number below ``count``, a task each.
+
+        Where that saves describing another frame, it has up to ``spare`` tasks more, with the next
+        numbers. This thread must collect it, before the body ends.
+        """
+        work = cloudpickle.dumps(run_one)
+        if not has_own_properties(self.session) or len(work) > MAX_PROPERTY_BYTES:
+            yield _describe(self.session, count, _carrying(run_one))
+            return
+        count = min((one for one in self._frames if count <= one <= count + spare), default=count)
+        if count not in self._frames:
+            self._frames[count] = _describe(self.session, count, _looking_up(self._key))
+        sealed = Fernet(self._key).encrypt(work).decode()
+        self.session.sparkContext.setLocalProperty(WORK, sealed)
         try:
-            found = frame.collect()
-        except KeyboardInterrupt:
-            raise
-        except Exception as error:
-            if (interrupt := interruption(error)) is not None:
-                raise interrupt from error
-            raise _explain(session, error, label) from error
-    rows = [TaskRow(row.bundle, row.kind, orjson.loads(bytes(row.body))) for row in found]
+            yield self._frames[count]
+        finally:
+            with suppress(Exception):  # the gateway may be gone, and the property with it
+                self.session.sparkContext.setLocalProperty(WORK, None)
+
+
+def _read_rows(collected: Sequence[Any]) -> list[TaskRow]:
+    """Return the rows by bundle; raise the first error that a task reported."""
+    rows = [TaskRow(row.bundle, row.kind, orjson.loads(bytes(row.body))) for row in collected]
     rows.sort(key=lambda row: row.bundle)  # stable: the order inside a bundle stays
     for row in rows:
         if row.kind == ERROR_KIND:
@@ -210,50 +232,18 @@ def _explain(session: SparkSession, error: Exception, label: str) -> KafkeepErro
     return explain_failure(error, label)
 
 
-def warm_up(
-    session: SparkSession, first: Callable[[], None] | None = None, *, label: str = "start"
-) -> None:
-    """Run a first job, so that planning and workers are there for the next.
-
-    ``first`` is called in each worker; what it fails with is for the job that needs it to meet.
-    """
-    run_tasks(session, [first] * task_slots(session), _begin, label=label)
-
-
-def _begin(first: Callable[[], None] | None) -> Iterator[tuple[str, dict[str, Any]]]:
+def _call_first(first: Callable[[], None] | None) -> Iterator[tuple[str, dict[str, Any]]]:
     if first is not None:
         with suppress(Exception):
             first()
     return iter(())
 
 
-def _job(
-    session: SparkSession,
-    *,
-    label: str,
-    pool: str | None,
-    count: int,
-    on_progress: OnProgress | None,
-    stop: threading.Event | None,
-) -> AbstractContextManager[None]:
-    if not is_classic(session):  # Connect has no job groups of this kind, and no pools
-        return nullcontext()
-    return watch_job(
-        session.sparkContext,
-        group=f"kafkeep-{uuid.uuid4().hex}",
-        label=label,
-        pool=pool,
-        count=count,
-        on_progress=on_progress,
-        stop=stop,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Run(Generic[T]):
-    """What runs in the Python worker: the number of a bundle in, its rows out.
+    """Runs in the Python worker: takes the number of a bundle, returns its rows.
 
-    Numbers that no bundle has are those of spare tasks.
+    A number that no bundle has belongs to a spare task.
     """
 
     task: Task[T]
@@ -265,7 +255,7 @@ class _Run(Generic[T]):
 
 
 def _guarded(task: Task[T], bundle: T) -> list[tuple[str, dict[str, Any]]]:
-    """Run the task; an error that trying again cannot mend becomes its only row."""
+    """Run the task; an error that a retry cannot fix becomes its only row."""
     try:
         return list(task(bundle))
     except TransientError:

@@ -14,8 +14,7 @@ from kafkeep.connect.jobs.job import ConnectorJob, JobContext
 from kafkeep.connect.jobs.make import make_job
 from kafkeep.dev import DevStatus
 from kafkeep.options.kafka import KafkaOptions
-from kafkeep.spark.background_session import OpenSpark
-from kafkeep.spark.tasks import TaskRow
+from kafkeep.spark.tasks import TaskRow, TaskRunner
 
 CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
 
@@ -23,7 +22,7 @@ CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
 class Worker:
     """What a worker shares, and the connectors a test runs on it."""
 
-    def __init__(self, services: DevStatus, spark: OpenSpark, state: str, bucket: str) -> None:
+    def __init__(self, services: DevStatus, spark: TaskRunner, state: str, bucket: str) -> None:
         self._spark = spark
         self.services = services
         self.spark_jobs: list[str] = []
