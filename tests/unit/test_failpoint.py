@@ -149,17 +149,17 @@ def test_a_name_that_is_near_is_told() -> None:
 
 SOURCE = Path(failpoints.__file__).parent
 TESTS = Path(__file__).parents[1]
-LOG_KINDS = ("open", "intent", "commit")
+CREATED_DOCUMENTS = ("open", "intent", "commit", "journal")
 
 
 def places_in_the_source() -> set[str]:
-    """What is passed in the code; the log names its places by the kind of commit."""
+    """Return every place in the code; those of numbered documents are named after the document."""
     found: set[str] = set()
     for file in SOURCE.rglob("*.py"):
         text = file.read_text()
         found |= set(re.findall(r'failpoint\("([^"]+)"\)', text))
-        for ending in re.findall(r'failpoint\(f"\{kind\}\.(\w+)"\)', text):
-            found |= {f"{kind}.{ending}" for kind in LOG_KINDS}
+        for ending in re.findall(r'failpoint\(f"\{place\}\.(\w+)"\)', text):
+            found |= {f"{place}.{ending}" for place in CREATED_DOCUMENTS}
     return found
 
 

@@ -25,7 +25,7 @@ from kafkeep.options.kafka import Locations
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import ArchiveAddress
 from kafkeep.spark.background_session import BackgroundSession
-from kafkeep.spark.worker import open_clients
+from kafkeep.spark.worker_daemon import open_clients
 from kafkeep.store.conditional_writes import probe_conditional_create
 from kafkeep.store.open import open_store
 

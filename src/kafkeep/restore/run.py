@@ -24,7 +24,7 @@ from kafkeep.restore.source import no_archive
 from kafkeep.restore.summary import RestoreSummary
 from kafkeep.restore.unlogged import ForeignJob
 from kafkeep.spark.background_session import BackgroundSession
-from kafkeep.spark.worker import open_clients
+from kafkeep.spark.worker_daemon import open_clients
 from kafkeep.store.open import open_store
 
 

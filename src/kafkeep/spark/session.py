@@ -45,7 +45,7 @@ _LEAN = {
 _LEAN_LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.python.daemon.module": "kafkeep.spark.worker",
+    "spark.python.daemon.module": "kafkeep.spark.worker_daemon",
     "spark.sql.shuffle.partitions": str(usable_cores()),
     # Compiling Java for the few rows that pass through the JVM costs a second and gains nothing.
     "spark.sql.codegen.wholeStage": "false",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkeep.spark.worker import leave_out_zips
+from kafkeep.spark.worker_daemon import leave_out_zips
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The daemon that Spark forks local Python workers from: ``python -m kafkeep.spark.worker``.
+"""The daemon that Spark forks local Python workers from: ``python -m kafkeep.spark.worker_daemon``.
 
 A worker would otherwise import pyarrow, numba and the task's modules by itself, which takes about
 a second. The daemon imports them once, and its workers inherit them. What it imports must not open
@@ -63,7 +63,7 @@ def preload(name: str) -> None:
 
 def _preload_all() -> None:
     preload("pyarrow")
-    preload("pyspark.worker")
+    preload("pyspark.worker_daemon")
     for load in (_compile_kernels, _load_s3_models):
         with suppress(Exception):
             load()
