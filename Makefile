@@ -19,8 +19,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m kafkeep.objects.compile_kernels
 	@touch $@
 
-build: $(STAMP)  ## the package to install elsewhere: dist/kafkeep-….whl
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+build: $(STAMP)  ## the package to install elsewhere, as wheel and sdist, in dist/
+	$(BIN)/python -m build --no-isolation --outdir dist .
 
 check: $(STAMP)  ## lint, types, layers
 	$(BIN)/ruff check .
@@ -32,7 +32,7 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 test: $(STAMP)  ## everything but the long suites
-	$(BIN)/pytest -m "not slow" $(TWO_AT_ONCE)
+	$(BIN)/pytest -m "not slow" $(TWO_AT_ONCE) --durations=25
 
 test-unit: $(STAMP)  ## pure and fast
 	$(BIN)/pytest tests/unit tests/property tests/docs -m "not integration and not slow" -q
