@@ -7,10 +7,12 @@ not import the modules: the command line starts the JVM before it imports anythi
 
 from __future__ import annotations
 
-BACKUP = ("kafkeep.backup.task",)
+_SHARED = ("kafkeep.objects.compile_kernels:compile_kernels", "kafkeep.store.s3:load_models")
+
+BACKUP = ("kafkeep.backup.task", *_SHARED)
 SINK = (*BACKUP, "kafkeep.objects.compile_kernels:compile_sink_kernels")
-RESTORE = ("kafkeep.restore.task",)
-COMPARE = ("kafkeep.compare.task",)
-SERVICE = (*SINK, *RESTORE)
-DRILL = (*RESTORE, *COMPARE)
-DEMO = (*BACKUP, *RESTORE)
+RESTORE = ("kafkeep.restore.task", *_SHARED)
+COMPARE = ("kafkeep.compare.task", *_SHARED)
+SERVICE = tuple(dict.fromkeys((*SINK, *RESTORE)))
+DRILL = tuple(dict.fromkeys((*RESTORE, *COMPARE)))
+DEMO = tuple(dict.fromkeys((*BACKUP, *RESTORE)))

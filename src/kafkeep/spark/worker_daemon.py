@@ -55,32 +55,10 @@ def preload(name: str) -> None:
     A failure is not reported here: the task that needs the module meets it and reports it.
     """
     module, _, function = name.partition(":")
-    with suppress(Exception):
+    with suppress(Exception):  # also when the variable is empty
         loaded = import_module(module)
         if function:
             getattr(loaded, function)()
-
-
-def _preload_all() -> None:
-    preload("pyarrow")
-    preload("pyspark.worker_daemon")
-    for load in (_compile_kernels, _load_s3_models):
-        with suppress(Exception):
-            load()
-    for name in filter(None, os.environ.get(PRELOAD_VARIABLE, "").split(",")):
-        preload(name)
-
-
-def _compile_kernels() -> None:
-    from kafkeep.objects.compile_kernels import compile_kernels  # noqa: PLC0415 - drivers need none
-
-    compile_kernels()
-
-
-def _load_s3_models() -> None:
-    from kafkeep.store.s3 import load_models  # noqa: PLC0415 - local archives need none
-
-    load_models()
 
 
 def run() -> None:
@@ -89,7 +67,8 @@ def run() -> None:
     sys.path_importer_cache.clear()
     sys.modules.pop("org", None)  # Python's copy looks for Jython's, and finds the one of a jar
     gc.disable()  # nothing that is imported can be freed
-    _preload_all()
+    for name in ("pyarrow", "pyspark.worker", *os.environ.get(PRELOAD_VARIABLE, "").split(",")):
+        preload(name)
     # A worker collects garbage after every task. Walking what was imported here took 0.1 s each
     # time. Frozen objects are skipped, and their pages stay shared between the workers.
     gc.freeze()
