@@ -16,6 +16,7 @@ from tests.support.waiting import PATIENCE_S
 from kafkeep.archive.object_store import ObjectStore, ObjectWriter
 from kafkeep.errors import EnvironmentFault, KeyExistsError, KeyMissingError, TransientError
 from kafkeep.store.conditional_writes import probe_conditional_create
+from kafkeep.store.local import LocalStore
 from kafkeep.store.memory import MemoryStore
 from kafkeep.store.retry import RetryingStore
 from kafkeep.store.s3 import S3Store
@@ -324,7 +325,8 @@ def test_what_was_begun_and_not_finished_is_told_until_it_is_ended(store: Object
     before = store.now_ms()
     writer = begin_upload(store, "a/2")
     [upload] = store.uploads()
-    assert upload.key in ("a/2", "")
+    inner = store.inner if isinstance(store, RetryingStore) else store
+    assert upload.key == ("" if isinstance(inner, LocalStore) else "a/2")  # files have no name yet
     assert before - 1000 <= upload.touched_ms <= store.now_ms() + 1000  # S3 tells seconds
     assert keys(store, "") == ["a/1"]
     store.end_upload(upload)

@@ -29,6 +29,7 @@ from kafkeep.connect.rest.endpoints import SERVICE_ENDPOINTS
 from kafkeep.connect.serve import STOP_SECONDS
 from kafkeep.connect.worker.keys_page import HEADING, format_part, iter_rows
 from kafkeep.connect.worker.options import WorkerOptions
+from kafkeep.errors import UsageError
 from kafkeep.options.files import parse_properties
 
 PATHS = {endpoint.path for endpoint in SERVICE_ENDPOINTS if endpoint.method == "GET"}
@@ -79,7 +80,7 @@ def test_the_images_health_check_asks_an_open_path() -> None:
 
 
 def test_the_images_worker_does_not_start_open_to_everyone() -> None:
-    with pytest.raises(Exception, match="open to everyone"):
+    with pytest.raises(UsageError, match="open to everyone"):
         worker_of({"environment": {"CONNECT_BOOTSTRAP_SERVERS": "kafka:9092"}})
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkeep.errors import EnvironmentFault, KeyMissingError, NoSuchArchiveError
+from kafkeep.errors import EnvironmentFault, KeyExistsError, KeyMissingError, NoSuchArchiveError
 from kafkeep.store.local import LocalStore
 from kafkeep.store.retry import RetryingStore
 
@@ -47,7 +47,7 @@ def test_a_lost_race_leaves_no_file_behind(tmp_path: Path) -> None:
     writer = store.create("a", {"by": "late"})
     store.put_new("a", b"", {"by": "first"})
     before = {path.name for path in tmp_path.rglob("*")}
-    with pytest.raises(Exception, match="taken"):
+    with pytest.raises(KeyExistsError, match="taken"):
         writer.finish()
     assert len({path.name for path in tmp_path.rglob("*")}) == len(before) - 1
 

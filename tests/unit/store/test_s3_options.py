@@ -12,7 +12,7 @@ import pytest
 from botocore.awsrequest import AWSResponse
 
 from kafkeep.connect.connectors.s3_keys import DEFAULT_CHAINS, S3Options
-from kafkeep.errors import UsageError
+from kafkeep.errors import AccessDeniedError, UsageError
 from kafkeep.options.option import ConfigErrors, parse_group
 from kafkeep.options.sink.files import TagOptions
 from kafkeep.options.storage import MIB, StorageOptions
@@ -319,7 +319,7 @@ def test_refused_tags_are_left_out_with_a_warning(wires: Any, caplog: Any) -> No
 def test_refused_tags_fail_when_that_is_set(wires: Any, size: int) -> None:
     given = {"s3.object.behavior.on.tagging.error": "fail", "s3.part.size": str(5 * MIB)}
     wire = wires(storage({**KEYS, **given}), fail={"tagging": 403})
-    with pytest.raises(Exception, match="403"):
+    with pytest.raises(AccessDeniedError, match="403"):
         put(wire, size, tags={"a": "b"})
 
 
