@@ -165,6 +165,6 @@ def python_workers(group: int) -> list[int]:
             stat = Path(f"/proc/{pid}/stat").read_text()
         except OSError:
             continue
-        if "kafkeep.spark.worker" in line and "java" not in line:
+        if "kafkeep.spark.worker_daemon" in line and "java" not in line:
             parents[pid] = int(stat.rpartition(")")[2].split()[1])
     return [pid for pid, parent in parents.items() if parent in parents]
