@@ -1,4 +1,4 @@
-"""Aiven's S3 sink: its keys in kafkeep's."""
+"""Aiven's S3 sink: translate its keys into kafkeep's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _choice(what: str, *choices: str) -> Callable[[str], str]:
 def _output_type(text: str) -> str:
     name = text.strip().lower()
     if name == "json":
-        raise UsageError("json is one list in each object, which is not written here; use jsonl")
+        raise UsageError("json (one list per object) is not supported; use jsonl")
     return one_of("format.output.type", "csv", "jsonl", "avro", "parquet")(name)
 
 
@@ -43,7 +43,7 @@ def _fields(text: str) -> tuple[str, ...]:
     for name in found:
         one_of("field", "key", "value", "offset", "timestamp", "headers")(name)
     if "headers" in found:
-        raise UsageError("headers are not written beside values; kafkeep.Backup keeps them")
+        raise UsageError("headers are not supported; kafkeep.Backup archives them")
     return found
 
 
@@ -55,36 +55,36 @@ def _count(text: str) -> int | None:
 
 @dataclass(frozen=True, kw_only=True)
 class AivenOptions:
-    """Names and contents of its objects."""
+    """The names and contents of the objects."""
 
     file_name_template: str | None = option(
         "file.name.template",
-        "Aiven: names of objects: {{topic}}, {{partition}}, {{start_offset}} (with :padding=true), "
-        f"{{{{timestamp:unit=yyyy|MM|dd|HH}}}}. Unless set {DEFAULT_TEMPLATE} and the "
-        "compression's ending.",
+        "Aiven: template of object names, with {{topic}}, {{partition}}, {{start_offset}} "
+        "(:padding=true) and {{timestamp:unit=yyyy|MM|dd|HH}}. "
+        f"Default: {DEFAULT_TEMPLATE} and the extension of the compression.",
         default=None,
         parse=lambda text: text.strip() or None,
         metavar="TEMPLATE",
     )
     file_name_prefix: str = option(
-        "file.name.prefix", "Aiven: stands before every name.", default="", parse=str.strip
+        "file.name.prefix", "Aiven: prefix of every object name.", default="", parse=str.strip
     )
     file_compression_type: str = option(
         "file.compression.type",
-        "Aiven: gzip, snappy, zstd or none; in Parquet inside the object.",
+        "Aiven: gzip, snappy, zstd or none. Parquet compresses inside the object.",
         default="gzip",
         parse=_choice("file.compression.type", *_ENDS),
     )
     file_max_records: int | None = option(
         "file.max.records",
-        "Aiven: records in an object at most, as flush.size; 0 for no limit.",
+        "Aiven: maximum number of records per object, like flush.size; 0 for no limit.",
         default=None,
         parse=_count,
         metavar="COUNT",
     )
     timestamp_source: str = option(
         "file.name.timestamp.source",
-        "Aiven: whose time {{timestamp}} is: wallclock, or event for the record's.",
+        "Aiven: the source of {{timestamp}}: wallclock, or event for the record's timestamp.",
         default="wallclock",
         parse=_choice("file.name.timestamp.source", "wallclock", "event"),
     )
@@ -93,13 +93,13 @@ class AivenOptions:
     )
     format_output_type: str = option(
         "format.output.type",
-        "Aiven: csv, jsonl, avro or parquet; json, one list in an object, is refused.",
+        "Aiven: csv, jsonl, avro or parquet. json (one list per object) is refused.",
         default="csv",
         parse=_output_type,
     )
     format_output_fields: tuple[str, ...] = option(
         "format.output.fields",
-        "Aiven: what is written of a record: value and offset; in csv key and timestamp too. "
+        "Aiven: fields of a record to write: value and offset; csv also key and timestamp. "
         "headers are refused.",
         default=("value",),
         parse=_fields,
@@ -107,12 +107,12 @@ class AivenOptions:
     )
     format_output_envelope: bool = option(
         "format.output.envelope",
-        'Aiven: whether a value alone stands in a record of its own: {"value": …}.',
+        'Aiven: wrap the value in a record, {"value": …}, if it is the only field.',
         default=True,
     )
     value_encoding: str = option(
         "format.output.fields.value.encoding",
-        "Aiven, csv: how values are written: base64, or none for as they are.",
+        "Aiven, csv: encoding of values: base64, or none.",
         default="base64",
         parse=_choice("format.output.fields.value.encoding", "base64", "none"),
     )
@@ -142,13 +142,13 @@ OLD_NAMES: Mapping[str, str] = {
     "timestamp.timezone": "file.name.timestamp.timezone",
     "timestamp.source": "file.name.timestamp.source",
 }
-_ROLE = "Roles are taken on with a profile of the AWS files: s3.profile.name."
+_ROLE = "To assume a role, use a profile in the AWS configuration files: s3.profile.name."
 _FIXED_KEYS = (
     FixedKey(
         "aws.s3.backoff.max.delay.ms",
         "long",
         "20000",
-        "Waits between repetitions are bounded in any case, by a minute in all.",
+        "Retries of a request take at most one minute in total.",
         any_number,
     ),
     *(
@@ -199,7 +199,7 @@ def _lines(options: AivenOptions, given: Mapping[str, str]) -> dict[str, str]:
     for role in ("key", "value"):
         name = given.get(f"{role}.converter", "").rpartition(".")[2]
         if name not in ("", "ByteArrayConverter", "StringConverter"):
-            raise ConfigErrors({f"{role}.converter": "csv is made of bytes: ByteArrayConverter"})
+            raise ConfigErrors({f"{role}.converter": "csv needs ByteArrayConverter"})
     steps = [step for step in given.get("transforms", "").split(",") if step.strip()]
     return {
         "format.class": "bytes",
@@ -215,9 +215,9 @@ def _lines(options: AivenOptions, given: Mapping[str, str]) -> dict[str, str]:
 def _rows(options: AivenOptions, given: Mapping[str, str]) -> dict[str, str]:
     kind, codec = options.format_output_type, options.file_compression_type
     if others := [name for name in options.format_output_fields if name in ("key", "timestamp")]:
-        raise ConfigErrors({"format.output.fields": f"{others[0]} is written in csv alone"})
+        raise ConfigErrors({"format.output.fields": f"{others[0]} is supported only with csv"})
     if "value" not in options.format_output_fields:
-        raise ConfigErrors({"format.output.fields": "value must be one of them"})
+        raise ConfigErrors({"format.output.fields": "value must be one of the fields"})
     found = {"format.class": "json" if kind == "jsonl" else kind, "store.envelope": "false"}
     if kind == "jsonl":
         found |= {"s3.compression.type": codec, "behavior.on.null.values": "write"}
@@ -243,13 +243,13 @@ def _rows(options: AivenOptions, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _names(options: AivenOptions) -> tuple[str, dict[str, str]]:
-    """Return the template in kafkeep's variables, and the partitioner that tells times."""
+    """Return the template with kafkeep's variables, and the keys of its time partitioner."""
     template = options.file_name_template
     if template is None:
         template = DEFAULT_TEMPLATE + _ENDS[options.file_compression_type]
     template = options.file_name_prefix + template
     if other := _OTHER.search(template):
-        raise ConfigErrors({"file.name.template": f"{other[0]} is not known here"})
+        raise ConfigErrors({"file.name.template": f"{other[0]} is not supported"})
     formats: list[str] = []
 
     def part(match: re.Match[str]) -> str:

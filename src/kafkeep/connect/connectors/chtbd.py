@@ -19,7 +19,7 @@ HOUR_MS = 3_600_000
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 _NAME = "{{partition}}/{{topic}}-{{partition}}-{{start_offset}}{{incarnation}}{{extension}}"
 RETENTION_DAYS = 30
-"""How long the bucket keeps objects of BackupSinkConnector where nothing is said, at least."""
+"""The default retention of BackupSinkConnector's objects, at least."""
 _DAYS, _OWN_DAYS = "s3.retention.policy.days", "s3.retention.days"
 
 
@@ -35,42 +35,43 @@ def _hours(text: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class CompactOptions:
-    """The pair of connectors that take turns at writing a fresh snapshot of a compacted topic."""
+    """Options of a pair of connectors that alternate in writing snapshots of a compacted topic."""
 
     initial_status: str = option(
         "compacted.log.backup.initial.status",
-        "CompactBackupSinkConnector: whether this one of the pair begins: ACTIVATE or PASSIVATE.",
+        "CompactBackupSinkConnector: ACTIVATE for the connector of the pair that starts, "
+        "PASSIVATE for the other.",
         parse=lambda text: one_of("status", "ACTIVATE", "PASSIVATE")(text.strip().upper()),
     )
     length_hours: float = option(
         "compacted.log.backup.length.hours",
-        "CompactBackupSinkConnector: hours after which the pair change roles; decimals are "
-        "allowed.",
+        "CompactBackupSinkConnector: hours after which the two connectors change roles; decimals "
+        "are allowed.",
         parse=_hours,
         metavar="HOURS",
     )
 
     @property
     def length_ms(self) -> int:
-        """How long a role lasts."""
+        """The duration of a role."""
         return max(1, round(self.length_hours * HOUR_MS))
 
 
-_NO_TOPIC = "The pair speak through a document in their archive, not through a topic of their own."
+_NO_TOPIC = "The two connectors coordinate through a document in the archive, not through a topic."
 _FIXED_KEYS = (
     FixedKey(
         "compacted.log.backup.interval.offsets",
         "int",
         "10000",
-        "Every commit of the log tells how far the one that writes is, and the other one reads it "
-        "there: it is never told later than the objects are.",
+        "Every commit of the log records the progress of the active connector; the other one reads "
+        "it there.",
         what_parses(positive("the interval")),
     ),
     FixedKey(
         "compacted.log.backup.path.configuration",
         "string",
         "",
-        f"{_NO_TOPIC} No file of client settings is read for it.",
+        f"{_NO_TOPIC} The file is not read.",
         any_text,
     ),
     FixedKey(
@@ -80,7 +81,7 @@ _FIXED_KEYS = (
 
 
 def compact_options(texts: Mapping[str, str]) -> CompactOptions | None:
-    """Return the keys of the pair when the class is theirs; ConfigErrors when one is wrong."""
+    """Return the options of the pair if the class is theirs; ConfigErrors for invalid ones."""
     last = texts.get("connector.class", "").strip().rpartition(".")[2]
     is_pair = last.removesuffix("Connector") == "CompactBackupSink"
     return parse_group(CompactOptions, texts) if is_pair else None

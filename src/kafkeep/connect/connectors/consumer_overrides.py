@@ -1,4 +1,4 @@
-"""``consumer.override.*``: what a connector says about its consumer."""
+"""``consumer.override.*``: the consumer properties of a connector."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TUNING = (
     "session.timeout.ms",
 )
 _NO_EFFECT = (
-    "Tuning of Java's consumer. kafkeep asks for whole record batches in a way of its own: no "
+    "A setting of the Java consumer. kafkeep fetches whole record batches with its own client: no "
     "effect on what is stored."
 )
 _SECURITY = ("sasl.", "ssl.")
@@ -57,33 +57,33 @@ _FIXED_KEYS = (
         PREFIX + "check.crcs",
         "boolean",
         "true",
-        "The checksum of every record batch is checked.",
+        "Checksums of record batches are always checked.",
         only("true"),
     ),
     FixedKey(
         PREFIX + "enable.auto.commit",
         "boolean",
         "false",
-        "Offsets are committed when records are in the store, and never before.",
+        "Offsets are committed only after records are stored.",
         only("false"),
     ),
     FixedKey(
         PREFIX + "group.id",
         "string",
         "",
-        "The group is connect-<name>, so that one can see by its name whose it is.",
+        "The consumer group is always connect-<name>.",
     ),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerReadOptions:
-    """What records are read, declared; names are whole here, as the docs show them."""
+    """The overrides that decide which records are read, under their full names."""
 
     isolation_level: str = option(
         PREFIX + "isolation.level",
-        "read_committed drops records of aborted transactions, read_uncommitted keeps them. "
-        "Connect's default is read_uncommitted; here aborted records come only when asked for.",
+        "read_committed skips records of aborted transactions; read_uncommitted reads them. "
+        "Connect's default is read_uncommitted.",
         default="read_committed",
         parse=lambda text: one_of("isolation level", "read_committed", "read_uncommitted")(
             text.strip().lower()
@@ -91,7 +91,7 @@ class ConsumerReadOptions:
     )
     auto_offset_reset: str = option(
         PREFIX + "auto.offset.reset",
-        "Where a first run begins when the group connect-<name> has no offset: earliest or latest.",
+        "Where to start if the group connect-<name> has no offset: earliest or latest.",
         default="earliest",
         parse=lambda text: one_of("auto.offset.reset", "earliest", "latest")(text.strip().lower()),
     )
@@ -99,7 +99,7 @@ class ConsumerReadOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerOptions:
-    """What is read, and with which rights; ``kafka`` are client properties, by Java's names."""
+    """All overrides of a connector; ``kafka`` are client properties under Java's names."""
 
     isolation_level: str = "read_committed"
     auto_offset_reset: str = "earliest"
@@ -107,7 +107,7 @@ class ConsumerOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> ConsumerOptions:
-        """Read the keys under the prefix; ConfigErrors names each that is wrong or refused."""
+        """Parse the keys under the prefix; ConfigErrors names all invalid ones."""
         wrong: dict[str, str] = {}
         kafka: dict[str, str] = {}
         for key in (key for key in given if key.startswith(PREFIX)):
@@ -128,28 +128,28 @@ class ConsumerOptions:
 
 
 def knows_override(key: str) -> bool:
-    """Tell whether a key under the prefix means something here."""
+    """Return whether a key under the prefix is known."""
     declared = {one.name for one in iter_options(ConsumerReadOptions)}
     return key in declared or _is_client(key) or fixed_override(key) is not None
 
 
 def is_secret_override(key: str) -> bool:
-    """Tell whether a key under the prefix may carry a secret."""
+    """Return whether the value of a key under the prefix may be a secret."""
     return key.startswith((PREFIX + "sasl.", PREFIX + "ssl."))
 
 
 def fixed_override(key: str) -> FixedKey | None:
-    """Return what is said of a key that has no effect, or cannot have one."""
+    """Return the fixed key of this name; None if there is none."""
     return next((one for one in _FIXED_KEYS if one.name == key), None)
 
 
 def iter_fixed_overrides() -> tuple[FixedKey, ...]:
-    """Return the keys that have no effect or are refused, for the docs."""
+    """Return all fixed keys, for the documentation."""
     return _FIXED_KEYS
 
 
 def near_override(key: str) -> str | None:
-    """Return a hint for a key that nobody knows."""
+    """Return a hint for an unknown key."""
     known = [one.name for one in iter_options(ConsumerReadOptions)] + [
         one.name for one in _FIXED_KEYS
     ]

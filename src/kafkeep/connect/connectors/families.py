@@ -1,4 +1,4 @@
-"""All classes of connectors there are, and how they are found by name."""
+"""All connector classes, and the search for a class by its name."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ FAMILIES: tuple[Family, ...] = (
     source_families.CH_TBD,
 )
 CLASSES: Mapping[str, Family] = {name: one for one in FAMILIES for name in one.classes}
-"""Every class, by its full name."""
+"""All families, by the full name of each class."""
 
 
 def short_names(full: str) -> tuple[str, str]:
-    """Return the names Connect also takes: the last part, and that without ``Connector``."""
+    """Return the short names of a class: the last part, with and without ``Connector``."""
     last = full.rpartition(".")[2]
     return last, last.removesuffix("Connector")
 
 
 def matches(name: str) -> tuple[str, ...]:
-    """Return the full names that a name may mean.
+    """Return the full class names that a name may mean.
 
-    Confluent's come first: of classes that share a short name, theirs is meant, for which
-    configurations that use it were written.
+    If several classes share a short name, Confluent's is meant: configurations that use it were
+    written for that class.
     """
     bare = name.strip()
     if bare in CLASSES:
@@ -55,15 +55,14 @@ def matches(name: str) -> tuple[str, ...]:
 
 
 def find_family(name: str, kind: ConnectorKind | None = None) -> Family:
-    """Return the family of a class; UsageError when there is none, or it is of the other kind."""
+    """Return the family of a class; UsageError if there is none, or if it is of the other kind."""
     found = matches(name)
     if len(found) != 1:
         known = [full for full in CLASSES if kind in (None, CLASSES[full].kind)]
         near = did_you_mean(name, known)
         what = f"there are {', '.join(known)}" + (f". {near}" if near else "")
-        raise UsageError(f"there is no connector {name}; {what}")
+        raise UsageError(f"there is no connector class {name}; {what}")
     family = CLASSES[found[0]]
     if kind is not None and family.kind != kind:
-        does = "brings records back" if family.kind == "source" else "writes an archive"
-        raise UsageError(f"{found[0]} {does}: that is a {family.kind}, not a {kind}")
+        raise UsageError(f"{found[0]} is a {family.kind} connector, not a {kind}")
     return family

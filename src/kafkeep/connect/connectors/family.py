@@ -1,4 +1,4 @@
-"""What a family of connectors is: classes of one maker, their keys, and what these mean here."""
+"""A family: connector classes of one maker, their keys, and the translation into kafkeep's."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ ConnectorKind = Literal["sink", "source"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meaning:
-    """A configuration in kafkeep's own keys.
+    """A configuration translated into kafkeep's keys.
 
-    ``texts`` stand in for keys that are not given; ``called`` says which key of the maker's an
-    own key comes from, so that errors name what people wrote. ``notes`` are for people.
+    ``texts`` are values for keys that are not given. ``called`` maps kafkeep's keys to the maker's,
+    so that errors name the key in the configuration. ``notes`` are warnings for the user.
     """
 
     texts: Mapping[str, str] = field(default_factory=dict)
     instead: Mapping[str, str | None] = field(default_factory=dict)
-    """Stand in also for keys that are given; None takes a key away. What is told to a converter
-    goes with it."""
+    """Values that replace given keys; None removes a key. The keys under a converter go with it."""
     called: Mapping[str, str] = field(default_factory=dict)
     prefix: str = ""
-    """Where in the bucket the archive begins."""
+    """The prefix of the archive in the bucket."""
     notes: tuple[str, ...] = ()
 
     def over(self, given: Mapping[str, str]) -> dict[str, str]:
@@ -37,7 +36,7 @@ class Meaning:
         return {key: text for key, text in found.items() if text is not None}
 
     def in_their_words(self, wrong: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-        """Return errors by the keys people wrote."""
+        """Return the errors by the keys of the user's configuration."""
         return {
             key if key in given else self.called.get(key, key): why for key, why in wrong.items()
         }
@@ -49,10 +48,10 @@ def _as_it_is(_texts: Mapping[str, str], _name: str) -> Meaning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Classes that are configured alike; the first name is the one to show.
+    """Classes with the same keys; the first name is the one to show.
 
-    ``groups`` declare keys beside those of every connector; ``translate`` turns a configuration
-    and the connector's name into its meaning, and raises ConfigErrors by the maker's keys.
+    ``groups`` declare keys in addition to those of every connector. ``translate`` turns a
+    configuration and the connector's name into its meaning; its ConfigErrors name the maker's keys.
     """
 
     name: str
@@ -61,24 +60,24 @@ class Family:
     groups: tuple[type, ...] = ()
     fixed_keys: tuple[FixedKey, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Keys that mean the same as others, under names of the maker's."""
+    """The maker's names of keys that kafkeep has under other names."""
     extra: tuple[Option, ...] = ()
-    """Options of a backup that the class has too, under the same names."""
+    """Options of a backup that the class takes under the same names."""
     below: tuple[str, ...] = ()
-    """Keys that begin like this belong to the family too."""
+    """Prefixes of further keys of the family."""
     translate: Callable[[Mapping[str, str], str], Meaning] = _as_it_is
     region: str | None = None
 
     def knows(self, key: str) -> bool:
-        """Tell whether a key is one of the family's own."""
+        """Return whether a key is one of the family's own."""
         return key in self.keys or key.startswith(self.below) or self.fixed_key(key) is not None
 
     @property
     def keys(self) -> frozenset[str]:
-        """The names of its options."""
+        """The names of the family's own options."""
         declared = [one.name for group in self.groups for one in iter_options(group)]
         return frozenset([*declared, *self.renamed, *(one.name for one in self.extra)])
 
     def fixed_key(self, key: str) -> FixedKey | None:
-        """Return what is said of a key that needs no code."""
+        """Return the family's fixed key of this name; None if there is none."""
         return next((one for one in self.fixed_keys if one.name == key), None)

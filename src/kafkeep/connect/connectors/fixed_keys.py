@@ -1,6 +1,6 @@
-"""Keys that need no code of ours: what they ask for holds anyway, or cannot be had.
+"""Fixed keys: known keys whose value is checked and then has no effect, or is refused.
 
-Each has a sentence, which is also what a person reads who gives a value that does not hold.
+Each has a sentence that says why. The sentence is in the documentation and in the error message.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _STORAGE = "io.confluent.connect.s3.storage.S3Storage"
 
 
 class KeySupport(StrEnum):
-    """What becomes of a key."""
+    """How kafkeep treats a key."""
 
     HONOURED = "honoured"
     ALWAYS = "always so"
@@ -28,43 +28,43 @@ class KeySupport(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FixedKey:
-    """A key whose values are checked and then forgotten."""
+    """A key with one fixed meaning: its value is checked, and is not used otherwise."""
 
     name: str
     type: str
     default: str
     sentence: str
     holds: Callable[[str], bool] | None = None
-    """Whether a value's meaning holds here; None when none does."""
+    """Return whether kafkeep does what a value asks for; None if no value is supported."""
 
     @property
     def support(self) -> KeySupport:
-        """Tell what becomes of it."""
+        """How kafkeep treats the key."""
         return KeySupport.REFUSED if self.holds is None else KeySupport.ALWAYS
 
     def check(self, text: str) -> None:
-        """Raise UsageError when the value's meaning does not hold here."""
+        """Raise UsageError for a value that kafkeep does not support."""
         if self.holds is None or not self.holds(text.strip()):
-            raise UsageError(f"{text!r} cannot be had: {self.sentence}")
+            raise UsageError(f"{text!r} is not supported: {self.sentence}")
 
 
 def any_text(_text: str) -> bool:
-    """Take anything."""
+    """Accept every text."""
     return True
 
 
 def any_number(text: str) -> bool:
-    """Take every whole number."""
+    """Accept every whole number."""
     return _NUMBER.fullmatch(text) is not None
 
 
 def any_truth(text: str) -> bool:
-    """Take true and false."""
+    """Accept true and false."""
     return text.lower() in ("true", "false")
 
 
 def what_parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
-    """Take what a parser understands."""
+    """Accept every text that ``parse`` accepts."""
 
     def holds(text: str) -> bool:
         try:
@@ -77,7 +77,7 @@ def what_parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
 
 
 def only(*values: str) -> Callable[[str], bool]:
-    """Take these values alone, in any case."""
+    """Accept only these values, in upper or lower case."""
     return lambda text: text.lower() in {value.lower() for value in values}
 
 
@@ -86,94 +86,94 @@ _KEYS = (
         "storage.class",
         "string",
         _STORAGE,
-        f"The store is S3 ({_STORAGE}); other stores are reached through their S3 language.",
+        f"The store is S3 ({_STORAGE}); use the S3 API of other stores.",
         only(_STORAGE, "S3Storage"),
     ),
     FixedKey(
         "enable.conditional.writes",
         "boolean",
         "true",
-        "Every object is created under the condition that its name is free: that is what makes "
-        "each record archived exactly once, so it cannot be turned off.",
+        "kafkeep creates every object on the condition that its name is free. Archiving each "
+        "record exactly once depends on it, so it cannot be turned off.",
         only("true"),
     ),
     FixedKey(
         "max.files.scan.limit",
         "int",
         "100",
-        "No search for a free name is needed: the log says what was written before.",
+        "kafkeep does not search for a free name: the log says what was written before.",
         any_number,
     ),
     FixedKey(
         "schemas.cache.config",
         "int",
         "1000",
-        "A task remembers every schema it has translated.",
+        "A task caches every schema it has converted.",
         any_number,
     ),
     FixedKey(
         "schema.cache.size",
         "int",
         "1000",
-        "The old name of schemas.cache.config; schemas are remembered in any case.",
+        "The old name of schemas.cache.config. Schemas are always cached.",
         any_number,
     ),
     FixedKey(
         "shutdown.timeout.ms",
         "int",
         "3000",
-        "Nothing has to be waited for at the end: what is not finished is not visible.",
+        "There is nothing to wait for: unfinished objects are not visible.",
         any_number,
     ),
     FixedKey(
         "max.write.duration.ms",
         "long",
         "9223372036854775807",
-        "Writing holds up no consumer, so there is nothing to interrupt.",
+        "Writing does not block a consumer, so there is nothing to interrupt.",
         any_number,
     ),
     FixedKey(
         "s3.elastic.buffer.enable",
         "boolean",
         "false",
-        "Buffers always grow with what is in them.",
+        "Buffers always grow with their content.",
         any_truth,
     ),
     FixedKey(
         "s3.elastic.buffer.init.capacity",
         "int",
         "131072",
-        "Buffers always grow with what is in them.",
+        "Buffers always grow with their content.",
         any_number,
     ),
     FixedKey(
         "errors.retry.timeout",
         "long",
         "0",
-        "A record that cannot be converted fails the same way every time, so none is tried again; "
-        "requests to Kafka, the store and the registry are.",
+        "A record that cannot be converted fails every time, so records are not retried. Requests "
+        "to Kafka, the store and the registry are.",
         any_number,
     ),
     FixedKey(
         "errors.retry.delay.max.ms",
         "long",
         "60000",
-        "As errors.retry.timeout: no record is tried again.",
+        "Records are not retried: see errors.retry.timeout.",
         any_number,
     ),
-    FixedKey("tasks.max.enforce", "boolean", "true", "tasks.max always holds.", only("true")),
+    FixedKey("tasks.max.enforce", "boolean", "true", "tasks.max is always enforced.", only("true")),
     FixedKey(
         "config.action.reload",
         "string",
         "restart",
-        "Values from outside are read when a run starts.",
+        "Values of config providers are read when the connector starts.",
         only("none", "restart"),
     ),
     FixedKey(
         "group.id",
         "string",
         "",
-        "As in Connect, a connector's consumer group is connect-<name>, whatever stands here.",
+        "As in Connect, the consumer group of a connector is connect-<name>, whatever the value.",
         any_text,
     ),
     *(
@@ -181,7 +181,7 @@ _KEYS = (
             f"{what}.plugin.version",
             "string",
             _VERSION,
-            f"There is one version of every class, kafkeep's: {_VERSION}.",
+            f"Every class has one version, kafkeep's: {_VERSION}.",
             only(_VERSION),
         )
         for what in ("connector", "key.converter", "value.converter", "header.converter")
@@ -195,7 +195,7 @@ _UNDER = (
         "s3.credentials.provider.",
         "string",
         "",
-        "They are for Java classes, which cannot run here.",
+        "kafkeep cannot run Java classes.",
     ),
     FixedKey(
         "producer.override.",
@@ -207,24 +207,24 @@ _UNDER = (
         "admin.override.",
         "string",
         "",
-        "Topics are made with the settings of --command-config.",
+        "Topics are created with the settings of --command-config.",
     ),
     FixedKey(
         "confluent.topic.",
         "string",
         "",
-        "kafkeep keeps no license topic.",
+        "kafkeep needs no license topic.",
         any_text,
     ),
 )
 
 
 def fixed_key(name: str) -> FixedKey | None:
-    """Return what is said of a key, by its name or by how it begins; None when nothing is."""
+    """Return the fixed key of this name or prefix; None if there is none."""
     found = FIXED_KEYS.get(name)
     return found or next((key for key in _UNDER if name.startswith(key.name)), None)
 
 
 def iter_fixed_keys() -> tuple[FixedKey, ...]:
-    """Return all of them; a name that ends with a dot stands for everything under it."""
+    """Return all fixed keys; a name that ends with a dot is a prefix."""
     return (*_KEYS, *_UNDER)

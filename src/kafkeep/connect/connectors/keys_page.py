@@ -43,21 +43,25 @@ from kafkeep.options.sink.transforms import PREDICATES, SIDED, WHOLE
 _INTRO = """\
 # Connect's keys
 
-Every key of Kafka Connect's S3 sink, and what becomes of it here: **honoured**; **always so**:
-what the key asks for holds anyway, and a value for which it does not is refused; **refused**: with
-the reason. Keys that are not in these tables are unknown: `kafkeep backup` ends with exit code 2
-and the nearest name, the REST API names them in its log, as Connect does.
+All keys of Kafka Connect's S3 sink, and how kafkeep treats each one:
 
-Connectors of other makers have the keys of their own tables besides; kafkeep's keys hold with their
-classes too, and win over what theirs mean. Their objects bear the names their documents say.
+- **honoured**: the key works as documented here;
+- **always so**: kafkeep always behaves this way, and refuses a value that asks for something else;
+- **refused**: not supported, for the reason given.
 
-Where there is no default, the key is not set. Values of JSON configurations may be texts, numbers
-or booleans. A duration without a unit is in milliseconds, a size without one in bytes.
-This page is made from the declarations in the code.
+Keys that are not in these tables are unknown. `kafkeep backup` exits with 2 and suggests the
+nearest name; the REST API logs them, as Connect does.
+
+Connectors of other makers also take the keys of their own tables. kafkeep's keys work with their
+classes too and take precedence. The names of their objects are those of their documentation.
+
+A key without a default is not set. Values in JSON configurations may be strings, numbers or
+booleans. A duration without a unit is in milliseconds, a size without a unit in bytes.
+This page is generated from the declarations in the code.
 """
 _TYPES = {"bool": "boolean", "int": "int", "float": "double", "tuple": "list"}
 _METAVARS = {"DURATION": "string", "SIZE": "string", "TIME": "string", "MS": "long"}
-"""Types of what is a number inside: a number with a unit is no number to a client."""
+"""Types of numbers that are written with a unit: clients must not treat them as numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,23 +119,23 @@ def family_rows(family: Family) -> list[Row]:
         own = other
         while own in family.renamed:
             own = family.renamed[own]
-        rows.append(_plain(key, types[own], f"As {other}."))
+        rows.append(_plain(key, types[own], f"Same as {other}."))
     return rows
 
 
 def iter_source_rows() -> Iterator[Row]:
-    """Yield the keys of every connector that brings records back."""
+    """Yield the keys of every source connector."""
     yield from group_rows(SourceOptions)
     restored = {one.name for one in restore_options()}
     for row in group_rows(RestoreOptions):
         if row.key in restored:
             yield dataclasses.replace(row, key=RESTORE + row.key)
     yield from group_rows(S3Options)
-    converter = "Records get the bytes they had: the sink's class, or ByteArrayConverter."
+    converter = "The sink's class, or ByteArrayConverter: records keep their original bytes."
     for role in ROLES:
         yield _plain(f"{role}.converter", "string", converter)
     for name in ("bootstrap.servers", "client.id", "security.protocol", "sasl.…", "ssl.…"):
-        yield _plain(PRODUCER + name, "string", "Kafka's address and the client's rights.")
+        yield _plain(PRODUCER + name, "string", "Address and security of the Kafka client.")
     yield from map(_fixed_row, iter_source_fixed_keys())
 
 
@@ -140,7 +144,7 @@ def _family_sections() -> Iterator[tuple[str, list[Row]]]:
         same = [one for one in FAMILIES if (one.name, one.kind) == family]
         rows = {row.key: row for one in same for row in family_rows(one)}
         if any("targetTopic." in one.below for one in same):
-            sentence = "Spredfast's source: the name a topic comes back under."
+            sentence = "Spredfast's source: the name to restore a topic under."
             rows["targetTopic."] = _plain("targetTopic.<topic>", "string", sentence)
         yield heading, list(rows.values())
     shared = {row.key: row for row in iter_source_rows()}
@@ -191,11 +195,17 @@ def _converter_rows() -> list[Row]:
 def _transform_rows() -> list[Row]:
     step, predicate = "transforms.<name>.", "predicates.<name>."
     rows = [
-        _plain("transforms", "list", "Steps, in order; each has keys of its own."),
+        _plain("transforms", "list", "Names of the transforms, in order; each has its own keys."),
         _plain(step + "type", "string", f"{_sided(SIDED)}, {', '.join(WHOLE)}."),
-        _plain(step + "predicate", "string", "The predicate that chooses the step's records."),
-        _plain(step + "negate", "boolean", "Choose the others.", "false"),
-        _plain("predicates", "list", "Predicates; each has keys of its own."),
+        _plain(
+            step + "predicate",
+            "string",
+            "The predicate that selects the records of this transform.",
+        ),
+        _plain(
+            step + "negate", "boolean", "Select the records that do not match instead.", "false"
+        ),
+        _plain("predicates", "list", "Names of the predicates; each has its own keys."),
         _plain(predicate + "type", "string", f"{', '.join(PREDICATES)}."),
     ]
     for prefix, kinds in ((step, {**SIDED, **WHOLE}), (predicate, PREDICATES)):

@@ -1,7 +1,4 @@
-"""Lenses' S3 sink: its keys and its KCQL in kafkeep's keys.
-
-KCQL, the language of Lenses' sinks, as far as one statement for S3 goes. Pure.
-"""
+"""Lenses' S3 sink: translate its keys and its KCQL statement into kafkeep's keys. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ _OLD_FLUSH = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """``INSERT INTO bucket:prefix SELECT * FROM topic …``; topic ``*`` means every one."""
+    """``INSERT INTO bucket:prefix SELECT * FROM topic …``; topic ``*`` means all topics."""
 
     bucket: str
     prefix: str
@@ -46,16 +43,16 @@ class Statement:
 
 
 def parse_kcql(text: str) -> Statement:
-    """Read one statement; UsageError names what is not known here."""
+    """Parse one statement; UsageError names what is not supported."""
     whole = text.strip().rstrip(";").strip()
     if ";" in re.sub(r"['`][^'`]*['`]", "", whole):
-        raise UsageError("there are several statements; one bucket and prefix can be had")
+        raise UsageError("only one statement is supported, with one bucket and prefix")
     match = _HEAD.fullmatch(whole)
     if match is None:
         raise UsageError("not INSERT INTO bucket:prefix SELECT * FROM topic STOREAS …")
     target, selected, topic, rest = match.groups()
     if selected.strip() != "*":
-        raise UsageError(f"SELECT {selected.strip()}: whole values can be had alone, SELECT *")
+        raise UsageError(f"SELECT {selected.strip()} is not supported: use SELECT *")
     bucket, _, prefix = _bare(target).partition(":")
     return Statement(
         bucket=bucket, prefix=prefix.strip("/"), topic=_bare(topic), **_clauses(rest or "")
@@ -67,7 +64,7 @@ def _clauses(rest: str) -> dict[str, Any]:
     properties: dict[str, str] = {}
     marks = _marks(rest)
     if (rest[: marks[0].start()] if marks else rest).strip():
-        raise UsageError(f"{rest.split(maxsplit=1)[0]} is not known in KCQL here")
+        raise UsageError(f"{rest.split(maxsplit=1)[0]} is not supported in KCQL")
     ends = [*(mark.start() for mark in marks[1:]), len(rest)]
     for mark, end in zip(marks, ends, strict=False):
         word = mark[1].upper()
@@ -81,12 +78,12 @@ def _clauses(rest: str) -> dict[str, Any]:
         elif word in _OLD_FLUSH:
             properties[_OLD_FLUSH[word]] = body.lstrip("=").strip()
         else:
-            raise UsageError(f"{word} is not known here")
+            raise UsageError(f"{word} is not supported")
     return {**found, "properties": properties}
 
 
 def _marks(rest: str) -> list[re.Match[str]]:
-    """Return the words that begin clauses: those with an even number of quotes behind them."""
+    """Return the words that begin clauses: an even number of quotes follows them."""
     marks: list[re.Match[str]] = []
     is_quoted = False
     for found in reversed(list(_CLAUSES.finditer(rest))):
@@ -146,7 +143,7 @@ _PROPERTIES = (
 
 @dataclass(frozen=True, kw_only=True)
 class LensesOptions:
-    """What is written where."""
+    """What to write, and where."""
 
     kcql: Statement = option(
         KCQL,
@@ -158,20 +155,20 @@ class LensesOptions:
     )
     auth_mode: str = option(
         "connect.s3.aws.auth.mode",
-        "Lenses: Credentials uses the two keys, Default finds them as AWS's tools do.",
+        "Lenses: Credentials uses the two keys; Default uses AWS's credential chain.",
         default="Default",
         parse=lambda text: one_of("auth mode", "Credentials", "Default")(text.strip().title()),
     )
     codec: str = option(
         "connect.s3.compression.codec",
-        "Lenses: none, gzip, zstd, snappy or lz4; in Avro (deflate, snappy, zstd) and Parquet "
-        "inside the object.",
+        "Lenses: none, gzip, zstd, snappy or lz4. Avro (deflate, snappy, zstd) and Parquet "
+        "compress inside the object.",
         default="none",
         parse=lambda text: text.strip().lower().replace("uncompressed", "none"),
     )
     disable_flush_count: bool = option(
         "connect.s3.disable.flush.count",
-        "Lenses: do not close objects after a number of records, 50000 unless KCQL has another.",
+        "Lenses: do not close objects by record count (flush.count of KCQL, 50000 by default).",
         default=False,
     )
 
@@ -187,7 +184,7 @@ PLAIN: Mapping[str, str] = {
     "connect.s3.retry.interval": "retry.backoff.ms",
     "connect.s3.compression.level": "s3.compression.level",
 }
-"""Keys that mean the same under another name. Lenses' vhost.bucket sets the path style there."""
+"""Keys with the same meaning as one of kafkeep's. vhost.bucket sets the path style."""
 _FIXED_KEYS = (
     FixedKey(
         "connect.s3.exactly.once.enable",
@@ -200,14 +197,14 @@ _FIXED_KEYS = (
         "connect.s3.error.policy",
         "string",
         "THROW",
-        "An error stops the run, after it was tried again where that can help.",
+        "Transient errors are retried; other errors stop the connector.",
         only("THROW", "RETRY"),
     ),
     FixedKey(
         "connect.s3.max.retries",
         "int",
         "20",
-        "What can pass is tried again for a minute, whatever the number.",
+        "Transient errors are retried for one minute, whatever the number.",
         any_number,
     ),
     FixedKey(
@@ -221,20 +218,26 @@ _FIXED_KEYS = (
         "connect.s3.local.tmp.directory",
         "string",
         "",
-        "Buffers lie where Spark has them.",
+        "Buffers are in Spark's local folder.",
         any_text,
     ),
     FixedKey(
-        "connect.s3.indexes.name", "string", ".indexes", "The log stands in place of it.", any_text
+        "connect.s3.indexes.name",
+        "string",
+        ".indexes",
+        "The commit log replaces the index.",
+        any_text,
     ),
     FixedKey(
         "connect.s3.pool.max.connections",
         "int",
         "50",
-        "As many connections are open as tasks need.",
+        "Each task opens the connections it needs.",
         any_number,
     ),
-    FixedKey("connect.progress.enabled", "boolean", "false", "Progress is told anyway.", any_truth),
+    FixedKey(
+        "connect.progress.enabled", "boolean", "false", "Progress is always reported.", any_truth
+    ),
 )
 
 
@@ -275,7 +278,7 @@ _FROM_KCQL = (
 def _check(statement: Statement, texts: Mapping[str, str]) -> None:
     told = statement.properties
     if others := [name for name in told if name not in _PROPERTIES]:
-        raise UsageError(f"the property {others[0]} is not known here")
+        raise UsageError(f"the property {others[0]} is not supported")
     fixed = {
         "padding.char": "0",
         "padding.type": "leftpad",
@@ -284,7 +287,7 @@ def _check(statement: Statement, texts: Mapping[str, str]) -> None:
     }
     for name, value in fixed.items():
         if told.get(name, value).lower() != value:
-            raise UsageError(f"the property {name} can be had as {value} alone")
+            raise UsageError(f"the property {name} must be {value}")
     topics = [name.strip() for name in texts.get("topics", "").split(",") if name.strip()]
     if statement.topic != "*" and topics and topics != [statement.topic]:
         raise UsageError(f"the statement is about {statement.topic}, but topics are {topics}")
@@ -298,7 +301,7 @@ def _place(statement: Statement) -> dict[str, str]:
         return found
     fields = [name.removeprefix("_value.") for name in statement.partition_by]
     if other := [name for name in fields if name.startswith("_")]:
-        raise UsageError(f"PARTITIONBY {other[0]} is not known here: fields of the value are")
+        raise UsageError(f"PARTITIONBY {other[0]} is not supported: use fields of the value")
     return {**found, "partitioner.class": "field", "partition.field.name": ",".join(fields)}
 
 
@@ -319,7 +322,9 @@ def _number(name: str, text: str) -> int:
 
 def _objects(statement: Statement, codec: str) -> dict[str, str]:
     if statement.store_as not in _FORMATS:
-        raise UsageError(f"STOREAS {statement.store_as} cannot be had: use {', '.join(_FORMATS)}")
+        raise UsageError(
+            f"STOREAS {statement.store_as} is not supported: use {', '.join(_FORMATS)}"
+        )
     kind, extension = _FORMATS[statement.store_as]
     found = {"format.class": kind}
     if kind == "bytes":
@@ -335,7 +340,7 @@ def _objects(statement: Statement, codec: str) -> dict[str, str]:
         found["avro.codec"] = {"none": "null", "zstd": "zstandard"}.get(codec, codec)
     else:
         if codec not in _ENDS:
-            raise ConfigErrors({"connect.s3.compression.codec": f"{codec} cannot be had"})
+            raise ConfigErrors({"connect.s3.compression.codec": f"{codec} is not supported"})
         found["s3.compression.type"] = codec
         extension += _ENDS[codec]
     return {**found, "object.name.template": _template(statement, extension)}

@@ -98,20 +98,20 @@ class S3Options:
 
     s3_bucket_name: str | None = option(
         "s3.bucket.name",
-        "The bucket; objects lie under topics.dir in it, the log under _kafkeep.",
+        "Name of the bucket. Objects are under topics.dir, the log is under _kafkeep.",
         default=None,
         parse=_bucket,
     )
     store_url: str | None = option(
         "store.url",
-        "Address of a store that is not Amazon's; https:// is added where no scheme is written.",
+        "Address of a store other than AWS; https:// is added if there is no scheme.",
         default=None,
         parse=_url("https"),
         metavar="URL",
     )
     s3_region: str | None = option(
         "s3.region",
-        "The bucket's region. Unless set: AWS_REGION, or that of the profile, or us-west-2.",
+        "Region of the bucket. Default: AWS_REGION, or the region of the profile, or us-west-2.",
         default=None,
         parse=_text,
     )
@@ -131,7 +131,7 @@ class S3Options:
     )
     aws_access_key_id: str | None = option(
         "aws.access.key.id",
-        "Access key. Unless set, keys are found as AWS's tools find them.",
+        "Access key. Default: AWS's credential chain.",
         default=None,
         parse=_text,
     )
@@ -167,21 +167,21 @@ class S3Options:
     )
     s3_retry_backoff_ms: int = option(
         "s3.retry.backoff.ms",
-        "The wait before the first repetition of a request; it doubles each time.",
+        "Wait before the first retry of a request; it doubles with each retry.",
         default=200,
         parse=number(1, _MAX_MS),
         metavar="MS",
     )
     retry_backoff_ms: int = option(
         "retry.backoff.ms",
-        "The wait after s3.part.retries, before all of it begins once more; a minute in all.",
+        "Wait after s3.part.retries, before the retries start again; one minute in total.",
         default=5000,
         parse=number(0, _MAX_MS),
         metavar="MS",
     )
     s3_proxy_url: str | None = option(
         "s3.proxy.url",
-        "HTTP proxy for requests to the store; http:// is added where no scheme is written.",
+        "HTTP proxy for requests to the store; http:// is added if there is no scheme.",
         default=None,
         parse=_url("http"),
         metavar="URL",
@@ -191,7 +191,7 @@ class S3Options:
     )
     s3_proxy_password: str | None = option(
         "s3.proxy.password",
-        "Password at the proxy.",
+        "Password for the proxy.",
         default=None,
         parse=lambda text: text or None,
         metavar="SECRET",
@@ -204,44 +204,42 @@ class S3Options:
     )
     s3_ssea_name: str | None = option(
         "s3.ssea.name",
-        "Encryption by the store: AES256, aws:kms or aws:kms:dsse.",
+        "Server-side encryption: AES256, aws:kms or aws:kms:dsse.",
         default=None,
         parse=_encryption,
     )
     s3_sse_kms_key_id: str | None = option(
-        "s3.sse.kms.key.id", "Key of aws:kms and aws:kms:dsse.", default=None, parse=_text
+        "s3.sse.kms.key.id", "KMS key for aws:kms and aws:kms:dsse.", default=None, parse=_text
     )
     s3_sse_customer_key: bytes | None = option(
         "s3.sse.customer.key",
-        "Encryption with a key of one's own (SSE-C, AES256): 32 bytes in Base64. Every later "
-        "reader needs it too, in KAFKEEP_S3_SSE_CUSTOMER_KEY.",
+        "Encryption with a customer key (SSE-C, AES256): 32 bytes in Base64. Every reader needs it "
+        "too, in KAFKEEP_S3_SSE_CUSTOMER_KEY.",
         default=None,
         parse=_customer_key,
         metavar="SECRET",
     )
     s3_object_behavior_on_tagging_error: str = option(
         "s3.object.behavior.on.tagging.error",
-        "When the store refuses tags: ignore (the object goes without, with a warning) or fail.",
+        "If the store refuses tags: ignore (store the object without them, and warn) or fail.",
         default="ignore",
         parse=lambda text: one_of("behavior", "ignore", "fail")(text.strip().lower()),
     )
     s3_http_send_expect_continue: bool = option(
         "s3.http.send.expect.continue",
-        "Ask the store before a body of 1 MiB or more is sent to it (Expect: 100-continue).",
+        "Send Expect: 100-continue with bodies of 1 MiB or more.",
         default=True,
     )
     s3_send_digest: bool = option(
         "s3.send.digest",
-        "Send the MD5 of every body too; its CRC32 is sent always.",
+        "Also send the MD5 of every body; its CRC32 is always sent.",
         default=False,
     )
 
     def __post_init__(self) -> None:
         wrong: dict[str, str] = {}
         if self.s3_wan_mode and self.s3_path_style_access_enabled:
-            wrong["s3.path.style.access.enabled"] = (
-                "the accelerated endpoint of s3.wan.mode takes no bucket in the path"
-            )
+            wrong["s3.path.style.access.enabled"] = "s3.wan.mode does not support path style"
         if self.aws_access_key_id and not self.aws_secret_access_key:
             wrong["aws.secret.access.key"] = "missing: aws.access.key.id is set"
         if self.aws_secret_access_key and not self.aws_access_key_id:
@@ -259,7 +257,7 @@ class S3Options:
         return f"S3Options({self.s3_bucket_name!r}, {self.store_url!r})"
 
     def notes(self) -> tuple[str, ...]:
-        """Return what people should know of these options although they are fine."""
+        """Return warnings about valid options."""
         if self.s3_wan_mode and self.store_url:
             return ("s3.wan.mode: store.url names the endpoint, so Amazon's is not used",)
         return ()
@@ -267,7 +265,7 @@ class S3Options:
     def to_storage(
         self, environ: Mapping[str, str] | None = None, *, default_region: str | None = None
     ) -> StorageOptions:
-        """Return how to reach the store; what is not set comes from AWS's variables."""
+        """Return the storage options; AWS's variables fill in what is not set."""
         given: dict[str, Any] = {
             "endpoint": self.store_url,
             "region": self.s3_region,
@@ -304,9 +302,9 @@ class S3Options:
 def read_address(
     archive: str | None, s3: S3Options | None, prefix: str, wrong: dict[str, str]
 ) -> str:
-    """Return the address that ``archive`` names, or that of the bucket; what is wrong is noted.
+    """Return ``archive``, or the address of the bucket; add errors to ``wrong``.
 
-    Without ``s3`` it was said already what is wrong with the bucket's keys.
+    ``s3`` is None if its keys are invalid and the errors are in ``wrong`` already.
     """
     if archive is not None:
         return archive
@@ -328,7 +326,7 @@ def read_storage(
     region: str | None,
     wrong: dict[str, str],
 ) -> StorageOptions | None:
-    """Return how the bucket is reached; None when that cannot be told, which is noted."""
+    """Return how to reach the bucket; on errors add them to ``wrong`` and return None."""
     try:
         return s3.to_storage(environ, default_region=region) if s3 is not None else None
     except UsageError as error:

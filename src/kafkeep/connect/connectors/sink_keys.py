@@ -76,13 +76,13 @@ def _topics(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectorOptions:
-    """What every connector has."""
+    """The options of every sink connector."""
 
     name: str = option(
         "name",
-        "The connector's name: its log's name in the archive, and its group's: connect-<name>. Of "
-        "one with other signs than letters, digits, ., _ and - the log has the letters and a "
-        "digest.",
+        "Name of the connector, of its log and, as connect-<name>, of its consumer group. If it "
+        "has characters other than letters, digits, ., _ and -, the log is named by the allowed "
+        "ones and a digest.",
         default="backup",
         parse=connector_log,
     )
@@ -94,33 +94,36 @@ class ConnectorOptions:
     )
     archive: str | None = option(
         "archive",
-        "Where the archive is: s3://bucket/prefix or a folder, in place of s3.bucket.name.",
+        "Address of the archive, instead of s3.bucket.name: s3://bucket/prefix or a folder.",
         default=None,
         parse=lambda text: str(ArchiveAddress.parse(text.strip())),
         metavar="ADDRESS",
     )
     tasks_max: int | None = option(
         "tasks.max",
-        "At most so many tasks read at once; without it, as many as there are cores. Objects are "
-        "the same with any number.",
+        "Maximum number of parallel read tasks. Default: the number of cores. The objects are the "
+        "same with any number.",
         default=None,
         parse=positive("tasks.max"),
         metavar="COUNT",
     )
     topics: tuple[str, ...] = option(
-        "topics", "Topics: a,b,c. Either this or topics.regex.", default=(), parse=_topics
+        "topics",
+        "Topics to archive: a,b,c. Set either this or topics.regex.",
+        default=(),
+        parse=_topics,
     )
     topics_regex: str | None = option(
         "topics.regex",
-        "Every topic whose whole name matches.",
+        "Archive every topic whose whole name matches.",
         default=None,
         parse=lambda text: java_regex(text) if text else None,
     )
     retention_days: int | None = option(
         "s3.retention.days",
-        "Let the store delete objects of these topics after so many days, by a lifecycle rule; -1 "
-        "keeps them for ever. ch.tbd's BackupSinkConnector: 30 unless set, and longer for a topic "
-        "that Kafka keeps longer.",
+        "Days after which a lifecycle rule of the bucket deletes the objects of these topics; -1 "
+        "keeps them. Default for ch.tbd's BackupSinkConnector: 30, and more for a topic that Kafka "
+        "keeps longer.",
         default=None,
         parse=_days,
         metavar="DAYS",
@@ -158,26 +161,26 @@ def is_default(key: str, text: str) -> bool:
 
 
 def is_secret(key: str, text: str = "") -> bool:
-    """Tell whether a key's value must not be shown; an address may have a password in it."""
+    """Return whether a value must not be shown; an address may contain a password."""
     in_address = "@" in text and (".converter." in key or key in ADDRESSES)
     named = key in SECRETS or key in FAMILY_SECRETS or is_secret_key(key)
     return named or is_secret_override(key) or is_secret_producer(key) or in_address
 
 
 def is_secret_producer(key: str) -> bool:
-    """Tell whether a key of a source's producer may carry a secret."""
+    """Return whether a key of a source's producer may hold a secret."""
     return key.startswith(("producer.override.sasl.", "producer.override.ssl."))
 
 
 def means_something(key: str, family: Family) -> bool:
-    """Tell whether a key is known, other than those below transforms and converters."""
+    """Return whether a key is known, except keys under transforms and converters."""
     if key in DECLARED or family.knows(key):
         return True
     return knows_override(key) if key.startswith(PREFIX) else fixed_key(key) is not None
 
 
 def say_unknown(key: str, texts: Mapping[str, str], family: Family) -> str:
-    """Return a sentence about a key that nobody knows."""
+    """Return the error message for an unknown key."""
     for role in ROLES:
         if key.startswith(f"{role}.converter."):
             owner = texts.get(f"{role}.converter")
@@ -194,7 +197,7 @@ def _near(key: str, family: Family) -> str | None:
 
 
 def format_name(text: str) -> str:
-    """Return the short name of a format's class, or nothing when there is none."""
+    """Return the short name of a format class, or an empty text."""
     try:
         return parse_group(FormatOptions, {"format.class": text}).format_class.value
     except UsageError:
@@ -202,7 +205,7 @@ def format_name(text: str) -> str:
 
 
 def has_sinetstream_objects(shape: Mapping[str, str]) -> bool:
-    """Tell whether each object is one SINETStream payload, which a separator would change."""
+    """Return whether each object is one SINETStream payload, without a separator."""
     name = shape.get("value.converter", "").strip().rpartition(".")[2]
     alone = shape.get("flush.size", "").strip() == "1"
     return alone and name == ConverterClass.SINETSTREAM.value.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""Connectors that bring records back: their makers' keys. Pure."""
+"""The source connectors of each maker: translate their keys into kafkeep's. Pure."""
 
 from __future__ import annotations
 
@@ -51,30 +51,31 @@ class ConfluentSourceOptions:
 
     mode: str = option(
         "mode",
-        "Confluent's source: RESTORE_BACKUP, or GENERIC, which reads objects of any name below "
-        "topics.dir that end as format.class does.",
+        "Confluent's source: RESTORE_BACKUP, or GENERIC, which reads objects of any name under "
+        "topics.dir that have the extension of format.class.",
         default="RESTORE_BACKUP",
         parse=_mode,
     )
     topic_regex_list: str = option(
         TOPIC_REGEXES,
-        "Confluent's source in mode GENERIC: topic:regex,topic:regex. An object goes to the topic "
-        "of the first expression that fits its whole key, in the order of folders and names.",
+        "Confluent's source in mode GENERIC: topic:regex,topic:regex. An object belongs to the "
+        "topic of the first expression that matches its whole key. Objects are read in the order "
+        "of folders and names.",
         default="",
         parse=_topic_regexes,
         metavar="TOPIC:REGEX,…",
     )
     s3_poll_interval_ms: int = option(
         "s3.poll.interval.ms",
-        "Confluent's source: how often the log is looked at for more.",
+        "Confluent's source: check the log for new commits this often.",
         default=60_000,
         parse=_milliseconds,
         metavar="MS",
     )
     behavior_on_error: str = option(
         "behavior.on.error",
-        "Confluent's source: fail stops at a missing or damaged object; ignore and log leave it "
-        "out, and both tell what is lost.",
+        "Confluent's source: fail stops at a missing or damaged object; ignore and log skip it, "
+        "and both report what is lost.",
         default="fail",
         parse=_choice("behavior.on.error", "fail", "ignore", "log"),
     )
@@ -86,7 +87,7 @@ class SpredfastSourceOptions:
 
     poll_interval_ms: int = option(
         "s3.new.record.poll.interval",
-        "Spredfast's source: how often the log is looked at for more, in ms.",
+        "Spredfast's source: check the log for new commits this often, in ms.",
         default=10_000,
         parse=_milliseconds,
         metavar="MS",
@@ -99,17 +100,16 @@ class ChTbdSourceOptions:
 
     instance_name_restore: str | None = option(
         "instance.name.restore",
-        "RestoreSourceConnector: which of the pair's snapshots: the name of the connector that "
-        "wrote it, which is its log's.",
+        "RestoreSourceConnector: the name of the connector of the pair whose snapshot to restore.",
         default=None,
         parse=_log_name,
     )
 
 
-_LOG = "Objects are found through the log, which knows how they were written."
+_LOG = "The log names the objects and says how they were written."
 _EITHER = (
-    "Objects are found through the log, which knows how they were written; without a log by their "
-    "names, as the sink's own key says."
+    "The log names the objects and says how they were written. In a bucket without a log this key "
+    "says it, as for the sink."
 )
 _NUMBERS = ("partition.duration.ms", "schema.cache.size")
 _TRUTHS = ("store.kafka.keys", "store.kafka.headers")
@@ -148,7 +148,7 @@ _MIRRORED = tuple(
 _CONFLUENT = (
     *_MIRRORED,
     FixedKey(
-        "task.batch.size", "int", "10", "Objects are given to tasks by their size.", any_number
+        "task.batch.size", "int", "10", "Tasks are packed by the size of the objects.", any_number
     ),
     FixedKey(
         "record.batch.max.size", "int", "200", "Batches are as large as Kafka allows.", any_number
@@ -157,44 +157,44 @@ _CONFLUENT = (
         "parse.error.topic.prefix",
         "string",
         "",
-        "There is no topic for objects that cannot be read; the status names them.",
+        "Objects that cannot be read are named in the status, not in a topic.",
     ),
     FixedKey(
         "file.discovery.starting.timestamp",
         "long",
         "0",
-        "A restore is of whole commits; restore.at and restore.commit choose one.",
+        "A restore reads whole commits: use restore.at or restore.commit.",
         only("0"),
     ),
 )
 _SPREDFAST = (
     FixedKey("format", "string", "", _LOG, any_text),
     FixedKey("format.include.keys", "boolean", "false", _LOG, any_truth),
-    FixedKey("max.partition.count", "int", "200", "The log knows how many there are.", any_number),
+    FixedKey(
+        "max.partition.count", "int", "200", "The log has the number of partitions.", any_number
+    ),
     FixedKey("s3.page.size", "int", "100", "The bucket is not listed.", any_number),
     FixedKey(
         "max.poll.records", "int", "1000", "Batches are as large as Kafka allows.", any_number
     ),
-    FixedKey(
-        "s3.error.backoff", "long", "1000", "Requests are tried again in any case.", any_number
-    ),
+    FixedKey("s3.error.backoff", "long", "1000", "Failed requests are always retried.", any_number),
     FixedKey(
         "s3.start.marker",
         "string",
         "",
-        "A restore is of whole commits; restore.at and restore.commit choose one.",
+        "A restore reads whole commits: use restore.at or restore.commit.",
     ),
 )
 
 
 def _generic_mistakes(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return what does not go together about modes, by key."""
+    """Return the keys that contradict the mode, with reasons."""
     has_list = bool(texts.get(TOPIC_REGEXES, "").strip())
     if texts.get("mode", "").strip().upper() != GENERIC:
-        why = "it is for mode GENERIC; topics chooses archived topics"
+        why = "needs mode GENERIC; use topics to select archived topics"
         return {TOPIC_REGEXES: why} if has_list else {}
     if not has_list:
-        return {TOPIC_REGEXES: "missing: mode GENERIC takes topics from it"}
+        return {TOPIC_REGEXES: "missing: mode GENERIC needs it"}
     if texts.get("topics", "").strip():
         return {"topics": f"in mode GENERIC {TOPIC_REGEXES} names the topics"}
     return {}
@@ -229,7 +229,7 @@ def _spredfast(texts: Mapping[str, str], _name: str) -> Meaning:
     }
     topics = [name.strip() for name in texts.get("topics", "").split(",") if name.strip()]
     if unknown := sorted(renames.keys() - set(topics)) if topics else []:
-        raise ConfigErrors({f"targetTopic.{unknown[0]}": "topics does not name it"})
+        raise ConfigErrors({f"targetTopic.{unknown[0]}": "topics does not name this topic"})
     chosen = ",".join(f"{name}:{renames.get(name, name)}" for name in topics or renames)
     instead: dict[str, str | None] = {"topics": chosen} if chosen else {}
     return Meaning(texts=found, instead=instead, called=CALLED, prefix=place.s3_prefix)

@@ -1,4 +1,4 @@
-"""Which keys a connector that brings records back may have, whoever made it."""
+"""The keys that every source connector has, whoever made it."""
 
 from __future__ import annotations
 
@@ -51,40 +51,40 @@ def _interval(text: str) -> int | None:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """What every connector has that brings records back."""
+    """The options of every source connector."""
 
-    name: str = option("name", "The connector's name.", default="restore", parse=connector_log)
+    name: str = option("name", "Name of the connector.", default="restore", parse=connector_log)
     tasks_max: int | None = option(
         "tasks.max",
-        "At most so many tasks write at once; without it, as many as there are cores.",
+        "Maximum number of parallel write tasks. Default: the number of cores.",
         default=None,
         parse=positive("tasks.max"),
         metavar="COUNT",
     )
     topics: tuple[tuple[str, str], ...] = option(
         "topics",
-        "Topics to bring back, with new names if wished: a,b:new-b. Unless set, all.",
+        "Topics to restore; b:new-b restores b as new-b. Default: all.",
         default=(),
         parse=_renames,
         metavar="NAMES",
     )
     archive: str | None = option(
         "archive",
-        "Where the archive is: s3://bucket/prefix or a folder, in place of s3.bucket.name.",
+        "Address of the archive, instead of s3.bucket.name: s3://bucket/prefix or a folder.",
         default=None,
         parse=lambda text: str(ArchiveAddress.parse(text.strip())),
         metavar="ADDRESS",
     )
     poll_interval_ms: int | None = option(
         "poll.interval.ms",
-        "How often the log is looked at for more; -1: once, and the connector is done.",
+        "Check the log for new commits this often; -1 restores once and stops.",
         default=None,
         parse=_interval,
         metavar="MS",
     )
     restore_log: str | None = option(
         "restore.log",
-        "The log to restore from, where the archive has several: the name of the sink.",
+        "The log to read, if the archive has several: the name of the sink.",
         default=None,
         parse=connector_log,
         metavar="NAME",
@@ -92,8 +92,8 @@ class SourceOptions:
 
 
 _TRANSFORMS = (
-    "Done to each record on its way back. Routers are refused: topics gives new names. Values of "
-    "segments are read and written by value.converter."
+    "Applied to each restored record. Routers are refused: rename topics with topics. "
+    "value.converter decodes and encodes the values of segments."
 )
 _FIXED_KEYS = (
     FixedKey(
@@ -103,8 +103,10 @@ _FIXED_KEYS = (
         "A record that cannot be converted or transformed stops the connector.",
         only("none"),
     ),
-    FixedKey("errors.log.enable", "boolean", "false", "Problems are told.", any_truth),
-    FixedKey("errors.log.include.messages", "boolean", "false", "Problems are told.", any_truth),
+    FixedKey("errors.log.enable", "boolean", "false", "Problems are always logged.", any_truth),
+    FixedKey(
+        "errors.log.include.messages", "boolean", "false", "Problems are always logged.", any_truth
+    ),
     FixedKey("transforms", "list", "", _TRANSFORMS, any_text),
     FixedKey("predicates", "list", "", _TRANSFORMS, any_text),
     *(
@@ -112,7 +114,7 @@ _FIXED_KEYS = (
             PRODUCER + name,
             "string",
             "",
-            "Tuning of Java's producer, which is not used: no effect on what is written.",
+            "A setting of the Java producer, which is not used: no effect on what is written.",
             any_text,
         )
         for name in _TUNING
@@ -128,14 +130,14 @@ _FIXED_KEYS = (
         PRODUCER + "enable.idempotence",
         "boolean",
         "true",
-        "Each record is written once.",
+        "Each record is written exactly once.",
         only("true"),
     ),
     FixedKey(
         PRODUCER + "compression.type",
         "string",
         "",
-        "Batches keep the compression they had.",
+        "Batches keep their original compression.",
     ),
 )
 _BELOW = (
@@ -145,24 +147,24 @@ _BELOW = (
         "topic.creation.",
         "string",
         "",
-        "Topics are made with their archived settings; restore.replication.factor changes one.",
+        "Topics are created with their archived settings, except restore.replication.factor.",
     ),
 )
 
 
 def restore_options() -> tuple[Option, ...]:
-    """Return the options of a restore that stand here behind ``restore.``."""
+    """Return the options of a restore that a source takes under ``restore.``."""
     return tuple(one for one in iter_options(RestoreOptions) if one.name not in _ELSEWHERE)
 
 
 def is_client_key(key: str) -> bool:
-    """Tell whether a key says where Kafka is, or who is asking."""
+    """Return whether a key is a property of the Kafka client."""
     name = key.removeprefix(PRODUCER)
     return key.startswith(PRODUCER) and (name in _CLIENT or name.startswith(_SECURITY))
 
 
 def source_fixed_key(key: str, family: Family) -> FixedKey | None:
-    """Return what is said of a key that needs no code."""
+    """Return the fixed key of this name; None if there is none."""
     if key in DECLARED or key in family.keys or is_client_key(key):
         return None
     own = family.fixed_key(key) or next((one for one in _FIXED_KEYS if one.name == key), None)
@@ -171,7 +173,7 @@ def source_fixed_key(key: str, family: Family) -> FixedKey | None:
 
 
 def knows_source_key(key: str, family: Family) -> bool:
-    """Tell whether a key means something; those below converters do if their class is named."""
+    """Return whether a key is known; keys under a converter are, if its class is named."""
     if key in DECLARED or is_client_key(key) or family.knows(key):
         return True
     below = key.startswith(tuple(f"{role}.converter." for role in ROLES))
@@ -179,13 +181,13 @@ def knows_source_key(key: str, family: Family) -> bool:
 
 
 def say_unknown_source(key: str, family: Family) -> str:
-    """Return a sentence about a key that nobody knows."""
+    """Return the error message for an unknown key."""
     near = did_you_mean(key, [*DECLARED, *family.keys, *(one.name for one in family.fixed_keys)])
     return "there is no such key" + (f". {near}" if near else "")
 
 
 def iter_source_fixed_keys() -> tuple[FixedKey, ...]:
-    """Return what is said of keys that need no code, for the docs."""
+    """Return all fixed keys, for the documentation."""
     return (*_FIXED_KEYS, *_BELOW)
 
 
@@ -197,4 +199,4 @@ DECLARED: Mapping[str, None] = dict.fromkeys(
         "connector.class",
     ]
 )
-"""Keys that every source takes."""
+"""All keys that every source takes."""

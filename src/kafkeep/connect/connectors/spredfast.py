@@ -1,4 +1,4 @@
-"""Spredfast's S3 sink."""
+"""Spredfast's S3 sink: translate its keys into kafkeep's."""
 
 from __future__ import annotations
 
@@ -42,26 +42,26 @@ def _prefix(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SpredfastPlace:
-    """Where its objects lie; sink and source have these."""
+    """The bucket and prefix, for the sink and the source."""
 
     s3_bucket: str | None = option(
-        "s3.bucket", "Spredfast: the bucket, as s3.bucket.name.", default=None
+        "s3.bucket", "Spredfast: the bucket, like s3.bucket.name.", default=None
     )
     s3_prefix: str = option(
-        "s3.prefix", "Spredfast: where in the bucket the archive begins.", default="", parse=_prefix
+        "s3.prefix", "Spredfast: prefix of the archive in the bucket.", default="", parse=_prefix
     )
     s3_endpoint: str | None = option(
-        "s3.endpoint", "Spredfast: address of the store, as store.url.", default=None
+        "s3.endpoint", "Spredfast: address of the store, like store.url.", default=None
     )
     s3_path_style: bool | None = option(
         "s3.path_style",
-        "Spredfast: the bucket stands in the path, as s3.path.style.access.enabled.",
+        "Spredfast: put the bucket in the path, like s3.path.style.access.enabled.",
         default=None,
         parse=truth,
     )
 
     def meaning(self) -> dict[str, str]:
-        """Return these in kafkeep's keys; an endpoint without path_style decides by itself."""
+        """Return the options as kafkeep's keys."""
         found = {"s3.bucket.name": self.s3_bucket, "store.url": self.s3_endpoint}
         if self.s3_path_style is not None:
             found["s3.path.style.access.enabled"] = str(self.s3_path_style).lower()
@@ -77,32 +77,31 @@ CALLED = {
 
 @dataclass(frozen=True, kw_only=True)
 class SpredfastSinkOptions:
-    """How its objects are written."""
+    """The format of the objects, and when they are closed."""
 
     format: str | None = option(
         "format",
-        "Spredfast: text writes the values as lines, in folders of days, compressed with gzip. "
-        "Unless set, and for binary, segments are written, which hold keys, values, headers and "
-        "times.",
+        "Spredfast: text writes values as lines, in one folder per day, compressed with gzip. "
+        "binary, and no format, write segments, which hold keys, values, headers and timestamps.",
         default=None,
         parse=_format,
         metavar="binary|text",
     )
     format_include_keys: bool = option(
         "format.include.keys",
-        "Spredfast: keep keys too. Segments always do; lines of text cannot.",
+        "Spredfast: also write keys. Segments always hold them; text cannot.",
         default=False,
     )
     compressed_file_size: int | None = option(
         "compressed_file_size",
-        "Spredfast, text: close an object after this many bytes, counted before compression.",
+        "Spredfast, text: close an object at this size, before compression.",
         default=None,
         parse=_number,
         metavar="BYTES",
     )
     flush_interval_ms: int | None = option(
         "flush.interval.ms",
-        "Spredfast, text: close an object when a record is this much later than its first one.",
+        "Spredfast, text: close an object when a record is this much later than the first one.",
         default=None,
         parse=_number,
         metavar="MS",
@@ -110,26 +109,26 @@ class SpredfastSinkOptions:
 
 
 _FIXED_KEYS = (
-    FixedKey("local.buffer.dir", "string", "", "Buffers lie where Spark has its own.", any_text),
+    FixedKey("local.buffer.dir", "string", "", "Buffers are in Spark's local folder.", any_text),
     FixedKey(
         "compressed_block_size",
         "long",
         "67108864",
-        "Objects are made of independent blocks in any case, of a size kafkeep chooses.",
+        "Objects always consist of independent blocks; kafkeep chooses their size.",
         any_number,
     ),
     FixedKey(
         "flush.grace.period.ms",
         "long",
         "",
-        "No record waits for a period of grace: the log says what was written.",
+        "There is no grace period: the log says what was written.",
         any_number,
     ),
     FixedKey(
         "format.key.delimiter",
         "string",
         "",
-        "Lines of text hold values alone; segments hold keys and need no delimiter.",
+        "Text holds values only; segments hold keys and need no delimiter.",
     ),
 )
 
@@ -147,10 +146,10 @@ def _translate(texts: Mapping[str, str], _name: str) -> Meaning:
             prefix=place.s3_prefix,
         )
     _check_segments(options)
-    note = "format=binary: kafkeep's segments are written, which Spredfast cannot read"
+    note = "format=binary: the objects are kafkeep's segments, which Spredfast cannot read"
     return Meaning(
         texts=found,
-        # Segments hold bytes as they came from Kafka: what converters do and undo.
+        # Segments hold the bytes of Kafka: converters would only decode and encode them again.
         instead=dict.fromkeys(("key.converter", "value.converter", "header.converter")),
         called=CALLED,
         prefix=place.s3_prefix,
@@ -164,7 +163,7 @@ def _check_segments(options: SpredfastSinkOptions) -> None:
         "flush.interval.ms": (options.flush_interval_ms, "segment.age"),
     }
     wrong = {
-        key: f"is for format=text; without it segments are written, which {ours} closes"
+        key: f"needs format=text; for segments use {ours}"
         for key, (value, ours) in asked.items()
         if value is not None
     }
@@ -174,10 +173,12 @@ def _check_segments(options: SpredfastSinkOptions) -> None:
 
 def _check_text(options: SpredfastSinkOptions, texts: Mapping[str, str]) -> None:
     if options.format_include_keys:
-        raise ConfigErrors({"format.include.keys": "lines of text hold values alone"})
+        raise ConfigErrors({"format.include.keys": "format=text holds values only"})
     name = texts.get("value.converter", "").rpartition(".")[2]
     if name not in ("", "ByteArrayConverter", "AlreadyBytesConverter", "StringConverter"):
-        raise ConfigErrors({"value.converter": "format=text holds the values' own bytes"})
+        raise ConfigErrors(
+            {"value.converter": "format=text needs ByteArrayConverter or StringConverter"}
+        )
 
 
 def _text(options: SpredfastSinkOptions) -> dict[str, str]:
@@ -206,7 +207,7 @@ SINK = Family(
     classes=(PACKAGE + "sink.S3SinkConnector",),
     groups=(SpredfastPlace, SpredfastSinkOptions),
     fixed_keys=_FIXED_KEYS,
-    # When segments are closed is told as to our own class; Spredfast leaves it to its worker.
+    # Segments are closed by the keys of kafkeep.Backup; Spredfast leaves it to its worker.
     extra=tuple(one for one in iter_options(BackupOptions) if one.name.startswith("segment.")),
     translate=_translate,
 )

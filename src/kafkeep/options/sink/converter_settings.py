@@ -1,4 +1,4 @@
-"""What each converter is told, declared once; keys as they stand behind ``value.converter.``."""
+"""The settings of each converter; keys are those after ``value.converter.``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkeep.options.option import ConfigErrors, option
 def _one_of(*values: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text.upper() not in values:
-            raise UsageError(f"{text!r} is none of {', '.join(values)}")
+            raise UsageError(f"{text!r} is not one of {', '.join(values)}")
         return text.upper()
 
     return parse
@@ -35,7 +35,7 @@ def _urls(text: str) -> tuple[str, ...]:
 
 def _encoding(text: str) -> str:
     try:
-        "".encode(text)  # codecs that are of no text, as hex, are found by their name too
+        "".encode(text)  # a lookup by name would also find codecs such as hex
         return codecs.lookup(text).name
     except (LookupError, ValueError) as error:
         raise UsageError(f"{text!r} is not an encoding") from error
@@ -43,7 +43,7 @@ def _encoding(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class NoSettings:
-    """A converter that is told nothing."""
+    """A converter without settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,19 +57,19 @@ class JsonSettings:
     )
     decimal_format: Literal["BASE64", "NUMERIC"] = option(
         "decimal.format",
-        "How decimals stand in values that are produced: BASE64 or NUMERIC.",
+        "Format of decimals in produced values: BASE64 or NUMERIC.",
         default="BASE64",
         parse=_one_of("BASE64", "NUMERIC"),
     )
     schemas_cache_size: int = option(
         "schemas.cache.size",
-        "Any number: every schema is remembered.",
+        "Accepted and ignored: every schema is cached.",
         default=1000,
         parse=_count,
     )
     replace_null_with_default: bool = option(
         "replace.null.with.default",
-        "Whether a null becomes the default of its field; only true is supported.",
+        "Replace a null by the default of its field; only true is supported.",
         default=True,
     )
 
@@ -79,7 +79,7 @@ class StringSettings:
     """Connect's StringConverter."""
 
     encoding: str = option(
-        "converter.encoding", "Encoding of the texts.", default="utf-8", parse=_encoding
+        "converter.encoding", "Character encoding.", default="utf-8", parse=_encoding
     )
 
 
@@ -92,7 +92,7 @@ class RegistrySettings:
     )
     basic_auth_source: str = option(
         "basic.auth.credentials.source",
-        "Where user and password are: URL (in the address) or USER_INFO.",
+        "Source of user and password: URL (in the address) or USER_INFO.",
         default="URL",
         parse=_one_of("URL", "USER_INFO"),
     )
@@ -100,44 +100,47 @@ class RegistrySettings:
         "basic.auth.user.info", "user:password for the registry.", default=None
     )
     old_basic_auth_user_info: str | None = option(
-        "schema.registry.basic.auth.user.info", "The same, by its old name.", default=None
+        "schema.registry.basic.auth.user.info",
+        "The old name of basic.auth.user.info.",
+        default=None,
     )
     bearer_source: str | None = option(
         "bearer.auth.credentials.source",
-        "STATIC_TOKEN: the registry takes the token given.",
+        "Source of the token: STATIC_TOKEN (bearer.auth.token).",
         default=None,
         parse=_one_of("STATIC_TOKEN"),
     )
-    bearer_token: str | None = option(
-        "bearer.auth.token", "The token for the registry.", default=None
-    )
+    bearer_token: str | None = option("bearer.auth.token", "Token for the registry.", default=None)
     truststore: str | None = option(
         "schema.registry.ssl.truststore.location",
-        "File of the certificates to trust, in PEM.",
+        "File of trusted certificates, in PEM.",
         default=None,
     )
     truststore_type: str = option(
         "schema.registry.ssl.truststore.type",
-        "PEM is the only type supported here.",
+        "Type of that file; only PEM is supported.",
         default="PEM",
         parse=_one_of("PEM"),
     )
     cache_size: int = option(
-        "schemas.cache.config", "Schemas remembered.", default=1000, parse=_count
+        "schemas.cache.config",
+        "Accepted and ignored: every schema is cached.",
+        default=1000,
+        parse=_count,
     )
     use_latest_version: bool = option(
         "use.latest.version",
-        "Whether values are read into the newest schema of their subject; only false is supported.",
+        "Read values with the newest schema of their subject; only false is supported.",
         default=False,
     )
     auto_register: bool = option(
         "auto.register.schemas",
-        "Whether schemas of produced values are registered when they are not there yet.",
+        "Register the schemas of produced values if the registry lacks them.",
         default=True,
     )
 
     def __repr__(self) -> str:
-        """Say which registry it is, and no secrets."""
+        """Show the addresses, without secrets."""
         return f"{type(self).__name__}({', '.join(url.rpartition('@')[2] for url in self.urls)})"
 
 
@@ -147,11 +150,11 @@ class AvroSettings(RegistrySettings):
 
     enhanced: bool = option(
         "enhanced.avro.schema.support",
-        "Whether enums keep their symbols and records their namespaces.",
+        "Keep the symbols of enums and the namespaces of records.",
         default=False,
     )
     connect_meta_data: bool = option(
-        "connect.meta.data", "Whether connect.* properties are added to schemas.", default=True
+        "connect.meta.data", "Add connect.* properties to schemas.", default=True
     )
 
 
@@ -161,12 +164,12 @@ class JsonSchemaSettings(RegistrySettings):
 
     optional_for_nonrequired: bool = option(
         "use.optional.for.nonrequired",
-        "Whether properties that are not required become optional fields.",
+        "Turn properties that are not required into optional fields.",
         default=False,
     )
     decimal_format: Literal["BASE64", "NUMERIC"] = option(
         "decimal.format",
-        "How decimals stand in values that are produced: BASE64 or NUMERIC.",
+        "Format of decimals in produced values: BASE64 or NUMERIC.",
         default="BASE64",
         parse=_one_of("BASE64", "NUMERIC"),
     )
@@ -178,34 +181,34 @@ class ProtobufSettings(RegistrySettings):
 
     enhanced: bool = option(
         "enhanced.protobuf.schema.support",
-        "Whether structs and enums are named with their package.",
+        "Name structs and enums with their package.",
         default=False,
     )
     int_for_enums: bool = option(
-        "int.for.enums", "Whether enums are numbers instead of names.", default=False
+        "int.for.enums", "Write enums as numbers instead of names.", default=False
     )
     optional_for_nullables: bool = option(
         "optional.for.nullables",
-        "Whether fields are optional only where the schema says so.",
+        "Make fields optional only if the schema says so.",
         default=False,
     )
     wrapper_for_nullables: bool = option(
         "wrapper.for.nullables",
-        "Whether Google's wrapper messages become optional values.",
+        "Turn Google's wrapper messages into optional values.",
         default=False,
     )
     wrapper_for_raw: bool = option(
         "wrapper.for.raw.primitives",
-        "Whether a value that is one of Google's wrapper messages becomes its plain value.",
+        "Turn a value that is one of Google's wrapper messages into its plain value.",
         default=True,
     )
     index_for_unions: bool = option(
         "generate.index.for.unions",
-        "Whether the struct of a oneof is named with its number.",
+        "Name the struct of a oneof with its number.",
         default=True,
     )
     flatten_unions: bool = option(
-        "flatten.unions", "Whether members of a oneof are fields of the message.", default=False
+        "flatten.unions", "Make the members of a oneof fields of the message.", default=False
     )
 
 
@@ -213,7 +216,7 @@ _ONLY: Mapping[str, Any] = {"use_latest_version": False, "replace_null_with_defa
 
 
 def refuse_unsupported(settings: object, given: Mapping[str, str]) -> None:
-    """Raise ConfigErrors for values that are read but cannot be honoured."""
+    """Raise ConfigErrors for valid values that are not supported."""
     wrong: dict[str, str] = {}
     for name, only in _ONLY.items():
         if getattr(settings, name, only) != only:

@@ -48,7 +48,7 @@ class ConverterClass(StrEnum):
 
 
 _ANY_PACKAGE = (ConverterClass.SINETSTREAM, ConverterClass.ALREADY_BYTES)
-"""Found by their last name alone: they were moved between packages."""
+"""Found by their class name without package: they were moved between packages."""
 
 HEADER_CLASSES = (
     ConverterClass.SIMPLE_HEADER,
@@ -85,22 +85,22 @@ class ConverterChoice:
     """The keys that name converters; each has sub-keys of its own, see ``known_subkeys``."""
 
     key_converter: str | None = option(
-        "key.converter", "Connect's class that decodes keys.", default=None
+        "key.converter", "Class of the converter for keys.", default=None
     )
     value_converter: str | None = option(
-        "value.converter", "Connect's class that decodes values.", default=None
+        "value.converter", "Class of the converter for values.", default=None
     )
     header_converter: str | None = option(
         "header.converter",
-        "Connect's class that decodes headers. Without it headers keep their bytes: text where "
-        "they are UTF-8, base64 elsewhere.",
+        "Class of the converter for headers. Without it, headers are stored as text if they are "
+        "UTF-8, else as Base64.",
         default=None,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ConverterOptions:
-    """One converter and what it is told; keys are without ``value.converter.`` in front."""
+    """One converter and its settings; keys are without the prefix ``value.converter.``."""
 
     role: Role
     kind: ConverterClass
@@ -111,12 +111,12 @@ class ConverterOptions:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def settings(self, group: type[T]) -> T:
-        """Return all of it, read as ``group``."""
+        """Parse all settings as ``group``."""
         return parse_group(group, {**self.shape, **self.place, **self.secrets})
 
 
 def known_subkeys(kind: ConverterClass) -> tuple[str, ...]:
-    """Return the sub-keys that mean something to a converter, without the prefix."""
+    """Return the sub-keys that a converter knows, without the prefix."""
     return tuple(one.name for one in iter_options(settings_group(kind)))
 
 
@@ -126,19 +126,19 @@ def settings_group(kind: ConverterClass) -> type:
 
 
 def is_secret_key(key: str) -> bool:
-    """Tell whether a whole key, such as ``value.converter.basic.auth.user.info``, is a secret."""
+    """Return whether a full key, such as ``value.converter.basic.auth.user.info``, is a secret."""
     return key.partition(".converter.")[2] in _SECRETS
 
 
 def parse_class(name: str) -> ConverterClass:
-    """Find a converter by its Java name; the last part is enough, as in Connect."""
+    """Find a converter by its class name; the last part is enough, as in Connect."""
     last = name.rpartition(".")[2]
     for kind in ConverterClass:
         known_last = kind.value.rpartition(".")[2]
         if name in (kind.value, known_last) or (kind in _ANY_PACKAGE and last == known_last):
             return kind
     known = ", ".join(kind.value for kind in ConverterClass)
-    raise UsageError(f"there is no converter {name}", hint=f"Known are: {known}.")
+    raise UsageError(f"there is no converter {name}", hint=f"Use one of: {known}.")
 
 
 def parse_converter(
@@ -189,10 +189,11 @@ def parse_role_class(role: Role, name: str) -> ConverterClass:
     if role == "header" and kind not in HEADER_CLASSES:
         known = ", ".join(one.value for one in HEADER_CLASSES)
         raise ConfigErrors(
-            {"header.converter": f"{kind.value} is not for headers"}, hint=f"Known are: {known}."
+            {"header.converter": f"{kind.value} does not support headers"},
+            hint=f"Use one of: {known}.",
         )
     if role != "header" and kind is ConverterClass.SIMPLE_HEADER:
-        raise ConfigErrors({f"{role}.converter": f"{kind.value} is for headers alone"})
+        raise ConfigErrors({f"{role}.converter": f"{kind.value} supports headers only"})
     return kind
 
 

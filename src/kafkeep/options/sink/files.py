@@ -1,7 +1,4 @@
-"""The tags of data objects, as Connect's S3 sink sets them.
-
-The files of a sink: when they are closed, what they are called, which lie beside each other.
-"""
+"""Options of a sink's files: when they are closed, their names, and their tags."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ _NOT_POSITIVE = re.compile(r"-\d+|0+", re.ASCII)
 
 
 def _or_off(what: str) -> Callable[[str], int | None]:
-    """Make a parser for a number of ms; 0 and less is off, as for Confluent's sink."""
+    """Make a parser for milliseconds; 0 or less means off, as in Confluent's sink."""
 
     def parse(text: str) -> int | None:
         bare = text.strip()
@@ -30,7 +27,7 @@ def _or_off(what: str) -> Callable[[str], int | None]:
 
 
 def _or_any(what: str) -> Callable[[str], int | None]:
-    """Make a parser for a positive number; -1 is no limit."""
+    """Make a parser for a positive number; -1 means no limit."""
 
     def parse(text: str) -> int | None:
         bare = text.strip()
@@ -45,7 +42,7 @@ def _or_any(what: str) -> Callable[[str], int | None]:
 
 def _delimiter(text: str) -> str:
     if not text or not text.isascii() or not _is_key(f"a{text}b"):
-        raise UsageError(f"{text!r} cannot stand in an object name")
+        raise UsageError(f"{text!r} cannot be part of an object name")
     return text
 
 
@@ -53,8 +50,8 @@ def _folder(text: str) -> str:
     bare = text.strip().strip("/")
     if bare and not _is_key(f"{bare}/a"):
         raise UsageError(
-            f"{text!r} is no folder for data: its parts are not empty, . or .., have no backslash "
-            "or control character, and do not begin with _kafkeep, where the log is"
+            f"{text!r} is not a valid folder: a part must not be empty, . or .., contain a "
+            "backslash or a control character, or begin with _kafkeep, where the log is"
         )
     return bare
 
@@ -79,29 +76,30 @@ class RotateOptions:
 
     flush_size: int | None = option(
         "flush.size",
-        "Close the files of a partition after this many records, over all of them.",
+        "Close the files of a partition when they hold this many records in total.",
         default=None,
         parse=positive("flush.size"),
         metavar="COUNT",
     )
     flush_bytes: int = option(
         "flush.bytes",
-        "Close the files of a partition after this many bytes of keys, values and headers.",
+        "Close the files of a partition when they hold this many bytes of keys, values and "
+        "headers.",
         default=128 * MIB,
         parse=above_zero(parse_size),
         metavar="SIZE",
     )
     rotate_interval_ms: int | None = option(
         "rotate.interval.ms",
-        "Close the files when a record is this much later than their first one, with every "
-        "partitioner; and by the clock when no record comes. 0 and less: off.",
+        "Close the files when the timestamp of a record is this much later than that of their "
+        "first record, with every partitioner; if no record comes, by the clock. 0 or less: off.",
         default=None,
         parse=_or_off("rotate.interval.ms"),
         metavar="MS",
     )
     rotate_schedule_interval_ms: int | None = option(
         "rotate.schedule.interval.ms",
-        "Close the files at these steps of the clock, counted from midnight in timezone. 0 and "
+        "Close the files at this interval of the clock, counted from midnight in timezone. 0 or "
         "less: off.",
         default=None,
         parse=_or_off("rotate.schedule.interval.ms"),
@@ -115,16 +113,17 @@ class RotateOptions:
     )
     partitioner_max_open_files: int | None = option(
         "partitioner.max.open.files",
-        "Close the files of a partition when so many directories have one and a record goes to "
-        "another. -1: any number; memory is bounded whatever their number.",
+        "Close the files of a partition when this many directories have an open file and a record "
+        "belongs to another directory. -1: no limit; memory use is bounded in any case.",
         default=None,
         parse=_or_any("partitioner.max.open.files"),
         metavar="COUNT",
     )
     schema_compatibility: str = option(
         "schema.compatibility",
-        "NONE closes the files at every change of the schema; BACKWARD and FULL only for newer "
-        "ones, FORWARD for older ones, and records are fitted to the file's schema.",
+        "NONE closes the files at every change of the schema. BACKWARD and FULL close them for a "
+        "newer schema, FORWARD for an older one; other records are projected to the schema of the "
+        "file.",
         default="NONE",
         parse=lambda text: one_of("schema.compatibility", "NONE", "BACKWARD", "FORWARD", "FULL")(
             text.upper()
@@ -134,23 +133,26 @@ class RotateOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class NamingOptions:
-    """What objects are called, and which lie beside the values."""
+    """The names of objects, and which objects are stored beside the values."""
 
     topics_dir: str = option(
-        "topics.dir", "Folder above the topics; empty for none.", default="topics", parse=_folder
+        "topics.dir",
+        "Folder that holds the topics; empty for none.",
+        default="topics",
+        parse=_folder,
     )
     directory_delim: str = option(
-        "directory.delim", "What stands between folders.", default="/", parse=_delimiter
+        "directory.delim", "Delimiter between folders.", default="/", parse=_delimiter
     )
     file_delim: str = option(
         "file.delim",
-        "What stands between topic, partition and offset.",
+        "Delimiter between topic, partition and offset.",
         default="+",
         parse=_delimiter,
     )
     pad_width: int = option(
         "filename.offset.zero.pad.width",
-        "Digits of the offset in names, at least.",
+        "Minimum number of digits of the offset in names.",
         default=10,
         parse=number(0, 100),
     )
@@ -162,11 +164,12 @@ class NamingOptions:
     )
     name_template: str | None = option(
         "object.name.template",
-        "Names under topics.dir as a template, in place of Confluent's: {{topic}}, {{partition}}, "
-        "{{start_offset}} or {{last_offset}} (each but topic with :padding=true or a number of "
-        "digits), {{first_timestamp}}, {{last_timestamp}}, {{path}} (the partitioner's directory; "
-        "{{path:0}} its first part), {{extension}}, {{incarnation}} (~2 and so on of a topic that "
-        "was re-created or is archived anew; without it that stands behind the first {{topic}}).",
+        "Template of object names under topics.dir, instead of Confluent's names: {{topic}}, "
+        "{{partition}}, {{start_offset}}, {{last_offset}} (all but topic take :padding=true or "
+        ":padding=N), {{first_timestamp}}, {{last_timestamp}}, {{path}} (the directory of the "
+        "partitioner; {{path:0}} is its first part), {{extension}}, {{incarnation}} (~2 and so on "
+        "for a topic that was re-created or is archived again; default: after the first "
+        "{{topic}}).",
         default=None,
         parse=_name_template,
         metavar="TEMPLATE",
@@ -178,7 +181,7 @@ class NamingOptions:
             return
         if self.store_kafka_keys or self.store_kafka_headers:
             raise ConfigErrors(
-                {"object.name.template": "needs {{extension}}, which tells keys from values"}
+                {"object.name.template": "needs {{extension}} to distinguish keys from values"}
             )
 
 
@@ -197,7 +200,7 @@ def _pairs(text: str) -> tuple[tuple[str, str], ...]:
         raise UsageError(f"{taken[0]} is set by kafkeep itself")
     if len(found) > _MAX_PAIRS:
         raise UsageError(
-            f"{len(found)} tags, but beside those of offsets there is room for {_MAX_PAIRS}"
+            f"{len(found)} tags are too many: at most {_MAX_PAIRS} fit beside those of offsets"
         )
     return tuple(found.items())
 

@@ -1,6 +1,6 @@
 """Object names as templates: ``{{topic}}/{{partition}}/{{topic}}-{{start_offset}}{{extension}}``.
 
-Other sinks than Confluent's have names of their own; each of them is a template here. Pure.
+Sinks of other makers have their own object names; each is a template here. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafkeep.options.option import did_you_mean
 
 OFFSETS = ("start_offset", "last_offset")
 _PADDED = {"partition": 10, "start_offset": 20, "last_offset": 20}
-"""How many digits ``padding=true`` means."""
+"""The number of digits of ``padding=true``."""
 _PLAIN = ("topic", "extension", "first_timestamp", "last_timestamp", "path", "incarnation")
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*(?::\s*(\w+)\s*(?:=\s*(\w+)\s*)?)?\}\}")
 _MAX_PAD = 100
@@ -22,9 +22,9 @@ _MAX_PAD = 100
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One ``{{name:pad}}``; ``pad`` is a number of digits, or of ``path`` the part that is meant.
+    """One ``{{name:pad}}``; ``pad`` is a number of digits or, for ``path``, the index of a part.
 
-    ``path`` without a number is the whole directory the partitioner chose.
+    ``path`` without an index is the whole directory of the partitioner.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class NameFacts:
-    """What a name is made of."""
+    """The values of all variables of a name."""
 
     topic: str
     incarnation: int
@@ -48,7 +48,7 @@ class NameFacts:
 
 @lru_cache(maxsize=256)
 def parse_name_template(text: str) -> tuple[str | Variable, ...]:
-    """Take a template apart; UsageError where objects could get the same name, or odd ones."""
+    """Parse a template; UsageError if objects could get the same name or an invalid one."""
     parts: list[str | Variable] = []
     end = 0
     for match in _VARIABLE.finditer(text):
@@ -57,9 +57,9 @@ def parse_name_template(text: str) -> tuple[str | Variable, ...]:
     parts.append(text[end:])
     literal = "".join(part for part in parts if isinstance(part, str))
     if "{{" in literal or "}}" in literal:
-        raise UsageError(f"a bracket is open, or a variable is not one, in {text!r}")
+        raise UsageError(f"{text!r} has an invalid variable or an unclosed bracket")
     if "\\" in literal or not literal.isprintable() or text.startswith("/") or "//" in text:
-        raise UsageError(f"{text!r} cannot name an object")
+        raise UsageError(f"{text!r} is not a valid object name")
     names = {part.name for part in parts if isinstance(part, Variable)}
     for wanted in ({"topic"}, {"partition"}, set(OFFSETS)):
         if not wanted & names:
@@ -69,16 +69,15 @@ def parse_name_template(text: str) -> tuple[str | Variable, ...]:
 
 
 def has_variable(text: str, name: str) -> bool:
-    """Tell whether a template has this variable."""
+    """Return whether a template has this variable."""
     return any(isinstance(p, Variable) and p.name == name for p in parse_name_template(text))
 
 
 def format_name(template: str, facts: NameFacts, *, extra: int = 0) -> str:
-    """Return the name of an object; ``extra`` zeros before its offset tell it from a foreign one.
+    """Return the name of an object; ``extra`` zeros before its offset avoid a taken name.
 
-    A topic that was re-created, or is archived anew, has ``~2`` where ``{{incarnation}}`` stands,
-    or else behind the topic where that stands first. ValueError when its directory has no part
-    that the template names.
+    A topic that was re-created, or is archived again, gets ``~2`` at ``{{incarnation}}``, or else
+    after the first ``{{topic}}``. ValueError if the directory lacks a part that the template names.
     """
     texts: list[str] = []
     seen_topic = has_variable(template, "incarnation")
@@ -102,11 +101,11 @@ def _variable(match: re.Match[str]) -> Variable:
     if name not in _PLAIN:
         known = [*_PADDED, *_PLAIN]
         raise UsageError(
-            f"there is no variable {match[0]}; there are {', '.join(known)}",
+            f"{match[0]} is not a variable; the variables are {', '.join(known)}",
             hint=did_you_mean(name, known),
         )
     if parameter is not None:
-        raise UsageError(f"{name} takes no {parameter} in {match[0]}")
+        raise UsageError(f"{name} does not take {parameter} in {match[0]}")
     return Variable(name)
 
 

@@ -1,4 +1,4 @@
-"""The options of partitioners: which directory a record goes to."""
+"""The options of partitioners, which choose the directory of a record."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _parse_class(text: str) -> str:
             return name
     known = [name for classes in _CLASSES.values() for name in classes]
     raise UsageError(
-        f"there is no partitioner {text!r}; known are {', '.join(_CLASSES)} and the classes"
+        f"there is no partitioner {text!r}; use one of {', '.join(_CLASSES)} or a class such as"
         f" {', '.join(_PACKAGE + name for name in known[:5])}",
         hint=did_you_mean(short, known),
     )
@@ -71,7 +71,7 @@ def _parse_duration_ms(text: str) -> int:
     except ValueError:
         raise UsageError(f"{text!r} is not a whole number of milliseconds") from None
     if value > MAX_DURATION_MS:
-        raise UsageError(f"{text!r} is longer than any time lasts")
+        raise UsageError(f"{text!r} is too long")
     return value
 
 
@@ -85,7 +85,7 @@ def _parse_fields(text: str) -> tuple[str, ...]:
 
 
 def field_label(name: str) -> str:
-    """Return what stands before ``=`` for an item of ``partition.field.name``."""
+    """Return the text before ``=`` for an item of ``partition.field.name``."""
     source, colon, rest = name.partition(":")
     return (rest or source) if colon and source in ("key", "header") else name
 
@@ -117,42 +117,42 @@ def _choice(what: str, *choices: str, fold: Callable[[str], str]) -> Callable[[s
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionOptions:
-    """How records are spread over directories; checked as a whole when it is made."""
+    """How to choose the directory of a record."""
 
     partitioner_class: str = option(
         "partitioner.class",
-        "What directories are made of: default (the Kafka partition), field, time, daily, hourly,"
-        " field-time (fields, then time), or Confluent's class of that kind.",
+        "How to choose directories: default (by Kafka partition), field, time, daily, hourly,"
+        " field-time (fields, then time), or the name of Confluent's class.",
         default="default",
         parse=_parse_class,
     )
     partition_field_name: tuple[str, ...] = option(
         "partition.field.name",
-        "Fields for field and field-time, in order: `country` or nested `customer.country` of the"
-        " value; `key:` is the whole key, `key:id` a field of it, `header:tenant` the last header"
-        " of that name (none: null). A record without the field is an error.",
+        "Fields for field and field-time, in order: `country` or, nested, `customer.country` of the"
+        " value; `key:` for the whole key, `key:id` for a field of it, `header:tenant` for the last"
+        " header of that name (null if there is none). A record without the field is an error.",
         default=(),
         parse=_parse_fields,
         metavar="NAMES",
     )
     partition_duration_ms: int = option(
         "partition.duration.ms",
-        "Times are rounded down to this, in local time, before they are written with path.format;"
-        " daily and hourly have their own.",
+        "Round times down to this duration, in local time, before path.format is applied; daily"
+        " and hourly have their own.",
         default=-1,
         parse=_parse_duration_ms,
     )
     path_format: str = option(
         "path.format",
-        "Joda pattern of the directory for time and field-time: 'year'=YYYY/'month'=MM/'day'=dd;"
+        "Joda pattern of directories for time and field-time: 'year'=YYYY/'month'=MM/'day'=dd;"
         " daily and hourly have their own.",
         default="",
         parse=parse_path_format,
     )
     locale: str = option(
         "locale",
-        "Language of the names of days, months, eras and time zones in paths, such as en, de or ja;"
-        " Java's short English names (Jan, CE) where it has none, as for en-US and C.",
+        "Language of days, months, eras and time zones in paths, such as en, de or ja. en-US, C and"
+        " languages that Java does not know use Java's short English names (Jan, CE).",
         default="en",
         parse=_parse_locale,
     )
@@ -164,31 +164,31 @@ class PartitionOptions:
     )
     timestamp_extractor: str | None = option(
         "timestamp.extractor",
-        "The time of a record: Wallclock (when it is archived), Record (Kafka's timestamp) or"
-        " RecordField (timestamp.field). Unless set, Wallclock where paths are made of times, as in"
-        " Confluent's sink, and Record for everything else.",
+        "The time of a record: Wallclock (when it is archived), Record (its Kafka timestamp) or"
+        " RecordField (timestamp.field). Default: Wallclock for time-based paths, as in Confluent's"
+        " sink, and Record otherwise.",
         default=None,
         parse=_parse_extractor,
     )
     timestamp_field: str = option(
         "timestamp.field",
-        "The field RecordField reads, nested with dots: milliseconds, a Timestamp, digits, or"
-        " ISO-8601 (without an offset it is UTC).",
+        "The field for RecordField, with dots for nested fields: milliseconds, a Timestamp, digits,"
+        " or ISO-8601 (UTC if it has no offset).",
         default="timestamp",
         parse=str,
     )
     partition_path_encoding: str = option(
         "partition.path.encoding",
-        "percent: what would change or leave the path (/ \\ % control characters, empty, . and ..)"
-        " is written as %XX, the text null as %6Eull, an empty text as %empty, and long texts end"
-        " in a digest. raw: values as they are, as Confluent's sink writes them.",
+        "percent: characters that would change the path (/ \\ %, control characters, . and ..) are"
+        " written as %XX, the text null as %6Eull, an empty text as %empty, and long texts end with"
+        " a digest. raw: values are written unchanged, as in Confluent's sink.",
         default="percent",
         parse=_choice("path encoding", "percent", "raw", fold=str.lower),
     )
     s3_schema_partition_affix_type: str = option(
         "s3.schema.partition.affix.type",
-        "Add schema_name=<name of the value's schema> in front of the directory (PREFIX) or behind"
-        " it (SUFFIX).",
+        "Add schema_name=<name of the value's schema> before the directory (PREFIX) or after it"
+        " (SUFFIX).",
         default="NONE",
         parse=_choice("affix type", "NONE", "PREFIX", "SUFFIX", fold=str.upper),
     )
@@ -199,7 +199,7 @@ class PartitionOptions:
         if self.is_field and not labels:
             wrong["partition.field.name"] = f"{self.partitioner_class} needs a field"
         if self.is_field and len(set(labels)) != len(labels):
-            wrong["partition.field.name"] = f"two parts of the path have one name: {labels}"
+            wrong["partition.field.name"] = f"two parts of the path have the same name: {labels}"
         if self.is_time_based:
             wrong |= self._check_time()
         if self.extractor == "RecordField" and not self.timestamp_field.strip("."):
@@ -212,17 +212,17 @@ class PartitionOptions:
         if self.duration_ms <= 0:
             wrong["partition.duration.ms"] = "must be a number of milliseconds above zero"
         if not self.pattern:
-            wrong["path.format"] = "must not be empty, for paths are made of times"
+            wrong["path.format"] = "must not be empty for time-based paths"
         return wrong
 
     @property
     def is_time_based(self) -> bool:
-        """Whether directories are made of times."""
+        """Whether directories depend on times."""
         return self.partitioner_class in ("time", "daily", "hourly", "field-time")
 
     @property
     def is_field(self) -> bool:
-        """Whether directories are made of fields."""
+        """Whether directories depend on fields."""
         return self.partitioner_class in ("field", "field-time")
 
     @property

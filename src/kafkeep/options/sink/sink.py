@@ -1,4 +1,4 @@
-"""The options that shape the objects of a sink, under Connect's names."""
+"""The options of a sink, under Connect's names."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from kafkeep.options.sink.transforms import TransformSpec, parse_transforms
 def _tombstone_folder(text: str) -> str:
     odd = "/" in text or "\\" in text or not text.isprintable()
     if not text or odd or text in (".", ".."):
-        raise UsageError(f"{text!r} is not a folder's name")
+        raise UsageError(f"{text!r} is not a folder name")
     return text
 
 
 @dataclass(frozen=True, kw_only=True)
 class NullOptions:
-    """What becomes of records without a value (tombstones)."""
+    """How to store records without a value (tombstones)."""
 
     behavior_on_null_values: str = option(
         "behavior.on.null.values",
-        "fail, ignore, or write records without a value.",
+        "What to do with records without a value: fail, ignore or write.",
         default="fail",
         parse=lambda text: one_of("behavior.on.null.values", "fail", "ignore", "write")(
             text.lower()
@@ -37,13 +37,13 @@ class NullOptions:
     )
     report_null_values_to_dlq: bool = option(
         "report.null.values.to.dlq",
-        "With errors.tolerance=all, ignored records without a value go to the dead-letter topic.",
+        "With errors.tolerance=all: send ignored records without a value to the dead letter queue.",
         default=True,
     )
     tombstone_encoded_partition: str | None = option(
         "tombstone.encoded.partition",
-        "Write tombstones to a folder of this name, keys only, as Confluent does (its default is "
-        "'tombstone'). Not set: in line with the values, in their directories.",
+        "Folder for tombstones, which hold keys only, as in Confluent's sink (where the default is "
+        "'tombstone'). If not set, tombstones are stored with the values.",
         default=None,
         parse=_tombstone_folder,
     )
@@ -51,46 +51,46 @@ class NullOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorOptions:
-    """What becomes of records that cannot be converted, transformed or placed."""
+    """How to handle records that cannot be converted, transformed or partitioned."""
 
     errors_tolerance: str = option(
         "errors.tolerance",
-        "none: a bad record stops the run; all: it is left out, counted and reported.",
+        "none: a bad record stops the run. all: bad records are skipped, counted and reported.",
         default="none",
         parse=lambda text: one_of("errors.tolerance", "none", "all")(text.lower()),
     )
     errors_log_enable: bool = option(
         "errors.log.enable",
-        "Log bad records: where each is, and why; the first 50 of a partition in a cycle.",
+        "Log the position and the error of bad records: the first 50 of a partition in a cycle.",
         default=False,
     )
     errors_log_include_messages: bool = option(
         "errors.log.include.messages",
-        "With errors.log.enable: tell the time and sizes of a bad record too.",
+        "With errors.log.enable: also log the timestamp and the sizes of a bad record.",
         default=False,
     )
     dead_letter_topic: str = option(
         "errors.deadletterqueue.topic.name",
-        "Topic that bad records are written to; empty for none.",
+        "Topic of the dead letter queue; empty for none.",
         default="",
         parse=str.strip,
     )
     dead_letter_replication: int = option(
         "errors.deadletterqueue.topic.replication.factor",
-        "Replication factor of that topic, where it is made.",
+        "Replication factor of that topic, if kafkeep creates it.",
         default=3,
         parse=positive("errors.deadletterqueue.topic.replication.factor"),
     )
     dead_letter_context: bool = option(
         "errors.deadletterqueue.context.headers.enable",
-        "Say in headers of the dead letter where it came from and what was wrong.",
+        "Add headers to dead letters that describe their origin and the error.",
         default=False,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SinkOptions:
-    """Everything that shapes a sink's objects, read from one flat map of texts."""
+    """All options of a sink, parsed from a flat map of texts."""
 
     format: FormatOptions
     key_converter: ConverterOptions | None
@@ -106,7 +106,7 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SinkOptions:
-        """Read all groups; ConfigErrors names everything that is wrong at once."""
+        """Parse all groups; ConfigErrors names all errors at once."""
         parts: dict[str, Any] = {}
         wrong: dict[str, str] = {}
         for name, read in _PARTS.items():
@@ -123,29 +123,31 @@ class SinkOptions:
         return sink
 
     def check(self) -> None:
-        """Raise ConfigErrors for options that do not go together."""
+        """Raise ConfigErrors for options that contradict each other."""
         wrong: dict[str, str] = {}
         bytes_format = self.format.format_class is FormatKind.BYTES
         if self.nulls.behavior_on_null_values == "write" and not self.has_envelope:
             folder = self.nulls.tombstone_encoded_partition is not None
             if (folder or bytes_format) and not self.naming.store_kafka_keys:
-                wrong["store.kafka.keys"] = "must be true to write tombstones, which are keys alone"
+                wrong["store.kafka.keys"] = (
+                    "must be true to write tombstones, which consist of keys"
+                )
             if bytes_format and not folder:
                 wrong["tombstone.encoded.partition"] = (
-                    "must be set: the bytes format cannot tell a tombstone from an empty value"
+                    "must be set: in the bytes format a tombstone looks like an empty value"
                 )
         if self.format.store_envelope and self.value.kind is not ConverterClass.BYTES:
             wrong["store.envelope"] = "needs value.converter=ByteArrayConverter: it holds bytes"
         if self.naming.name_template and self.nulls.tombstone_encoded_partition is not None:
-            wrong["tombstone.encoded.partition"] = "has no place in object.name.template"
+            wrong["tombstone.encoded.partition"] = "cannot be combined with object.name.template"
         if self.has_envelope and self.transforms:
-            wrong["transforms"] = "cannot change records that are stored whole, as bytes"
+            wrong["transforms"] = "cannot change whole records, which are stored as bytes"
         if wrong:
             raise ConfigErrors(wrong)
 
     @property
     def value(self) -> ConverterOptions:
-        """The converter of values; without a choice, JSON for JSON and bytes for the rest."""
+        """The converter of values. Default: JSON for the JSON format, else bytes."""
         if self.value_converter is not None:
             return self.value_converter
         if self.format.format_class is FormatKind.JSON:
@@ -154,12 +156,12 @@ class SinkOptions:
 
     @property
     def key(self) -> ConverterOptions:
-        """The converter of keys; without a choice their bytes."""
+        """The converter of keys. Default: bytes."""
         return self.key_converter or ConverterOptions("key", ConverterClass.BYTES)
 
     @property
     def has_envelope(self) -> bool:
-        """Whether each row is a whole Kafka record: asked for, or Parquet of plain bytes."""
+        """Whether each row is a whole Kafka record: if set, or for Parquet of plain bytes."""
         if self.format.store_envelope is not None:
             return self.format.store_envelope
         plain = self.value.kind is ConverterClass.BYTES
@@ -167,13 +169,13 @@ class SinkOptions:
 
     @property
     def places_by_key(self) -> bool:
-        """Whether directories are made of keys."""
+        """Whether directories depend on keys."""
         names = self.partition.partition_field_name if self.partition.is_field else ()
         return any(name.startswith("key:") for name in names)
 
     @property
     def has_schemas(self) -> bool:
-        """Whether values may come with schemas that change."""
+        """Whether values have schemas that may change."""
         kind, told = self.value.kind, self.value.shape
         if kind is ConverterClass.JSON:
             return told.get("schemas.enable", "true").lower() == "true"
@@ -181,7 +183,7 @@ class SinkOptions:
 
     @property
     def can_split(self) -> bool:
-        """Whether a partition may be cut anywhere: no rule counts from the last cut on."""
+        """Whether a partition may be cut anywhere: no rule counts from the last cut."""
         rotate = self.rotate
         limits = (
             rotate.flush_size,

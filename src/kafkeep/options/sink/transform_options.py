@@ -94,10 +94,10 @@ def _casts(text: str) -> tuple[tuple[str | None, str], ...]:
     for part in _some(text):
         field, colon, kind = part.rpartition(":")
         if (kind := kind.strip().lower()) not in CAST_TYPES:
-            raise UsageError(f"{kind!r} is no type to cast to; types are {', '.join(CAST_TYPES)}")
+            raise UsageError(f"{kind!r} is not a type; use one of {', '.join(CAST_TYPES)}")
         casts.append((field.strip() if colon else None, kind))
     if len(casts) > 1 and any(field is None for field, _ in casts):
-        raise UsageError("a type without a field casts the whole value, so it must stand alone")
+        raise UsageError("a type without a field casts the whole value: it must be the only one")
     return tuple(casts)
 
 
@@ -118,7 +118,7 @@ def _optional(name: str, help: str, parse: Callable[[str], Any] | None = None) -
 def _null_option() -> Any:
     return option(
         "replace.null.with.default",
-        "Whether a null field whose schema has a default becomes that default.",
+        "Replace a null field by the default of its schema.",
         default=True,
     )
 
@@ -130,7 +130,7 @@ class InsertFieldOptions:
     topic_field: str | None = _optional("topic.field", "Field for the topic.")
     partition_field: str | None = _optional("partition.field", "Field for the partition.")
     offset_field: str | None = _optional("offset.field", "Field for the offset.")
-    timestamp_field: str | None = _optional("timestamp.field", "Field for the record's time.")
+    timestamp_field: str | None = _optional("timestamp.field", "Field for the timestamp.")
     static_field: str | None = _optional("static.field", "Field for a fixed text.")
     static_value: str | None = _optional("static.value", "The fixed text.")
     replace_null_with_default: bool = _null_option()
@@ -147,11 +147,11 @@ class InsertFieldOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaceFieldOptions:
-    """Exclusion is stronger than inclusion; ``blacklist`` and ``whitelist`` are old names."""
+    """``exclude`` wins over ``include``; ``blacklist`` and ``whitelist`` are old names."""
 
     exclude: tuple[str, ...] = option("exclude", "Fields to drop.", default=(), parse=_list)
     include: tuple[str, ...] = option(
-        "include", "The only fields to keep, if any is named.", default=(), parse=_list
+        "include", "Fields to keep. Default: all.", default=(), parse=_list
     )
     renames: tuple[tuple[str, str], ...] = option(
         "renames", "New names: old:new,old2:new2.", default=(), parse=_renames
@@ -173,18 +173,20 @@ class ReplaceFieldOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class MaskFieldOptions:
-    """What to hide, and behind what."""
+    """The fields to mask, and their replacement."""
 
     fields: tuple[str, ...] = option("fields", "Fields to mask.", parse=_some)
     replacement: str | None = _optional(
-        "replacement", "Number or text put in place, instead of the type's zero.", _not_empty
+        "replacement",
+        "Number or text to write instead of the value. Default: the zero of its type.",
+        _not_empty,
     )
     replace_null_with_default: bool = _null_option()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValueToKeyOptions:
-    """Which fields of the value make the key."""
+    """The fields of the value that become the key."""
 
     fields: tuple[str, ...] = option("fields", "Fields of the value.", parse=_some)
     replace_null_with_default: bool = _null_option()
@@ -192,11 +194,11 @@ class ValueToKeyOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ExtractFieldOptions:
-    """Which field takes the place of all."""
+    """The field that replaces the whole value."""
 
     field: str = option("field", "The field.")
     field_syntax_version: str = option(
-        "field.syntax.version", "V2: dots lead into fields.", default="V1", parse=_syntax
+        "field.syntax.version", "V2 allows dots for nested fields.", default="V1", parse=_syntax
     )
     replace_null_with_default: bool = _null_option()
 
@@ -216,14 +218,14 @@ class HoistFieldOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class FlattenOptions:
-    """How names of nested fields are joined."""
+    """The delimiter between the names of nested fields."""
 
-    delimiter: str = option("delimiter", "Stands between the names.", default=".")
+    delimiter: str = option("delimiter", "Delimiter between the names.", default=".")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CastOptions:
-    """Which field becomes which type."""
+    """The new types of fields."""
 
     spec: tuple[tuple[str | None, str], ...] = option(
         "spec", "field:type,field2:type2, or one type for the whole value.", parse=_casts
@@ -233,7 +235,7 @@ class CastOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TimestampConverterOptions:
-    """Which time becomes what."""
+    """The conversion of a time."""
 
     field: str = option("field", "The field; empty for the whole value.", default="")
     target_type: str = option(
@@ -259,7 +261,7 @@ class TimestampConverterOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class HeaderFromOptions:
-    """Which field goes to which header."""
+    """The fields to copy or move into headers."""
 
     fields: tuple[str, ...] = option("fields", "Fields.", parse=_some)
     headers: tuple[str, ...] = option("headers", "Headers, in the same order.", parse=_some)
@@ -273,22 +275,22 @@ class HeaderFromOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class InsertHeaderOptions:
-    """A header for every record."""
+    """The header to add to every record."""
 
     header: str = option("header", "Its name.")
-    value_literal: str = option("value.literal", "Its value.")
+    value_literal: str = option("value.literal", "Value of the header.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DropHeadersOptions:
-    """Headers no record keeps."""
+    """The headers to remove."""
 
-    headers: tuple[str, ...] = option("headers", "Their names.", parse=_some)
+    headers: tuple[str, ...] = option("headers", "Names of the headers.", parse=_some)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegexRouterOptions:
-    """A new topic for those whose whole name matches."""
+    """The new name of topics that match."""
 
     regex: str = option("regex", "Regular expression, as in Java.", parse=java_regex)
     replacement: str = option("replacement", "The new name; $1 is the first group.")
@@ -302,10 +304,10 @@ class RegexRouterOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TimestampRouterOptions:
-    """A topic for each stretch of time."""
+    """The new names of topics, with a time."""
 
     topic_format: str = option(
-        "topic.format", "With ${topic} and ${timestamp}.", default="${topic}-${timestamp}"
+        "topic.format", "Template with ${topic} and ${timestamp}.", default="${topic}-${timestamp}"
     )
     timestamp_format: str = option(
         "timestamp.format",
@@ -317,7 +319,7 @@ class TimestampRouterOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SetSchemaMetadataOptions:
-    """Name or version of the schema."""
+    """The new name or version of the schema."""
 
     schema_name: str | None = _optional("schema.name", "The name.")
     schema_version: int | None = _optional("schema.version", "The version.", _integer)
@@ -330,21 +332,21 @@ class SetSchemaMetadataOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class NoOptions:
-    """Nothing to choose."""
+    """A class without options."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopicNameMatchesOptions:
-    """Records of some topics."""
+    """The topics whose records match."""
 
     pattern: str = option("pattern", "Regular expression for the whole name.", parse=java_regex)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HasHeaderKeyOptions:
-    """Records with a header of that name."""
+    """The header that matching records have."""
 
-    name: str = option("name", "The header's name.", parse=_not_empty)
+    name: str = option("name", "Name of the header.", parse=_not_empty)
 
 
 def _csv_fields(text: str) -> tuple[str, ...]:
@@ -356,14 +358,14 @@ def _csv_fields(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class WholeOrFieldOptions:
-    """What SINETStream's casts and its JSON reader are for."""
+    """The field that SINETStream's casts and JSON parser read."""
 
     field: str = option("field", "The field; empty for the whole value.", default="")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CsvLineOptions:
-    """What stands in a line of CSV, in this order."""
+    """The columns of a CSV line, in order."""
 
     fields: tuple[str, ...] = option(
         "fields",
@@ -373,7 +375,7 @@ class CsvLineOptions:
     )
     value_encoding: str = option(
         "value.encoding",
-        "How values are written: base64, or none for as they are.",
+        "Encoding of values: base64, or none.",
         default="base64",
         parse=lambda text: one_of("value.encoding", "base64", "none")(text.strip().lower()),
     )

@@ -68,7 +68,7 @@ class PredicateSpec:
 
 @dataclass(frozen=True, slots=True)
 class TransformSpec:
-    """A step of the chain; travels to tasks."""
+    """A step of the chain; it is sent to tasks."""
 
     alias: str
     kind: str
@@ -81,7 +81,7 @@ class TransformSpec:
 
 
 class _Wrong(dict[str, str]):
-    """What is wrong so far, by key; the first complaint about a key stays."""
+    """The errors found so far, by key; the first error of a key stays."""
 
     def add(self, key: str, why: str) -> None:
         self.setdefault(key, why)
@@ -125,7 +125,7 @@ def _aliases(what: str, given: Mapping[str, str], wrong: _Wrong) -> tuple[str, .
     if not all(names):
         wrong.add(what, "a name is empty; write names as a,b,c")
     if len(set(names)) != len(names):
-        wrong.add(what, "a name stands twice")
+        wrong.add(what, "a name is repeated")
     return tuple(dict.fromkeys(name for name in names if name))
 
 

@@ -146,7 +146,7 @@ def test_one_of_the_pair_has_a_folder_of_its_name_and_its_keys_are_read() -> Non
     interval = "compacted.log.backup.interval.offsets"
     for text in ("0", "\uff11\uff10"):  # the second is 10 in wide digits
         assert set(wrong({**COMPACT, interval: text})) == {interval}
-    assert "commit of the log tells" in wrong({**COMPACT, interval: "often"})[interval]
+    assert "commit of the log records" in wrong({**COMPACT, interval: "often"})[interval]
     assert set(wrong({**BACKUP, "compacted.log.backup.length.hours": "1"})) == {
         "compacted.log.backup.length.hours"
     }
@@ -362,7 +362,7 @@ def test_spredfasts_text_is_lines_in_folders_of_days() -> None:
     rotate = read({**SPREDFAST, "format": "text", **closed}).sink.options.rotate
     assert (rotate.flush_bytes, rotate.rotate_interval_ms) == (1_000_000, 60_000)
     errors = wrong({**SPREDFAST, "compressed_file_size": "1"})
-    assert "is for format=text" in errors["compressed_file_size"]
+    assert "needs format=text" in errors["compressed_file_size"]
 
 
 def test_spredfasts_segments_are_closed_when_told() -> None:

@@ -277,7 +277,7 @@ def test_spredfasts_keys_of_text_are_blamed_themselves_for_binary(format: dict[s
     }
     errors = config_errors(config)
     assert list(errors) == ["flush.interval.ms"]
-    assert "is for format=text" in errors["flush.interval.ms"][0].lower()
+    assert "needs format=text" in errors["flush.interval.ms"][0].lower()
     assert "segment.age" in errors["flush.interval.ms"][0]
     assert list(config_errors({**config, "compressed_file_size": "9"})) == [
         "compressed_file_size",
