@@ -32,7 +32,7 @@ from kafkeep.archive.view import iter_commits
 from kafkeep.errors import DamagedError, KeyMissingError
 from kafkeep.maintenance.finding import Finding, FindingKind, Severity
 from kafkeep.maintenance.gc import Claim, parse_claim
-from kafkeep.maintenance.verified import Verified, load_verified
+from kafkeep.maintenance.verified import VerifyTrace, load_verified
 from kafkeep.objects.segment.reader import read_end
 from kafkeep.retry import LATE_COMMIT
 
@@ -64,7 +64,9 @@ class LostCommits:
     unasked: int = 0
 
 
-def check_verified(store: ObjectStore, state: LogState, seen: Verified | None) -> Iterator[Finding]:
+def check_verified(
+    store: ObjectStore, state: LogState, seen: VerifyTrace | None
+) -> Iterator[Finding]:
     """Yield a warning when an earlier verify saw a commit that is no longer in the log."""
     if seen is None:
         return

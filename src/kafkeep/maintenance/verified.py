@@ -1,7 +1,7 @@
-"""The trace that a clean verify leaves beside the log: when it was, and what it looked at.
+"""Traces of successful verifications, beside the log: when it was verified, and up to which commit.
 
-``_kafkeep/<log>/verified/<10^20-1-ms>-<ms>.json``, created once; the newest comes first. It names
-the commit that was seen, so that a later verify notices when that is gone.
+A later verify notices when that commit is gone. Traces are numbered by their time and stored as
+``_kafkeep/<log>/verified/<10^20-1-ms>-<ms>.json``.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from kafkeep.errors import AccessDeniedError, DamagedError, KeyMissingError
 
 VERSION = 1
 MOST_POSITIONS = 10_000
-"""A trace of a log with more partitions names the commit alone."""
+"""A trace of a log with more partitions holds no positions."""
 MOST_READ = 10
-"""So many of the newest traces are looked at: one may be of an older commit, or of no commit."""
+"""So many of the newest traces are read: one may be of an older commit, or of none."""
 MOST_BYTES = 4 << 20
 
 
 def verified_prefix(log: str) -> str:
-    """Return where a log's traces lie."""
+    """Return the folder of a log's traces."""
     return f"{ROOT}{check_log_name(log)}/verified/"
 
 
 def save_verified(store: ObjectStore, log: str, at_ms: int, document: dict[str, Any]) -> bool:
-    """Leave a trace; False when the archive may not be written to."""
+    """Store a trace; return False when the archive is read-only."""
     body = {"version": VERSION, "tool": TOOL, "at_ms": at_ms, **document}
     try:
         # The number is taken when another one ended in the same millisecond: one trace is enough.
@@ -47,39 +47,29 @@ def save_verified(store: ObjectStore, log: str, at_ms: int, document: dict[str, 
     return True
 
 
-def _traces(store: ObjectStore, log: str) -> DocumentSequence:
-    return DocumentSequence(
-        store=store,
-        folder=verified_prefix(log),
-        naming=Naming.NEWEST_FIRST_WITH_NUMBER,
-        max_bytes=MOST_BYTES,
-        is_intact=lambda _body: True,
-    )
-
-
 @dataclass(frozen=True, slots=True)
-class Verified:
-    """What a trace says of the log."""
+class VerifyTrace:
+    """A trace that names a commit."""
 
     key: str
     commit: int
     digest: str = ""
-    """SHA-256 of that commit's bytes; empty when the trace does not tell."""
+    """SHA-256 of that commit's bytes; empty in older traces."""
     positions: Mapping[PartitionId, int] = field(default_factory=dict)
 
 
 def trace_of(state: LogState) -> dict[str, Any]:
-    """Return what a trace says of a log that stands at ``state``."""
+    """Return the fields of a trace of a log at ``state``."""
     document: dict[str, Any] = {"commit": state.commit, "digest": state.digest}
     if len(state.positions) <= MOST_POSITIONS:
         document["positions"] = partition_map_to_json(state.positions)
     return document
 
 
-def load_verified(store: ObjectStore, log: str) -> Verified | None:
-    """Return the trace of the highest commit among the newest ones; None when none names one.
+def load_verified(store: ObjectStore, log: str) -> VerifyTrace | None:
+    """Return the trace with the highest commit among the newest ones; None when there is none.
 
-    A trace that cannot be read is no evidence, and is passed over.
+    A trace that cannot be read proves nothing and is skipped.
     """
     traces = _traces(store, log)
     newest = islice(traces.iter_numbers(), MOST_READ)
@@ -87,12 +77,12 @@ def load_verified(store: ObjectStore, log: str) -> Verified | None:
     return max(found, key=lambda one: one.commit, default=None)
 
 
-def _load(traces: DocumentSequence, number: int) -> Verified | None:
+def _load(traces: DocumentSequence, number: int) -> VerifyTrace | None:
     key = traces.key(number)
     try:
         with reading(key):
             document = as_dict(orjson.loads(traces.read(number)))
-            return Verified(
+            return VerifyTrace(
                 key,
                 as_offset(document["commit"]),
                 as_str(document.get("digest", "")),
@@ -103,6 +93,16 @@ def _load(traces: DocumentSequence, number: int) -> Verified | None:
 
 
 def last_verified_ms(store: ObjectStore, log: str) -> int | None:
-    """Return when the log was last found sound, or None; costs one small listing."""
+    """Return when the log was last found intact, or None; costs one small listing."""
     newest = _traces(store, log).newest()
     return None if newest < 0 else newest
+
+
+def _traces(store: ObjectStore, log: str) -> DocumentSequence:
+    return DocumentSequence(
+        store=store,
+        folder=verified_prefix(log),
+        naming=Naming.NEWEST_FIRST_WITH_NUMBER,
+        max_bytes=MOST_BYTES,
+        is_intact=lambda _body: True,
+    )

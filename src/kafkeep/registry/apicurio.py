@@ -1,7 +1,8 @@
-"""Apicurio Registry's own import: the only way to give schemas their ids there.
+"""Apicurio Registry's import: the only way to keep schema ids there.
 
-Its API takes a zip as its own export makes one: for each schema its text and what it is, then the
-versions that bear it. It answers "done" also to what it left out, so look again afterwards.
+The API accepts a zip like those of its own export: for each schema its text and a description, then
+the versions that have it. It reports success even when it left schemas out, so callers must read
+the registry afterwards.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from kafkeep.archive.schemas import RegisteredSchema, SchemaSet, SchemaVersion
 from kafkeep.registry.client import Registry
 
 BELOW = "/apis/"
-"""Where the paths of all its APIs begin, Confluent's among them."""
+"""Where the paths of all its APIs begin, including Confluent's."""
 _INFO = "/apis/registry/v2/system/info"
 _IMPORT = "/apis/registry/v2/admin/import"
 
 
 def is_apicurio(registry: Registry) -> bool:
-    """Tell whether a registry is Apicurio's, with the API of its version 2."""
+    """Return whether a registry is Apicurio's, with the API of its version 2."""
     if BELOW not in registry.address:
         return False
-    told = registry.ask_beside(_INFO, below=BELOW)
-    return isinstance(told, dict) and "apicurio" in str(told.get("name")).lower()
+    answer = registry.ask_beside(_INFO, below=BELOW)
+    return isinstance(answer, dict) and "apicurio" in str(answer.get("name")).lower()
 
 
 def import_versions(
@@ -57,17 +58,17 @@ def import_zip(
     newest: Mapping[str, int],
     at_ms: int,
 ) -> bytes:
-    """Return what the import takes. Pure.
+    """Return the zip for the import. Pure.
 
-    What is referred to must come first, with its versions: hashes are made as it is read.
+    A schema must follow those that it refers to, because Apicurio hashes schemas while reading.
     """
     out = io.BytesIO()
-    there: set[int] = set()
+    written: set[int] = set()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
         for subject, one in versions:
             schema = found.schemas[one.id]
-            if one.id not in there:
-                there.add(one.id)
+            if one.id not in written:
+                written.add(one.id)
                 content = _content(one.id, schema)
                 file.writestr(f"content/{content['contentHash']}.Content.json", _json(content))
                 file.writestr(f"content/{content['contentHash']}.Content.data", schema.text)
@@ -91,7 +92,7 @@ def _content(id: int, schema: RegisteredSchema) -> dict[str, Any]:
 
 
 def _serialized(schema: RegisteredSchema) -> str | None:
-    """Return references as Apicurio writes them: the hash of a schema covers these bytes."""
+    """Return references as Apicurio writes them; the hash of a schema covers these bytes."""
     if not schema.references:
         return None
     rows: Iterable[Mapping[str, Any]] = [

@@ -1,4 +1,4 @@
-"""A schema registry with Confluent's API: Confluent's own, Apicurio under ``/apis/ccompat/v7``."""
+"""A client for schema registries with Confluent's API, such as Apicurio's compatible one."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from kafkeep.retry import REGISTRY
 _CONTENT = "application/vnd.schemaregistry.v1+json"
 _IMPORT_TIMEOUT_S = 300.0
 CONNECTIONS = 8
-"""At most so many threads should ask at once."""
+"""At most so many threads should send requests at once."""
 
 
 class Registry:
-    """One registry, at any of several addresses. What it said once is not asked again.
+    """One registry, at one of several addresses. Schemas are cached.
 
-    Schemas never change under their id, so answers are kept for ever; ``cache_size`` bounds them.
-    Use one per process: connections do not survive a fork.
+    A schema never changes under its id, so the cache never expires; ``cache_size`` bounds it. Use
+    one client per process: connections do not survive a fork.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Registry:
         return self._schemas[schema_id]
 
     def references(self, schema: RegisteredSchema) -> dict[str, RegisteredSchema]:
-        """Return everything a schema refers to, directly or not, by the names texts use."""
+        """Return all schemas that a schema refers to, directly or not, by the names in its text."""
         found: dict[str, RegisteredSchema] = {}
         waiting = list(schema.references)
         while waiting:
@@ -93,7 +93,7 @@ class Registry:
         return self._named[subject, version]
 
     def versions(self, schema_id: int) -> Mapping[str, int]:
-        """Return the subjects an id is registered under, with the version it has there."""
+        """Return the subjects that have a schema id, with its version in each."""
         if schema_id not in self._versions:
             answer = self._get(f"/schemas/ids/{schema_id}/versions") or []
             found = {one["subject"]: int(one["version"]) for one in answer}
@@ -105,12 +105,12 @@ class Registry:
         return list(self._get("/subjects") or [])
 
     def find(self, subject: str, schema: RegisteredSchema) -> int | None:
-        """Return the id a schema has under a subject, or None."""
+        """Return the id of a schema under a subject, or None."""
         answer = self._ask("POST", f"/subjects/{quote(subject, safe='')}", schema.to_json())
         return None if answer is None else int(answer["id"])
 
     def register(self, subject: str, schema: RegisteredSchema) -> int:
-        """Register a schema under a subject and return its id; the same schema keeps its id."""
+        """Register a schema under a subject and return its id; an equal schema keeps its id."""
         path = f"/subjects/{quote(subject, safe='')}/versions"
         answer = self._ask("POST", path, schema.to_json())
         if answer is None:
@@ -128,28 +128,28 @@ class Registry:
         return self._urls[0]
 
     def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Ask anything, and nothing from memory; None for "not found".
+        """Send a request, bypassing the cache; return None for "not found".
 
-        RecordError when the registry refuses, TransientError when it does not answer.
+        RecordError when the registry refuses it, TransientError when it does not answer.
         """
         return self._ask(method, path, body)
 
     def send(self, path: str, body: bytes, headers: Mapping[str, str], *, below: str) -> None:
-        """Send bytes to another API of the same server, whose paths begin where ``below`` does.
+        """Send bytes to another API of the same server, and wait up to some minutes.
 
-        What they start may take minutes.
+        ``below`` is where the paths of both APIs begin in the address of the registry.
         """
         self._send("POST", path, body, headers, below, timeout_s=_IMPORT_TIMEOUT_S)
 
     def ask_beside(self, path: str, *, below: str) -> Any:
-        """Ask another API of the same server; see ``send``."""
+        """Send a GET to another API of the same server; see ``send``."""
         return self._send("GET", path, None, {}, below)
 
     def _get(self, path: str) -> Any:
         return self._ask("GET", path, None)
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        """Send a request until there is an answer; None for "not found"."""
+        """Send a request until there is an answer; return None for "not found"."""
         data = None if body is None else orjson.dumps(body)
         return self._send(method, path, data, {} if data is None else {"Content-Type": _CONTENT})
 
@@ -200,8 +200,8 @@ def _read(answer: urllib3.BaseHTTPResponse, url: str, path: str) -> Any:
     if answer.status == 204:
         return {}
     if answer.status >= 300:
-        told = _words(answer.data)
-        raise RecordError(f"the schema registry refuses {path} with status {answer.status}{told}")
+        reason = _error_message(answer.data)
+        raise RecordError(f"the schema registry refuses {path} with status {answer.status}{reason}")
     try:
         return orjson.loads(answer.data)
     except orjson.JSONDecodeError as error:
@@ -211,8 +211,8 @@ def _read(answer: urllib3.BaseHTTPResponse, url: str, path: str) -> Any:
         ) from error
 
 
-def _words(body: bytes) -> str:
-    """Return a registry's own words; nothing of what another server may have answered."""
+def _error_message(body: bytes) -> str:
+    """Return the message of a registry's error; empty for the answer of another server."""
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -223,7 +223,7 @@ def _words(body: bytes) -> str:
 
 @cache
 def open_registry(settings: RegistrySettings) -> Registry:
-    """Return the registry of these settings, one for each process."""
+    """Return this process's client for these settings."""
     user_info = settings.basic_auth_user_info or settings.old_basic_auth_user_info
     name, _, password = (user_info or "").partition(":")
     return Registry(

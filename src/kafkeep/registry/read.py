@@ -1,4 +1,4 @@
-"""Everything a registry holds, read over its API: for a backup, and before a restore."""
+"""Read all schemas of a registry, for a backup and before a restore."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from kafkeep.registry.client import CONNECTIONS, Registry
 logger = logging.getLogger(__name__)
 NONE = "NONE"
 MOST_SUBJECTS = 1000
-"""Apicurio lists no more than so many, unless it was told otherwise, and does not say so."""
+"""Apicurio lists no more than so many by default, and does not say that it left some out."""
 _CONTEXT = ":."
 
 
 class RegistryReader:
-    """Reads a registry again and again; texts that were read are not read once more.
+    """Reads a registry repeatedly, and each schema only once.
 
-    A version keeps its schema. Only one deleted for good, with all after it, and registered anew
-    bears another: so the last version of each subject is always read.
+    The schema of a version changes only when the version and all later ones are deleted for good
+    and registered anew. So the last version of each subject is always read again.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -33,21 +33,21 @@ class RegistryReader:
         self._known: dict[tuple[str, int], tuple[int, RegisteredSchema]] = {}
 
     def check(self) -> None:
-        """Ask for little: UsageError when it is no registry, TransientError when it is away."""
+        """Raise UsageError when it is no registry, TransientError when it does not answer."""
         self._subjects()
 
     def read(self) -> SchemaSet:
-        """Return all subjects, in eight requests at a time.
+        """Return all subjects and schemas, with several requests at a time.
 
-        What changes meanwhile is seen as it was or as it becomes; every schema that was there
-        before the call is in it, unless it was deleted. UsageError when it is no registry.
+        Changes during the call may or may not be included. Every schema that existed before the
+        call is included unless it is deleted. UsageError when it is no registry.
         """
         if self._apicurio is None:
             self._apicurio = is_apicurio(self._registry)
         names = self._subjects()
         with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="registry") as pool:
             found = list(pool.map(self._subject, names))
-        schemas = {id: schema for _, told in found for id, schema in told.items()}
+        schemas = {id: schema for _, read in found for id, schema in read.items()}
         subjects = {
             name: subject
             for name, (subject, _) in zip(names, found, strict=True)
@@ -84,11 +84,11 @@ class RegistryReader:
         active = set(self._registry.ask("GET", path) or []) if every else set()
         versions, schemas, unread = [], {}, 0
         for number in every:
-            told = self._version(name, number, fresh=number == every[-1])
-            if told is None:
+            found = self._version(name, number, fresh=number == every[-1])
+            if found is None:
                 unread += 1
                 continue
-            id, schema = told
+            id, schema = found
             schemas[id] = schema
             versions.append(SchemaVersion(number, id, number not in active))
         if unread:
@@ -104,7 +104,7 @@ class RegistryReader:
         if fresh or key not in self._known:
             path = f"/subjects/{quote(name, safe='')}/versions/{number}?deleted=true"
             answer = self._registry.ask("GET", path)
-            if answer is None:  # it was deleted for good meanwhile, or cannot be had
+            if answer is None:  # deleted for good meanwhile, or unreadable
                 return None
             self._known[key] = _parse(answer, name)
         return self._known[key]
@@ -114,7 +114,7 @@ class RegistryReader:
         answer = self._registry.ask("GET", path)
         level = (answer or {}).get("compatibilityLevel")
         if subject and self._apicurio and level == NONE:
-            return None  # it says the same of a subject that has no level of its own
+            return None  # its answer for a subject without a level of its own is the same
         return level
 
 

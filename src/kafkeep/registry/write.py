@@ -1,12 +1,8 @@
-"""Schemas brought into a registry: with their ids, or under those it gives them.
+"""Write schemas into a registry: with their original ids, or with new ones.
 
-Each call may be repeated: what is there already is left as it is.
-
-In which order versions are registered: what is referred to first, each subject in its own order.
-
-Pure.
-
-Confluent's IMPORT mode: a subject in it takes versions with the ids and numbers they had.
+Original ids need Apicurio's import, or Confluent's IMPORT mode: in it a subject accepts versions
+with given ids and numbers. A schema is written after those that it refers to. Every call may be
+repeated: what exists already stays as it is.
 """
 
 from __future__ import annotations
@@ -23,19 +19,19 @@ from kafkeep.failpoint import failpoint
 from kafkeep.registry import apicurio
 from kafkeep.registry.client import Registry
 
-Place = tuple[str, int]
+SubjectVersion = tuple[str, int]
 """A subject and one of its versions."""
 
 
 def in_order(found: SchemaSet) -> list[tuple[str, SchemaVersion]]:
-    """Return every version behind those it refers to, and behind the earlier ones of its subject.
+    """Return every version after those it refers to and after earlier ones of its subject. Pure.
 
-    Of those that may come next the lowest id is first, as they were registered. References to
-    what is not in the set are for others to refuse. DamagedError when they go in a circle.
+    Of several that may come next, the lowest id is first, as they were registered. References to
+    schemas outside of the set are ignored here. DamagedError when references form a circle.
     """
     places = {(name, one.version): one for name, one in found.versions()}
     before = {place: set(_before(found, place, places)) for place in places}
-    after: dict[Place, list[Place]] = {place: [] for place in places}
+    after: dict[SubjectVersion, list[SubjectVersion]] = {place: [] for place in places}
     for place, earlier in before.items():
         for one in earlier:
             after[one].append(place)
@@ -56,7 +52,7 @@ def in_order(found: SchemaSet) -> list[tuple[str, SchemaVersion]]:
 
 
 def missing_references(found: SchemaSet) -> Iterator[tuple[int, str]]:
-    """Yield schemas that refer to what the set does not hold: their ids, and what it is."""
+    """Yield the ids of schemas with a reference that the set lacks, and the reference."""
     for id, schema in sorted(found.schemas.items()):
         for one in schema.references:
             subject = found.subjects.get(one.subject)
@@ -64,7 +60,9 @@ def missing_references(found: SchemaSet) -> Iterator[tuple[int, str]]:
                 yield id, f"version {one.version} of {one.subject}"
 
 
-def _before(found: SchemaSet, place: Place, places: dict[Place, SchemaVersion]) -> Iterator[Place]:
+def _before(
+    found: SchemaSet, place: SubjectVersion, places: dict[SubjectVersion, SchemaVersion]
+) -> Iterator[SubjectVersion]:
     name, version = place
     earlier = [one.version for one in found.subjects[name].versions if one.version < version]
     if earlier:
@@ -79,12 +77,12 @@ _IMPORT = {"mode": "IMPORT"}
 
 
 def has_import_mode(registry: Registry) -> bool:
-    """Tell whether the registry has modes at all."""
+    """Return whether the registry has modes at all."""
     try:
-        told = registry.ask("GET", "/mode")
+        answer = registry.ask("GET", "/mode")
     except RecordError:
         return False
-    return isinstance(told, dict) and "mode" in told
+    return isinstance(answer, dict) and "mode" in answer
 
 
 def import_with_ids(
@@ -92,7 +90,8 @@ def import_with_ids(
 ) -> None:
     """Import some versions of ``found``, in this order, with their ids and numbers.
 
-    The subjects stay in IMPORT mode: what refers to each other is imported in turns. See ``leave``.
+    The subjects stay in IMPORT mode until ``leave_import_mode``, because subjects may refer to each
+    other.
     """
     for subject in sorted({name for name, _ in versions}):
         registry.ask("PUT", f"/mode/{quote(subject, safe='')}?force=true", _IMPORT)
@@ -101,91 +100,91 @@ def import_with_ids(
         registry.ask("POST", f"/subjects/{quote(subject, safe='')}/versions", body)
 
 
-def leave(registry: Registry, subjects: Iterable[str]) -> None:
-    """Let subjects take schemas as usual again, also those a run that died left behind."""
+def leave_import_mode(registry: Registry, subjects: Iterable[str]) -> None:
+    """End the IMPORT mode of subjects, also of those that a run that died left in it."""
     for subject in subjects:
         path = f"/mode/{quote(subject, safe='')}"
         if registry.ask("GET", path) != _IMPORT:
             continue
         try:
             registry.ask("DELETE", path)
-        except RecordError:  # of a registry that cannot forget a mode
+        except RecordError:  # the registry cannot delete a mode
             registry.ask("PUT", path, {"mode": "READWRITE"})
 
 
 Versions = Sequence[tuple[str, SchemaVersion]]
 
 
-class ImportWay(StrEnum):
-    """How a registry takes schemas with their ids."""
+class ImportMethod(StrEnum):
+    """How a registry accepts schemas with their ids."""
 
     APICURIO = "Apicurio's import"
     CONFLUENT = "IMPORT mode"
     NONE = "none"
 
 
-def import_way(registry: Registry) -> ImportWay:
-    """Find out what the registry offers."""
+def find_import_method(registry: Registry) -> ImportMethod:
+    """Return what the registry offers."""
     if apicurio.is_apicurio(registry):
-        return ImportWay.APICURIO
-    return ImportWay.CONFLUENT if has_import_mode(registry) else ImportWay.NONE
+        return ImportMethod.APICURIO
+    return ImportMethod.CONFLUENT if has_import_mode(registry) else ImportMethod.NONE
 
 
 def import_versions(
     registry: Registry,
-    way: ImportWay,
+    way: ImportMethod,
     found: SchemaSet,
     missing: Versions,
     *,
     newest: Mapping[str, int],
     at_ms: int,
 ) -> None:
-    """Bring the missing versions of ``found`` in, in this order, under their ids."""
-    if way is ImportWay.APICURIO:
+    """Import the missing versions of ``found``, in this order, with their ids."""
+    if way is ImportMethod.APICURIO:
         if missing:
             apicurio.import_versions(registry, found, missing, newest, at_ms)
         return
     import_with_ids(registry, found, missing)
     failpoint("schemas.importing")
-    leave(registry, sorted(found.subjects))
+    leave_import_mode(registry, sorted(found.subjects))
     delete_versions(registry, [(name, one.version) for name, one in missing if one.deleted])
 
 
 def register_version(registry: Registry, subject: str, schema: RegisteredSchema) -> tuple[int, int]:
-    """Register a schema; return its id and the version it has under the subject."""
+    """Register a schema; return its id and its version under the subject."""
     failpoint("schemas.register")
     path = f"/subjects/{quote(subject, safe='')}"
     try:
         id = registry.register(subject, schema)
-        told = registry.ask("POST", path, schema.to_json())
+        answer = registry.ask("POST", path, schema.to_json())
     except RecordError as error:
         raise PreflightError(
             f"{subject}: {error.message}",
             hint="What was registered so far stays; the same command goes on. If it is not "
             "compatible, set the subject's compatibility to NONE for the while.",
         ) from error
-    if told is None:
+    if answer is None:
         raise PreflightError(f"{subject}: the registry does not find what it has registered")
-    return id, int(told["version"])
+    return id, int(answer["version"])
 
 
-def delete_versions(registry: Registry, places: Iterable[Place]) -> None:
-    """Delete versions, but not for good: the last first, so that none is referred to."""
+def delete_versions(registry: Registry, places: Iterable[SubjectVersion]) -> None:
+    """Soft-delete versions, the last first, so that no other refers to one that is deleted."""
     for subject, version in reversed(list(places)):
         registry.ask("DELETE", f"/subjects/{quote(subject, safe='')}/versions/{version}")
 
 
 def set_compatibility(registry: Registry, levels: Mapping[str, str]) -> None:
-    """Set the levels of subjects; an empty name is the whole registry."""
+    """Set the compatibility levels of subjects; the empty name stands for the registry."""
     for subject, level in sorted(levels.items()):
         path = f"/config/{quote(subject, safe='')}" if subject else "/config"
         registry.ask("PUT", path, {"compatibility": level})
 
 
 def with_references(
-    schema: RegisteredSchema, places: Mapping[Place, Place]
+    schema: RegisteredSchema, places: Mapping[SubjectVersion, SubjectVersion]
 ) -> RegisteredSchema | None:
-    """Return a schema that refers to where its references stand now; None when one is nowhere."""
+    """Return a schema with its references moved to their new places; None if one has none."""
     if not all((one.subject, one.version) in places for one in schema.references):
         return None
     moved = [

@@ -33,11 +33,11 @@ from kafkeep.options.restore import RestoreOptions
 from kafkeep.registry.client import Registry, open_registry
 from kafkeep.registry.read import RegistryReader
 from kafkeep.registry.write import (
-    ImportWay,
-    Place,
+    ImportMethod,
+    SubjectVersion,
     delete_versions,
+    find_import_method,
     import_versions,
-    import_way,
     in_order,
     missing_references,
     register_version,
@@ -61,15 +61,17 @@ class SchemaPlan:
     """Compatibility to set, by subject; an empty name is the whole registry."""
     ids: Mapping[int, int] = field(default_factory=dict)
     """With new ids: those that are known already, by the archived ones."""
-    places: Mapping[Place, Place] = field(default_factory=dict)
+    places: Mapping[SubjectVersion, SubjectVersion] = field(default_factory=dict)
     """With new ids: where versions stand that are there already."""
     checks: tuple[Check, ...] = ()
 
 
-def plan_ids(archived: SchemaSet, there: SchemaSet, way: ImportWay, *, registry: str) -> SchemaPlan:
+def plan_ids(
+    archived: SchemaSet, there: SchemaSet, way: ImportMethod, *, registry: str
+) -> SchemaPlan:
     """Plan a restore under the archived ids; another schema under one of them is a failure."""
     checks = list(_check_references(archived, registry))
-    if way is ImportWay.NONE:
+    if way is ImportMethod.NONE:
         checks.append(
             Check(
                 CheckStatus.FAIL,
@@ -80,7 +82,7 @@ def plan_ids(archived: SchemaSet, there: SchemaSet, way: ImportWay, *, registry:
         )
     for id, schema in sorted(archived.schemas.items()):
         checks += _check_id(id, schema, there, registry)
-    if way is ImportWay.APICURIO:
+    if way is ImportMethod.APICURIO:
         checks += _check_once(archived, there, registry)
     missing = []
     for name, one in in_order(archived) if not checks else ():
@@ -107,7 +109,7 @@ def plan_map(
 ) -> SchemaPlan:
     """Plan a restore under new ids; ``before`` are those that records were written with already."""
     checks = list(_check_references(archived, registry))
-    places: dict[Place, Place] = {}
+    places: dict[SubjectVersion, SubjectVersion] = {}
     ids: dict[int, int] = {}
     missing = []
     for name, one in in_order(archived) if not checks else ():
@@ -313,7 +315,7 @@ class SchemaStep:
     def _import(self, plan: SchemaPlan) -> Mapping[int, int]:
         reader = RegistryReader(self.registry)
         newest = newest_versions(plan.archived, reader.read())
-        way = import_way(self.registry)
+        way = find_import_method(self.registry)
         import_versions(
             self.registry, way, plan.archived, plan.missing, newest=newest, at_ms=self.now_ms()
         )
@@ -358,9 +360,9 @@ def plan_schemas(
         )
     registry, address = open_registry(settings), bare_address(settings)
     archived = load_schemas(store, view.name, view.schemas)
-    there, way = RegistryReader(registry).read(), import_way(registry)
+    there, way = RegistryReader(registry).read(), find_import_method(registry)
     left_out: list[Check] = []
-    if way is ImportWay.APICURIO:
+    if way is ImportMethod.APICURIO:
         archived, left_out = without_more(archived, address)
     if options.schemas == IDS:
         plan = plan_ids(archived, there, way, registry=address)

@@ -1,4 +1,4 @@
-"""Find out whether a store keeps the one promise everything rests on."""
+"""Check that a store honours conditional creates, on which every guarantee depends."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _FOLDER = "_kafkeep/probe"
 
 
 def probe_conditional_create(store: ObjectStore, *, racers: int = 8, rounds: int = 3) -> bool:
-    """Race creates on fresh keys and tell whether exactly one won each time.
+    """Race creates on new keys and return whether exactly one won each time.
 
-    The path in parts is raced too where the store takes it for ordinary objects. The objects made
-    are deleted again, as far as the credentials allow.
+    Multipart uploads are raced too if the store uses them for ordinary objects. The created
+    objects are deleted again, if the credentials allow that.
     """
     bare = store.inner if isinstance(store, RetryingStore) else store
     honoured = all(_race(store, racers, _put(store)) for _ in range(rounds))
@@ -31,7 +31,7 @@ def probe_conditional_create(store: ObjectStore, *, racers: int = 8, rounds: int
 
 
 def probe_parts(store: S3Store, *, racers: int = 8, rounds: int = 3) -> bool:
-    """Tell whether exactly one of several racing conditional completions wins."""
+    """Return whether exactly one of several racing multipart uploads wins."""
     return all(_race(store, racers, _complete(store)) for _ in range(rounds))
 
 

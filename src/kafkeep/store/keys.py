@@ -1,4 +1,4 @@
-"""What every store checks alike: keys, and the metadata of objects."""
+"""Checks that all stores share: keys, metadata and tags of objects."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _TAG_VALUE = re.compile(r"[\w .:/=+@-]{0,256}")
 _METADATA_NAME = re.compile(r"[a-z0-9][a-z0-9-]*", re.ASCII)
 _READABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
-# Some stores drop an empty value. A lone percent sign stands for nothing else.
+# Some stores drop an empty value, so it is sent as a lone percent sign.
 _EMPTY = "%"
 
 
 def check_key(key: str) -> str:
-    """Return ``key`` if every store keeps it as it is, else raise ValueError.
+    """Return ``key`` if every store keeps it unchanged, else raise ValueError.
 
-    ``//``, ``.`` and ``..`` are folded or refused by some stores, so none is given them.
+    Some stores normalise or refuse ``//``, ``.`` and ``..``, so no store gets them.
     """
     parts = key.split("/")
     if any(part in ("", ".", "..") for part in parts) or "\0" in key:
@@ -32,7 +32,7 @@ def check_key(key: str) -> str:
 
 
 def check_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
-    """Return a copy if all names are lowercase letters, digits and hyphens (HTTP folds case)."""
+    """Return a copy if all names are lowercase letters, digits and hyphens, else ValueError."""
     checked = dict(metadata or {})
     for name in checked:
         if not _METADATA_NAME.fullmatch(name):
@@ -41,7 +41,7 @@ def check_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def check_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
-    """Return a copy if S3 would take these tags: ten at most, short, of plain characters."""
+    """Return a copy if S3 accepts these tags, else raise ValueError."""
     checked = dict(tags or {})
     if len(checked) > MAX_TAGS:
         raise ValueError(f"{len(checked)} tags, but an object may have {MAX_TAGS} at most")
@@ -52,7 +52,7 @@ def check_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def encode_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Make every value printable ASCII, as HTTP headers need; plain values stay as they are."""
+    """Return the metadata with all values as printable ASCII, which HTTP headers require."""
     return {name: _encode(value) for name, value in metadata.items()}
 
 

@@ -1,4 +1,4 @@
-"""Objects as files in a folder, created as carefully as a store would."""
+"""Objects as files in a local folder, created whole or not at all."""
 
 from __future__ import annotations
 
@@ -38,23 +38,24 @@ from kafkeep.store.local_files import (
 
 _HIDDEN = ".kafkeep-local"
 _TAGGING = "tagging-"
-_ASIDE = re.compile(f"({WRITING}|{_TAGGING})[0-9a-f-]+")
+_TEMPORARY = re.compile(f"({WRITING}|{_TAGGING})[0-9a-f-]+")
 
 
 class LocalStore:
-    """An ObjectStore in a folder: the file of an object is its key's path.
+    """An ObjectStore in a folder: the key of an object is the path of its file.
 
-    A file is written aside, made durable, then linked to its name: it appears whole, or not at
-    all, and never over another. Metadata lies in ``.kafkeep-local/``, durable before the object
-    appears. A crash leaves at most a file in there that no listing shows.
+    A file is written under a temporary name, synced to disk, and then linked to its name. So it
+    appears whole or not at all, and never replaces another. Metadata is stored in
+    ``.kafkeep-local/`` and synced before the object appears. A crash leaves at most a temporary
+    file there, which no listing shows.
 
-    Only regular files are objects. Below the folder no symbolic link is followed, by readers and
-    writers alike: one who may write into an archive could show its readers any file of theirs.
+    Only regular files are objects. Readers and writers follow no symbolic link below the folder:
+    otherwise, whoever may write into an archive could make its readers open any file of theirs.
     """
 
     key_limits = KeyLimits(folder_bytes=255)
     file_mode = 0o666
-    """Who may read and write new files, less what the process's umask takes away."""
+    """The mode of new files, before the process's umask."""
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = str(Path(folder).absolute())
@@ -91,7 +92,7 @@ class LocalStore:
             return file.read(max(0, end - start))
 
     def head(self, key: str) -> ObjectInfo:
-        """Tell size, time and metadata, or raise KeyMissingError."""
+        """Return size, time and metadata, or raise KeyMissingError."""
         stat = self._stat(key)
         metadata, _tags = self._sidecar(key, stat)
         return ObjectInfo(key, stat.st_size, _modified_ms(stat), metadata)
@@ -101,13 +102,13 @@ class LocalStore:
         return self._sidecar(key, self._stat(key))[1]
 
     def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
-        """Give an object these tags instead of those it has."""
+        """Replace an object's tags."""
         checked, stat = check_tags(tags), self._stat(key)
         metadata, _old = self._sidecar(key, stat)
         with faults(key), self.hidden_folder() as hidden:
-            aside = f"{_TAGGING}{uuid.uuid4().hex}"
-            save_sidecar(hidden, aside, metadata, checked, self.file_mode)
-            os.replace(aside, sidecar_name(key, stat), src_dir_fd=hidden, dst_dir_fd=hidden)
+            temporary = f"{_TAGGING}{uuid.uuid4().hex}"
+            save_sidecar(hidden, temporary, metadata, checked, self.file_mode)
+            os.replace(temporary, sidecar_name(key, stat), src_dir_fd=hidden, dst_dir_fd=hidden)
             os.fsync(hidden)
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
@@ -125,7 +126,7 @@ class LocalStore:
                 yield found
 
     def folders(self, prefix: str) -> Sequence[str]:
-        """Return the folders one level down that hold something."""
+        """Return the folders one level down that are not empty."""
         with self._listing(prefix) as folder:
             rows = [] if folder is None else _rows(folder)
         for name, kind in rows:
@@ -150,7 +151,7 @@ class LocalStore:
                 remove_file(hidden, sidecar_name(key, stat))
 
     def uploads(self) -> Sequence[Upload]:
-        """Return the files aside that have no name yet."""
+        """Return the temporary files."""
         found = []
         with (
             faults(_HIDDEN),
@@ -158,14 +159,14 @@ class LocalStore:
             open_directory(self._folder, [_HIDDEN]) as hidden,
         ):
             for name, kind in _rows(hidden):
-                if kind == "f" and _ASIDE.fullmatch(name):
+                if kind == "f" and _TEMPORARY.fullmatch(name):
                     with suppress(*NOT_THERE):
                         stat = stat_file(hidden, name)
                         found.append(Upload(name, "", _modified_ms(stat)))
         return found
 
     def end_upload(self, upload: Upload) -> None:
-        """Remove a file aside; no error when there is none."""
+        """Remove a temporary file; no error when there is none."""
         with (
             faults(upload.id),
             suppress(*NOT_THERE),
@@ -174,22 +175,22 @@ class LocalStore:
             remove_file(hidden, upload.id)
 
     def now_ms(self) -> int:
-        """Return this machine's time: files are stamped with it."""
+        """Return this machine's time, which files have as their modification time."""
         return clock.now_ms()
 
     def describe(self) -> str:
-        """Return the folder, fit for a message."""
+        """Return the folder for messages."""
         return _escaped(self._folder)
 
     @contextmanager
     def hidden_folder(self) -> Iterator[int]:
-        """Open the folder of what is being written and of metadata, made if need be."""
+        """Open the folder of temporary files and metadata, and create it if necessary."""
         with self._writing(_HIDDEN), open_directory(self._folder, [_HIDDEN], create=True) as hidden:
             yield hidden
 
     @contextmanager
     def folder_to_write(self, key: str) -> Iterator[tuple[int, str]]:
-        """Open the folder that the object goes to, made if need be, and give the file's name."""
+        """Open the folder of a new object, created if necessary; yield it and the file's name."""
         *above, name = key.split("/")
         with self._writing(key), open_directory(self._folder, above, create=True) as folder:
             yield folder, name
@@ -213,7 +214,7 @@ class LocalStore:
     def _folder_of(self, key: str) -> Iterator[tuple[int, str]]:
         """Open the folder to read an object from. A link in the path is refused.
 
-        The object is not missing then: it lies where the link points to.
+        The object is not missing then: it is where the link points to.
         """
         *above, name = key.split("/")
         with ExitStack() as stack:
@@ -249,7 +250,7 @@ class LocalStore:
     def _walk_folder(
         self, folder: int, path: str, prefix: str, after: bytes
     ) -> Iterator[ObjectInfo | Stray]:
-        """Yield what lies in a folder and below it; ``path`` ends with a slash or is empty."""
+        """Yield the contents of a folder and below; ``path`` is empty or ends with a slash."""
         for name, kind in _sorted_rows(folder):
             key = path + name
             raw = os.fsencode(key) + (b"/" if kind == "d" else b"")
@@ -258,7 +259,7 @@ class LocalStore:
             if not _is_key(key):
                 yield Stray(_escaped(key), "has a name that is not UTF-8, or too long for a key")
             elif kind == "d":
-                # All keys below lie past `after` or below it, unless `after` is in there.
+                # All keys below come after `after` or before it, unless `after` is among them.
                 if raw > after or after.startswith(raw):
                     with faults(key), suppress(*NOT_THERE):
                         below = open_below(folder, name, key)
@@ -274,9 +275,9 @@ class LocalStore:
                     yield ObjectInfo(key, stat.st_size, _modified_ms(stat))
 
     def _refuse_linked_folder(self, prefix: str, path: str) -> None:
-        """Refuse a link to a folder, or to nothing, right in the folder listed: a topic or a log.
+        """Refuse a link to a folder, or to nothing, directly in the listed folder: a topic or log.
 
-        Passed over, all that it holds would look lost. At the top lies also what is not ours.
+        If it were skipped, everything in it would look lost. The top folder may hold other links.
         """
         folder, _, name = path.rpartition("/")
         whole = os.path.join(self._folder, path)
@@ -352,7 +353,7 @@ def _is_key(path: str) -> bool:
 
 
 def _escaped(path: str) -> str:
-    r"""Return a path fit for a message: bytes that are not UTF-8 as ``\xe9``."""
+    r"""Return a path for messages: bytes that are not UTF-8 are escaped as ``\xe9``."""
     return os.fsencode(path).decode(errors="backslashreplace")
 
 

@@ -1,11 +1,9 @@
-"""An object of a folder on its way: a hidden file that is linked to its name when it is whole.
+"""Files of a local store: opened without following links, synced to disk, and written.
 
-Directories and files below a root, opened without following symbolic links.
+Each directory is opened relative to the one before it (``openat``), so a link that somebody puts
+there meanwhile is not followed either. The root itself may be a link, because the user named it.
 
-Every step is taken from the directory before it (``openat``), so a link that somebody puts there
-meanwhile is not followed either. The root itself may be a link: that is where the user points.
-
-Files made durable, and the system's errors as ours.
+``LocalWriter`` writes an object to a hidden file and links it to its name once it is complete.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _BELOW = _DIRECTORY | os.O_NOFOLLOW
-# Without O_NONBLOCK the opening of a FIFO waits for somebody who writes into it.
+# Without O_NONBLOCK, opening a FIFO waits for a writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _KINDS = {
@@ -45,7 +43,7 @@ _KINDS = {
 
 
 class SpecialFileError(OSError):
-    """A link, FIFO, socket or device where a regular file or a directory is wanted."""
+    """A link, FIFO, socket or device in place of a regular file or a directory."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path} {reason}")
@@ -55,10 +53,10 @@ class SpecialFileError(OSError):
 
 @contextmanager
 def open_directory(root: str, parts: Sequence[str], *, create: bool = False) -> Iterator[int]:
-    """Give the descriptor of the directory ``parts`` below ``root``; raise as ``os.open`` does.
+    """Yield the descriptor of the directory ``parts`` below ``root``; raise as ``os.open`` does.
 
-    SpecialFileError when a part is a link. With ``create`` directories below the root that are
-    missing are made, each durable in its parent.
+    SpecialFileError when a part is a link. With ``create``, missing directories below the root are
+    created, and their parents synced.
     """
     descriptor = os.open(root, _DIRECTORY)
     try:
@@ -72,7 +70,7 @@ def open_directory(root: str, parts: Sequence[str], *, create: bool = False) -> 
 
 
 def open_below(parent: int, name: str, path: str, *, create: bool = False) -> int:
-    """Return the descriptor of one directory below another; ``path`` is for what is raised."""
+    """Return the descriptor of one directory in another; ``path`` is for error messages."""
     if name in ("", ".", ".."):
         raise FileNotFoundError(path)
     try:
@@ -94,7 +92,7 @@ def open_below(parent: int, name: str, path: str, *, create: bool = False) -> in
 
 
 def open_file(directory: int, name: str) -> BinaryIO:
-    """Open a regular file for reading; SpecialFileError or IsADirectoryError for others."""
+    """Open a regular file for reading; SpecialFileError or IsADirectoryError if it is none."""
     if name in ("", ".", ".."):
         raise FileNotFoundError(name)
     try:
@@ -111,12 +109,12 @@ def open_file(directory: int, name: str) -> BinaryIO:
 
 
 def create_file(directory: int, name: str, mode: int = 0o666) -> BinaryIO:
-    """Open a new file for writing; FileExistsError where anything has the name."""
+    """Open a new file for writing; FileExistsError when the name is taken."""
     return os.fdopen(os.open(name, _CREATE, mode, dir_fd=directory), "wb")
 
 
 def stat_file(directory: int, name: str) -> os.stat_result:
-    """Return the state of a regular file; SpecialFileError or IsADirectoryError for others."""
+    """Stat a regular file; SpecialFileError or IsADirectoryError if it is none."""
     if name in ("", ".", ".."):
         raise FileNotFoundError(name)
     found = os.stat(name, dir_fd=directory, follow_symlinks=False)
@@ -132,7 +130,7 @@ def _refuse_special(directory: int, name: str, path: str) -> None:
 
 
 def why_special(directory: int, name: str) -> str | None:
-    """Say what has the name when it is neither a regular file nor a directory; else None."""
+    """Return what a name is, when it is neither a regular file nor a directory; else None."""
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except OSError:
@@ -147,16 +145,16 @@ def remove_file(directory: int, name: str) -> None:
 
 
 NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, SpecialFileError)
-"""What the system raises when a name is not that of a regular file."""
+"""The errors for a name that is not that of a regular file."""
 NAME_A_FOLDER = "Name a folder that is there or can be made, or an address like s3://bucket/prefix."
 _TAGS = "#tags"
-"""No name of metadata: it has none of these characters."""
+"""Not a valid name of metadata, so it cannot collide with one."""
 _LONGEST_SIDECAR = 1 << 20
 
 
 @contextmanager
 def faults(what: str) -> Iterator[None]:
-    """Turn the system's errors into ours; a missing file stays what it is."""
+    """Turn errors of the system into KafkeepErrors, except those for missing and taken names."""
     try:
         yield
     except (*NOT_THERE, FileExistsError):
@@ -166,7 +164,7 @@ def faults(what: str) -> Iterator[None]:
 
 
 def disk_fault(error: OSError) -> KafkeepError | None:
-    """Return what to tell of a disk that takes no more bytes; None of any other error."""
+    """Return our error for a disk that takes no more bytes; None for other errors."""
     if error.errno not in (ENOSPC, EDQUOT, EROFS):
         return None
     return _translated(error, str(error.filename or "writing to disk"))
@@ -186,7 +184,7 @@ def _translated(error: OSError, what: str) -> KafkeepError:
 
 
 def no_folder(path: str, error: OSError) -> str:
-    """Say in one sentence why a folder cannot be made: what is in its way, or above it."""
+    """Return a sentence that says why a folder cannot be made."""
     there = Path(path)
     while not os.path.lexists(there):
         there = there.parent
@@ -198,7 +196,7 @@ def no_folder(path: str, error: OSError) -> str:
 
 
 def make_folders(path: Path, stop: Path) -> None:
-    """Make ``path`` and what is missing above it, each durable in its parent."""
+    """Make ``path`` and the missing folders above it, and sync their parents."""
     missing = []
     while path != stop and not path.is_dir():
         missing.append(path)
@@ -219,7 +217,7 @@ def _sync(path: Path) -> None:
 def save_sidecar(
     directory: int, name: str, metadata: dict[str, str], tags: dict[str, str], mode: int
 ) -> None:
-    """Write what is known of an object beside its bytes, durably; the file must be new."""
+    """Write and sync a new file with an object's metadata and tags."""
     document: dict[str, object] = {**metadata, _TAGS: tags} if tags else dict(metadata)
     with create_file(directory, name, mode) as file:
         file.write(json.dumps(document, sort_keys=True).encode())
@@ -229,7 +227,7 @@ def save_sidecar(
 
 
 def load_sidecar(directory: int, name: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return metadata and tags; none when there is no such file, or it is damaged."""
+    """Return metadata and tags; both empty when the file is missing or damaged."""
     try:
         with open_file(directory, name) as file:
             document = json.loads(file.read(_LONGEST_SIDECAR))
@@ -253,7 +251,7 @@ NO_LINKS = (
 
 
 class LocalWriter:
-    """An object of a LocalStore being written to a hidden file."""
+    """Writes an object of a LocalStore to a hidden file."""
 
     def __init__(self, store: LocalStore, key: str, metadata: dict[str, str]) -> None:
         self._store = store
@@ -292,14 +290,14 @@ class LocalWriter:
                     self._link(hidden)
                     sidecar = None
                 finally:
-                    # Lost the name: what was written for it goes too.
+                    # The object was not created: its metadata is removed too.
                     if sidecar is not None:
                         remove_file(hidden, sidecar)
         finally:
             self.abort()
 
     def abort(self) -> None:
-        """Forget what was written; safe at any time."""
+        """Discard what was written; safe at any time."""
         file, self._file = self._file, None
         if file is None:
             return
@@ -328,16 +326,16 @@ class LocalWriter:
 
 
 def sidecar_name(key: str, stat: os.stat_result) -> str:
-    """Return the name of an object's metadata file, made of its key, size and time.
+    """Return the name of an object's metadata file, made of the object's key, size and time.
 
-    So it can be there before the object is, and outlives a copy that keeps times. Each writer
-    gives its file a time of its own (``_stamp``), so racing writers do not share one.
+    So the file can exist before the object, and stays valid in a copy that keeps times. Each
+    writer gives its object a unique time (``_stamp``), so racing writers do not share a file.
     """
     digest = sha256(key.encode()).hexdigest()[:32]
     return f"metadata-{digest}-{stat.st_size}-{stat.st_mtime_ns}.json"
 
 
 def _stamp(descriptor: int) -> None:
-    """Give a file a time that no other file has: now, with chance below the millisecond."""
+    """Give a file a unique time: now, with random digits below the millisecond."""
     now_ns = time.time_ns() // 1_000_000 * 1_000_000 + secrets.randbelow(1_000_000)
     os.utime(descriptor, ns=(now_ns, now_ns))

@@ -1,4 +1,4 @@
-"""Objects in this process's memory: for tests, with every promise of the real stores."""
+"""Objects in this process's memory, for tests; it keeps every promise of the real stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _shared_lock = threading.Lock()
 
 
 class MemoryStore:
-    """An ObjectStore in memory. A named one, unpickled in this process, is the same store."""
+    """An ObjectStore in memory. Unpickling a shared one in this process gives the same store."""
 
     key_limits = KeyLimits()
 
@@ -71,7 +71,7 @@ class MemoryStore:
         return self._object(key)[0][start:end]
 
     def head(self, key: str) -> ObjectInfo:
-        """Tell size, time and metadata, or raise KeyMissingError."""
+        """Return size, time and metadata, or raise KeyMissingError."""
         return self._object(key)[1]
 
     def tags(self, key: str) -> Mapping[str, str]:
@@ -80,7 +80,7 @@ class MemoryStore:
         return dict(self._tags.get(key, {}))
 
     def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
-        """Give an object these tags instead of those it has."""
+        """Replace an object's tags."""
         self._object(key)
         self._tags[key] = check_tags(tags)
 
@@ -111,17 +111,17 @@ class MemoryStore:
             self._tags.pop(key, None)
 
     def uploads(self) -> Sequence[Upload]:
-        """Return what writers have begun and not finished."""
+        """Return the unfinished uploads."""
         return list(self._uploads.values())
 
     def begin_upload(self, key: str) -> Upload:
-        """Note that a writer has begun."""
+        """Record that a writer has begun."""
         upload = Upload(uuid.uuid4().hex, key, self._now_ms())
         self._uploads[upload.id] = upload
         return upload
 
     def end_upload(self, upload: Upload) -> None:
-        """Forget an upload; no error when there is none."""
+        """Discard an upload; no error when there is none."""
         self._uploads.pop(upload.id, None)
 
     def now_ms(self) -> int:
@@ -141,7 +141,7 @@ class MemoryStore:
 
 
 class MemoryWriter:
-    """An object of a MemoryStore being written."""
+    """Writes an object of a MemoryStore."""
 
     def __init__(self, store: MemoryStore, key: str, metadata: dict[str, str]) -> None:
         self._store = store
@@ -165,7 +165,7 @@ class MemoryWriter:
         self._store.end_upload(self._upload)
 
     def abort(self) -> None:
-        """Forget what was written."""
+        """Discard what was written."""
         self._parts = []
         self._store.end_upload(self._upload)
 

@@ -1,4 +1,4 @@
-"""Open the store an address names."""
+"""Open the store of an address."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def open_store(
     create: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> ObjectStore:
-    """Return the store at an address, wrapped in retry; no request is made yet.
+    """Return the store at an address, with retries; no request is made yet.
 
-    With ``create`` a folder that is not there is made; buckets are never. ``sleep`` is called
-    between two attempts; what it raises ends them.
+    An address is ``s3://bucket/prefix``, ``file:///folder``, a plain folder, or ``memory:name``
+    (for tests, in this process). Without ``options`` they come from the environment.
 
-    ``s3://bucket/prefix``, ``file:///folder``, a plain folder, or ``memory:name`` (this process's
-    own, for tests). Without ``options`` they come from the environment.
+    With ``create``, a missing folder is made, but never a bucket. ``sleep`` is called between two
+    attempts; an error that it raises ends them.
     """
     where = ArchiveAddress.parse(address)
     chosen = options if options is not None else StorageOptions.from_env()

@@ -1,4 +1,4 @@
-"""Retry that wraps any store: bounded, jittered, and exact about what happened."""
+"""A wrapper around any store that retries transient failures and reports true outcomes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def store_policy(options: StorageOptions) -> RetryPolicy:
 
 
 class RetryingStore:
-    """An ObjectStore over another that repeats what failed for now.
+    """An ObjectStore that retries the requests of another one.
 
-    A create whose answer was lost is sent again; "taken" after a failed attempt is read back, and
-    an object with exactly our bytes is our success. Creating therefore never reports a wrong
-    outcome: it succeeds, raises KeyExistsError for another's object, or raises what went wrong.
+    A create whose answer was lost is sent again. When the key is then taken, the object is read
+    back: exactly our bytes mean success. So a create never reports a wrong outcome: it succeeds,
+    raises KeyExistsError for another's object, or raises the error of the store.
     """
 
     def __init__(self, store: ObjectStore, policy: RetryPolicy = STORE) -> None:
@@ -60,7 +60,7 @@ class RetryingStore:
         self._policy.call(f"creating {key}", attempt)
 
     def create(self, key: str, metadata: Mapping[str, str] | None = None) -> ObjectWriter:
-        """Begin an object; ``finish`` of the writer is repeated."""
+        """Begin an object; ``finish`` of its writer is retried."""
         writer = self._policy.call(
             f"beginning {key}", lambda _number: self.inner.create(key, metadata)
         )
@@ -76,7 +76,7 @@ class RetryingStore:
         return self._policy.call(what, lambda _number: self.inner.get_range(key, start, end))
 
     def head(self, key: str) -> ObjectInfo:
-        """Tell size, time and metadata, or raise KeyMissingError."""
+        """Return size, time and metadata, or raise KeyMissingError."""
         return self._policy.call(f"looking at {key}", lambda _number: self.inner.head(key))
 
     def tags(self, key: str) -> Mapping[str, str]:
@@ -84,11 +84,11 @@ class RetryingStore:
         return self._policy.call(f"reading the tags of {key}", lambda _n: self.inner.tags(key))
 
     def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
-        """Give an object these tags instead of those it has."""
+        """Replace an object's tags."""
         self._policy.call(f"tagging {key}", lambda _number: self.inner.set_tags(key, tags))
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
-        """Yield as the wrapped store does; after a fault, go on behind the last one yielded."""
+        """Yield as the wrapped store does; after a failure, continue behind the last object."""
         rows = self.inner.list(prefix, after=after)
         while True:
             failed: TransientError | None = None
@@ -104,7 +104,7 @@ class RetryingStore:
             yield row
 
     def strays(self, prefix: str) -> Iterator[Stray]:
-        """Yield as the wrapped store does: folders on disk alone have any, and fail for good."""
+        """Yield as the wrapped store does; only local folders have any, and need no retries."""
         return self.inner.strays(prefix)
 
     def folders(self, prefix: str) -> Sequence[str]:
@@ -116,11 +116,11 @@ class RetryingStore:
         self._policy.call(f"deleting {key}", lambda _number: self.inner.delete(key))
 
     def uploads(self) -> Sequence[Upload]:
-        """Return what was begun and is not finished."""
+        """Return the unfinished uploads."""
         return self._policy.call("listing uploads", lambda _number: self.inner.uploads())
 
     def end_upload(self, upload: Upload) -> None:
-        """Forget an upload; no error when there is none."""
+        """Discard an upload; no error when there is none."""
         what = f"ending the upload {upload.id}"
         self._policy.call(what, lambda _number: self.inner.end_upload(upload))
 
@@ -148,12 +148,12 @@ class RetryingStore:
         try:
             return self.inner.get(key) == body
         except KeyMissingError as error:
-            # "Taken" and then "missing": a store that has not settled, or a deletion between.
+            # "Taken" and then "missing": the store is not consistent yet, or it was deleted.
             raise TransientError(f"{key} was said to be taken, but is not there") from error
 
 
 class RetryingWriter:
-    """A writer whose ``finish`` is repeated; the wrapped one keeps its bytes until it succeeds."""
+    """A writer whose ``finish`` is retried; the wrapped one keeps its bytes until it succeeds."""
 
     def __init__(self, writer: ObjectWriter, key: str, policy: RetryPolicy) -> None:
         self._writer = writer
@@ -172,5 +172,5 @@ class RetryingWriter:
         self._policy.call(what, lambda _number: self._writer.finish(metadata, tags=tags))
 
     def abort(self) -> None:
-        """Forget what was written."""
+        """Discard what was written."""
         self._writer.abort()

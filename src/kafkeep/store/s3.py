@@ -1,4 +1,4 @@
-"""Objects in a bucket of S3 or of a store that speaks its language."""
+"""Objects in a bucket of S3, or of a store with the same API."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ class S3Store:
     ) -> None:
         """Send bytes, or an open file, in one conditional PUT.
 
-        When the store takes no tags, or not from us, the object goes without them, unless the
-        options say that this is to fail.
+        When the store refuses the tags, the object is stored without them, unless the options say
+        that this is an error.
         """
         check_key(key)
         self.require_bucket()
@@ -113,7 +113,7 @@ class S3Store:
             field(answer, "ETag", f"creating {key}", writes=True)
 
     def tag_finished(self, key: str, tags: Mapping[str, str], retry: RetryPolicy) -> None:
-        """Tag an object that went up in parts; what goes wrong is said or raised, as set."""
+        """Tag an object that was uploaded in parts; log or raise a failure, as the options say."""
         try:
             retry.call(f"tagging {key}", lambda _number: self.set_tags(key, tags))
         except TransientError as error:
@@ -132,7 +132,7 @@ class S3Store:
         return {row["Key"]: row["Value"] for row in rows}
 
     def set_tags(self, key: str, tags: Mapping[str, str]) -> None:
-        """Give an object these tags instead of its own; a refusal is said or raised, as set."""
+        """Replace an object's tags; log or raise a refusal, as the options say."""
         rows = [{"Key": name, "Value": value} for name, value in check_tags(tags).items()]
         try:
             with self.faults(f"tagging {key}"):
@@ -141,16 +141,16 @@ class S3Store:
             self._no_tags(key, error)
 
     def create(self, key: str, metadata: Mapping[str, str] | None = None) -> S3Writer:
-        """Begin an object: one that is held until it is finished, or goes up in parts."""
+        """Begin an object: a small one is buffered until ``finish``, a large one sent in parts."""
         return self._writer(key, metadata, self._options.multipart_from_bytes)
 
     def create_in_parts(self, key: str) -> S3Writer:
-        """Begin an object that goes up in parts whatever its size: to try what the store does."""
+        """Begin an object that is sent in parts whatever its size, to test the store."""
         return self._writer(key, None, 0)
 
     @property
     def uses_parts(self) -> bool:
-        """Tell whether objects of ordinary size go up in parts."""
+        """Whether objects of ordinary size are sent in parts."""
         return self._options.multipart_from_bytes < SINGLE_PUT_BYTES
 
     def _writer(self, key: str, metadata: Mapping[str, str] | None, parts_from: int) -> S3Writer:
@@ -184,17 +184,17 @@ class S3Store:
             return read_range(answer, start, end, what)
 
     def head(self, key: str) -> ObjectInfo:
-        """Tell size, time and metadata, or raise KeyMissingError."""
+        """Return size, time and metadata, or raise KeyMissingError."""
         metadata, info = self.head_all(key)
         return ObjectInfo(key, info.size_bytes, info.modified_ms, metadata)
 
     def head_all(self, key: str) -> tuple[dict[str, str], ObjectInfo]:
-        """Return the metadata without the upload's mark, and an info that has it."""
+        """Return the metadata without the upload's mark, and an info that includes it."""
         try:
             with self.faults(f"looking at {key}"):
                 found = self.client.head_object(**self.read_from(key))
         except KafkeepError:
-            # A HEAD has no body to say why: the bucket may be what is missing, or the keys wrong.
+            # A HEAD has no body with a reason: the bucket may be missing, or the keys wrong.
             self._ask_bucket()
             raise
         everything = decode_metadata(found.get("Metadata", {}))
@@ -245,11 +245,11 @@ class S3Store:
             self.client.delete_object(**self.where(check_key(key)))
 
     def uploads(self) -> Sequence[Upload]:
-        """Return uploads in parts that are not complete."""
+        """Return the unfinished multipart uploads."""
         return list(list_uploads(self))
 
     def end_upload(self, upload: Upload) -> None:
-        """End an upload in parts; no error when there is none."""
+        """End a multipart upload; no error when there is none."""
         try:
             with self.faults(f"ending the upload of {upload.key}"):
                 self.client.abort_multipart_upload(**self.where(upload.key), UploadId=upload.id)
@@ -257,7 +257,7 @@ class S3Store:
             return  # it is complete, or was ended before
 
     def now_ms(self) -> int:
-        """Return the time that the answer to a small request bears."""
+        """Return the time in the answer to a small request."""
         headers = self._ask_bucket()["ResponseMetadata"]["HTTPHeaders"]
         return _ms(parsedate_to_datetime(headers["date"])) if "date" in headers else clock.now_ms()
 
@@ -271,32 +271,32 @@ class S3Store:
         return timed(client_of(self._options), self._times)
 
     def where(self, key: str) -> dict[str, str]:
-        """Return bucket and key as every request names them."""
+        """Return bucket and key as request arguments."""
         return {"Bucket": self._bucket, "Key": self._prefix + key}
 
     def read_from(self, key: str) -> dict[str, Any]:
-        """Return what a request needs that reads an object, or adds to one."""
+        """Return the arguments of a request that reads an object or adds to one."""
         return {**self.where(key), **self.key_arguments()}
 
     def object_arguments(self) -> dict[str, Any]:
-        """Return what the request that begins an object says of it."""
+        """Return the arguments of the request that begins an object."""
         options = self._options
-        said = {"ContentType": "application/octet-stream", "ACL": options.acl}
+        arguments = {"ContentType": "application/octet-stream", "ACL": options.acl}
         if options.customer_key is None:
-            said["ServerSideEncryption"] = options.encryption
-            said["SSEKMSKeyId"] = options.kms_key_id
-        given = {name: value for name, value in said.items() if value is not None}
+            arguments["ServerSideEncryption"] = options.encryption
+            arguments["SSEKMSKeyId"] = options.kms_key_id
+        given = {name: value for name, value in arguments.items() if value is not None}
         return {**given, **self.key_arguments()}
 
     def key_arguments(self) -> dict[str, Any]:
-        """Return the customer's encryption key, where there is one."""
+        """Return the arguments with the customer's encryption key, if there is one."""
         key = self._options.customer_key
         return {} if key is None else {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": key}
 
     def require_bucket(self) -> None:
-        """Raise NoSuchArchiveError when the bucket is missing; asked once per process.
+        """Raise NoSuchArchiveError when the bucket is missing; checked once per process.
 
-        SeaweedFS would make a mistyped bucket with the first PUT.
+        SeaweedFS would create a mistyped bucket with the first PUT.
         """
         if self._seen_in != os.getpid():
             self._ask_bucket()
@@ -304,7 +304,7 @@ class S3Store:
 
     @contextmanager
     def faults(self, what: str, *, writes: bool = False) -> Iterator[None]:
-        """Turn botocore's errors into ours."""
+        """Turn botocore's errors into KafkeepErrors."""
         try:
             yield
         except (ClientError, BotoCoreError, HTTPError, OSError) as error:

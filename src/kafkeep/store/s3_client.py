@@ -1,10 +1,8 @@
-"""Which settings of S3 cannot work on this machine; nothing is asked of the store.
+"""The boto3 client of a store: one per process and options.
 
-Files are read, and a proxy is connected to. Both are bounded in time.
-
-Checksums sent with bytes, so that the store finds what the network changed.
-
-boto3's client, as our options want it: one per process and options.
+Also the checksums that it sends, with which the store detects damage by the network, and a check of
+settings that cannot work on this machine. The check reads files and connects to the proxy, both
+with a time limit, and sends no request to the store.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ from kafkeep.retry import STORE
 
 
 class Digests:
-    """The CRC32 of what was added, and its MD5 where that is wanted too."""
+    """The CRC32 of the bytes that were added, and their MD5 if the options ask for it."""
 
     def __init__(self, *, md5: bool) -> None:
         self._crc = 0
@@ -52,19 +50,19 @@ class Digests:
             self._md5.update(data)
 
     def arguments(self) -> dict[str, str]:
-        """Return what a request that sends these bytes says of them."""
-        said = {"ChecksumCRC32": _base64(self._crc.to_bytes(4, "big"))}
+        """Return the arguments of a request that sends these bytes."""
+        arguments = {"ChecksumCRC32": _base64(self._crc.to_bytes(4, "big"))}
         if self._md5 is not None:
-            said["ContentMD5"] = _base64(self._md5.digest())
-        return said
+            arguments["ContentMD5"] = _base64(self._md5.digest())
+        return arguments
 
 
 def _base64(raw: bytes) -> str:
     return base64.b64encode(raw).decode()
 
 
-ASK_FROM_BYTES = 1 << 20
-"""Smaller bodies are sent unasked: a question costs more than what it may save."""
+EXPECT_FROM_BYTES = 1 << 20
+"""Smaller bodies are sent without Expect: 100-continue, which would cost more than it saves."""
 _models = botocore.loaders.create_loader()
 """boto3's descriptions of services: 0.2 s to read, shared by all clients."""
 _clients: dict[tuple[int, StorageOptions], Any] = {}
@@ -92,7 +90,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def load_models() -> None:
-    """Read what boto3 knows of S3, so that clients made later, also after a fork, need not."""
+    """Load boto3's description of S3, which later clients share, also after a fork."""
     _connect(
         StorageOptions(
             access_key="-", secret_key="-", region="us-east-1", endpoint="http://127.0.0.1"
@@ -123,12 +121,12 @@ def _connect(options: StorageOptions) -> Any:
     )
     client.meta.events.unregister("before-call.s3", botocore.handlers.add_expect_header)
     if options.expect_continue:
-        client.meta.events.register("before-call.s3", _ask_before_large)
+        client.meta.events.register("before-call.s3", _expect_before_large)
     return client
 
 
 def _remember_secrets(options: StorageOptions, core: Any) -> None:
-    """Let logs and tracebacks of this process show none of the credentials in use."""
+    """Keep the credentials out of this process's logs and tracebacks."""
     remember(
         options.secret_key, options.session_token, options.customer_key, options.proxy_password
     )
@@ -138,40 +136,40 @@ def _remember_secrets(options: StorageOptions, core: Any) -> None:
             remember(found.secret_key, found.token)
 
 
-def _ask_before_large(model: Any, params: dict[str, Any], **_rest: Any) -> None:
+def _expect_before_large(model: Any, params: dict[str, Any], **_rest: Any) -> None:
     size = determine_content_length(params.get("body"))
-    if size is None or size >= ASK_FROM_BYTES:
+    if size is None or size >= EXPECT_FROM_BYTES:
         botocore.handlers.add_expect_header(model, params)
 
 
 def _config(options: StorageOptions) -> Config:
     style = "path" if options.uses_path_style else "auto"
-    # With an endpoint of its own, boto3's "auto" puts the bucket in the path all the same.
+    # With a custom endpoint, boto3's "auto" puts the bucket into the path anyway.
     s3: dict[str, Any] = {"addressing_style": "virtual" if options.path_style is False else style}
-    # The checksum we send is signed; a digest of the body would be made twice more, here and there.
+    # The signed checksum covers the body. Signing it too would hash it again on both sides.
     s3["payload_signing_enabled"] = False
     if options.accelerate:
         s3["use_accelerate_endpoint"] = True
     proxy = proxy_address(options)
     return Config(
         s3=s3,
-        # One attempt: what was repeated and why is for RetryingStore and the writer to know.
+        # One attempt: RetryingStore and the writer must know what was repeated and why.
         retries={"mode": "standard", "total_max_attempts": 1},
         connect_timeout=10,
         read_timeout=STORE.answer_s,
         max_pool_connections=32,
-        # Amazon's accelerated endpoint bears no other beside it, as one that a variable names.
+        # The accelerated endpoint excludes any other, such as one from an environment variable.
         ignore_configured_endpoint_urls=options.accelerate or None,
-        # Without one of ours, boto3 takes the proxy that the environment names.
+        # Without a proxy of our options, boto3 uses the one of the environment.
         proxies={"http": proxy, "https": proxy} if proxy else None,
-        # We send a checksum of our own; trailers and other extras not every store understands.
+        # We send our own checksum; not every store understands trailers and other extras.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
 
 
 def proxy_address(options: StorageOptions) -> str | None:
-    """Return the proxy's address with the credentials in it, as boto3 takes them."""
+    """Return the proxy's address including its credentials, as boto3 expects it."""
     if not options.proxy_url or not options.proxy_user:
         return options.proxy_url or None
     parts = urlsplit(options.proxy_url)
@@ -183,14 +181,14 @@ def proxy_address(options: StorageOptions) -> str | None:
 
 
 PROXY_SECONDS = 3.0
-"""How long an answer of a proxy is waited for, the resolution of its name included."""
+"""How long connecting to a proxy may take, including the resolution of its name."""
 Setting = Literal["profile", "region", "proxy_url"]
 
 
 def setting_problems(
     options: StorageOptions, *, proxy_seconds: float = PROXY_SECONDS
 ) -> dict[Setting, str]:
-    """Return what is wrong, by setting; empty when requests can be sent."""
+    """Return the problem of each setting that cannot work; empty when requests can be sent."""
     found = {
         "profile": _profile_problem(options),
         "region": _region_problem(options),
@@ -220,7 +218,7 @@ _FILES = "the AWS files of this worker (~/.aws/config, ~/.aws/credentials)"
 
 
 def _region_problem(options: StorageOptions) -> str | None:
-    """Look for a partition of Amazon's that the region fits; another maker's may be anything."""
+    """Check the region against Amazon's; regions of other makers may have any name."""
     if options.region is None or not options.is_amazon:
         return None
     try:
@@ -235,23 +233,23 @@ def _proxy_problem(options: StorageOptions, seconds: float) -> str | None:
         return None
     parts = urlsplit(options.proxy_url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-    place = f"{host}:{port}"
+    address = f"{host}:{port}"
     failed: Mapping[str, Any] = _try_to_connect(host, port, seconds)
     match failed.get("error"):
         case None if failed:
             return None
         case None | TimeoutError():
-            return f"the proxy {place} does not answer within {seconds:g} s"
+            return f"the proxy {address} does not answer within {seconds:g} s"
         case socket.gaierror() | UnicodeError():
-            return f"the proxy {place} cannot be found: its name is not known here"
+            return f"the proxy {address} cannot be found: its name is not known here"
         case error:
-            return f"the proxy {place} cannot be reached: {error.strerror or error}"
+            return f"the proxy {address} cannot be reached: {error.strerror or error}"
 
 
 def _try_to_connect(host: str, port: int, seconds: float) -> Mapping[str, Any]:
-    """Return ``error``, None when the connection stood; empty when time ran out.
+    """Return ``error``, which is None on success; an empty map when time ran out.
 
-    In a thread of its own, for the system's resolver knows no timeout.
+    Runs in a thread of its own, because the system's resolver has no timeout.
     """
     result: dict[str, Any] = {}
 

@@ -1,9 +1,8 @@
-"""Checks that a success of S3 is one: an answer without what it must hold is not believed.
+"""What the answers of S3 mean: botocore's errors as KafkeepErrors, and checks of successes.
 
-A proxy or a load balancer on a bad day answers 200 with an empty or foreign body. botocore takes
-that for a listing without objects, or for an object without bytes.
-
-What S3's answers mean: botocore's errors as ours.
+A faulty proxy or load balancer may answer 200 with an empty or unrelated body. botocore takes that
+for a listing without objects, or for an object without bytes. So a success without the fields that
+S3 always sends is not believed.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from kafkeep.errors import (
 from kafkeep.options.storage import CUSTOMER_KEY_VARIABLE
 from kafkeep.redact import redact
 
-# code → what is wrong, and what to do about it.
+# Code → cause and hint.
 _DENIED = {
     "SignatureDoesNotMatch": ("the secret key is wrong", "Check AWS_SECRET_ACCESS_KEY."),
     "InvalidAccessKeyId": ("the access key is unknown there", "Check AWS_ACCESS_KEY_ID."),
@@ -65,17 +64,17 @@ _TRANSIENT = {
     "IncompleteBody",
 }
 _FULL = re.compile(r"(?i)quota|storage_?(?:full|cap)|insufficientstorage|disk_?full|nospace")
-"""In codes of stores that have no room left, or none for this user: each maker has its own."""
+"""Codes of stores that are full or whose quota is used up; each maker has its own."""
 _THROTTLED = {"SlowDown", "TooManyRequests", "Throttling", "ThrottlingException"}
 _SLOWER = "The store asks for fewer requests: try again later, or with fewer tasks at once."
 _URL = re.compile(r"(https?)://[^\s\"']+")
 _GRANT = "Grant s3:GetObject, s3:PutObject and s3:ListBucket on the bucket and its objects."
 _ENCRYPTED = "Server Side Encryption"
-"""What stores say when an object cannot be read without its customer's key (SSE-C)."""
+"""In the message of stores when an object needs the customer's key (SSE-C)."""
 _COLD = "The object is in cold storage: restore it there first, for some days, then run it again."
 _NEEDS_KEY = f"Give the key it was encrypted with, in Base64, in {CUSTOMER_KEY_VARIABLE}."
 
-# Nothing was sent: botocore's class, ours, and what to do.
+# No request was sent: botocore's class, our class, hint.
 _UNSENT: tuple[tuple[tuple[type[Exception], ...], type[KafkeepError], str], ...] = (
     (
         (NoCredentialsError, PartialCredentialsError),
@@ -98,56 +97,56 @@ _UNSENT: tuple[tuple[tuple[type[Exception], ...], type[KafkeepError], str], ...]
 
 
 def translate(error: Exception, what: str, bucket: str, *, writes: bool) -> KafkeepError:
-    """Return our error for botocore's; ``writes``: an unanswered request may have taken effect."""
+    """Return our error for botocore's; with ``writes``, the request may have taken effect."""
     if isinstance(error, ClientError):
         return _from_answer(error, what, bucket, writes)
-    said = redact(f"{what}: {_without_paths(' '.join(str(error).split()))[:300]}")
+    message = redact(f"{what}: {_without_paths(' '.join(str(error).split()))[:300]}")
     if isinstance(error, EndpointConnectionError | ConnectTimeoutError):
-        said = f"{what}: nothing answers at {_endpoint(error)}, where bucket {bucket} should be"
+        message = f"{what}: nothing answers at {_endpoint(error)}, where bucket {bucket} should be"
     if isinstance(error, SSLError) and "CERTIFICATE" not in str(error):
-        return _unanswered(writes)(said)
+        return _unanswered(writes)(message)
     for kinds, ours, hint in _UNSENT:
         if isinstance(error, kinds):
-            return ours(said, hint=hint)
-    return _unanswered(writes)(said)
+            return ours(message, hint=hint)
+    return _unanswered(writes)(message)
 
 
 def _from_answer(error: ClientError, what: str, bucket: str, writes: bool) -> KafkeepError:
     answer = error.response.get("Error", {})
     code = str(answer.get("Code", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    # Stores repeat what they were sent, and errors end in Spark's log and in REST answers.
-    said = redact(f"{what}: {code or status} {answer.get('Message', '')}".strip())
+    # Stores repeat parts of the request, and errors reach Spark's log and REST answers.
+    message = redact(f"{what}: {code or status} {answer.get('Message', '')}".strip())
     if _FULL.search(code) or status == 507:
         return _full(what, bucket, code or str(status), status, writes)
     if code == "NoSuchBucket":
         hint = "Check the name, or make the bucket first."
         return NoSuchArchiveError(f"there is no bucket {bucket}", hint=hint)
-    if not writes and _ENCRYPTED in said:
-        return AccessDeniedError(said, hint=_NEEDS_KEY)
-    return _by_code(code, what, said) or _by_status(status, code, what, said, writes)
+    if not writes and _ENCRYPTED in message:
+        return AccessDeniedError(message, hint=_NEEDS_KEY)
+    return _by_code(code, what, message) or _by_status(status, code, what, message, writes)
 
 
-def _by_code(code: str, what: str, said: str) -> KafkeepError | None:
-    """Return what a code means whatever the status: makers disagree about these."""
+def _by_code(code: str, what: str, message: str) -> KafkeepError | None:
+    """Return the error of a code that means the same with any status; None for other codes."""
     if code in _DENIED:
         cause, hint = _DENIED[code]
         return AccessDeniedError(f"{what}: {cause} ({code})", hint=hint)
     if code in _TRANSIENT:
-        return TransientError(said, hint=_SLOWER if code in _THROTTLED else None)
-    return EnvironmentFault(said, hint=_COLD) if code == "InvalidObjectState" else None
+        return TransientError(message, hint=_SLOWER if code in _THROTTLED else None)
+    return EnvironmentFault(message, hint=_COLD) if code == "InvalidObjectState" else None
 
 
-def _by_status(status: int, code: str, what: str, said: str, writes: bool) -> KafkeepError:
+def _by_status(status: int, code: str, what: str, message: str, writes: bool) -> KafkeepError:
     if status in (401, 403):
-        return AccessDeniedError(said, hint=_GRANT)
+        return AccessDeniedError(message, hint=_GRANT)
     if status == 412:
         return KeyExistsError(f"{what}: the key is taken")
-    return _class_of(status, code, writes)(said)
+    return _class_of(status, code, writes)(message)
 
 
 def _full(what: str, bucket: str, code: str, status: int, writes: bool) -> KafkeepError:
-    """Return what to tell of a store without room; a server's fault may pass, a quota does not."""
+    """Return the error of a full store, which is transient only with a 5xx status."""
     kind = _unanswered(writes) if status >= 500 else EnvironmentFault
     hint = f"Make room in the store, or raise the quota of bucket {bucket}; then run it again."
     return kind(f"{what}: the store is full, or a quota is used up ({code})", hint=hint)
@@ -158,7 +157,7 @@ def _endpoint(error: BotoCoreError) -> str:
 
 
 def _without_paths(text: str) -> str:
-    """Leave of each URL what a person knows it by: neither key, query nor login."""
+    """Reduce each URL to scheme and host, without login, path and query."""
 
     def shortened(url: re.Match[str]) -> str:
         return f"{url[1]}://{urlsplit(url[0]).netloc.rpartition('@')[2]}"
@@ -168,15 +167,15 @@ def _without_paths(text: str) -> str:
 
 def _class_of(status: int, code: str, writes: bool) -> type[KafkeepError]:
     if code == "NoSuchUpload":
-        # Completed before, with the answer lost, or ended by somebody: a look at the key tells.
+        # It was completed and the answer lost, or ended by somebody: a HEAD of the key shows.
         return UnknownOutcomeError
     if status == 404:
         return KeyMissingError
     if status in (409, 429, 503):
         return TransientError
     if status == 501:
-        return EnvironmentFault  # the store does not know this part of the language
-    # A success with an <Error> in its body, and a server's fault, leave it open what was done.
+        return EnvironmentFault  # the store does not implement this
+    # After a 5xx status, or a success with an <Error> in its body, the outcome is unknown.
     if status >= 500 or 200 <= status < 300:
         return _unanswered(writes)
     return EnvironmentFault
@@ -192,7 +191,7 @@ _HINT = "Check what stands before the store: a proxy or a load balancer may answ
 def field(answer: Mapping[str, Any], name: str, what: str, *, writes: bool = False) -> Any:
     """Return a field that S3 always sends; TransientError when it is missing.
 
-    With ``writes`` an UnknownOutcomeError: whatever answered, the request may have been served.
+    With ``writes`` it is an UnknownOutcomeError: the request may have taken effect.
     """
     if name in answer:
         return answer[name]
@@ -201,9 +200,9 @@ def field(answer: Mapping[str, Any], name: str, what: str, *, writes: bool = Fal
 
 
 def check_page(page: Mapping[str, Any], asked: Mapping[str, Any], *, bucket: str | None) -> None:
-    """Raise TransientError unless a page of a listing is of what was asked for.
+    """Raise TransientError unless a page of a listing matches its request.
 
-    ``bucket`` is None where a bucket may answer under another name, as an access point does.
+    ``bucket`` is None when the bucket may answer under another name, as an access point does.
     """
     what = f"listing {asked['Prefix'] or asked['Bucket']}"
     field(page, "IsTruncated", what)
@@ -221,7 +220,7 @@ def check_page(page: Mapping[str, Any], asked: Mapping[str, Any], *, bucket: str
 
 
 def read_body(answer: Mapping[str, Any], what: str) -> bytes:
-    """Return the bytes of an object; TransientError when not all came, or not from S3."""
+    """Return the bytes of an object; TransientError when the answer is incomplete."""
     body: bytes = answer["Body"].read()
     if len(body) != answer["ContentLength"]:
         raise TransientError(f"{what}: {len(body)} of {answer['ContentLength']} bytes came")
@@ -230,7 +229,7 @@ def read_body(answer: Mapping[str, Any], what: str) -> bytes:
 
 
 def read_range(answer: Mapping[str, Any], start: int, end: int, what: str) -> bytes:
-    """Return bytes ``[start, end)``, also of a store that sends the whole object all the same."""
+    """Return bytes ``[start, end)``, also when the store sends the whole object."""
     body = read_body(answer, what)
     came = answer.get("ContentRange")
     if came is None:

@@ -1,7 +1,7 @@
-"""Lifecycle rules of a bucket: ours are read, set and removed, all others left as they are.
+"""Lifecycle rules of a bucket: reads, sets and removes those of kafkeep, and keeps all others.
 
-S3 takes the rules of a bucket as one whole, so whoever changes them at the same moment may win
-over us; what is there is read right before it is written.
+S3 replaces the rules of a bucket as a whole, so a change by somebody else at the same moment may be
+lost. To make that unlikely, the rules are read right before they are written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RawRule = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Objects whose key begins with ``prefix``, which is under the archive's, are deleted."""
+    """A rule that deletes objects by age; ``prefix`` is relative to the archive's."""
 
     id: str
     prefix: str
@@ -47,7 +47,7 @@ def rule_id(log: str, topic: str) -> str:
 
 
 class Lifecycle:
-    """The rules of the bucket an archive lies in."""
+    """The rules of an archive's bucket."""
 
     def __init__(self, address: str, options: StorageOptions) -> None:
         where = ArchiveAddress.parse(address)
@@ -59,7 +59,7 @@ class Lifecycle:
         self._store = S3Store(where.bucket, where.path, options)
 
     def load(self) -> list[RawRule]:
-        """Return all rules, as S3 tells them."""
+        """Return all rules as S3 returns them."""
         try:
             with self._faults("reading"):
                 answer = self._store.client.get_bucket_lifecycle_configuration(Bucket=self._bucket)
@@ -69,7 +69,7 @@ class Lifecycle:
         return rules
 
     def ours(self) -> dict[str, Rule]:
-        """Return the rules that bear our mark, by id; prefixes relative to the archive's."""
+        """Return kafkeep's rules under the archive's prefix, by id."""
         found = {}
         for raw in self.load():
             prefix = str(raw.get("Filter", {}).get("Prefix", raw.get("Prefix", "")))
@@ -80,12 +80,12 @@ class Lifecycle:
         return found
 
     def set(self, rules: Collection[Rule]) -> None:
-        """Add these rules, in place of ours of the same ids; nothing when they are there."""
+        """Add these rules, or replace those with the same ids; nothing if they exist already."""
         wanted = {rule.id: self._raw(rule) for rule in rules}
         self._change(lambda raw: [r for r in raw if r.get("ID") not in wanted] + [*wanted.values()])
 
     def remove(self, ids: Collection[str]) -> None:
-        """Take rules of ours away; no error when they are not there."""
+        """Remove rules of kafkeep; no error when they do not exist."""
         gone = {one for one in ids if one.startswith(MARK)}
         self._change(lambda raw: [r for r in raw if r.get("ID") not in gone])
 
@@ -137,9 +137,9 @@ class Lifecycle:
 
 
 class _NoRules(Exception):
-    """The bucket has none."""
+    """The bucket has no lifecycle rules."""
 
 
 def _sorted(raw: RawRule) -> Any:
-    """Return a rule in one order, so that equal ones are equal texts."""
+    """Return a rule with sorted keys, so that equal rules have equal texts."""
     return {key: raw[key] for key in sorted(raw)}

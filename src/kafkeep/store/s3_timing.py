@@ -1,7 +1,7 @@
-"""How long S3 takes to answer: every request timed where it is made, on the driver and in tasks.
+"""How long S3 takes to answer: times every request, on the driver and in tasks.
 
-A store takes the recorder that stands when it is opened, and its threads go on with that one.
-A task's times travel to the driver in a row of their own, behind the rows of the task.
+A store uses the recorder that is set when it is opened, in all of its threads. The times of a task
+reach the driver in a row of their own, after the rows of the task.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Upper ends of the histogram's buckets; slower ones count in the bucket without an end."""
+"""Upper bounds of the histogram's buckets; the last bucket has none."""
 ROW_KIND = "s3-times"
 _ANSWERS = frozenset({304, 404, 409, 412, 416})
-"""Refusals that say how things are (missing, taken, past the end): no fault of the store."""
+"""Statuses that are normal answers (missing, taken, past the end) and no faults."""
 
 
 @dataclass(slots=True)
 class OperationTimes:
-    """The requests of one operation: ``counts`` by bucket, the last one without an end."""
+    """The requests of one operation; ``counts`` has a number for each bucket."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
     seconds: float = 0.0
@@ -36,7 +36,7 @@ class OperationTimes:
 
     @property
     def count(self) -> int:
-        """How many requests."""
+        """The number of requests."""
         return sum(self.counts)
 
     def note(self, seconds: float, fault: str | None) -> None:
@@ -56,12 +56,12 @@ class OperationTimes:
             self.faults[reason] = self.faults.get(reason, 0) + times
 
     def copy(self) -> OperationTimes:
-        """Return the same numbers, apart from these."""
+        """Return an independent copy."""
         return OperationTimes(list(self.counts), self.seconds, self.slowest_s, dict(self.faults))
 
 
 class RequestTimes:
-    """Times of requests by S3's name of the operation; any thread may write and read."""
+    """Times of requests, by S3's name of the operation; safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -79,12 +79,12 @@ class RequestTimes:
                 self._by_operation.setdefault(operation, OperationTimes()).add(times)
 
     def snapshot(self) -> dict[str, OperationTimes]:
-        """Return a copy of what was noted so far."""
+        """Return a copy of the times so far."""
         with self._lock:
             return {name: times.copy() for name, times in self._by_operation.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the row a task sends home."""
+        """Return the row that a task sends to the driver."""
         return {
             name: [times.counts, times.seconds, times.slowest_s, times.faults]
             for name, times in self.snapshot().items()
@@ -102,13 +102,13 @@ _recorder: ContextVar[RequestTimes | None] = ContextVar("kafkeep-s3-times", defa
 
 
 def recorder() -> RequestTimes | None:
-    """Return where a store opened now notes its requests; None: nowhere."""
+    """Return the recorder of stores that are opened now, or None."""
     return _recorder.get()
 
 
 @contextmanager
 def recording(times: RequestTimes) -> Iterator[RequestTimes]:
-    """Let stores that this thread opens inside note their requests in ``times``, for good."""
+    """Record in ``times`` all requests of stores that this thread opens in the block."""
     before = _recorder.get()
     _recorder.set(times)
     try:
@@ -118,12 +118,12 @@ def recording(times: RequestTimes) -> Iterator[RequestTimes]:
 
 
 def timed(client: Any, times: RequestTimes | None) -> Any:
-    """Return the boto3 client, noting its requests where there is somewhere to note them."""
+    """Return the boto3 client, which records its requests if there is a recorder."""
     return client if times is None else TimedClient(client, times)
 
 
 class TimedClient:
-    """A boto3 client whose requests are timed until their answer begins."""
+    """A boto3 client that records how long each answer takes to begin."""
 
     def __init__(self, client: Any, times: RequestTimes) -> None:
         self._client = client
@@ -158,7 +158,7 @@ def _fault(error: Exception) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TimedTask:
-    """A task that also tells how long S3 took; runs on executors."""
+    """A task that also reports the times of its requests; runs on executors."""
 
     task: Callable[[Any], Iterator[tuple[str, dict[str, Any]]]]
 
@@ -170,7 +170,7 @@ class TimedTask:
 
 
 def time_tasks(run_tasks: Callable[..., Any], times: RequestTimes) -> Callable[..., Any]:
-    """Return ``run_tasks`` whose tasks' requests end in ``times``.
+    """Return ``run_tasks`` with a recorder: the requests of its tasks are added to ``times``.
 
     An attempt that failed reports nothing, so its requests are missing.
     """

@@ -1,6 +1,7 @@
-"""An object of S3 being written: held back, or sent in parts.
+"""Writes objects to S3: small ones in one request, large ones in parts.
 
-Bytes that wait for their object to be sent: in memory, and on disk where that is too much.
+The bytes of a small object are buffered until it is complete: in memory, and on disk when all
+objects together need too much of it.
 """
 
 from __future__ import annotations
@@ -31,34 +32,34 @@ if TYPE_CHECKING:
     from kafkeep.store.s3 import S3Store
 
 
-HELD_BYTES = 32 << 20
-"""What all objects on their way from this process hold in memory."""
-_SENT_BYTES = 1 << 20
+BUFFERED_BYTES = 32 << 20
+"""How much memory the buffered objects of this process may use together."""
+_READ_BYTES = 1 << 20
 
 
 class _Budget:
-    """Counts what is held, by any thread; those that go to disk share one file."""
+    """Counts the buffered bytes of all threads, which share one file on disk."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
-        self._held = 0
+        self._buffered = 0
         self._changing = threading.RLock()
         self.spill = Spill()
 
     def change(self, by: int) -> bool:
-        """Add to what is held; tell whether that is too much."""
+        """Add to the buffered bytes; return whether they are too many."""
         with self._changing:
-            self._held += by
-            return self._held > self._limit
+            self._buffered += by
+            return self._buffered > self._limit
 
 
-BUDGET = _Budget(HELD_BYTES)
+BUDGET = _Budget(BUFFERED_BYTES)
 
 
-class HeldBytes:
-    """The bytes of one object until it is sent; a file that is read, for http.client.
+class BufferedBytes:
+    """The buffered bytes of one object; http.client reads it as a file.
 
-    That asks for little and takes what it is given, here about 1 MiB.
+    ``read`` returns about 1 MiB: http.client asks for less, and sends what it gets.
     """
 
     def __init__(self, budget: _Budget = BUDGET) -> None:
@@ -74,22 +75,22 @@ class HeldBytes:
         return iter(self._body)
 
     def __del__(self) -> None:
-        self.clear()  # of a writer that was dropped
+        self.clear()  # when its writer was dropped
 
     def add(self, data: bytes) -> None:
-        """Take bytes; where all objects hold too much by now, this one's go to disk."""
+        """Add bytes; move this object to disk when all objects together use too much memory."""
         self._body.add(data)
         if self._budget.change(len(data)):
             self._to_disk()
 
-    def to_send(self) -> bytes | HeldBytes:
-        """Return what to give to a request: bytes where they are one piece, else a file."""
+    def to_send(self) -> bytes | BufferedBytes:
+        """Return the body of a request: bytes if there is a single chunk, else this file."""
         self.seek(0)
-        piece = self._body.only_piece()
-        return self if piece is None else piece
+        chunk = self._body.single_chunk()
+        return self if chunk is None else chunk
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Discard all bytes."""
         self._budget.change(-self._body.in_memory)
         self._body.drop()
         self.seek(0)
@@ -100,27 +101,27 @@ class HeldBytes:
         self._budget.change(-freed)
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes, about 1 MiB; all that are left when no size was asked for."""
+        """Return the next bytes, about 1 MiB; the rest when ``size`` is negative."""
         found, length = [], 0
-        while length < _SENT_BYTES or size < 0:
-            piece = next(self._rest, None)
-            if piece is None:
+        while length < _READ_BYTES or size < 0:
+            chunk = next(self._rest, None)
+            if chunk is None:
                 break
-            found.append(piece)
-            length += len(piece)
+            found.append(chunk)
+            length += len(chunk)
         self._read += length
         return b"".join(found)
 
     def seek(self, position: int, whence: int = 0) -> int:
-        """Go to the beginning or to the end: nobody asks for anything else."""
+        """Go to the beginning or to the end; http.client needs nothing else."""
         if position or whence == 1:
-            raise OSError("only the beginning and the end can be gone to")
+            raise OSError("can only seek to the beginning and the end")
         self._rest = iter(()) if whence else iter(self._body)
         self._read = len(self) if whence else 0
         return self._read
 
     def tell(self) -> int:
-        """Tell where in the file it is."""
+        """Return the position in the file."""
         return self._read
 
 
@@ -130,11 +131,12 @@ PART_BYTES = 16 * 1024 * 1024
 
 
 class S3Writer:
-    """One object on its way to S3.
+    """Writes one object to S3.
 
-    Up to ``multipart_from`` bytes it is held, and one conditional PUT at ``finish``; beyond that it
-    goes up in parts as it is written, and ``finish`` is the conditional completion. Each writer
-    marks its object, so after a lost answer it knows its own from another's with one HEAD.
+    An object of up to ``multipart_from`` bytes is buffered and sent at ``finish`` in one
+    conditional PUT. A larger one is sent in parts while it is written, and ``finish`` completes the
+    upload conditionally. Each writer marks its object, so that after a lost answer one HEAD shows
+    whether the object is its own.
     """
 
     def __init__(
@@ -151,7 +153,7 @@ class S3Writer:
         self._mark = uuid.uuid4().hex
         self._metadata = {**metadata, UPLOAD_MARK: self._mark}
         self._multipart_from = multipart_from
-        self._held = HeldBytes()
+        self._buffered = BufferedBytes()
         self._digests = Digests(md5=options.send_digest)
         self._size = 0
         self._parts: PartsUpload | None = None
@@ -161,7 +163,7 @@ class S3Writer:
         self._finished = False
 
     def write(self, data: bytes | memoryview) -> None:
-        """Add bytes; those that cannot change are held as they are, not copied."""
+        """Add bytes; ``bytes`` objects are buffered without a copy."""
         view = memoryview(data).cast("B")
         self._size += len(view)
         if self._parts is None and self._size > self._multipart_from:
@@ -170,7 +172,7 @@ class S3Writer:
             self._parts.add(view)
         elif view:
             self._digests.update(view)
-            self._held.add(data if isinstance(data, bytes) else bytes(view))
+            self._buffered.add(data if isinstance(data, bytes) else bytes(view))
 
     def finish(
         self, metadata: Mapping[str, str] | None = None, *, tags: Mapping[str, str] | None = None
@@ -185,7 +187,7 @@ class S3Writer:
         if not self._visible:
             self._make_visible(joined, checked_tags)
         if checked_tags and self._parts is not None:
-            # An upload in parts was begun before these were known.
+            # A multipart upload begins before the tags are known.
             self._store.tag_finished(self._key, checked_tags, store_policy(self._options))
         self._finished = True
 
@@ -199,14 +201,14 @@ class S3Writer:
                     self.abort()
                 raise
         self._visible = True
-        self._held.clear()
+        self._buffered.clear()
 
     def abort(self) -> None:
-        """Forget what was written; an upload in parts is ended at the store."""
+        """Discard what was written and end a multipart upload at the store."""
         if self._finished:
             return
         self._finished = True
-        self._held.clear()
+        self._buffered.clear()
         if self._parts is not None and not self._visible:
             self._parts.abort()
 
@@ -214,10 +216,10 @@ class S3Writer:
         if self._parts is not None:
             self._parts.complete()
             return
-        self._store.put_body(self._key, self._held.to_send(), metadata, self._digests, tags)
+        self._store.put_body(self._key, self._buffered.to_send(), metadata, self._digests, tags)
 
     def _is_ours(self, error: KafkeepError) -> bool:
-        """Tell whether an earlier attempt made the object, though this one met ``error``."""
+        """Return whether an earlier attempt created the object, after this one met ``error``."""
         try:
             info = self._store.head_all(self._key)[1]
         except KeyMissingError:
@@ -229,13 +231,13 @@ class S3Writer:
 
     def _begin_parts(self) -> None:
         self._parts = PartsUpload(self._store, self._key, self._metadata, self._options)
-        for piece in self._held:
-            self._parts.add(memoryview(piece))
-        self._held.clear()
+        for chunk in self._buffered:
+            self._parts.add(memoryview(chunk))
+        self._buffered.clear()
 
 
 class PartsUpload:
-    """A multipart upload: each part checksummed and repeated until it is there."""
+    """A multipart upload; each part has a checksum and is retried."""
 
     def __init__(
         self, store: S3Store, key: str, metadata: dict[str, str], options: StorageOptions
@@ -249,7 +251,7 @@ class PartsUpload:
         self._upload = self._retry.call(f"beginning {key}", lambda _number: self._begin(metadata))
 
     def add(self, data: memoryview) -> None:
-        """Add bytes; whole parts go up."""
+        """Add bytes and send complete parts."""
         while len(self._buffer) + len(data) >= (
             part_bytes := part_size(len(self._done), self._options.part_bytes)
         ):
@@ -260,7 +262,7 @@ class PartsUpload:
         self._buffer += data
 
     def complete(self) -> None:
-        """Make the object visible under the condition that none is there; may be called again."""
+        """Create the object conditionally; may be called again."""
         if self._buffer:
             self._put_part()
         what = f"creating {self._key}"
@@ -274,7 +276,7 @@ class PartsUpload:
         field(answer, "ETag", what, writes=True)
 
     def abort(self) -> None:
-        """End the upload at the store; what cannot be ended is invisible, and left to gc."""
+        """End the upload at the store; one that cannot be ended is invisible, and left to gc."""
         with suppress(KafkeepError), self._store.faults(f"giving up {self._key}"):
             self._store.client.abort_multipart_upload(**self._where())
 
@@ -317,7 +319,7 @@ class PartsUpload:
 
 
 def list_uploads(store: S3Store) -> Iterator[Upload]:
-    """Yield the uploads in parts under the store's prefix that are not complete."""
+    """Yield the unfinished multipart uploads under the store's prefix."""
     bucket, prefix = store.where("").values()
     asked: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix}
     while True:
@@ -330,9 +332,9 @@ def list_uploads(store: S3Store) -> Iterator[Upload]:
         for row in page.get("Uploads", []):
             began_ms = int(row["Initiated"].timestamp() * 1000)
             yield Upload(row["UploadId"], row["Key"].removeprefix(prefix), began_ms)
-        # SeaweedFS goes on by the upload's id alone.
-        said = {name: page.get(f"Next{name}") for name in ("KeyMarker", "UploadIdMarker")}
-        after = {**asked, **{name: value for name, value in said.items() if value}}
+        # SeaweedFS continues from the upload's id alone.
+        markers = {name: page.get(f"Next{name}") for name in ("KeyMarker", "UploadIdMarker")}
+        after = {**asked, **{name: value for name, value in markers.items() if value}}
         if not page.get("IsTruncated") or after == asked:
             return
         asked = after
@@ -341,8 +343,8 @@ def list_uploads(store: S3Store) -> Iterator[Upload]:
 def part_size(done: int, bound: int | None) -> int:
     """Return the size of the next part after ``done`` of them.
 
-    S3 takes at most 10,000 parts, so they grow: all along when no size was asked for, and else
-    only past 9,000 of that size, which no ordinary object reaches.
+    S3 accepts at most 10,000 parts, so they grow: steadily when the options set no size, else only
+    after 9,000 parts of that size, which no ordinary object reaches.
     """
     if bound is None:
         return PART_BYTES * (1 + done // 1000) ** 2

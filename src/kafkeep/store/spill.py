@@ -1,4 +1,4 @@
-"""The bytes of many objects in the making: in memory, then in one file on disk. In tasks."""
+"""Buffers for objects that are being written: in memory, then in one file on disk. In tasks."""
 
 from __future__ import annotations
 
@@ -14,72 +14,71 @@ from kafkeep.store.local_files import faults
 READ_BYTES = 4 << 20
 
 
-Place = tuple[int, int]
-"""Where bytes lie in the file, and how many."""
+Extent = tuple[int, int]
+"""A position in the file, and a number of bytes."""
 
 
 class Spill:
-    """One file that many objects share, so that a thousand of them cost one descriptor.
+    """One temporary file that many objects share, so that a thousand need one descriptor.
 
-    What is given back is written over by the next: the file is never larger than what lay in it
-    at one time.
+    Freed space is used again: the file is never larger than the most bytes it held at one time.
     """
 
     def __init__(self) -> None:
         self._file: int | None = None
         self._end = 0
-        self._free: list[Place] = []
-        self._given_back: deque[Place] = deque()
+        self._free: list[Extent] = []
+        self._freed: deque[Extent] = deque()
         self._changing = threading.Lock()
 
     def append(self, data: bytes) -> int:
-        """Write ``data`` behind everything else and return where it begins."""
-        return self._write(data, self._take_new)[0][0]
+        """Write ``data`` at the end and return its position."""
+        return self._write(data, self._allocate_end)[0][0]
 
-    def put(self, data: bytes) -> list[Place]:
-        """Write ``data`` where there is room and return where it lies, in order."""
-        return self._write(data, self._take)
+    def put(self, data: bytes) -> list[Extent]:
+        """Write ``data`` into free space and return its extents, in order."""
+        return self._write(data, self._allocate)
 
-    def _write(self, data: bytes, take: Callable[[int], list[Place]]) -> list[Place]:
+    def _write(self, data: bytes, allocate: Callable[[int], list[Extent]]) -> list[Extent]:
         try:
             with self._changing, faults(f"keeping bytes of an object in {tempfile.gettempdir()}"):
                 if self._file is None:
                     self._file, path = tempfile.mkstemp(prefix="kafkeep-spill-")
                     os.unlink(path)  # gone with its last reader, also after kill -9
-                places = take(len(data))
+                extents = allocate(len(data))
                 try:
-                    _write(self._file, places, memoryview(data))
+                    _write(self._file, extents, memoryview(data))
                 except OSError:
-                    self._given_back.extend(places)
+                    self._freed.extend(extents)
                     raise
-                return places
+                return extents
         finally:
-            self._settle()
+            self._reclaim()
 
     def read(self, start: int, size: int) -> Iterator[bytes]:
-        """Yield what lies there, in pieces."""
+        """Yield the bytes of an extent in chunks."""
         assert self._file is not None
         while size:
-            piece = os.pread(self._file, min(size, READ_BYTES), start)
-            yield piece
-            start += len(piece)
-            size -= len(piece)
+            chunk = os.pread(self._file, min(size, READ_BYTES), start)
+            yield chunk
+            start += len(chunk)
+            size -= len(chunk)
 
-    def give_back(self, places: Iterable[Place]) -> None:
-        """Need these bytes no longer. Never waits: an object may be dropped inside ``put``."""
-        self._given_back.extend(places)
-        self._settle()
+    def free(self, extents: Iterable[Extent]) -> None:
+        """Free these extents. Never waits, because an object may be dropped inside ``put``."""
+        self._freed.extend(extents)
+        self._reclaim()
 
     def close(self) -> None:
-        """Give the space back; what is appended later begins anew."""
+        """Delete the file; later writes begin a new one."""
         with self._changing:
             self._close()
 
     def __del__(self) -> None:
-        self.close()  # a window whose upload failed has nobody else to do it
+        self.close()  # when the upload of a window failed
 
-    def _take(self, size: int) -> list[Place]:
-        """Find room: where others were, and only then behind everything else."""
+    def _allocate(self, size: int) -> list[Extent]:
+        """Allocate free space first, then space at the end."""
         taken = []
         while size and self._free:
             start, length = self._free.pop(0)
@@ -88,20 +87,20 @@ class Spill:
             size -= used
             if used < length:
                 self._free.insert(0, (start + used, length - used))
-        return taken + self._take_new(size) if size else taken
+        return taken + self._allocate_end(size) if size else taken
 
-    def _take_new(self, size: int) -> list[Place]:
+    def _allocate_end(self, size: int) -> list[Extent]:
         self._end += size
         return [(self._end - size, size)]
 
-    def _settle(self) -> None:
-        """Make room of what was given back; whoever is inside does it when they leave."""
-        while self._given_back and self._changing.acquire(blocking=False):
+    def _reclaim(self) -> None:
+        """Reclaim freed extents; a thread that holds the lock does it when it leaves."""
+        while self._freed and self._changing.acquire(blocking=False):
             try:
                 free = [*self._free]
-                while self._given_back:
-                    free.append(self._given_back.popleft())
-                self._free = joined(sorted(free))
+                while self._freed:
+                    free.append(self._freed.popleft())
+                self._free = merged(sorted(free))
                 self._shorten()
             finally:
                 self._changing.release()
@@ -121,21 +120,21 @@ class Spill:
             with suppress(OSError):
                 os.close(self._file)
         self._file, self._end, self._free = None, 0, []
-        self._given_back.clear()
+        self._freed.clear()
 
 
-def _write(file: int, places: Iterable[Place], view: memoryview) -> None:
-    for start, size in places:
+def _write(file: int, extents: Iterable[Extent], view: memoryview) -> None:
+    for start, size in extents:
         done = 0
         while done < size:
             done += os.pwrite(file, view[done:size], start + done)
         view = view[size:]
 
 
-def joined(places: Iterable[Place]) -> list[Place]:
-    """Return them with neighbours made one."""
-    found: list[Place] = []
-    for start, size in places:
+def merged(extents: Iterable[Extent]) -> list[Extent]:
+    """Return extents with adjacent ones merged."""
+    found: list[Extent] = []
+    for start, size in extents:
         if found and sum(found[-1]) == start:
             before, length = found.pop()
             found.append((before, length + size))
@@ -145,36 +144,36 @@ def joined(places: Iterable[Place]) -> list[Place]:
 
 
 class Body:
-    """An object's bytes so far: written ones on disk, the newest in memory."""
+    """The bytes of one object: the first ones on disk, the newest in memory."""
 
     def __init__(self, spill: Spill) -> None:
         self._spill = spill
-        self._written: list[Place] = []
+        self._written: list[Extent] = []
         self._newest: list[bytes] = []
         self.in_memory = 0
         self.size = 0
 
     def add(self, data: bytes) -> None:
-        """Take bytes."""
+        """Add bytes."""
         if data:
             self._newest.append(data)
             self.in_memory += len(data)
             self.size += len(data)
 
     def to_disk(self) -> None:
-        """Free the memory."""
+        """Move the bytes in memory to disk."""
         for data in self._newest:
-            self._written[-1:] = joined([*self._written[-1:], *self._spill.put(data)])
+            self._written[-1:] = merged([*self._written[-1:], *self._spill.put(data)])
         self._newest, self.in_memory = [], 0
 
     def drop(self) -> None:
-        """Forget everything; others may have the room on disk."""
-        self._spill.give_back(self._written)
+        """Discard all bytes and free their space on disk."""
+        self._spill.free(self._written)
         self._written, self._newest = [], []
         self.in_memory = self.size = 0
 
-    def only_piece(self) -> bytes | None:
-        """Return all of it when it is one piece in memory."""
+    def single_chunk(self) -> bytes | None:
+        """Return all bytes if they are one object in memory, else None."""
         return self._newest[0] if len(self._newest) == 1 and not self._written else None
 
     def __iter__(self) -> Iterator[bytes]:

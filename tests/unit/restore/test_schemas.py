@@ -35,7 +35,7 @@ from kafkeep.options.restore import RestoreOptions
 from kafkeep.registry.apicurio import import_zip
 from kafkeep.registry.client import Registry
 from kafkeep.registry.read import RegistryReader
-from kafkeep.registry.write import ImportWay, in_order
+from kafkeep.registry.write import ImportMethod, in_order
 from kafkeep.restore.document import Phase, RestoreDocument
 from kafkeep.restore.schemas import (
     SchemaStep,
@@ -237,7 +237,7 @@ def test_schemas_are_the_same_however_their_json_is_written() -> None:
 
 
 def test_ids_of_an_empty_registry_are_free() -> None:
-    plan = plan_ids(SCHEMAS, SchemaSet({}, {}, "NONE"), ImportWay.CONFLUENT, registry=URL)
+    plan = plan_ids(SCHEMAS, SchemaSet({}, {}, "NONE"), ImportMethod.CONFLUENT, registry=URL)
     assert [name for name, _ in plan.missing] == ["z-item", "a-box", "place", "place", "a-box"]
     assert plan.levels == {"": "BACKWARD", "a-box": "FULL"}
     assert fails(plan.checks) == []
@@ -245,20 +245,20 @@ def test_ids_of_an_empty_registry_are_free() -> None:
 
 def test_another_schema_under_an_id_is_refused_by_name() -> None:
     there = SchemaSet({"mine": RegistrySubject((SchemaVersion(1, 5),))}, {5: ITEM})
-    plan = plan_ids(SCHEMAS, there, ImportWay.CONFLUENT, registry=URL)
+    plan = plan_ids(SCHEMAS, there, ImportMethod.CONFLUENT, registry=URL)
     assert fails(plan.checks) == ["id 5 is another schema there, of mine"]
     assert plan.missing == ()
     there = SchemaSet({"place": RegistrySubject((SchemaVersion(3, 5),))}, {5: BOX})
-    plan = plan_ids(SCHEMAS, there, ImportWay.CONFLUENT, registry=URL)
+    plan = plan_ids(SCHEMAS, there, ImportMethod.CONFLUENT, registry=URL)
     assert fails(plan.checks) == ["version 3 of place has id 5 there, 7 in the archive"]
     there = SchemaSet({"mine": RegistrySubject((SchemaVersion(1, 50),))}, {50: PRICE})
-    plan = plan_ids(SCHEMAS, there, ImportWay.APICURIO, registry=URL)
+    plan = plan_ids(SCHEMAS, there, ImportMethod.APICURIO, registry=URL)
     assert fails(plan.checks) == ["it holds the schema of id 7 as 50, and can hold it once"]
     twice = replace(SCHEMAS, schemas={**SCHEMAS.schemas, 9: ITEM})
-    plan = plan_ids(twice, SchemaSet(), ImportWay.APICURIO, registry=URL)
+    plan = plan_ids(twice, SchemaSet(), ImportMethod.APICURIO, registry=URL)
     assert fails(plan.checks) == ["ids 4 and 9 are the same schema: it can hold it once"]
-    assert fails(plan_ids(twice, SchemaSet(), ImportWay.CONFLUENT, registry=URL).checks) == []
-    plan = plan_ids(SCHEMAS, SchemaSet(), ImportWay.NONE, registry=URL)
+    assert fails(plan_ids(twice, SchemaSet(), ImportMethod.CONFLUENT, registry=URL).checks) == []
+    plan = plan_ids(SCHEMAS, SchemaSet(), ImportMethod.NONE, registry=URL)
     assert "neither IMPORT mode nor" in fails(plan.checks)[0]
 
 
@@ -274,7 +274,7 @@ def test_what_is_there_already_is_fine_and_its_levels_stay() -> None:
         schemas={**SCHEMAS.schemas, 50: replace(PRICE, text="mine")},
         compatibility="NONE",
     )
-    plan = plan_ids(SCHEMAS, there, ImportWay.APICURIO, registry=URL)
+    plan = plan_ids(SCHEMAS, there, ImportMethod.APICURIO, registry=URL)
     assert plan.missing == (("a-box", SchemaVersion(2, 9)),)
     assert plan.levels == {}
     warned = [check.what for check in plan.checks if check.verdict is CheckStatus.WARN]
@@ -295,7 +295,7 @@ def test_a_registry_without_metadata_gets_none_and_that_is_told() -> None:
 def test_a_reference_to_what_was_deleted_is_refused() -> None:
     broken = replace(SCHEMAS, subjects={k: v for k, v in SCHEMAS.subjects.items() if k[0] != "z"})
     for plan in (
-        plan_ids(broken, SchemaSet(), ImportWay.CONFLUENT, registry=URL),
+        plan_ids(broken, SchemaSet(), ImportMethod.CONFLUENT, registry=URL),
         plan_map(broken, SchemaSet(), {}, registry=URL),
     ):
         [what] = fails(plan.checks)

@@ -12,12 +12,12 @@ from unittest import mock
 import pytest
 
 from kafkeep.errors import EnvironmentFault
-from kafkeep.store.s3_upload import HeldBytes, _Budget
+from kafkeep.store.s3_upload import BufferedBytes, _Budget
 
 PIECES = [random.Random(n).randbytes(n * 1000) for n in range(1, 30)]
 
 
-def sent(held: HeldBytes) -> bytes:
+def sent(held: BufferedBytes) -> bytes:
     """Read it as http.client does."""
     held.seek(0)
     found = []
@@ -26,8 +26,8 @@ def sent(held: HeldBytes) -> bytes:
     return b"".join(found)
 
 
-def filled(budget: _Budget) -> HeldBytes:
-    held = HeldBytes(budget)
+def filled(budget: _Budget) -> BufferedBytes:
+    held = BufferedBytes(budget)
     for piece in PIECES:
         held.add(piece)
     return held
@@ -41,7 +41,7 @@ def test_what_was_added_is_read_as_often_as_it_is_asked_for() -> None:
 
 
 def test_one_piece_is_sent_as_it_is_and_more_as_a_file() -> None:
-    held = HeldBytes(_Budget(10_000))
+    held = BufferedBytes(_Budget(10_000))
     held.add(PIECES[0])
     assert held.to_send() is PIECES[0]
     held.add(PIECES[1])
@@ -87,7 +87,7 @@ def test_the_file_is_no_larger_than_what_is_alive_however_much_goes_through_it()
     before, budget = file_bytes(), _Budget(0)
     alive = [filled(budget) for _ in range(3)]
     for turn in range(30):
-        changed = HeldBytes(budget)
+        changed = BufferedBytes(budget)
         for piece in reversed(PIECES):
             changed.add(piece)
         alive[turn % 3] = changed
@@ -144,7 +144,7 @@ def test_threads_do_not_mix_their_bytes() -> None:
 
     def write(seed: int) -> bool:
         pieces = [random.Random(seed * 1000 + n).randbytes(2000) for n in range(200)]
-        held = HeldBytes(budget)
+        held = BufferedBytes(budget)
         for piece in pieces:
             held.add(piece)
         return sent(held) == b"".join(pieces)
