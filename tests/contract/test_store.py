@@ -15,9 +15,9 @@ from tests.support.waiting import PATIENCE_S
 
 from kafkeep.archive.object_store import ObjectStore, ObjectWriter
 from kafkeep.errors import EnvironmentFault, KeyExistsError, KeyMissingError, TransientError
-from kafkeep.store.conditional_writes import probe_conditional_create
 from kafkeep.store.local import LocalStore
 from kafkeep.store.memory import MemoryStore
+from kafkeep.store.probe_conditional_writes import probe_conditional_create
 from kafkeep.store.retry import RetryingStore
 from kafkeep.store.s3 import S3Store
 

@@ -26,16 +26,9 @@ from kafkeep.objects.sink.read_windows import SEGMENT
 from kafkeep.objects.sink.spec import load_read_options
 from kafkeep.options.spark import usable_cores
 from kafkeep.options.units import parse_time
-from kafkeep.spark.datasource.selection import (
-    PushedFilters,
-    check_known,
-    check_topics,
-    choose_entries,
-    is_true,
-    number,
-    storage_options,
-    without_expired,
-)
+from kafkeep.spark.datasource.options import check_known, is_true, number, storage_options
+from kafkeep.spark.datasource.pushed_filters import PushedFilters
+from kafkeep.spark.datasource.selection import check_topics, choose_entries, without_expired
 from kafkeep.spark.datasource.slices import (
     EXACT_TIME,
     SPARK_SCHEMA,
