@@ -150,7 +150,7 @@ class Process:
         self.document = PairDocument(self.door, pair_id(("t",), None))
 
     def turn(self) -> None:
-        self.job.take_turn(self.door, self.document)
+        self.job.step(self.door, self.document)
         assert self.job.progress.is_passive is (self.job._work is None)
 
 

@@ -38,7 +38,7 @@ def user_command(
 
     Prompts for the password; without a terminal, reads it from the first line of stdin.
     """
-    from kafkeep.connect.worker.rest_access import user_line  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.connect.worker.rest_security import user_line  # noqa: PLC0415 - keeps --help fast
 
     asked = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
     typer.echo(user_line(name, role, asked))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.support.waiting import until
 
-from kafkeep.connect.metrics.own_metrics import LOOK_EVERY_MS, LastVerified
+from kafkeep.connect.metrics.own_metrics import READ_EVERY_MS, LastVerified
 from kafkeep.connect.model import Connector
 from kafkeep.errors import AccessDeniedError, DamagedError, UsageError
 from kafkeep.maintenance.drill import PREFIX, cleaned_up, scratch_names
@@ -113,7 +113,7 @@ def test_metrics_learn_of_traces_in_the_background() -> None:
     verified.of(some)
     until(lambda: len(asked) == 2 and verified.of(some) == {"a": 7})
     assert asked == ["a", "b"] and verified.of({"b": some["b"]}) == {}
-    now[0] = LOOK_EVERY_MS
+    now[0] = READ_EVERY_MS
     verified.of(some)
     until(lambda: len(asked) == 4)
 

@@ -1,8 +1,8 @@
-"""ch.tbd's pair for compacted topics: two sinks of the same topics that take turns.
+"""The job of a compacted pair: two sinks of the same topics that alternate, as ch.tbd's do.
 
-The one that is active archives; when its time is over, the other writes a fresh snapshot from the
-topics' beginning, and takes over once it holds as much. The old snapshot is then retired in its
-log, and its objects are deleted. The pair speak through a document in their archive.
+The active sink archives. When its time is over, the other one writes a fresh snapshot from the
+topics' beginning and takes over once it holds as much. The old snapshot is then retired in its log
+and its objects are deleted. The two sinks share a document in their archive (``pair_state.py``).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from kafkeep.archive.view import load_view
 from kafkeep.backup.plan import EARLIEST
 from kafkeep.clock import now_ms, writer_id
 from kafkeep.connect.connectors.chtbd import CompactOptions
-from kafkeep.connect.jobs.job import JobContext
+from kafkeep.connect.jobs.job import JobContext, run_with_retries
 from kafkeep.connect.jobs.pair_state import (
-    Facts,
+    MemberFacts,
     Pair,
     PairDocument,
     SnapshotPhase,
@@ -33,7 +33,6 @@ from kafkeep.connect.jobs.pair_state import (
     pair_id,
 )
 from kafkeep.connect.jobs.progress import Progress
-from kafkeep.connect.jobs.retry import run_patiently
 from kafkeep.connect.jobs.sink import SinkJob, locations_of, read_sink, sink_options
 from kafkeep.connect.model import ConnectorType
 from kafkeep.errors import AccessDeniedError, NoSuchArchiveError, UsageError
@@ -44,21 +43,21 @@ from kafkeep.store.open import open_store
 
 POLL_S = 1.0
 LONGEST_AGE_MS = 10_000
-"""What waits for a rule is closed after this, so that a snapshot can be complete."""
+"""An open object is closed after this, so that a snapshot can be complete."""
 logger = logging.getLogger(__name__)
 
 
 def make_compact_job(name: str, config: Mapping[str, str], context: JobContext) -> CompactJob:
-    """Return the job of one of the pair; ``config`` is that of a CompactBackupSinkConnector."""
+    """Return the job of a member of a pair; its class is CompactBackupSinkConnector."""
     sink = read_sink(name, config, context)
     if sink.compact is None:
-        raise UsageError(f"connector {name} is not one of a pair for compacted topics")
+        raise UsageError(f"connector {name} is not a member of a compacted pair")
     locations = locations_of(sink, context)
     return CompactJob(sink_options(sink), sink.compact, locations, context)
 
 
 class CompactJob:
-    """One of a pair; see ``ConnectorJob``."""
+    """The job of one member of a pair; see ``ConnectorJob``."""
 
     type: ConnectorType = "sink"
 
@@ -85,31 +84,31 @@ class CompactJob:
         self._context = context
         self._clock = clock
         self.progress = Progress()
-        self._begin_work = start or SinkThread
+        self._start_running = start or SinkThread
         self._work: RunningSink | None = None
         self.task_count = 1
 
     @property
     def name(self) -> str:
-        """The instance: the name of the connector's log."""
+        """The member's name: that of the connector's log."""
         return self.options.name
 
     def run(self, stop: threading.Event) -> None:
-        """Take turns until stopped; brokers and stores that are away are waited for."""
+        """Alternate until stopped; retries while brokers or stores do not answer."""
         try:
-            run_patiently(self.options.called, lambda: self._run(stop), stop)
+            run_with_retries(self.options.called, lambda: self._run(stop), stop)
         finally:
-            self._rest()
+            self._stop_sink()
 
     def _run(self, stop: threading.Event) -> None:
         store = open_store(self._locations.archive, self._locations.storage, create=True)
         document = PairDocument(store, pair_id(self.options.topics, self.options.topics_regex))
         while not stop.is_set():
-            self.take_turn(store, document)
+            self.step(store, document)
             stop.wait(POLL_S)
 
-    def take_turn(self, store: ObjectStore, document: PairDocument) -> None:
-        """Look at the document and do the one thing that is next."""
+    def step(self, store: ObjectStore, document: PairDocument) -> None:
+        """Read the document and do the next step."""
         if self._work is not None:
             self._work.check()
         pair = self._join(store, document)
@@ -118,9 +117,9 @@ class CompactJob:
         self.progress.is_passive = self._work is None
 
     def _join(self, store: ObjectStore, document: PairDocument) -> Pair:
-        """Return the document, with this instance in it.
+        """Return the document, with this member in it.
 
-        One that the document does not know, and that has archived something, goes on with that.
+        A member that the document does not name continues what it has archived.
         """
         pair = document.load()
         if self.name in pair.members:
@@ -133,7 +132,7 @@ class CompactJob:
         return document.load()
 
     def _next(self, store: ObjectStore, pair: Pair) -> Step:
-        facts = Facts(
+        facts = MemberFacts(
             now_ms=self._clock(),
             length_ms=self._pair.length_ms,
             begins=self._pair.initial_status == "ACTIVATE",
@@ -151,43 +150,43 @@ class CompactJob:
     def _do(self, step: Step, pair: Pair, store: ObjectStore, document: PairDocument) -> None:
         match step:
             case Step.BEGIN:
-                self._say(document, pair, SnapshotPhase.BUILDING)
+                self._set_phase(document, pair, SnapshotPhase.BUILDING)
             case Step.WORK:
-                self._start()
+                self._start_sink()
             case Step.COMPLETE:
-                self._say(document, pair, SnapshotPhase.COMPLETE)
+                self._set_phase(document, pair, SnapshotPhase.COMPLETE)
             case Step.REST | Step.WAIT:
-                self._rest()
+                self._stop_sink()
             case Step.RETIRE:
-                self._rest()
+                self._stop_sink()
                 if covers(_state(store, pair.newest_complete() or ""), _state(store, self.name)):
-                    self._say(document, pair, SnapshotPhase.RETIRING)
+                    self._set_phase(document, pair, SnapshotPhase.RETIRING)
             case Step.CLEAN:
-                self._rest()
+                self._stop_sink()
                 self._clean(store, document)
 
-    def _say(self, document: PairDocument, pair: Pair, phase: SnapshotPhase) -> None:
+    def _set_phase(self, document: PairDocument, pair: Pair, phase: SnapshotPhase) -> None:
         if document.put(pair.moved(self.name, phase, self._clock())):
-            logger.info("connector %s: its snapshot is %s", self.options.called, phase)
+            logger.info("connector %s: its snapshot is now %s", self.options.called, phase)
 
-    def _start(self) -> None:
+    def _start_sink(self) -> None:
         if self._work is None:
             sink = SinkJob(self.options, self._locations, self._context, group=self._group)
             self.progress.positions, self.progress.lag_records = {}, {}
             self.progress.ends, self.progress.due_since_ms = {}, None
             sink.progress = self.progress
-            self._work = self._begin_work(sink)
+            self._work = self._start_running(sink)
 
-    def _rest(self) -> None:
+    def _stop_sink(self) -> None:
         work, self._work = self._work, None
         if work is not None:
             work.end()
 
     def _clean(self, store: ObjectStore, document: PairDocument) -> None:
-        """Retire the log, then delete what it no longer counts, then say so.
+        """Retire the log, delete its objects, then set the phase to empty.
 
-        The document is asked again once the log is held: who was overtaken while it slept would
-        otherwise retire the snapshot of the one that overtook it.
+        The document is read again once the log is taken. Otherwise a member that was overtaken
+        while it slept would retire the snapshot of the one that overtook it.
         """
 
         def is_mine() -> bool:
@@ -202,31 +201,31 @@ class CompactJob:
                 store.delete(entry.key)
         except AccessDeniedError as error:
             called = self.options.called
-            logger.warning("connector %s: its old objects stay: %s", called, error.message)
+            logger.warning("connector %s: cannot delete its old objects: %s", called, error.message)
         pair = document.load()
         if pair.phase(self.name) is SnapshotPhase.RETIRING:
-            self._say(document, pair, SnapshotPhase.EMPTY)
+            self._set_phase(document, pair, SnapshotPhase.EMPTY)
 
 
 class RunningSink(Protocol):
-    """A sink at work."""
+    """A sink that runs."""
 
     @property
     def task_count(self) -> int:
         """How many tasks to show."""
 
     def check(self) -> None:
-        """Raise what ended the sink, if something did."""
+        """Raise the error that ended the sink, if there is one."""
 
     def reached(self) -> bool:
-        """Whether all is archived that Kafka had when the sink first saw it."""
+        """Return True when all is archived that Kafka had when the sink started."""
 
     def end(self) -> None:
         """Stop the sink and wait for it."""
 
 
 class SinkThread:
-    """The sink of one turn, in a thread of its own."""
+    """A sink in a thread of its own."""
 
     def __init__(self, sink: SinkJob) -> None:
         self._sink = sink
@@ -239,23 +238,23 @@ class SinkThread:
     def _run(self) -> None:
         try:
             self._sink.run(self._stop)
-        except BaseException as error:  # raised again where it is looked after
+        except BaseException as error:  # check() raises it again
             self._error = error
 
     @property
     def task_count(self) -> int:
-        """Those of the sink."""
+        """See ``RunningSink``; so for the others."""
         return self._sink.task_count
 
     def check(self) -> None:
-        """See RunningSink; so for the others."""
+        """Raise the error that ended the sink."""
         if self._error is not None:
             raise self._error
 
     def reached(self) -> bool:  # noqa: D102
         positions = self._sink.progress.positions
         if not self._goal:
-            # Not from positions and lag: between two reads of the one the other may move on.
+            # Not from positions and lag: one may change between two reads of the other.
             ends = self._sink.progress.ends
             self._goal = {key: end for key, end in ends.items() if key in positions}
         return bool(self._goal) and all(
@@ -268,10 +267,9 @@ class SinkThread:
 
 
 def covers(new: LogState, old: LogState) -> bool:
-    """Whether one log holds what the other holds.
+    """Return True when log ``new`` holds all that ``old`` holds.
 
-    A topic that was deleted since is held by the old one alone, also when there is another of its
-    name now: then it does not.
+    It does not when a topic was deleted since, also if there is another one of its name now.
     """
     held = {(_topic_id(new, pid), pid.partition): at for pid, at in new.positions.items()}
     return all(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -10,8 +11,12 @@ from typing import Any, Protocol
 
 from kafkeep.connect.jobs.progress import Progress
 from kafkeep.connect.model import ConnectorType
+from kafkeep.errors import TransientError
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.storage import StorageOptions
+from kafkeep.retry import CONNECTOR
+
+logger = logging.getLogger(__name__)
 
 RunTasks = Callable[..., Any]
 """``SharedSpark.run_tasks``: bundles in, rows out."""
@@ -82,3 +87,26 @@ class MakeJob(Protocol):
 
     def __call__(self, name: str, config: Mapping[str, str], context: JobContext) -> ConnectorJob:
         """Return the job; ``config`` is resolved, with secrets. UsageError if it is wrong."""
+
+
+def interruptible_sleep(stop: threading.Event) -> Callable[[float], None]:
+    """Return a ``sleep`` for retries that raises TransientError once ``stop`` is set."""
+
+    def sleep(seconds: float) -> None:
+        if stop.wait(seconds):
+            raise TransientError("the connector is stopping and does not try again")
+
+    return sleep
+
+
+def run_with_retries(name: str, work: Callable[[], None], stop: threading.Event) -> None:
+    """Call ``work`` until it returns, again after each TransientError, until ``stop`` is set."""
+    failures = 0
+    while not stop.is_set():
+        try:
+            work()
+            return
+        except TransientError as error:
+            logger.warning("connector %s: %s; trying again", name, error.message)
+        failures += 1
+        stop.wait(CONNECTOR.wait_s(failures))

@@ -1,4 +1,4 @@
-"""Connectors as jobs of ours: a sink is a backup that follows, a source a restore that follows."""
+"""Make the job of a connector: a following backup for a sink, a following restore for a source."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ from kafkeep.connect.jobs.retention import ConnectorRetention
 from kafkeep.connect.jobs.sink import SinkJob, locations_of, read_sink, sink_options
 from kafkeep.connect.jobs.source import SourceJob
 
-__all__ = ["locations_of", "make_job", "read_sink"]
-
 logger = logging.getLogger(__name__)
 
 
 def make_job(name: str, config: Mapping[str, str], context: JobContext) -> ConnectorJob:
-    """Return the job of a connector; see ``MakeJob``. Reads nothing but ``config``."""
+    """Return the job of a connector; see ``MakeJob``. Reads only ``config``."""
     if find_family(config.get("connector.class", "")).kind == "source":
         source = SourceConfig.from_map(config, name=name, strict=False)
-        _say(name, source.unknown, source.notes)
+        _log_notes(name, source.unknown, source.notes)
         return SourceJob(source, context)
     sink = read_sink(name, config, context)
-    _say(name, sink.unknown, sink.notes)
+    _log_notes(name, sink.unknown, sink.notes)
     if sink.compact is not None:
         return make_compact_job(name, config, context)
     locations = locations_of(sink, context)
@@ -33,8 +31,8 @@ def make_job(name: str, config: Mapping[str, str], context: JobContext) -> Conne
     return SinkJob(sink_options(sink), locations, context, retention=retention)
 
 
-def _say(name: str, unknown: tuple[str, ...], notes: tuple[str, ...]) -> None:
+def _log_notes(name: str, unknown: tuple[str, ...], notes: tuple[str, ...]) -> None:
     if unknown:
-        logger.warning("connector %s: keys that mean nothing here: %s", name, ", ".join(unknown))
+        logger.warning("connector %s: unknown keys are ignored: %s", name, ", ".join(unknown))
     for note in notes:
         logger.warning("connector %s: %s", name, note)

@@ -1,17 +1,16 @@
-"""The document that a pair share, in their archive: one object per revision, created once.
+"""The document that the members of a compacted pair share, and the rule for who archives next.
 
-``_kafkeep/.pairs/<id>/<10^20-1-revision>.json``, so that the newest comes first in a listing; the
-id is a digest of the topics. The dot keeps it apart from logs, whose names cannot begin with one.
+The document has one object per revision, created once:
+``_kafkeep/.pairs/<id>/<10^20-1-revision>.json``. The newest revision comes first in a listing. The
+id is a digest of the topics. The dot separates it from logs, whose names cannot begin with one.
 
-Connectors that take turns at a fresh snapshot of compacted topics: whose turn is it? Pure.
-
-All of them share one document, changed by conditional creates alone. An instance goes round:
+Each member has a snapshot of the topics, which goes through these phases:
 
     EMPTY ─begin→ BUILDING ─complete→ COMPLETE ─retire→ RETIRING ─cleaned→ EMPTY
 
-It begins when the newest complete snapshot is old enough, is complete when it holds what the others
-hold, and retires only while another one, completed after it, is there and holds as much. So once
-a snapshot is complete, there is one at every moment, whoever dies where.
+A member begins when the newest complete snapshot is old enough. It is complete when it holds what
+the others hold. It retires only while a snapshot that was completed after it holds as much. So once
+a snapshot is complete, there is one at every moment, whichever member dies.
 """
 
 from __future__ import annotations
@@ -36,32 +35,32 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.sequence import DocumentSequence, Naming
 from kafkeep.errors import UnknownOutcomeError
 
-PATIENCE_MS = 300_000
-"""An instance that waits to be covered before it retires goes on following after this."""
+RETIRE_TIMEOUT_MS = 300_000
+"""A member that waits to be covered before it retires resumes archiving after this."""
 
 BUILD_MS = 600_000
-"""One that builds is given this time, or a turn if that is longer; then another may begin too."""
+"""A building member has this time, or its length if that is longer; then another may begin."""
 
 
 class SnapshotPhase(StrEnum):
-    """Where an instance's snapshot is."""
+    """The phase of a member's snapshot."""
 
     EMPTY = "empty"
     BUILDING = "building"
     COMPLETE = "complete"
-    """Whole, and followed: new records are added."""
+    """Complete, and followed: new records are added."""
     RETIRING = "retiring"
-    """No longer counted on: its log is being retired, its objects deleted."""
+    """Not used any more: its log is being retired and its objects deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairMember:
-    """One instance as the document has it."""
+    """One member in the document."""
 
     phase: SnapshotPhase
     since_ms: int
     order: int
-    """Revision of the document that says so: of two snapshots the later one is the newer."""
+    """The revision that set the phase: of two snapshots, the later one is newer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +69,21 @@ class Pair:
 
     revision: int = -1
     begun_ms: int = 0
-    """When the first of them came."""
+    """When the first member joined."""
     members: Mapping[str, PairMember] = field(default_factory=dict)
 
     def phase(self, name: str) -> SnapshotPhase:
-        """Return where an instance is; one that is not known has nothing."""
+        """Return a member's phase; an unknown one is empty."""
         member = self.members.get(name)
         return member.phase if member else SnapshotPhase.EMPTY
 
     def newest_complete(self) -> str | None:
-        """Return the instance whose snapshot was completed last."""
+        """Return the member whose snapshot was completed last."""
         there = [n for n, m in self.members.items() if m.phase is SnapshotPhase.COMPLETE]
         return max(there, key=lambda name: self.members[name].order, default=None)
 
     def moved(self, name: str, phase: SnapshotPhase, now_ms: int) -> Pair:
-        """Return the next revision; ValueError when the instance may not go there."""
+        """Return the next revision; ValueError for a transition that is not allowed."""
         allowed = _NEXT[self.phase(name)]
         if phase not in allowed or (phase is SnapshotPhase.RETIRING and not self._may_retire(name)):
             raise ValueError(f"{name} cannot be {phase} after {self.phase(name)}")
@@ -96,7 +95,7 @@ class Pair:
         )
 
     def joined(self, name: str, now_ms: int) -> Pair:
-        """Return the next revision, in which an instance is known."""
+        """Return the next revision, with a new member."""
         entered = PairMember(SnapshotPhase.EMPTY, now_ms, self.revision + 1)
         return replace(
             self,
@@ -119,41 +118,41 @@ _NEXT = {
 
 
 class Step(StrEnum):
-    """What an instance does next."""
+    """What a member does next."""
 
     WAIT = "wait"
-    """Nothing: it is passive."""
+    """Nothing: the member is passive."""
     BEGIN = "begin"
-    """Say that it builds."""
+    """Enter the phase building."""
     WORK = "work"
-    """Archive; it is active."""
+    """Archive: the member is active."""
     COMPLETE = "complete"
-    """Say that its snapshot is complete, and work on."""
+    """Enter the phase complete, and continue to archive."""
     REST = "rest"
     """Stop archiving until the newer snapshot holds what this one holds."""
     RETIRE = "retire"
-    """Say that its snapshot no longer counts."""
+    """Enter the phase retiring."""
     CLEAN = "clean"
-    """Retire its log, delete its objects, and say that it is empty."""
+    """Retire the log, delete its objects, and enter the phase empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What an instance knows beside the document."""
+class MemberFacts:
+    """What a member knows beside the document."""
 
     now_ms: int
     length_ms: int
     begins: bool
-    """Whether it is the one that begins: ACTIVATE."""
+    """True for the member that begins: ``ACTIVATE``."""
     caught_up: bool = False
-    """Of one that builds: its log holds what Kafka had at its beginning, and what the newest
-    complete snapshot holds."""
+    """True when a building member holds what Kafka had at its start, and what the newest complete
+    snapshot holds."""
     covered: bool = False
-    """Of one that is complete: the newest complete snapshot holds what its log holds."""
+    """True when the newest complete snapshot holds all that a complete member holds."""
 
 
-def next_step(pair: Pair, me: str, facts: Facts) -> Step:
-    """Return what ``me`` is to do at this revision of the document."""
+def next_step(pair: Pair, me: str, facts: MemberFacts) -> Step:
+    """Return what member ``me`` does at this revision of the document."""
     phase = pair.phase(me)
     if phase is SnapshotPhase.EMPTY:
         return Step.BEGIN if _may_begin(pair, facts) else Step.WAIT
@@ -167,13 +166,13 @@ def next_step(pair: Pair, me: str, facts: Facts) -> Step:
     if facts.covered:
         return Step.RETIRE
     waited = facts.now_ms - pair.members[newest].since_ms
-    return Step.REST if 0 <= waited < PATIENCE_MS else Step.WORK
+    return Step.REST if 0 <= waited < RETIRE_TIMEOUT_MS else Step.WORK
 
 
-def _may_begin(pair: Pair, facts: Facts) -> bool:
+def _may_begin(pair: Pair, facts: MemberFacts) -> bool:
     builders = [m for m in pair.members.values() if m.phase is SnapshotPhase.BUILDING]
-    patience = max(facts.length_ms, BUILD_MS)
-    if any(facts.now_ms - m.since_ms < patience for m in builders):
+    timeout_ms = max(facts.length_ms, BUILD_MS)
+    if any(facts.now_ms - m.since_ms < timeout_ms for m in builders):
         return False
     newest = pair.newest_complete()
     if newest is not None:
@@ -187,9 +186,9 @@ MAX_BYTES = 1 << 20
 
 
 def pair_id(topics: Sequence[str], topics_regex: str | None) -> str:
-    """Return what names the pair: connectors of the same topics, in one archive, are one."""
-    told = dump_document({"topics": sorted(set(topics)), "topics.regex": topics_regex or ""})
-    return hashlib.sha256(told).hexdigest()[:32]
+    """Return the id of a pair: connectors of the same topics in one archive are one pair."""
+    document = dump_document({"topics": sorted(set(topics)), "topics.regex": topics_regex or ""})
+    return hashlib.sha256(document).hexdigest()[:32]
 
 
 class PairDocument:

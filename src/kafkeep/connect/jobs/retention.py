@@ -1,8 +1,8 @@
-"""``s3.retention.days`` of a connector: rules are set, changed or removed when it starts.
+"""``s3.retention.days`` of a connector: set, change or remove expiry rules when it starts.
 
-A connector of ``topics.regex`` meets topics later too; each gets its rule before it is archived. A
-class may have a retention by default. That one deletes nothing that its user would not expect: see
-``DefaultRetention``.
+A connector of ``topics.regex`` finds topics later, too; each gets its rule before it is archived. A
+connector class may have a default retention. A default deletes nothing that its user would not
+expect: see ``DefaultRetention``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from kafkeep.options.kafka import Locations
 
 logger = logging.getLogger(__name__)
 DescribeTopics = Callable[[Collection[str]], Mapping[str, Mapping[str, ConfigValue]]]
-"""Returns every setting in force on each topic, the brokers' defaults included."""
+"""Returns every effective setting of each topic, brokers' defaults included."""
 MAX_DEFAULT_DAYS = 36_500
-"""What Kafka keeps for longer is kept for ever: stores fail to reckon with very many days."""
+"""Beyond this, objects are kept for ever: stores cannot handle very many days."""
 
 
 class KafkaRetention(NamedTuple):
@@ -37,7 +37,7 @@ class KafkaRetention(NamedTuple):
 
 
 class ConnectorRetention:
-    """What one connector does about retention; used by one thread."""
+    """Applies the retention of one connector; used by one thread."""
 
     def __init__(self, config: ConnectorConfig, locations: Locations) -> None:
         self._config = config
@@ -51,10 +51,10 @@ class ConnectorRetention:
         self._asked_ms: int | None = None
 
     def begin(self, store: ObjectStore) -> None:
-        """Set the rules of what is listed or archived already.
+        """Set the rules of topics that are configured or archived already.
 
-        Without the key a rule that was set before is removed, and nothing is asked of S3 otherwise.
-        A default waits for what Kafka says of the topics.
+        Without the key this removes earlier rules, and asks S3 nothing if there are none. A default
+        waits for the settings of the topics in Kafka.
         """
         self._done = frozenset()
         self._decided, self._asked_ms = {}, None
@@ -64,16 +64,16 @@ class ConnectorRetention:
         self._apply(self._config.topics or self._known(store), self._config.retention_days)
 
     def _known(self, store: ObjectStore) -> list[str]:
-        """Return topics that are archived, or were met and had no record yet."""
+        """Return topics that are archived or have a rule."""
         name = self._config.name
         archived = {topic for topic, _ in load_log(store, name).state.topics}
         return sorted(archived | load_retention(store, name).active().keys())
 
     def meet(self, topics: Collection[str], asked_ms: int, describe: DescribeTopics) -> None:
-        """Set the rules of topics that were not there before.
+        """Set the rules of topics that are new.
 
-        A default is decided on again when Kafka keeps a topic's records for another time than
-        before; that is asked once for each ``asked_ms``, when the caller last read settings.
+        A default is decided again when Kafka's retention of a topic has changed. Settings are read
+        once for each ``asked_ms``, the time when the caller last read settings.
         """
         days = self._config.retention_days
         if days is None:
@@ -100,8 +100,8 @@ class ConnectorRetention:
                 continue
             if kafka is None:
                 logger.warning(
-                    "connector %s: the default retention sets no rule for topic %s: how long "
-                    "Kafka keeps its records cannot be read",
+                    "connector %s: topic %s gets no default retention: cannot read how long Kafka "
+                    "keeps its records",
                     self._config.called,
                     topic,
                 )
@@ -118,13 +118,15 @@ class ConnectorRetention:
             raise
         except KafkeepError as error:
             called = self._config.called
-            logger.warning("connector %s: settings are not known: %s", called, error.message)
+            logger.warning(
+                "connector %s: cannot read the settings of topics: %s", called, error.message
+            )
             return {}
 
     def _apply_default(
         self, default: DefaultRetention, topic: str, kafka: KafkaRetention, days: int
     ) -> None:
-        """Set the rule of one topic, or none; nobody asked for it, so no refusal stops the run."""
+        """Set the rule of one topic, or none. It is a default, so no refusal stops the run."""
         called = self._config.called
         chosen = kept_days(kafka, days)
         try:
@@ -136,12 +138,12 @@ class ConnectorRetention:
             raise
         except KafkeepError as error:
             logger.warning(
-                "connector %s: the default retention of topic %s cannot be set: %s",
+                "connector %s: cannot set the default retention of topic %s: %s",
                 called,
                 topic,
                 error.message,
             )
-            self._take_away(topic)
+            self._remove(topic)
             return
         if why is None and chosen is None:
             why = "Kafka keeps its records for ever"
@@ -156,15 +158,15 @@ class ConnectorRetention:
             chosen,
         )
 
-    def _take_away(self, topic: str) -> None:
-        """Leave no rule of a topic behind that is remembered, and perhaps not in the bucket."""
+    def _remove(self, topic: str) -> None:
+        """Remove the rule of a topic: it may be recorded and yet not be in the bucket."""
         try:
             self._apply([topic], None)
         except TransientError:
             raise
         except KafkeepError as error:
             logger.warning(
-                "connector %s: a rule of topic %s that was set before may still hold: %s",
+                "connector %s: an earlier rule of topic %s may still apply: %s",
                 self._config.called,
                 topic,
                 error.message,
@@ -184,17 +186,17 @@ class ConnectorRetention:
 
 
 class DefaultRetention:
-    """Decides which topics a default holds for: those whose folders it finds empty.
+    """Decides which topics a default applies to: those whose folders are empty.
 
-    What was archived before there was a default, or by others, stays. A topic that has a rule
-    already goes on having one.
+    Objects that were archived before the default, or by others, stay. A topic that has a rule keeps
+    one.
     """
 
     def __init__(self, store: ObjectStore, log: str, folder: str) -> None:
         self._store, self._log, self._folder = store, log, folder
 
     def why_not(self, topic: str) -> str | None:
-        """Return why the default does not hold for a topic; None when it does."""
+        """Return why the default does not apply to a topic; None when it does."""
         if load_retention(self._store, self._log).days(topic) is not None:
             return None
         for rule in rules_of(self._log, topic, 1, self._folder):
@@ -206,7 +208,7 @@ class DefaultRetention:
         return None
 
     def never_fewer(self, topic: str, days: int | None) -> int | None:
-        """Return ``days``, or those of the rule that holds when they are more: it may be a user's.
+        """Return ``days``, or those of the active rule if they are more: it may be a user's.
 
         None is for ever.
         """
@@ -215,7 +217,7 @@ class DefaultRetention:
 
 
 def kafka_retention(configs: Mapping[str, ConfigValue]) -> KafkaRetention | None:
-    """Return how long Kafka keeps a topic's records; None where its settings do not tell."""
+    """Return how long Kafka keeps a topic's records; None where its settings lack it."""
     policy, kept = configs.get("cleanup.policy"), configs.get("retention.ms")
     if policy is None or kept is None or policy.value is None or kept.value is None:
         return None
@@ -223,9 +225,9 @@ def kafka_retention(configs: Mapping[str, ConfigValue]) -> KafkaRetention | None
 
 
 def kept_days(kafka: KafkaRetention, least: int) -> int | None:
-    """Return how many days objects of a topic are kept by default; None: for ever.
+    """Return how many days to keep objects of a topic by default; None: for ever.
 
-    At least a day longer than Kafka keeps their records.
+    That is at least a day longer than Kafka keeps their records.
     """
     if "delete" not in kafka.cleanup_policy or kafka.kept_ms < 0:
         return None

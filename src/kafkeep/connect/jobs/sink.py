@@ -1,13 +1,9 @@
-"""A sink connector's run: a backup that follows, in the worker's session, and tells its group.
+"""The job of a sink connector: a following backup in the worker's Spark session.
 
-What a sink's job tells of itself, from its looks and commits.
-
-Others read while one thread writes: a map or set is replaced by a new one, never changed.
-
-A connector's consumer group: told where the connector has come, so that Kafka's tools see it.
-
-The log alone says where a connector goes on. The group is read once, before there is a log, and
-only told afterwards: that it cannot be told is a warning.
+After each snapshot of the cluster and each commit the job updates its progress and commits its
+positions to the connector's consumer group, so that Kafka's tools show them. Only the log decides
+where a connector continues. The group is read once, before there is a log, and a failed commit to
+it is only a warning.
 """
 
 from __future__ import annotations
@@ -32,10 +28,9 @@ from kafkeep.backup.schemas import schema_keeper
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.clock import now_ms, writer_id
 from kafkeep.connect.connectors.sink_config import ConnectorConfig
-from kafkeep.connect.jobs.job import JobContext, shown_tasks
+from kafkeep.connect.jobs.job import JobContext, interruptible_sleep, run_with_retries, shown_tasks
 from kafkeep.connect.jobs.progress import Progress, gaps_of
 from kafkeep.connect.jobs.retention import ConnectorRetention
-from kafkeep.connect.jobs.retry import run_patiently, sleep_until
 from kafkeep.connect.model import ConnectorType
 from kafkeep.errors import KafkeepError
 from kafkeep.failpoint import failpoint
@@ -50,11 +45,14 @@ TopicPartition = tuple[str, int]
 
 
 class SinkProgress:
-    """Keeps one ``Progress`` up to date."""
+    """Keeps one ``Progress`` up to date.
+
+    Other threads read it meanwhile, so maps and sets are replaced, never changed.
+    """
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
-        progress.ends = {}  # those of an earlier run are none that this one has seen
+        progress.ends = {}  # this run has not seen those of an earlier one
 
     def saw(
         self,
@@ -62,7 +60,7 @@ class SinkProgress:
         positions: Mapping[TopicPartition, int],
         plan: CyclePlan | None = None,
     ) -> None:
-        """Note how far Kafka is ahead of ``positions``, and whether ``plan`` reads any of it."""
+        """Record how far Kafka is ahead of ``positions``, and whether ``plan`` reads any of it."""
         progress = self.progress
         progress.ends = dict(look.stables)
         self._measure(positions, look.at_ms, frozenset())
@@ -73,7 +71,7 @@ class SinkProgress:
         progress.measured_ms = look.at_ms
 
     def committed(self, commit: Commit, positions: Mapping[TopicPartition, int]) -> None:
-        """Count one commit of the log, which now stands at ``positions``."""
+        """Count one commit of the log, which is now at ``positions``."""
         changes, progress = commit.changes, self.progress
         if changes.intent is not None and not changes.closes_intent:
             moved: frozenset[TopicPartition] = frozenset()
@@ -98,7 +96,7 @@ class SinkProgress:
         at_ms: int,
         moved: frozenset[TopicPartition],
     ) -> None:
-        """Set positions and lag; what is left after a partition moved waits since then."""
+        """Set positions and lag; what is left after a partition moved has waited since then."""
         progress = self.progress
         lag = {
             key: max(0, end - positions[key])
@@ -112,25 +110,25 @@ class SinkProgress:
             for key, behind in lag.items()
             if behind
         }
-        progress.lag_records = lag  # last: who sees it sees since when, too
+        progress.lag_records = lag  # last, so that a reader who sees it sees since when, too
 
 
 logger = logging.getLogger(__name__)
 
 
 def group_of(name: str) -> str:
-    """Return the group of a connector, as Connect names it."""
+    """Return the consumer group of a connector, as Connect names it."""
     return f"connect-{name}"
 
 
 def positions_now(state: LogState) -> dict[TopicPartition, int]:
-    """Return a log's positions by topic and number: those of each topic's newest incarnation."""
+    """Return a log's positions by topic and partition, of each topic's newest incarnation."""
     newest = newest_partitions(state)
     return {key: state.positions[pid] for key, pid in newest.items()}
 
 
 def newest_partitions(state: LogState) -> dict[TopicPartition, PartitionId]:
-    """Return the partitions the log has positions of, less those of topics re-created since."""
+    """Return the partitions that have positions, without those of re-created topics."""
     found: dict[TopicPartition, PartitionId] = {}
     for pid in sorted(state.positions, key=lambda p: (p.topic, p.partition, p.incarnation)):
         info = state.latest_incarnation(pid.topic)
@@ -140,59 +138,59 @@ def newest_partitions(state: LogState) -> dict[TopicPartition, PartitionId]:
 
 
 class ConnectorGroup:
-    """Tells one group what changed; used by one thread."""
+    """Commits changed positions to one group; used by one thread."""
 
     def __init__(self, admin: Admin, id: str) -> None:
         self._admin = admin
         self.id = id
-        self._told: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
         self._warned: str | None = None
 
-    def tell(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Commit what is new in ``positions``; what fails is tried again the next time."""
-        news = {key: at for key, at in positions.items() if self._told.get(key) != at}
-        if not news:
+    def commit(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Commit what is new in ``positions``; a failed commit is tried again the next time."""
+        changed = {key: at for key, at in positions.items() if self._committed.get(key) != at}
+        if not changed:
             return
         try:
             failpoint("group.before")
-            commit_offsets(self._admin, self.id, news)
+            commit_offsets(self._admin, self.id, changed)
             failpoint("group.after")
         except KafkeepError as error:
             if error.message != self._warned:
-                logger.warning("offsets of group %s are not told: %s", self.id, error.message)
+                logger.warning("cannot commit offsets of group %s: %s", self.id, error.message)
             self._warned = error.message
             return
-        self._told.update(news)
+        self._committed.update(changed)
         self._warned = None
 
 
 def replace_offsets(admin: Admin, group: str, positions: Mapping[TopicPartition, int]) -> None:
-    """Make the group say this and nothing else, after positions were moved; a failure warns."""
+    """Replace all offsets of the group after positions were moved; a failure is a warning."""
     try:
         delete_group(admin, group)
         commit_offsets(admin, group, positions)
     except KafkeepError as error:
-        logger.warning("offsets of group %s are not moved: %s", group, error.message)
+        logger.warning("cannot move offsets of group %s: %s", group, error.message)
 
 
-LOOK_EVERY_MS = 1_000
+INTERVAL_MS = 1_000
 DETAILS_MS = 30_000
 CYCLE_MS = 10_000
-"""A connector that is to stop has about so long to wait for its tasks."""
+"""How long the tasks of a cycle run: about as long as a stopped connector waits for them."""
 GROUP_TIMEOUT_MS = 5_000
 GAP_LINES = 100
-"""So many gaps of one commit get a line each."""
+"""How many gaps of one commit get a log line each."""
 
 
 def kafka_of(worker: KafkaOptions, overrides: Mapping[str, str]) -> KafkaOptions:
-    """Return the worker's client with what a connector sets differently."""
+    """Return the worker's client with a connector's overrides."""
     rest = {key: text for key, text in overrides.items() if key != "bootstrap.servers"}
     servers = overrides.get("bootstrap.servers", worker.bootstrap_servers)
     return KafkaOptions(servers, {**worker.properties, **rest})
 
 
 def read_sink(name: str, config: Mapping[str, str], context: JobContext) -> ConnectorConfig:
-    """Read a sink's configuration; the worker's defaults stand in for what it does not say."""
+    """Parse a sink's configuration, with the worker's defaults for keys it does not set."""
     return ConnectorConfig.from_map(config, name=name, strict=False, defaults=context.defaults)
 
 
@@ -206,8 +204,12 @@ def locations_of(config: ConnectorConfig, context: JobContext) -> Locations:
 
 
 def sink_options(config: ConnectorConfig) -> BackupOptions:
-    """Return the backup that a connector means."""
-    values: dict[str, Any] = {"interval_ms": LOOK_EVERY_MS, "cycle_ms": CYCLE_MS, **config.extra}
+    """Return the options of a connector's backup."""
+    values: dict[str, Any] = {
+        "interval_ms": INTERVAL_MS,
+        "cycle_ms": CYCLE_MS,
+        **config.extra,
+    }
     options = BackupOptions(
         topics=config.topics,
         topics_regex=config.topics_regex,
@@ -238,7 +240,7 @@ class SinkJob:
         group: str | None = None,
         retention: ConnectorRetention | None = None,
     ) -> None:
-        """Make it; ``group`` is the one to tell how far it is, where the options name none."""
+        """Create it; ``group`` gets its positions where the options name no group."""
         self.options = options
         self.group = group or options.group or group_of(options.called)
         self.retention = retention
@@ -248,15 +250,15 @@ class SinkJob:
         self.progress = Progress()
 
     def run(self, stop: threading.Event) -> None:
-        """Archive until stopped; brokers and stores that are away are waited for."""
-        run_patiently(self.options.called, partial(self._run, stop), stop)
+        """Archive until stopped; retries while brokers or stores do not answer."""
+        run_with_retries(self.options.called, partial(self._run, stop), stop)
 
     def _run(self, stop: threading.Event) -> None:
         options, locations = self.options, self._locations
         with Wire(locations.kafka) as wire:
             admin = Admin(wire)
             store = open_store(
-                locations.archive, locations.storage, create=True, sleep=sleep_until(stop)
+                locations.archive, locations.storage, create=True, sleep=interruptible_sleep(stop)
             )
             check_store(store, options.name)
             if self.retention is not None:
@@ -268,7 +270,7 @@ class SinkJob:
         self.task_count = shown_tasks(self.options.tasks_max, partitions)
 
     def log_commit(self, commit: Commit) -> None:
-        """Say what a commit holds: people look for it in the log of a worker."""
+        """Log what a commit holds."""
         entries, gaps = commit.changes.entries, commit.changes.gaps
         for gap in gaps[:GAP_LINES]:
             logger.warning("connector %s: gap in %s", self.options.called, format_gap(gap))
@@ -294,7 +296,7 @@ class SinkJob:
             self.options.name,
             writer=writer_id(),
             now_ms=now_ms,
-            sleep=sleep_until(stop),
+            sleep=interruptible_sleep(stop),
         )
         return BackupJob(
             options=self.options,
@@ -312,7 +314,7 @@ class SinkJob:
 
 
 class _Run:
-    """The backup of one run, watched: group and progress are told what it does."""
+    """The backup of one run, which updates progress and group as it goes."""
 
     def __init__(
         self, sink: SinkJob, admin: Admin, store: ObjectStore, stop: threading.Event
@@ -337,7 +339,7 @@ class _Run:
         if self._log_read is not self.job.log:
             self._read_gaps()
         self._progress.saw(look, positions, plan)
-        self._tell(positions)
+        self._commit_group(positions)
         if self._preview is not None:
             self._preview.glance(look, plan, self.job.log.state.positions, self.job.tails)
 
@@ -345,22 +347,22 @@ class _Run:
         positions = positions_now(self.job.log.state)
         self._sink.progress.bad_records = summary.bad
         self._progress.committed(commit, positions)
-        self._tell(positions)
+        self._commit_group(positions)
         self._sink.log_commit(commit)
         if commit.changes.gaps:
             self._read_gaps()
 
     def _read_gaps(self) -> None:
-        """Take the gaps from the log, which has those of earlier runs too."""
+        """Read all gaps from the log, also those of earlier runs."""
         self._log_read = self.job.log
         try:
             self._sink.progress.lost = gaps_of(self.job.log.view().gaps)
         except KafkeepError as error:
             called = self._sink.options.called
-            logger.warning("connector %s: its gaps are not known: %s", called, error.message)
+            logger.warning("connector %s: cannot read its gaps: %s", called, error.message)
 
-    def _tell(self, positions: Mapping[tuple[str, int], int]) -> None:
-        self._group.tell({key: at for key, at in positions.items() if key[0] in self._there})
+    def _commit_group(self, positions: Mapping[tuple[str, int], int]) -> None:
+        self._group.commit({key: at for key, at in positions.items() if key[0] in self._there})
 
 
 def format_gap(gap: Gap) -> str:

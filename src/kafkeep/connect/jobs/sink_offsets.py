@@ -1,7 +1,7 @@
-"""A connector's offsets as Connect shows them: read, moved and reset, while it is stopped.
+"""Read, alter and reset a connector's offsets, in Connect's JSON.
 
-A sink's are its log's positions, and its group follows them. A source's are the last objects that
-came back, by folder.
+A sink's offsets are the positions of its log; its consumer group follows them. A source's offsets
+are the last objects it has restored, by folder (``source_offsets.py``).
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ GROUP_TIMEOUT_MS = 10_000
 
 
 def read_offsets(name: str, config: Mapping[str, str], context: JobContext) -> list[dict[str, Any]]:
-    """Return ``{"partition": …, "offset": …}`` for each partition there is an offset of."""
+    """Return ``{"partition": …, "offset": …}`` for each partition that has an offset."""
     if _is_source(config):
         return read_source(_source(name, config), context)
     return sink_offsets(_state(read_sink(name, config, context)))
 
 
 def read_verified(name: str, config: Mapping[str, str], context: JobContext) -> int | None:
-    """Return when a sink's log was last found sound; None for a source, or when it never was."""
+    """Return when a sink's log was last verified; None for a source, or when it never was."""
     if _is_source(config):
         return None
     sink = read_sink(name, config, context)
@@ -63,7 +63,7 @@ def read_verified(name: str, config: Mapping[str, str], context: JobContext) -> 
 def alter_offsets(
     name: str, config: Mapping[str, str], context: JobContext, offsets: Sequence[Json]
 ) -> str:
-    """Move partitions; those that are not named stay. RestError 400 for what cannot be."""
+    """Move the named partitions; RestError 400 for what is impossible."""
     if not offsets:
         raise RestError(400, _NOTHING)
     with _as_answers():
@@ -90,9 +90,9 @@ def reset_offsets(name: str, config: Mapping[str, str], context: JobContext) -> 
 
 
 def sink_offsets(state: LogState) -> list[dict[str, Any]]:
-    """Return a log's positions in Connect's shape. Pure.
+    """Return a log's positions in Connect's JSON. Pure.
 
-    A partition at its beginning has none, as in Connect, unless it was moved there.
+    A partition at its beginning has no offset, as in Connect, unless it was moved there.
     """
     newest = newest_partitions(state)
     return [
@@ -103,7 +103,7 @@ def sink_offsets(state: LogState) -> list[dict[str, Any]]:
 
 
 def parse_moves(offsets: Sequence[Json]) -> dict[TopicPartition, int | None]:
-    """Read what a sink is to be moved to; RestError 400 names what is wrong. Pure."""
+    """Parse the new offsets of a sink; RestError 400 names what is wrong. Pure."""
     moves: dict[TopicPartition, int | None] = {}
     for one in offsets:
         partition, offset = one.get("partition"), one.get("offset")
@@ -151,9 +151,9 @@ def _move(
 def _check_ends(
     admin: Admin, moves: Mapping[TopicPartition, int | None], archived: Collection[TopicPartition]
 ) -> None:
-    """Refuse an offset that Kafka has not reached: what comes until then would be left out.
+    """Refuse an offset past the end of a partition: records up to it would be skipped.
 
-    An archived topic that is gone from Kafka has no end to be past.
+    An archived topic that no longer exists in Kafka has no end.
     """
     wanted = {key: at for key, at in moves.items() if at is not None}
     there = admin.topics({topic for topic, _ in wanted}) if wanted else {}
@@ -172,7 +172,7 @@ def _check_ends(
 
 
 def _state(config: ConnectorConfig) -> LogState:
-    """Return what the log says; a folder that is not there yet has no log."""
+    """Return the state of the log; a missing folder has an empty log."""
     with suppress(NoSuchArchiveError):
         return load_log(open_store(config.archive, config.storage), config.name).state
     return LogState(name=config.name)
@@ -188,7 +188,7 @@ def _source(name: str, config: Mapping[str, str]) -> SourceConfig:
 
 @contextmanager
 def _as_answers() -> Iterator[None]:
-    """Turn what a caller did wrong into an answer."""
+    """Turn a UsageError into a RestError 400."""
     try:
         yield
     except UsageError as error:

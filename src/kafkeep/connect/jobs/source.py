@@ -14,9 +14,8 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.view import list_logs, load_view
 from kafkeep.clock import now_ms
 from kafkeep.connect.connectors.source_config import SourceConfig, with_converters
-from kafkeep.connect.jobs.job import JobContext, shown_tasks
+from kafkeep.connect.jobs.job import JobContext, interruptible_sleep, run_with_retries, shown_tasks
 from kafkeep.connect.jobs.progress import Progress, gaps_of
-from kafkeep.connect.jobs.retry import run_patiently, sleep_until
 from kafkeep.connect.jobs.sink import kafka_of
 from kafkeep.connect.model import ConnectorType
 from kafkeep.kafka.admin.admin import Admin
@@ -71,7 +70,7 @@ class SourceJob:
 
     def run(self, stop: threading.Event) -> None:
         """Restore until stopped, or until all is there if it does not poll for more."""
-        run_patiently(self._config.called, partial(self._run, stop), stop)
+        run_with_retries(self._config.called, partial(self._run, stop), stop)
 
     def _run(self, stop: threading.Event) -> None:
         config, around = self._config, self._context
@@ -79,8 +78,10 @@ class SourceJob:
         with Wire(kafka) as wire:
             admin = Admin(wire)
             folder = state_folder(config, admin.cluster_id(), around)
-            store = open_store(config.archive, config.storage, sleep=sleep_until(stop))
-            state = open_store(folder, around.state_storage, create=True, sleep=sleep_until(stop))
+            store = open_store(config.archive, config.storage, sleep=interruptible_sleep(stop))
+            state = open_store(
+                folder, around.state_storage, create=True, sleep=interruptible_sleep(stop)
+            )
             make = self._await_archive(store, state, stop)
             if make is None:
                 return

@@ -1,7 +1,7 @@
 """Kafka Connect's metrics, named as Strimzi's rules for the JMX exporter name them.
 
-A range of offsets goes to whichever of Spark's tasks is free, so what a connector did is counted
-under its task 0 and the others stay at nought: sums over a connector are right.
+A range of offsets goes to any free Spark task, so task 0 counts what a connector did and the other
+tasks stay at zero. Sums over a connector are right.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ CONNECT = (
 
 
 def put_connector(page: MetricsPage, status: ConnectorStatus, connector_class: str) -> None:
-    """Add what a connector is, and its tasks by state."""
+    """Add a connector's class, type and state, and the number of its tasks by state."""
     name = status.name
     page.put(STATUS, 1, name, status.state.lower())
     page.put(CLASS, 1, name, connector_class)
@@ -189,7 +189,7 @@ def put_connector(page: MetricsPage, status: ConnectorStatus, connector_class: s
 def put_tasks(
     page: MetricsPage, status: ConnectorStatus, reading: ConnectorTotals, progress: Progress | None
 ) -> None:
-    """Add what a connector's tasks did; one without tasks has none of these."""
+    """Add what a connector's tasks did; without tasks there is nothing to add."""
     for task in status.tasks:
         labels = (status.name, str(task.id))
         worked = task.id == 0
@@ -244,7 +244,7 @@ def _put_source(
 def _put_times(
     page: MetricsPage, labels: tuple[str, str], metrics: tuple[Metric, Metric], times: RequestTimes
 ) -> None:
-    """Add mean and longest time of requests that store something; nothing before the first."""
+    """Add mean and longest time of requests that store objects; nothing before the first."""
     puts = OperationTimes()
     for operation, noted in times.snapshot().items():
         if operation in _PUTS:

@@ -1,7 +1,7 @@
-"""Metrics declared once, and the page they are put on. Pure.
+"""The declaration of a metric, and the page that collects samples. Pure.
 
-The page is text from the start: prometheus_client would make some thousand objects of a service
-with many connectors, and hold up whoever asks it for anything else meanwhile.
+The page builds its text directly. prometheus_client would create thousands of objects for a service
+with many connectors, and hold up other calls meanwhile.
 """
 
 from __future__ import annotations
@@ -22,10 +22,7 @@ _ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric: its name, what kind it is, what it says, and its labels.
-
-    The name of a counter ends in ``_total``, as Prometheus wants it.
-    """
+    """The declaration of a metric. The name of a counter ends in ``_total``."""
 
     name: str
     kind: Literal["gauge", "counter", "histogram", "summary"]
@@ -34,11 +31,11 @@ class Metric:
 
 
 class MetricsPage:
-    """Samples of one moment; nothing of it is shared with another page."""
+    """The samples of one moment."""
 
     def __init__(self) -> None:
         self._lines: dict[str, list[str]] = {}
-        """By metric: what it says of itself, then its samples."""
+        """By metric: its HELP and TYPE lines, then its samples."""
         self._braces: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
 
     def put(self, metric: Metric, value: float, *labels: str) -> None:
@@ -61,7 +58,7 @@ class MetricsPage:
         self._put_sum(metric, count, total, labels)
 
     def text(self, *others: Collector) -> str:
-        """Return the page, and those of others behind it, as Prometheus reads them."""
+        """Return the page, followed by the metrics of ``others``."""
         registry = CollectorRegistry(auto_describe=False)
         for one in others:
             registry.register(one)
@@ -76,14 +73,14 @@ class MetricsPage:
     def _of(self, metric: Metric) -> list[str]:
         lines = self._lines.get(metric.name)
         if lines is None:
-            told = metric.help.replace("\\", r"\\").replace("\n", r"\n")
+            text = metric.help.replace("\\", r"\\").replace("\n", r"\n")
             lines = self._lines[metric.name] = [
-                f"# HELP {metric.name} {told}\n# TYPE {metric.name} {metric.kind}\n"
+                f"# HELP {metric.name} {text}\n# TYPE {metric.name} {metric.kind}\n"
             ]
         return lines
 
     def _labelled(self, names: tuple[str, ...], values: tuple[str, ...]) -> str:
-        """Return labels as they stand behind a name; most are those of many metrics."""
+        """Return labels in braces, cached: many metrics have the same."""
         braces = self._braces.get((names, values))
         if braces is None:
             pairs = sorted(zip(names, values, strict=True))

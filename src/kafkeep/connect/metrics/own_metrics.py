@@ -1,7 +1,4 @@
-"""When each connector's archive was last verified, asked for in the background now and then.
-
-The metrics that are kafkeep's own: how far behind, how much was done, what was lost.
-"""
+"""kafkeep's own metrics: lag, work done, losses, requests to S3, last verification."""
 
 from __future__ import annotations
 
@@ -130,7 +127,7 @@ OWN = (
 
 
 def put_counts(page: MetricsPage, name: str, reading: ConnectorTotals) -> None:
-    """Add what one connector did over all its runs."""
+    """Add what one connector has done over all its runs."""
     counts = reading.counts
     page.put(RECORDS, counts.records, name)
     page.put(BYTES, counts.bytes, name)
@@ -146,7 +143,7 @@ def put_counts(page: MetricsPage, name: str, reading: ConnectorTotals) -> None:
 
 
 def put_lag(page: MetricsPage, name: str, progress: Progress, now_ms: int) -> None:
-    """Add how far behind one connector is, partition by partition."""
+    """Add the lag of each partition of a connector."""
     for lag in partition_lags(progress, now_ms):
         labels = (name, lag.topic, str(lag.partition))
         page.put(LAG_RECORDS, lag.records, *labels)
@@ -154,29 +151,29 @@ def put_lag(page: MetricsPage, name: str, progress: Progress, now_ms: int) -> No
 
 
 def put_no_progress(page: MetricsPage, status: ConnectorStatus, now_ms: int) -> None:
-    """Add for how long one connector has had work and committed nothing."""
+    """Add for how long a connector has had work due and committed nothing."""
     since = status.backlog.no_progress_since_ms if status.backlog is not None else None
     page.put(NO_PROGRESS, 0 if since is None else max(0, now_ms - since) / 1000, status.name)
 
 
 def put_requests(page: MetricsPage, times: RequestTimes) -> None:
-    """Add how S3 answered."""
+    """Add times and errors of requests to S3."""
     for operation, noted in sorted(times.snapshot().items()):
         page.put_times(S3_SECONDS, noted, operation)
-        # An alert sees a first error only when the series was there before, at nought.
+        # An alert sees a first error only if the series existed before, at zero.
         for reason, count in sorted({"connection": 0, **noted.faults}.items()):
             page.put(S3_ERRORS, count, operation, reason)
 
 
-Read = Callable[[Connector], int | None]
-LOOK_EVERY_MS = 300_000
+ReadVerified = Callable[[Connector], int | None]
+READ_EVERY_MS = 300_000
 logger = logging.getLogger(__name__)
 
 
-def reader(
+def verified_reader(
     definitions: Definitions, context_for: Callable[[Mapping[str, str]], JobContext]
-) -> Read:
-    """Return what finds the newest trace of a verify in a connector's archive."""
+) -> ReadVerified:
+    """Return a function that reads when a connector's archive was last verified."""
 
     def read(connector: Connector) -> int | None:
         from kafkeep.connect.jobs.sink_offsets import read_verified  # noqa: PLC0415 - rarely needed
@@ -188,31 +185,34 @@ def reader(
 
 
 class LastVerified:
-    """Remembers what ``read`` tells of a connector; a page of metrics never waits for the store."""
+    """Caches when each archive was last verified, so that ``/metrics`` never waits for a store."""
 
-    def __init__(self, read: Read, now_ms: Callable[[], int]) -> None:
+    def __init__(self, read: ReadVerified, now_ms: Callable[[], int]) -> None:
         self._read = read
         self._now_ms = now_ms
         self._known: dict[str, int] = {}
-        self._looked_ms = -LOOK_EVERY_MS
+        self._read_ms = -READ_EVERY_MS
         self._lock = threading.Lock()
 
     def of(self, connectors: Mapping[str, Connector]) -> Mapping[str, int]:
-        """Return what is known of these, and see to it that more is known next time."""
+        """Return what is known of these, and refresh it in the background when it is old."""
         with self._lock:
-            if connectors and self._now_ms() - self._looked_ms >= LOOK_EVERY_MS:
-                self._looked_ms = self._now_ms()
+            if connectors and self._now_ms() - self._read_ms >= READ_EVERY_MS:
+                self._read_ms = self._now_ms()
                 threading.Thread(
-                    target=self._look, args=(dict(connectors),), name="last-verified", daemon=True
+                    target=self._refresh,
+                    args=(dict(connectors),),
+                    name="last-verified",
+                    daemon=True,
                 ).start()
             return {name: at for name, at in self._known.items() if name in connectors}
 
-    def _look(self, connectors: Mapping[str, Connector]) -> None:
+    def _refresh(self, connectors: Mapping[str, Connector]) -> None:
         for name, connector in connectors.items():
             try:
                 at_ms = self._read(connector)
             except (KafkeepError, RestError) as error:
-                logger.debug("%s: when it was verified is not known: %s", name, error)
+                logger.debug("connector %s: cannot read when it was last verified: %s", name, error)
                 continue
             if at_ms is not None:
                 with self._lock:

@@ -1,4 +1,4 @@
-"""``/metrics``: what Prometheus reads of one service, under Connect's names and our own."""
+"""The page ``/metrics`` in Prometheus's text format, with Connect's metrics and kafkeep's own."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ JVM_GC = Metric(
 )
 JVM = (JVM_MEMORY, JVM_THREADS, JVM_GC)
 ALL = (*connect.CONNECT, *own_metrics.OWN, *JVM)
-"""Every metric of ours; those of this process come from prometheus_client."""
+"""Every metric declared here; prometheus_client adds those of the process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFacts:
-    """What a page needs to know beside the connectors.
+    """What the page shows beside the connectors.
 
-    ``totals`` is made once for a service and given with every page: it holds the counters.
+    A service has one ``totals``, which holds the counters.
     """
 
     totals: Totals
     now_ms: int
     version: str
     leads: bool = True
-    """A worker that stands by shows no connector: the one that leads does."""
+    """A standby worker shows no connectors; the leader does."""
     leader: str = ""
-    """The leader's worker id; empty when none is known."""
+    """The leader's worker id; empty when unknown."""
     rebalancing: bool = False
     classes: Mapping[str, str] = field(default_factory=dict)
     """Connector → its ``connector.class``."""
     verified_ms: Mapping[str, int] = field(default_factory=dict)
-    """Connector → when its archive was last verified, where that is known."""
+    """Connector → when its archive was last verified, where known."""
     jvm: JvmFacts | None = None
     """Spark's JVM; None while there is none."""
 
@@ -53,11 +53,11 @@ class WorkerFacts:
 def render(
     statuses: Sequence[ConnectorStatus], progress: Mapping[str, Progress], facts: WorkerFacts
 ) -> str:
-    """Return the page. May be called from any thread, while jobs go on writing ``progress``."""
+    """Return the page. Any thread may call it while jobs write ``progress``."""
     page = MetricsPage()
     run_here = statuses if facts.leads else ()
     _put_worker(page, run_here, facts)
-    readings = facts.totals.look(run_here, progress, facts.now_ms)
+    readings = facts.totals.read(run_here, progress, facts.now_ms)
     for status in run_here:
         name, reading, now = status.name, readings[status.name], progress.get(status.name)
         connect.put_connector(page, status, facts.classes.get(name, ""))

@@ -1,9 +1,7 @@
-"""Jobs that are counted: their runs, their failures and their requests to S3.
+"""Counters of each connector over all its runs in this process; they never decrease.
 
-What connectors did over all their runs in this process: counters that never go back.
-
-A job's Progress begins at nought with every run. Here the runs of a connector are added up, and
-rates are taken from what was counted over the last minute, as Kafka's own metrics do it.
+A job's Progress starts at zero with every run. ``Totals`` adds up the runs of a connector, its
+failures and its requests to S3. Rates cover the last minute, as Kafka's own metrics do.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ _RUNS_READ = 4
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The numbers of a Progress that only grow."""
+    """The numbers of a Progress that only increase."""
 
     records: int = 0
     bytes: int = 0
@@ -39,7 +37,7 @@ class Counts:
 
     @classmethod
     def of(cls, progress: Progress) -> Counts:
-        """Read them off."""
+        """Return the numbers of a Progress."""
         return cls(*(getattr(progress, one.name) for one in fields(cls)))
 
     def at_least(self, other: Counts) -> Counts:
@@ -55,16 +53,16 @@ class ConnectorRequests:
     """Requests to S3 made for one connector."""
 
     driver: RequestTimes = field(default_factory=RequestTimes)
-    """Its log: reads, commits, checkpoints."""
+    """Requests for its log: reads, commits, checkpoints."""
     tasks: RequestTimes = field(default_factory=RequestTimes)
-    """Its data."""
+    """Requests for its data."""
 
 
 @dataclass(slots=True)
 class _Ledger:
-    """One connector: the last few runs, read as they stand, and the sum of those before them.
+    """The numbers of one connector: its last few runs, and the sum of those before them.
 
-    A run that is being replaced may still write, and be looked at in turn with the new one.
+    A run that is being replaced may still write its progress, so the last runs are read each time.
     """
 
     ended: Counts = field(default_factory=Counts)
@@ -79,7 +77,7 @@ class _Ledger:
     requests: ConnectorRequests = field(default_factory=ConnectorRequests)
 
     def counts(self) -> Counts:
-        # A job that begins again inside its run may count again from nought: never shown.
+        # A job that starts again within its run may count from zero again; that never shows.
         now = sum((Counts.of(run) for run in self.runs), self.ended)
         self.shown = now.at_least(self.shown)
         return self.shown
@@ -97,7 +95,7 @@ class _Ledger:
             self.last_commit_ms = max(made)
 
     def note_state(self, now_ms: int, state: RunState) -> None:
-        """Add the time since the last look to the state that was seen then."""
+        """Add the time since the last reading to the state seen then."""
         if self.last_seen is not None:
             before_ms, was = self.last_seen
             spent = max(0, now_ms - before_ms) / 1000
@@ -105,7 +103,7 @@ class _Ledger:
         self.last_seen = (now_ms, state)
 
     def sample(self, now_ms: int) -> None:
-        """Remember the counts for rates; what left the window goes, but for its edge."""
+        """Store the counts for rates; drop samples older than the window, except its edge."""
         if not self.samples or now_ms - self.samples[-1][0] >= _SAMPLE_MS:
             self.samples.append((now_ms, self.counts()))
         while len(self.samples) > 2 and self.samples[1][0] <= now_ms - RATE_WINDOW_MS:
@@ -113,14 +111,14 @@ class _Ledger:
 
 
 class Totals:
-    """The ledgers of one service's connectors. One for each service; any thread may call."""
+    """The numbers of all connectors of one service. Any thread may call it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ledgers: dict[str, _Ledger] = {}
 
     def follow(self, name: str, progress: Progress) -> None:
-        """Begin to count a run; following one twice counts it once."""
+        """Start to count a run; following it twice counts it once."""
         with self._lock:
             self._ledger(name).follow(progress)
 
@@ -135,12 +133,12 @@ class Totals:
             self._ledger(name).spark_jobs += 1
 
     def requests(self, name: str) -> ConnectorRequests:
-        """Return where the requests of a connector are noted."""
+        """Return the counters for a connector's requests."""
         with self._lock:
             return self._ledger(name).requests
 
     def all_requests(self) -> RequestTimes:
-        """Return the requests of all connectors there ever were, put together."""
+        """Return the requests of all connectors of this process, added up."""
         with self._lock:
             noted = [ledger.requests for ledger in self._ledgers.values()]
         together = RequestTimes()
@@ -149,10 +147,10 @@ class Totals:
             together.add(one.tasks)
         return together
 
-    def look(
+    def read(
         self, statuses: Sequence[ConnectorStatus], progress: Mapping[str, Progress], now_ms: int
     ) -> dict[str, ConnectorTotals]:
-        """Take note of how things are, and return the numbers of each connector in ``statuses``."""
+        """Record the current states, and return the numbers of each connector in ``statuses``."""
         with self._lock:
             for name, one in progress.items():
                 self._ledger(name).follow(one)
@@ -193,20 +191,20 @@ class ConnectorTotals:
     requests: ConnectorRequests
 
     def rate(self, name: str) -> float:
-        """Return how much a count grew each second over the last minute; 0 at the first look."""
+        """Return a count's increase per second over the last minute; 0 at the first reading."""
         if self.over_s <= 0:
             return 0.0
         grown = getattr(self.counts, name) - getattr(self.before, name)
         return float(grown) / self.over_s
 
     def ratio(self, state: RunState) -> float:
-        """Return the part of the time seen so far that was spent in a state."""
+        """Return the share of the observed time spent in a state."""
         total = sum(self.seconds_in.values())
         return self.seconds_in.get(state, 0.0) / total if total else 0.0
 
 
 def measured(make_job: MakeJob, totals: Totals) -> MakeJob:
-    """Return ``make_job`` whose jobs are counted in ``totals``; they do what they did before."""
+    """Return a ``make_job`` whose jobs are counted in ``totals``."""
 
     def make(name: str, config: Mapping[str, str], context: JobContext) -> ConnectorJob:
         requests = totals.requests(name)
@@ -221,7 +219,7 @@ def measured(make_job: MakeJob, totals: Totals) -> MakeJob:
             with recording(requests.driver):
                 job = make_job(name, config, replace(context, run_tasks=run_tasks))
         except TransientError:
-            raise  # whoever makes it tries again
+            raise  # the caller tries again
         except Exception:
             totals.failed(name)
             raise
@@ -231,7 +229,7 @@ def measured(make_job: MakeJob, totals: Totals) -> MakeJob:
 
 
 class MeasuredJob:
-    """A job beside the ledger of its connector; all but ``run`` is the job's own."""
+    """A job that is counted; everything but ``run`` is the job's own."""
 
     type: ConnectorType
     task_count: int
@@ -243,7 +241,7 @@ class MeasuredJob:
         self._totals = totals
 
     def run(self, stop: threading.Event) -> None:
-        """Run the job; stores that it opens note their requests."""
+        """Run the job; stores that it opens count their requests."""
         self._totals.follow(self._name, self._job.progress)
         try:
             with recording(self._totals.requests(self._name).driver):

@@ -1,6 +1,6 @@
-"""Answers over HTTP: JSON as Connect writes it; errors are ``{"error_code", "message"}``.
+"""Turn the service's values and errors into HTTP answers with Connect's JSON. Pure.
 
-The service's values as the JSON that Connect's clients know. Pure.
+Errors are ``{"error_code", "message"}``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from kafkeep.errors import (
 
 
 def connector_json(connector: Connector, kind: ConnectorType, task_count: int) -> Json:
-    """Return what Connect calls ConnectorInfo."""
+    """Return a connector as Connect's ConnectorInfo."""
     return {
         "name": connector.name,
         "config": dict(connector.config),
@@ -51,7 +51,7 @@ def connector_json(connector: Connector, kind: ConnectorType, task_count: int) -
 
 
 def status_json(status: ConnectorStatus) -> Json:
-    """Return a connector's state and those of its tasks; a trace is there only when one is."""
+    """Return the states of a connector and its tasks; ``trace`` only where one failed."""
     state: Json = {
         "state": status.state.value,
         "worker_id": status.worker_id,
@@ -70,7 +70,7 @@ def status_json(status: ConnectorStatus) -> Json:
 
 
 def backlog_json(backlog: Backlog) -> Json:
-    """Return lag, progress and gaps, as far as they are known; offsets are inclusive."""
+    """Return lag, progress and gaps, as far as known; offsets are inclusive."""
     answer: Json = {}
     if backlog.measured_ms is not None:
         answer["lag_records"] = backlog.records
@@ -146,7 +146,7 @@ UNEXPECTED = "The request failed for a reason that was not foreseen; the worker'
 
 
 class HttpError(RestError):
-    """A RestError with headers of its own."""
+    """A RestError with its own headers."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str]) -> None:
         super().__init__(status, message)
@@ -157,7 +157,7 @@ class HttpError(RestError):
 
 
 def plain_error(status: int, headers: Mapping[str, str] | None = None) -> HttpError:
-    """Return the error Connect answers when nobody wrote a message, e.g. ``HTTP 404 Not Found``."""
+    """Return Connect's error without a message of its own, e.g. ``HTTP 404 Not Found``."""
     phrase = HTTPStatus(status).phrase
     return HttpError(status, f"HTTP {status} {phrase}", headers or {})
 
@@ -165,15 +165,15 @@ def plain_error(status: int, headers: Mapping[str, str] | None = None) -> HttpEr
 def json_answer(
     value: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return ``value`` as JSON; text goes out as UTF-8."""
+    """Return ``value`` as JSON in UTF-8."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    # What UTF-8 cannot say (half a surrogate pair, in a file's name) becomes an escape of JSON's.
+    # What UTF-8 cannot encode (half a surrogate pair in a file name) becomes a JSON escape.
     content = text.encode("utf-8", "backslashreplace")
     return Response(content, status, dict(headers or {}), media_type="application/json")
 
 
 def empty_answer(status: int) -> Response:
-    """Return an answer without a body and without a type."""
+    """Return an answer without a body and without a media type."""
     return Response(status_code=status)
 
 
@@ -187,7 +187,7 @@ def error_answer(error: KafkeepError) -> Response:
 
 
 def unexpected_answer() -> Response:
-    """Return what a caller may know of an error nobody foresaw."""
+    """Return the answer to an unexpected error, without its details."""
     return _error(500, UNEXPECTED)
 
 

@@ -1,7 +1,7 @@
-"""The REST API as an ASGI app: finds the endpoint, asks the service, answers.
+"""The REST API as an ASGI application: find the endpoint, call it, answer.
 
-The service is asked in a thread, but for what it has in memory: a thread would wait there for its
-turn while jobs compute.
+Endpoints run in a thread, except those that only read memory: a thread would have to wait for the
+interpreter while jobs compute.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ log = logging.getLogger(__name__)
 _VERSION = importlib.metadata.version("kafkeep")
 _CALLS_AT_ONCE = 32
 _PROBES_AT_ONCE = 4
-"""Health has threads of its own: it must answer when every other call hangs."""
+"""Health has its own threads, so that it answers when every other call hangs."""
 
 
 def make_app(service: ConnectService, security: RestSecurity) -> Starlette:
-    """Return the app. Routes that are added to it come first, and stand behind the same gate."""
+    """Return the application. Routes added to it come first, behind the same middleware."""
     app = Starlette(
         middleware=[Middleware(AccessMiddleware, security=security)],
         exception_handlers={HTTPException: _http_exception},
     )
     app.router.redirect_slashes = False
-    # Not a route: Starlette's patterns see a decoded path, and stop at a line's end in it.
+    # Not a route: Starlette's patterns match the decoded path and stop at a newline in it.
     app.router.default = _Dispatch(service, security)
     return app
 
@@ -87,7 +87,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 
 
 class _Dispatch:
-    """Answers every path that is nobody else's."""
+    """Answers every path that no route has."""
 
     def __init__(self, service: ConnectService, security: RestSecurity) -> None:
         self._service = service
@@ -103,7 +103,7 @@ class _Dispatch:
             return
         if request.method not in ("GET", "HEAD"):
             who = request.state.caller.name
-            log.info("%r %s: %d", who, _told(request), response.status_code)
+            log.info("%r %s: %d", who, _described(request), response.status_code)
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
@@ -124,12 +124,12 @@ class _Dispatch:
         except KafkeepError as error:
             answer = error_answer(error)
             if answer.status_code >= 500:
-                log.error("%s: %s", _told(request), error.message)
+                log.error("%s: %s", _described(request), error.message)
             return answer
         except ClientDisconnect:
             raise
         except Exception:
-            log.exception("%s failed", _told(request))
+            log.exception("%s failed", _described(request))
             return unexpected_answer()
 
     def _check_role(self, endpoint: Endpoint, caller: Caller) -> None:
@@ -143,13 +143,13 @@ class _Dispatch:
             )
 
 
-def _told(request: Request) -> str:
-    """Return the call for a log: the path as it was sent, where no escape is a line's end yet."""
+def _described(request: Request) -> str:
+    """Return the call for a log line, with the path still escaped: it may contain a newline."""
     return f"{request.method} {request.scope['raw_path'].decode('ascii', 'backslashreplace')}"
 
 
 def find(method: str, raw_path: bytes) -> tuple[Endpoint, Mapping[str, str]]:
-    """Return a request's endpoint and what its path names; 404 and 405 as Connect words them."""
+    """Return a request's endpoint and the values of its path; 404 and 405 in Connect's words."""
     segments = split_path(raw_path)
     wanted = "GET" if method == "HEAD" else method
     here = [

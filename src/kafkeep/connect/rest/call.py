@@ -1,8 +1,7 @@
-"""One call as the functions that answer it see it, and what the table of endpoints says of them.
+"""A REST call and an endpoint as values; parsing of paths, bodies and configurations.
 
-A request's path, taken apart before it is decoded: ``%2F`` is part of a name, not a border.
-
-What a request carries: its body within the limit, JSON read strictly, configurations as text.
+A path is split before it is decoded, so that ``%2F`` is part of a name. JSON is parsed strictly.
+Values of configurations are text.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
 def has_controls(text: str) -> bool:
-    """Tell whether there are control characters, as Java counts them: C0, DEL and C1."""
+    """Return True for a text with control characters, by Java's definition: C0, DEL and C1."""
     return any(ord(char) < 0x20 or 0x7F <= ord(char) <= 0x9F for char in text)
 
 
 def check_name(name: str) -> None:
-    """Refuse a connector's name that no URL could lead to, or that would break a header or a log.
+    """Refuse a connector's name that cannot stand in a URL, a header or a log line.
 
-    Spaces and letters of any script are fine.
+    Spaces and letters of any script are allowed.
     """
     if has_controls(name):
         raise RestError(400, "A connector's name may not contain control characters")
@@ -45,7 +44,7 @@ def check_name(name: str) -> None:
 
 
 def split_path(raw_path: bytes) -> tuple[str, ...]:
-    """Return the decoded segments; one slash at the end changes nothing. 400 for bad escapes."""
+    """Return the decoded segments, ignoring one slash at the end. 400 for bad escapes."""
     if _BAD_ESCAPE.search(raw_path):
         raise RestError(400, "The path has a % that is not followed by two hex digits")
     try:
@@ -60,7 +59,7 @@ def split_path(raw_path: bytes) -> tuple[str, ...]:
 
 
 def match(template: str, segments: tuple[str, ...]) -> Mapping[str, str] | None:
-    """Return what the ``{names}`` of a template stand for, or None if the path is another one."""
+    """Return the values of a template's ``{names}``, or None if the path does not match."""
     parts = template.split("/")[1:]
     if len(parts) != len(segments):
         return None
@@ -76,20 +75,20 @@ def match(template: str, segments: tuple[str, ...]) -> Mapping[str, str] | None:
 
 
 def allow_header(methods: Iterable[str]) -> str:
-    """Return the value of Allow; whoever answers GET answers HEAD."""
+    """Return the value of the Allow header; an endpoint that has GET has HEAD."""
     known = set(methods)
     return ", ".join(sorted(known | ({"HEAD"} if "GET" in known else set())))
 
 
 _MAX_KEYS = 1000
 _MAX_KEY_LENGTH = 1000
-"""Every key is compared with patterns, in every answer and log line."""
+"""Limited because every answer and log line compares every key with patterns."""
 _DRAIN_BYTES = 64 << 20
-"""How much of a body that is too long is read and thrown away, so that the client hears why."""
+"""How much of a body that is too large is read and dropped, so that the client gets the answer."""
 
 
 async def read_body(request: Request, limit_bytes: int) -> bytes:
-    """Return the body; 413 beyond the limit, 415 when something else than JSON is sent."""
+    """Return the body; 413 when it is too large, 415 when it is not declared as JSON."""
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit_bytes and "expect" in request.headers:
         raise _too_large(limit_bytes)
@@ -120,9 +119,9 @@ def _is_json(content_type: str) -> bool:
 
 
 def parse_json(body: bytes, *, numbers_as_text: bool = False) -> Any:
-    """Return the JSON value of a body; 400 says what is wrong with it.
+    """Return the JSON value of a body; the message of a 400 says what is wrong.
 
-    ``numbers_as_text`` keeps numbers as they were written: a configuration's values are texts.
+    ``numbers_as_text`` keeps numbers as they were written, because configurations are text.
     """
     if not body.strip():
         raise RestError(400, "The body is empty where JSON is needed")
@@ -147,12 +146,12 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def parse_object(body: bytes, known: tuple[str, ...]) -> dict[str, Any]:
-    """Return a body that is an object with no other fields than ``known``; numbers stay numbers."""
+    """Return a body that is an object with no fields but ``known``; numbers stay numbers."""
     return _known_fields(parse_json(body), known)
 
 
 def parse_creation(body: bytes) -> dict[str, Any]:
-    """Return the object of POST /connectors; numbers in it are texts."""
+    """Return the object of POST /connectors, with numbers as text."""
     value = parse_json(body, numbers_as_text=True)
     return _known_fields(value, ("name", "config", "initial_state"))
 
@@ -167,12 +166,12 @@ def _known_fields(value: Any, known: tuple[str, ...]) -> dict[str, Any]:
 
 
 def parse_config(body: bytes) -> dict[str, str | None]:
-    """Return a body that is a flat configuration."""
+    """Return a body that is a configuration."""
     return as_config(parse_json(body, numbers_as_text=True))
 
 
 def as_config(value: Any) -> dict[str, str | None]:
-    """Return a configuration as Connect reads one: numbers and truth values become texts."""
+    """Return a configuration as Connect reads it: numbers and booleans become text."""
     if not isinstance(value, dict):
         raise RestError(400, "A connector's configuration must be a JSON object of texts")
     if len(value) > _MAX_KEYS:
@@ -191,7 +190,7 @@ def as_config(value: Any) -> dict[str, str | None]:
 
 
 def without_nulls(config: Mapping[str, str | None]) -> dict[str, str]:
-    """Return a configuration that is to be kept; a null in it is an error, as in Connect."""
+    """Return a configuration to store; a null is an error, as in Connect."""
     nulls = [key for key, value in config.items() if value is None]
     if nulls:
         raise invalid_config(
@@ -202,35 +201,35 @@ def without_nulls(config: Mapping[str, str | None]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A request, decoded: what the path names, the query, and the body within its limit."""
+    """A decoded request: the values of the path, the query and the body."""
 
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
     body: bytes = field(default=b"", repr=False)
     role: Role | None = None
-    """The caller's; None for one who did not say who they are."""
+    """The caller's role; None for an anonymous caller."""
     sees_secrets: bool = False
-    """Whether the caller sees configurations as they were sent."""
+    """True when the caller sees configurations with their secrets."""
 
     def shown(self, config: Mapping[str, str]) -> dict[str, str]:
-        """Return what this caller may see of a configuration; references are no secrets."""
+        """Return a configuration as this caller may see it; references are not secrets."""
         return dict(config) if self.sees_secrets else mask(config)
 
     @property
     def name(self) -> str:
-        """Return the connector the path names."""
+        """The connector in the path."""
         return self.path["connector"]
 
     @property
     def task(self) -> int:
-        """Return the task the path names; 404 for what is no number, as Connect answers."""
+        """The task in the path; 404 when it is not a number, as in Connect."""
         text = self.path["task"]
         if not (text.isascii() and text.isdigit()) or len(text) > 10 or int(text) >= 1 << 31:
             raise plain_error(404)
         return int(text)
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """Return a truth value of the query; 400 for anything but true and false."""
+        """Return a boolean of the query; 400 for anything but true and false."""
         values = self.query.get(name)
         if not values:
             return default
@@ -241,12 +240,12 @@ class Call:
 
 
 Responder = Callable[[ConnectService, Call], Response]
-"""Answers a call. May block, so it runs in a thread unless it is known to be quick."""
+"""Answers a call. It may block, so it runs in a thread unless its endpoint is quick."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A parameter of a query, and its JSON schema's type."""
+    """A query parameter, with the type of its JSON schema."""
 
     name: str
     help: str
@@ -255,20 +254,20 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One method of one path. The OpenAPI document is made of these."""
+    """One method of one path. The OpenAPI document is generated from these."""
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
     path: str
-    """With ``{connector}``, ``{task}``, ``{plugin}``, ``{logger}`` where names stand."""
+    """A template with ``{connector}``, ``{task}``, ``{plugin}`` or ``{logger}``."""
     role: Role | None
-    """The least role that may call it; None for everyone, without credentials."""
+    """The lowest role that may call it; None: everyone, without credentials."""
     run: Responder
     help: str
     answers: Mapping[int, str | None]
-    """Success statuses → the schema of the body, None for no body."""
+    """Status of success → schema of the body, None for no body."""
     body: str | None = None
-    """The schema of the body that is needed."""
+    """The schema of the request's body; None: it has none."""
     query: tuple[Query, ...] = ()
     media_type: str = "application/json"
     quick: bool = False
-    """Only looks at connectors: while that asks nobody, it is answered without a thread."""
+    """True when it only reads connectors: it needs no thread while these are in memory."""

@@ -1,4 +1,4 @@
-"""Calls about connectors: define, look, run, offsets. Statuses are those a real worker answered."""
+"""Calls about connectors. The HTTP statuses are those of a real Connect worker."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ P = ParamSpec("P")
 
 
 def list_connectors(service: ConnectService, call: Call) -> Response:
-    """List names, or with ``expand`` what was asked for of each; what is unknown adds nothing."""
+    """List names, or with ``expand`` the details asked for; unknown values are ignored."""
     wanted = call.query.get("expand")
     if wanted is None:
         return json_answer(service.names())
@@ -44,7 +44,7 @@ def list_connectors(service: ConnectService, call: Call) -> Response:
         try:
             found[name] = _expanded(service, call, name, wanted)
         except RestError as error:
-            if error.status != 404:  # deleted while we looked
+            if error.status != 404:  # deleted meanwhile
                 raise
     return json_answer(found)
 
@@ -69,7 +69,7 @@ def _shown(call: Call, connector: Connector) -> Connector:
 
 
 def create(service: ConnectService, call: Call) -> Response:
-    """Answer 201 with Location; tasks come later, so there are none yet."""
+    """Answer 201 with Location. The tasks are created later, so the list is empty."""
     request = parse_creation(call.body)
     name = _wanted_name(request.get("name"))
     if request.get("config") is None:
@@ -98,7 +98,7 @@ def _no_name(config: dict[str, str | None]) -> RestError:
 
 
 def _with_name(name: str, config: dict[str, str | None]) -> dict[str, str | None]:
-    """Return the configuration with its connector's name in it, which may not be another one."""
+    """Return the configuration with its connector's name; 400 when it has another name."""
     _check_same_name(name, config)
     return {**config, "name": name}
 
@@ -149,7 +149,7 @@ def put_config(service: ConnectService, call: Call) -> Response:
 
 
 def patch_config(service: ConnectService, call: Call) -> Response:
-    """Change some keys; null takes one away."""
+    """Change some keys; null removes one."""
     changes = parse_config(call.body)
     _check_same_name(call.name, changes)
     if "name" in changes and changes["name"] is None:
@@ -159,7 +159,7 @@ def patch_config(service: ConnectService, call: Call) -> Response:
 
 
 def status(service: ConnectService, call: Call) -> Response:
-    """Say what the connector and its tasks are doing."""
+    """Answer with the states of the connector and its tasks."""
     return json_answer(status_json(service.status(call.name)))
 
 
@@ -179,7 +179,7 @@ def changes(
 
 
 def restart(service: ConnectService, call: Call) -> Response:
-    """Answer 204 for the connector alone, 202 with its status when tasks or failures are meant."""
+    """Answer 204 for the connector alone, 202 with its status for tasks or failures."""
     include_tasks = call.flag("includeTasks", default=False)
     only_failed = call.flag("onlyFailed", default=False)
     after = service.change(
@@ -197,7 +197,7 @@ def tasks(service: ConnectService, call: Call) -> Response:
 
 
 def task_status(service: ConnectService, call: Call) -> Response:
-    """Say what one task is doing."""
+    """Answer with the state of one task."""
     task = service.task_status(call.name, call.task)
     return json_answer(task_status_json(task, service.status(call.name).version))
 
@@ -209,19 +209,19 @@ def restart_task(service: ConnectService, call: Call) -> Response:
 
 
 def topics(service: ConnectService, call: Call) -> Response:
-    """List the topics it has touched."""
+    """List the topics that the connector has used."""
     return json_answer({call.name: {"topics": service.topics(call.name)}})
 
 
 def reset_topics(service: ConnectService, call: Call) -> Response:
-    """Forget these."""
+    """Empty the list of topics."""
     service.check_topics_reset()
     service.change(operations.reset_topics, call.name)
     return empty_answer(202)
 
 
 def offsets(service: ConnectService, call: Call) -> Response:
-    """Say how far it is."""
+    """List the offset of each partition."""
     return json_answer({"offsets": service.offsets(call.name)})
 
 

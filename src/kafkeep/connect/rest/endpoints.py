@@ -1,4 +1,4 @@
-"""The table of endpoints: what there is, who may call it, and what comes back."""
+"""The table of endpoints: method, path, role, handler and answers of each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLUGIN = "/connector-plugins/{plugin}/config"
 def _get(
     path: str,
     run: Responder,
-    shape: str,
+    schema: str,
     text: str,
     query: tuple[Query, ...] = (),
     *,
@@ -28,13 +28,13 @@ def _get(
         role=Role.READ,
         run=run,
         help=text,
-        answers={200: shape},
+        answers={200: schema},
         query=query,
         quick=quick,
     )
 
 
-_LOOK = (
+_READ = (
     _get("/", w.root, "Worker", "Version, commit and the id of the Kafka cluster."),
     _get(
         "/connectors",
@@ -51,8 +51,8 @@ _LOOK = (
         quick=True,
     ),
     *(
-        _get(_ONE + path, run, shape, text, quick=True)
-        for path, run, shape, text in (
+        _get(_ONE + path, run, schema, text, quick=True)
+        for path, run, schema, text in (
             ("", c.get, "Connector", "A connector, its configuration, its tasks."),
             ("/config", c.get_config, "Config", "Its configuration alone."),
             ("/status", c.status, "Status", "Its state, and the state of each task."),
@@ -74,8 +74,8 @@ _LOOK = (
     _get("/admin/loggers/{logger}", w.logger, "Logger", "One logger's level."),
 )
 
-_RUN = (
-    # Strimzi's operator expects just these statuses.
+_OPERATE = (
+    # Strimzi's operator expects exactly these statuses.
     *(
         Endpoint(
             method="PUT",
@@ -195,7 +195,7 @@ _CHANGE = (
     ),
 )
 
-_WATCH = (
+_MONITOR = (
     Endpoint(
         method="GET",
         path="/health",
@@ -223,5 +223,5 @@ _WATCH = (
     ),
 )
 
-SERVICE_ENDPOINTS = (*_LOOK, *_RUN, *_CHANGE, *_WATCH)
-"""Everything that asks the service; the two pages about the API itself come on top (app.py)."""
+SERVICE_ENDPOINTS = (*_READ, *_OPERATE, *_CHANGE, *_MONITOR)
+"""All endpoints of the service; app.py adds the two pages about the API itself."""

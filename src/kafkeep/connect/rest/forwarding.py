@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class ForwardMiddleware:
-    """An ASGI app around another: takes the one path of its own, and leaves the rest alone."""
+    """ASGI middleware that answers one path of its own and passes the rest on."""
 
     def __init__(self, app: ASGIApp, leader: Callable[[], Leader], token: str) -> None:
         self._app = app
@@ -34,7 +34,7 @@ class ForwardMiddleware:
         self._token = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a forwarded request; without the secret there is nothing at this path."""
+        """Answer a forwarded request; 404 without the secret."""
         if scope["type"] != "http" or scope["path"] != PATH:
             await self._app(scope, receive, send)
             return

@@ -1,8 +1,7 @@
-"""The gate before every route: where a call comes from, who makes it, and the headers of answers.
+"""Middleware before every route: check origin and credentials, add security headers to answers.
 
-Whatever is added to the app stands behind it, so no page or endpoint can go around the policy.
-
-Who is calling: the Authorization header, checked in constant time.
+Every route of the application is behind it, so no page or endpoint can bypass the policy. Secrets
+are compared in constant time.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from kafkeep.connect.worker.rest_security import OWN_SITE, RestSecurity, Role, t
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Someone who said who they are; ``role`` is None for one who has not said it yet."""
+    """Who makes a call; ``role`` is None for an anonymous caller."""
 
     name: str
     role: Role | None
@@ -42,8 +41,8 @@ NOBODY = Caller("nobody", None)
 class Authenticator:
     """Turns an Authorization header into a caller.
 
-    argon2 takes tens of milliseconds by design, so a password that was right is remembered as a
-    keyed digest: a page that asks every second does not pay for it every time.
+    argon2 takes tens of milliseconds by design, so the authenticator remembers a correct password
+    as a keyed digest. A client that polls every second does not pay for argon2 each time.
     """
 
     def __init__(self, security: RestSecurity) -> None:
@@ -53,7 +52,7 @@ class Authenticator:
         self._right: dict[str, bytes] = {}
 
     def known(self, header: str | None) -> Caller | None:
-        """Return the caller if that is cheap to tell: no password has to be checked."""
+        """Return the caller when that needs no password check; None when it does, or is wrong."""
         if not self._security.has_auth:
             return EVERYONE
         if header is None:
@@ -74,7 +73,7 @@ class Authenticator:
         if scheme.lower() != "basic" or not users:
             return None
         name, password = _parse_basic(value)
-        # An unknown name costs as much as a wrong password, so that names cannot be guessed.
+        # An unknown name takes as long as a wrong password, so that names cannot be guessed.
         stored, role = users.get(name) or next(iter(users.values()))
         try:
             self._hasher.verify(stored, password)
@@ -119,7 +118,7 @@ _HEADERS = {
 }
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _PASSWORDS_AT_ONCE = 2
-"""argon2 is slow on purpose; more at once would let guesses starve everything else."""
+"""argon2 is slow on purpose: more checks at once would let guesses starve other calls."""
 
 
 class AccessMiddleware:
@@ -132,28 +131,28 @@ class AccessMiddleware:
         self._passwords = anyio.CapacityLimiter(_PASSWORDS_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a call through, or answer it here."""
+        """Pass a call on, or refuse it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        guarded = _with_headers(send)
+        send_with_headers = _with_headers(send)
         headers = Headers(scope=scope)
         try:
-            self._check_place(scope["method"], headers)
+            self._check_origin(scope["method"], headers)
             caller = await self._caller(headers.get("authorization"), scope.get("client"))
         except RestError as error:
-            await error_answer(error)(scope, receive, guarded)
+            await error_answer(error)(scope, receive, send_with_headers)
             return
         scope.setdefault("state", {})["caller"] = caller
-        await self._app(scope, receive, guarded)
+        await self._app(scope, receive, send_with_headers)
 
-    def _check_place(self, method: str, headers: Headers) -> None:
-        """Refuse a page of elsewhere, and a name that someone else's DNS points here."""
+    def _check_origin(self, method: str, headers: Headers) -> None:
+        """Refuse pages of other sites, and a Host that foreign DNS points here (rebinding)."""
         host = headers.get("host", "")
-        # Every browser sends a Host; a probe that speaks HTTP/1.0 may not.
+        # Every browser sends a Host; a probe over HTTP/1.0 may not.
         if "host" in headers and not self._security.allows_host(host):
             raise RestError(
                 403, f"This service is not called {host!r}; kafkeep.rest.hosts can say it is"
@@ -182,7 +181,7 @@ class AccessMiddleware:
 
 
 def unauthorized(security: RestSecurity) -> HttpError:
-    """Return the 401 that says which credentials there are."""
+    """Return the 401 that names the accepted schemes."""
     schemes = ['Basic realm="kafkeep", charset="UTF-8"'] if security.basic_users else []
     schemes += ['Bearer realm="kafkeep"'] if security.bearer_tokens else []
     return HttpError(
@@ -191,13 +190,13 @@ def unauthorized(security: RestSecurity) -> HttpError:
 
 
 def _with_headers(send: Send) -> Send:
-    """Return a ``send`` that adds the headers every answer has, unless it has its own."""
+    """Return a ``send`` that adds the security headers an answer does not set itself."""
 
-    async def guarded(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
                 headers.setdefault(name, value)
         await send(message)
 
-    return guarded
+    return send_with_headers

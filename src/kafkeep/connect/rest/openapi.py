@@ -1,8 +1,6 @@
-"""The OpenAPI document as a page to read: one file, no script, nothing from elsewhere. Pure.
+"""The OpenAPI document, generated from the table of endpoints, and a page that shows it. Pure.
 
-The JSON schemas of what is sent and answered, as the OpenAPI document shows them.
-
-The OpenAPI document, made from the table of endpoints, so that the two cannot differ. Pure.
+The page is one file without scripts that loads nothing from elsewhere.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ def ref(name: str) -> Schema:
 def _object(
     properties: Schema, *, optional: tuple[str, ...] = (), more: bool | Schema = False
 ) -> Schema:
-    """Return the schema of an object with these properties, all needed but the optional ones."""
+    """Return the schema of an object; all properties are required but the optional ones."""
     needed = [name for name in properties if name not in optional]
     schema: Schema = {"type": "object", "properties": properties, "additionalProperties": more}
     return {**schema, "required": needed} if needed else schema

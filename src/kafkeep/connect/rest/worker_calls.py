@@ -1,4 +1,4 @@
-"""Calls about the worker: what it is, its plugins, its loggers, its health and its metrics."""
+"""Calls about the worker: version, plugins, loggers, health and metrics."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _MESSAGES = {
 
 
 def root(service: ConnectService, call: Call) -> Response:
-    """Say which version this is, and of which cluster."""
+    """Answer with the version and the id of the Kafka cluster."""
     return json_answer(service.root())
 
 
 def plugins(service: ConnectService, call: Call) -> Response:
-    """List connectors alone unless ``connectorsOnly=false``."""
+    """List connector classes, with ``connectorsOnly=false`` all plugins."""
     only = call.flag("connectorsOnly", default=True)
     return json_answer(service.plugins(connectors_only=only))
 
@@ -41,22 +41,22 @@ def plugin_config(service: ConnectService, call: Call) -> Response:
 
 
 def validate(service: ConnectService, call: Call) -> Response:
-    """Say what is right and wrong with a configuration; 200 however wrong it is."""
+    """Answer with the verdict on a configuration; 200 also when it is wrong."""
     return json_answer(service.validate(call.path["plugin"], parse_config(call.body)))
 
 
 def loggers(service: ConnectService, call: Call) -> Response:
-    """List every logger that has a level of its own."""
+    """List every logger with a level of its own."""
     return json_answer(service.loggers())
 
 
 def logger(service: ConnectService, call: Call) -> Response:
-    """Say one logger's level."""
+    """Answer with the level of one logger."""
     return json_answer(service.logger(call.path["logger"]))
 
 
 def set_logger(service: ConnectService, call: Call) -> Response:
-    """List names that changed; with ``scope=cluster`` 204 without a body, as Strimzi expects."""
+    """List the changed loggers; with ``scope=cluster`` 204 without a body, for Strimzi."""
     scope = (call.query.get("scope") or ["worker"])[0].lower()
     if scope not in ("worker", "cluster"):
         raise RestError(400, f"scope must be worker or cluster, not {scope!r}")
@@ -73,27 +73,27 @@ def set_logger(service: ConnectService, call: Call) -> Response:
 
 
 def metrics(service: ConnectService, call: Call) -> Response:
-    """Give every metric, as Prometheus reads them."""
+    """Answer with all metrics in Prometheus's text format."""
     return Response(service.metrics(), headers={"Content-Type": METRICS_TYPE})
 
 
 def health(service: ConnectService, call: Call) -> Response:
-    """Answer 200 when the worker works, 503 when it starts or cannot answer."""
+    """Answer 200 when the worker is healthy, 503 when it is starting or unhealthy."""
     try:
-        told = service.health()
+        found = service.health()
     except KafkeepError as error:
-        log.warning("the worker cannot say how it is: %s", error.message)
-        told = {"status": "unhealthy"}
-    status = str(told.get("status"))
+        log.warning("cannot read the worker's health: %s", error.message)
+        found = {"status": "unhealthy"}
+    status = str(found.get("status"))
     status = status if status in _MESSAGES else "healthy"
-    # Probes need no credentials, and get no names of connectors.
-    more = told if call.role is not None else {}
+    # Probes need no credentials, and see no names of connectors.
+    more = found if call.role is not None else {}
     body = {**_health(status), **{key: more[key] for key in more if key != "status"}}
     return json_answer(body, 200 if status == "healthy" else 503)
 
 
 def ready(service: ConnectService, call: Call) -> Response:
-    """Answer 200 when connectors can be run, 503 until then."""
+    """Answer 200 when connectors can run, 503 until then."""
     if service.is_ready():
         return json_answer(_health("healthy"))
     return json_answer(_health("starting"), 503)

@@ -1,15 +1,12 @@
-"""What connectors that come over the REST API may not ask for: rights, addresses and files.
+"""Restrictions on connectors from the REST API: client rights, addresses and files.
 
-Whoever may define a connector is not therefore to read the machine's files, to run code on it or
-to send requests in its name. Configurations are looked at with their references filled in, when
-they are sent and again when a job starts: what a reference stands for may have changed since.
+A caller who may define a connector must not be able to read the machine's files, to run code on it
+or to send requests in its name. Configurations are checked with their references resolved, when
+they are sent and again when a job starts, because a reference may have changed since.
 
-Which addresses connectors may make the service call. Pure: no name is looked up.
-
-Whoever may define a connector makes the service send requests. Cloud machines answer requests to
-link-local addresses with the machine's own credentials, so these are refused however they are
-written. A name that leads to such an address is found out by nobody here: name the hosts that may
-be called (``kafkeep.outbound.hosts``) where that matters.
+A cloud's metadata service answers requests to link-local addresses with the machine's credentials,
+so these addresses are refused in every notation. Host names are not looked up. Where a name could
+lead to such an address, list the allowed hosts in ``kafkeep.outbound.hosts``.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ _SPECIAL = tuple(
         ),
     )
 )
-"""Link-local, and where clouds keep their metadata outside of it."""
+"""Link-local addresses, and the metadata addresses of clouds outside of them."""
 _SPECIAL_NAMES = (
     "metadata",
     "metadata.google.internal",
@@ -61,7 +58,7 @@ _ZONE = re.compile(r"%.*$")
 
 
 def url_problem(url: str, allowed: Iterable[str] = ()) -> str | None:
-    """Say why an address may not be called; None when it may. The text itself is not repeated."""
+    """Return why a URL may not be called, None when it may. The reason does not repeat it."""
     whole = url.strip() if "://" in url else f"http://{url.strip()}"
     if _STRANGE.search(whole):
         return "has a blank, a backslash or a control character in it"
@@ -77,7 +74,7 @@ def url_problem(url: str, allowed: Iterable[str] = ()) -> str | None:
 
 
 def host_problem(host: str, allowed: Iterable[str] = ()) -> str | None:
-    """Say why a host may not be called; None when it may."""
+    """Return why a host may not be called, None when it may."""
     name = unicodedata.normalize("NFKC", host).strip("[]").rstrip(".").lower()
     if not name:
         return "has no host"
@@ -98,7 +95,7 @@ def host_problem(host: str, allowed: Iterable[str] = ()) -> str | None:
 
 
 def parse_address(name: str) -> Address | None:
-    """Read an IP address, also in the old forms that the system's own parser takes.
+    """Parse an IP address, also in the old notations that the system's parser accepts.
 
     ``2852039166``, ``0xa9fea9fe``, ``0251.0376.169.254`` and ``169.254.43518`` are one address.
     """
@@ -115,12 +112,12 @@ def parse_address(name: str) -> Address | None:
 
 
 def is_special(address: Address) -> bool:
-    """Tell whether an address is link-local or a cloud's metadata, also inside an IPv6 one."""
+    """Return True for a link-local or metadata address, also inside an IPv6 address."""
     return any(one in network for one in _inside(address) for network in _SPECIAL)
 
 
 def _inside(address: Address) -> Iterator[Address]:
-    """Yield the address, and those an IPv6 address stands for."""
+    """Yield an address, and the IPv4 addresses that an IPv6 address contains."""
     yield address
     if isinstance(address, ipaddress.IPv6Address):
         for inner in (address.ipv4_mapped, address.sixtofour, *(address.teredo or ())):
@@ -145,27 +142,29 @@ def _is_listed(name: str, address: Address | None, allowed: tuple[str, ...]) -> 
 OVERRIDE = re.compile(r"(consumer|producer|admin)\.override\.(.+)")
 PRINCIPAL_KEYS = ("sasl.jaas.config", "sasl.mechanism", "security.protocol")
 _CODE = ("plugin.library.paths", "interceptor.classes", "metric.reporters")
-"""Properties that name code to run, besides those of _RIGHTS that cannot be honoured."""
+"""Properties that name code to run, beside unsupported ones of _RIGHTS."""
 _RIGHTS = ("security.", "sasl.", "ssl.")
 _URL_KEY = re.compile(r"(.*[._])?(urls?|uri|endpoint|schema\.registry)", re.IGNORECASE)
 _ARCHIVE_KEY = re.compile(r"(.*\.)?archive")
-_UNTOLD = (
+_REFUSED_REFERENCE = (
     "what its reference stands for is refused; kafkeep.outbound.hosts and kafkeep.allowed.folders "
     "say what is not"
 )
 
 
 def check_connector(config: Mapping[str, str], worker: WorkerOptions) -> dict[str, str]:
-    """Return what a connector may not ask for, by key; empty when all is well.
+    """Return the problems by key; empty when the connector is allowed.
 
-    No answer repeats anything of a value that a config provider gave.
+    No problem repeats any part of a value from a config provider.
     """
     wrong: dict[str, str] = {}
     for key, text in config.items():
         override = OVERRIDE.fullmatch(key)
         refused = _policy_problem(override[2], worker.restrictions) if override else None
         if refused is None and (problem := _problem(key, text.strip(), worker)):
-            refused = _UNTOLD if isinstance(text, FromProvider) and text.words else problem
+            refused = (
+                _REFUSED_REFERENCE if isinstance(text, FromProvider) and text.words else problem
+            )
         if refused is not None:
             wrong[key] = refused
     return wrong
@@ -244,7 +243,7 @@ def _url_problems(text: str, restrictions: RestrictionOptions) -> str | None:
 
 
 def _file_problem(text: str, worker: WorkerOptions) -> str | None:
-    """Allow the worker's own key stores, and what lies in an allowed folder."""
+    """Allow the worker's own key stores, and files in an allowed folder."""
     clients = (worker.kafka, worker.consumer, worker.producer)
     if text in {value for client in clients for value in client.properties.values()}:
         return None

@@ -1,10 +1,4 @@
-"""Keeps secrets out of the log, whoever writes it and through whichever handler.
-
-References to config providers in a value: ``${provider:path:key}`` or ``${provider:key}``. Pure.
-
-Read in one pass. A regular expression for them takes hours for a few kilobytes of ``${a:``.
-
-Secrets of connectors: what is one, and how it is kept out of answers, traces and logs.
+"""Secrets of connectors: recognise them, and keep them out of answers, traces and logs.
 
 A reference such as ``${file:/run/secrets/s3:key}`` is not a secret: it is shown as it was sent.
 """
@@ -29,7 +23,7 @@ from kafkeep.options.option import ConfigErrors
 from kafkeep.redact import MASK, clean_record, install, mask_words, redact
 
 _SHORT = 4
-"""Shorter words are hidden only where they stand alone, or they would tear other words apart."""
+"""Shorter words are masked only as whole words: they are part of many other words."""
 _PATTERNS = re.compile(
     r"(.*(password|secret|token|key|passphrase|basic\.auth\.user\.info|sasl\.jaas\.config"
     r"|jaas\.configuration|connection\.uri)"
@@ -39,9 +33,9 @@ _PATTERNS = re.compile(
 _HARMLESS = re.compile(
     r".*\.(class|source|mechanism|location|type|protocols?|algorithm|endpoint\.url)", re.IGNORECASE
 )
-"""What keys end in whose neighbours are secret, but which say only how or where."""
+"""Endings of keys that look secret but say only how or where."""
 _KEY_IDS = re.compile(r"(.*[._])?access[._]key[._]id|connect\.s3\.aws\.access\.key", re.IGNORECASE)
-"""The name of an access key, by any maker's key: it is of no use without its secret."""
+"""The id of an access key, under any maker's key: useless without its secret."""
 _JAAS_SECRET = re.compile(r"(?i)(?:password|secret|token)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|[^\s;]+)")
 _ADDRESSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("s3.proxy.",), ("s3.proxy.url",)),
@@ -67,11 +61,12 @@ _ADDRESSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         for client in ("consumer", "producer", "admin")
     ),
 )
-"""Which keys say where a secret is sent to: a masked one does not go along to a new place."""
+"""Keys of secrets → keys of the addresses they are sent to. When an address changes, its secret
+must be written out again."""
 
 
 def is_secret(key: str, text: str = "") -> bool:
-    """Tell whether a value must not be shown; an address may have a password in it."""
+    """Return True for a value that must not be shown; an address may contain a password."""
     if _password_in_address(text) or (isinstance(text, FromProvider) and text.words):
         return True
     if _HARMLESS.fullmatch(key) or _KEY_IDS.fullmatch(key):
@@ -80,7 +75,7 @@ def is_secret(key: str, text: str = "") -> bool:
 
 
 def mask(config: Mapping[str, str]) -> dict[str, str]:
-    """Return what may be shown of a configuration as it was sent."""
+    """Return a configuration with its secrets masked."""
     return {
         key: MASK if text and is_secret(key, text) and not _is_reference(text) else text
         for key, text in config.items()
@@ -88,10 +83,10 @@ def mask(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def unmask(new: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
-    """Put the stored secrets in place of their masks, as a client sends back what it was shown.
+    """Replace masks by the stored secrets: a client sends back what it was shown.
 
-    ConfigErrors where nothing is stored, and where the address a secret goes to has changed:
-    else whoever may write a configuration could have its secrets sent to a server of their own.
+    ConfigErrors where nothing is stored, and where the address that a secret goes to has changed.
+    Otherwise a caller could have secrets sent to a server of their own.
     """
     wrong: dict[str, str] = {}
     whole = dict(new)
@@ -99,7 +94,7 @@ def unmask(new: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
         if text != MASK:
             continue
         if key not in stored:
-            wrong[key] = f"{MASK} stands for a value that is stored, and none is"
+            wrong[key] = f"{MASK} stands for a stored value, and there is none"
         elif moved := _moved(key, new, stored):
             wrong[key] = f"must be written out again, because {moved} has changed"
         else:
@@ -110,17 +105,17 @@ def unmask(new: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
 
 
 def hide(text: str, configs: Iterable[Mapping[str, str]]) -> str:
-    """Return ``text`` without the secret values of these configurations, resolved or not."""
+    """Return ``text`` with the secrets of these configurations masked."""
     return hide_words(text, secret_words(configs))
 
 
 def secret_words(configs: Iterable[Mapping[str, str]]) -> frozenset[str]:
-    """Return the secret values of these configurations, in each form they may be written in."""
+    """Return the secrets of these configurations, in every form they may be written in."""
     return frozenset(word for config in configs for word in _secret_words(config))
 
 
 def hide_words(text: str, words: Iterable[str]) -> str:
-    """Return ``text`` with a mask in place of each secret; see ``secret_words``."""
+    """Return ``text`` with these secrets masked; see ``secret_words``."""
     return mask_words(text, words, alone_below=_SHORT)
 
 
@@ -133,7 +128,7 @@ def _moved(key: str, new: Mapping[str, str], stored: Mapping[str, str]) -> str |
 
 
 def _is_reference(text: str) -> bool:
-    """Tell whether everything that is secret in a value stands in a reference."""
+    """Return True when everything secret in a value is a reference."""
     first = next(iter_references(text), None)
     if first is None:
         return False
@@ -164,7 +159,7 @@ def _secret_words(config: Mapping[str, str]) -> Iterator[str]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Yield a value, and each secret inside it that may be told alone."""
+    """Yield a value, and each secret inside it that may appear alone."""
     yield str(text)
     if isinstance(text, FromProvider):
         yield from text.words
@@ -180,10 +175,10 @@ def _parts(text: str) -> Iterator[str]:
 
 
 class SecretRedactor(logging.Filter):
-    """Takes the secrets of the connectors it was told of out of records, tracebacks included.
+    """Masks the secrets of connectors in log records and tracebacks.
 
-    So it does with what ``redact`` recognises, also where a library's logger is set to DEBUG over
-    REST. Safe to use from any thread.
+    It also masks what ``kafkeep.redact`` recognises, because a library's logger may be set to DEBUG
+    over REST. Safe to use from any thread.
     """
 
     def __init__(self) -> None:
@@ -192,30 +187,30 @@ class SecretRedactor(logging.Filter):
         self._words_of: dict[str, frozenset[str]] = {}
         """By connector."""
         self._words: frozenset[str] = frozenset()
-        """Of all connectors; read without the lock: a log record may be made anywhere."""
+        """Of all connectors; read without the lock, because any thread may log."""
 
     def keep(self, name: str, *configs: Mapping[str, str]) -> None:
-        """Remember the secrets of all a connector runs with, in place of its last ones."""
+        """Replace the secrets of a connector by those of these configurations."""
         words = secret_words(configs)
         with self._lock:
             self._words_of[name] = words
             self._words = frozenset().union(*self._words_of.values())
 
     def forget(self, name: str) -> None:
-        """Forget the secrets of a connector that is gone."""
+        """Forget the secrets of a deleted connector."""
         with self._lock:
             self._words_of.pop(name, None)
             self._words = frozenset().union(*self._words_of.values())
 
     def redact(self, text: str) -> str:
-        """Return a text, such as a trace, without any secret known."""
+        """Return a text, such as a trace, with all known secrets masked."""
         return redact(hide_words(text, self._words))
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Change the record where it tells a secret; it always passes."""
+        """Mask secrets in a record; it always passes."""
         clean_record(record, self.redact)
         return True
 
     def install(self) -> Callable[[], None]:
-        """Clean every record of this process from now on; returns what undoes it."""
+        """Mask every record of this process from now on; returns a function that undoes it."""
         return install(self.redact)

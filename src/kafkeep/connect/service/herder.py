@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from kafkeep.connect.jobs.job import JobContext
-from kafkeep.connect.metrics.own_metrics import LastVerified, reader
+from kafkeep.connect.metrics.own_metrics import LastVerified, verified_reader
 from kafkeep.connect.metrics.totals import Totals
 from kafkeep.connect.model import (
     Connector,
@@ -76,7 +76,7 @@ class Herder:
         self._cluster_id = cluster_id
         self._now_ms = now_ms
         self._loggers = loggers
-        self._verified = LastVerified(reader(definitions, context_for), now_ms)
+        self._verified = LastVerified(verified_reader(definitions, context_for), now_ms)
         self._read_at = -_STATE_AGE_S
         self._reading = threading.Lock()
 

@@ -1,23 +1,19 @@
-"""The service's state in a store that can only create: a dense sequence of changes.
+"""The journal: the state of the service as a dense sequence of changes, each created once.
 
 ::
 
-    journal/000000000000.json     change 0: whoever created it has decided what it says
+    journal/000000000000.json     change 0, decided by the worker that created it
     journal/000000000001.json
     snapshots/000000000099.json   the state after change 99, so that opening is cheap
 
-Nothing is ever replaced. Changes that the snapshot before the newest one covers are deleted, and so
-is that snapshot's predecessor. A create that comes so late that its number is free again (it was
-taken, covered and deleted) is told by a snapshot that covers the number: its writer looks for one
-after each create, readers begin from the newest one, and such a document counts for nothing.
+No document is ever replaced. A worker deletes the changes that the last snapshot but one covers,
+and the snapshots before that one. A create may come so late that its number is free again: it was
+taken, covered by a snapshot and deleted. Such a document has no effect. Its writer looks for a
+snapshot that covers the number after each create, and readers begin from the newest snapshot.
 
-Every document has a checksum. A damaged one stops its reader (DamagedError), unless the others hold
-all that it says: a snapshot covers a change, and an older snapshot with the changes after it makes
-up for the newest one.
-
-Documents of the service's state, with checksums: a flipped bit changes no connector in silence.
-
-Documents of an older kafkeep have no checksum, and are read as they are.
+Every document has a checksum. A damaged document stops its reader with DamagedError, unless others
+hold its content: a snapshot covers a change, and an older snapshot with the changes after it
+replaces the newest one. Documents of an older kafkeep have no checksum and are read as they are.
 """
 
 from __future__ import annotations
@@ -59,7 +55,7 @@ from kafkeep.store.probe_conditional_writes import probe_conditional_create
 from kafkeep.store.retry import RetryingStore, store_policy
 
 MAX_BYTES = 64 << 20
-"""No document of the state is larger; of a larger one no more than this is read."""
+"""The largest document of the state. A reader reads no more than this."""
 HINT = (
     "Bring the document back from a copy of the service's state, or from an older version of it "
     "in the store, and start the workers again."
@@ -120,11 +116,11 @@ _OLDER_SNAPSHOT = ("number", "recent", "connectors")
 logger = logging.getLogger(__name__)
 
 Decide = Callable[[ServiceState], StateChange | None]
-"""Looks at the newest state and returns the change to make, None for none, or raises RestError."""
+"""Takes the newest state and returns the change to make, None for none, or raises RestError."""
 
 
 def open_state(address: str, storage: StorageOptions | None = None) -> ObjectStore:
-    """Return the store of a service's state; a folder is made, for its user's eyes alone."""
+    """Return the store of a service's state; a folder is created, readable by its owner alone."""
     options = storage if storage is not None else StorageOptions.from_env()
     where = ArchiveAddress.parse(address)
     store = open_store(address, options, create=True)
@@ -135,7 +131,7 @@ def open_state(address: str, storage: StorageOptions | None = None) -> ObjectSto
 
 
 class PrivateFolder(LocalStore):
-    """A folder whose files nobody but their owner can read; the folder itself is closed too."""
+    """A folder whose files only their owner can read."""
 
     file_mode = 0o600
 
@@ -162,7 +158,7 @@ class Journal:
 
     @classmethod
     def open(cls, store: ObjectStore) -> Journal:
-        """Read the state; a store used for the first time is tried for its one promise."""
+        """Read the state; a new store must first prove that it honours conditional creates."""
         journal = cls(store)
         if journal.refresh().number < 0 and not probe_conditional_create(store):
             raise PreflightError(
@@ -173,11 +169,11 @@ class Journal:
 
     @property
     def state(self) -> ServiceState:
-        """The state as last read or written here; no request is made."""
+        """The state as last read or written here; makes no request."""
         return self._state
 
     def refresh(self) -> ServiceState:
-        """Read what others have changed meanwhile and return the newest state.
+        """Read what other workers have changed and return the newest state.
 
         DamagedError, and the state stays as it was, when a document that is needed is damaged.
         """
@@ -186,12 +182,12 @@ class Journal:
                 state, damage = self._read_on(self._state)
                 newer = self._snapshots_after(self._state.number)
                 if newer:
-                    # What was read may have been a late create under a number long gone.
+                    # What was read may be a late create under a number that was free again.
                     loaded, error = self._load_newest(newer)
                     if loaded is not None or error is None:
                         self._state = loaded or self._state
                         continue
-                    # Changes are deleted once two snapshots cover them: here all are there.
+                    # Changes are deleted once two snapshots cover them: here all still exist.
                     is_made_up_for = len(newer) == 1 and state.number >= newer[0]
                     damage = damage if is_made_up_for else error
                 if damage:
@@ -216,9 +212,9 @@ class Journal:
             return None, error
 
     def commit(self, decide: Decide) -> ServiceState:
-        """Make the change that ``decide`` chooses, once the store holds it for certain.
+        """Commit the change that ``decide`` returns, and return once the store holds it.
 
-        Another's change that comes first is read, and ``decide`` is asked again. RestError 409
+        When another change comes first, it is read and ``decide`` is called again. RestError 409
         when others keep coming first; UnknownOutcomeError when the store gives no answer.
         """
         sent: set[str] = set()
@@ -226,7 +222,7 @@ class Journal:
             for _ in range(APPLY_ATTEMPTS):
                 state = self.refresh()
                 if not sent.isdisjoint(state.recent):
-                    return state  # it was there after all, and is covered by a snapshot already
+                    return state  # it was stored after all, and a snapshot covers it already
                 wanted = decide(state)
                 if wanted is None:
                     return state
@@ -285,7 +281,7 @@ class Journal:
             return ServiceState.from_json(document)
 
     def _snapshot_if_due(self) -> None:
-        """Write a snapshot every so many changes; one that fails is written by a later change.
+        """Write a snapshot when one is due; if that fails, a later change writes it.
 
         The change itself is made by then, so nothing here is an error of it.
         """
@@ -300,7 +296,7 @@ class Journal:
             self._snapshots.try_create(state.number, body)
             self._delete_covered()
         except KafkeepError as error:
-            logger.warning("the journal of the service could not be shortened: %s", error.message)
+            logger.warning("cannot shorten the journal of the service: %s", error.message)
 
     def _delete_covered(self) -> None:
         """Delete what the last snapshot but one covers: nobody reads that far back."""

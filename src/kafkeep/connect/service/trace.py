@@ -14,7 +14,7 @@ _FLAG = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
 
 
 def format_trace(error: BaseException) -> str:
-    """Return the error, its hint, its place in the code and its causes; no values of variables."""
+    """Return an error with its hint, its place in the code and its causes, without variables."""
     lines: list[str] = []
     seen: BaseException | None = error
     for depth in range(_LONGEST_CHAIN):
@@ -35,9 +35,9 @@ def _message(error: BaseException) -> str:
 
 
 def in_keys(text: str) -> str:
-    """Return a sentence that names flags of ``restore`` with the keys that a connector has.
+    """Replace flags of ``restore`` in a sentence by the keys of a connector.
 
-    One that tells a whole command stays as it is.
+    A sentence with a whole command stays as it is.
     """
     if "kafkeep " in text:
         return text
@@ -50,7 +50,7 @@ def in_keys(text: str) -> str:
 
 
 def _short(filename: str) -> str:
-    """Return the path from the package on: where it is installed is nobody's business."""
+    """Return the path from the package on, without the folder it is installed in."""
     for package in ("/kafkeep/", "/site-packages/"):
         _, found, rest = filename.rpartition(package)
         if found:

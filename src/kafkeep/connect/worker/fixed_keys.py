@@ -1,4 +1,4 @@
-"""Keys of a Connect worker that need no code of ours: what they ask for holds, or cannot be had."""
+"""Keys of a Connect worker with a fixed meaning: always on, or not supported."""
 
 from __future__ import annotations
 
@@ -151,6 +151,6 @@ _BY_NAME = {key.name: key for key in KEYS}
 
 
 def worker_fixed_key(name: str) -> FixedKey | None:
-    """Return what is said of a key; None when nothing is."""
+    """Return the fixed key of that name, or with that prefix; None when there is none."""
     found = _BY_NAME.get(name)
     return found or next((key for key in UNDER if name.startswith(key.name)), None)

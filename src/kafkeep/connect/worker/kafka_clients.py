@@ -1,11 +1,11 @@
-"""Kafka's client properties in the worker's file: without a prefix, and under those of clients."""
+"""Kafka client properties in the worker's file, with and without a client's prefix."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from kafkeep.connect.worker.fixed_keys import worker_fixed_key
-from kafkeep.connect.worker.rest_access import is_listener_key
+from kafkeep.connect.worker.listener_tls import is_listener_key
 from kafkeep.errors import UsageError
 from kafkeep.kafka.security.client_config import check_properties
 from kafkeep.options.kafka import KafkaOptions
@@ -14,19 +14,19 @@ CLIENTS = ("consumer", "producer", "admin")
 PLAIN = ("client.id", "request.timeout.ms", "socket.connection.setup.timeout.ms")
 STARTS = ("security.", "sasl.", "ssl.")
 READ_DEFAULTS = ("auto.offset.reset", "isolation.level")
-"""Keys under ``consumer.`` that are connectors' defaults rather than the client's."""
+"""Keys under ``consumer.`` that are defaults of connectors, not of the client."""
 _PREFIXES = tuple(f"{name}." for name in CLIENTS)
 
 
 def is_client_key(key: str) -> bool:
-    """Tell whether a key of the worker's file is about a Kafka client."""
+    """Return True for a key of the worker's file about a Kafka client."""
     if is_listener_key(key) or worker_fixed_key(key) is not None:
         return False
     return key in PLAIN or key.startswith((*STARTS, *_PREFIXES))
 
 
 class ClientReader:
-    """Reads the clients of a worker; what is wrong goes to ``wrong``, by key, the rest to notes."""
+    """Parses a worker's clients; adds errors to ``wrong``, by key, and warnings to ``notes``."""
 
     def __init__(
         self,
@@ -36,14 +36,14 @@ class ClientReader:
         *,
         listener_has_ssl: bool = False,
     ) -> None:
-        """Make one; with ``listener_has_ssl`` plain ``ssl.`` keys may be the listener's alone."""
+        """Create it; with ``listener_has_ssl`` plain ``ssl.`` keys may be the listener's alone."""
         self._texts = texts
         self._listener_has_ssl = listener_has_ssl
         self._wrong = wrong
         self._notes = notes
 
     def read(self, name: str) -> KafkaOptions:
-        """Return one client: its own keys over those without a prefix."""
+        """Return one client: its own keys override those without a prefix."""
         own = dict(self._properties(f"{name}."))
         servers = own.pop("bootstrap.servers", "") or self._texts.get("bootstrap.servers", "")
         properties = self._shared({**dict(self._properties("")), **own}, own)
@@ -62,30 +62,30 @@ class ClientReader:
             return KafkaOptions("unknown:9092")
 
     def _shared(self, properties: dict[str, str], own: Mapping[str, str]) -> dict[str, str]:
-        """Leave out what was set for the listener, if this client speaks no TLS."""
+        """Drop the listener's keys if this client does not use TLS."""
         if not self._listener_has_ssl or "SSL" in properties.get("security.protocol", "").upper():
             return properties
         return {k: v for k, v in properties.items() if k in own or not k.startswith("ssl.")}
 
     def _properties(self, prefix: str) -> Iterator[tuple[str, str]]:
-        """Yield what is passed on to the client; a property nobody knows is not."""
+        """Yield the properties of the client, without unknown ones."""
         for key, text in self._texts.items():
             if not is_client_key(key) or not key.startswith(prefix):
                 continue
             name = key.removeprefix(prefix)
             if not prefix and key.startswith(_PREFIXES):
                 continue
-            if name not in READ_DEFAULTS and not self._is_left_out(key, name, text):
+            if name not in READ_DEFAULTS and not self._is_skipped(key, name, text):
                 yield name, text
 
-    def _is_left_out(self, key: str, name: str, text: str) -> bool:
+    def _is_skipped(self, key: str, name: str, text: str) -> bool:
         try:
             notes = check_properties({"security.protocol": "SASL_SSL", name: text})
         except UsageError as error:
             if error.message.startswith("unknown property"):
                 self._notes.append(f"{key}: {error.message}")
                 return True
-            if name == "security.protocol":  # it is looked at with what belongs to it
+            if name == "security.protocol":  # checked with the keys that belong to it
                 return False
             self._wrong.setdefault(key, error.message)
             return True

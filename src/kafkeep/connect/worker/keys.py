@@ -1,7 +1,4 @@
-"""Keys of the worker's file, declared: the same names as in ``connect-distributed.properties``.
-
-Keys of the worker's file about the REST API: where it is, what it is called, who may call it.
-"""
+"""The keys of the worker's file, with the names of ``connect-distributed.properties``."""
 
 from __future__ import annotations
 
@@ -26,19 +23,19 @@ _EVERYWHERE = ("", "0.0.0.0", "::")
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One place where the REST API listens, and whether over TLS; port 0 means a free one."""
+    """An address where the REST API listens, with or without TLS; port 0 means a free one."""
 
     scheme: str
     host: str
     port: int
 
     def __str__(self) -> str:
-        """Return it as listeners has it."""
+        """Return it as in ``listeners``."""
         return f"{self.scheme}://{in_brackets(self.host)}:{self.port}"
 
     @property
     def is_https(self) -> bool:
-        """Tell whether callers speak TLS with this worker itself."""
+        """True when callers use TLS."""
         return self.scheme == "https"
 
     @property
@@ -54,7 +51,7 @@ def _port(text: str) -> int:
 
 
 def comma_list(text: str) -> tuple[str, ...]:
-    """Split ``a, b``; empty parts are left out."""
+    """Split ``a, b``, without empty parts."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
@@ -91,7 +88,7 @@ def _extensions(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class RestOptions:
-    """Where the REST API is, and who may call it."""
+    """Where the REST API listens, and who may call it."""
 
     listeners: tuple[Listener, ...] = option(
         "listeners",
@@ -186,24 +183,24 @@ class RestOptions:
 
     @property
     def listening(self) -> tuple[Listener, ...]:
-        """What is listened on, whichever keys say it."""
+        """The listeners, from ``listeners`` or ``rest.host.name`` and ``rest.port``."""
         return self.listeners or (Listener("http", self.rest_host_name, self.rest_port),)
 
     @property
     def is_https(self) -> bool:
-        """Tell whether there is a listener that needs a key store."""
+        """True when a listener needs a key store."""
         return any(one.is_https for one in self.listening)
 
     @property
     def advertised(self) -> Listener:
-        """The listener others are told of, as Connect chooses it: plain http, if there is one."""
+        """The listener that others are told, as Connect chooses it: http, if there is one."""
         wanted = self.rest_advertised_listener or SCHEMES[0]
         found = (one for one in self.listening if one.scheme == wanted)
         return next(found, self.listening[0])
 
     @property
     def advertised_host(self) -> str:
-        """The name others call this worker by."""
+        """The host name that others call."""
         if self.rest_advertised_host_name:
             return self.rest_advertised_host_name
         bound = self.advertised.address
@@ -211,34 +208,34 @@ class RestOptions:
 
     @property
     def names(self) -> frozenset[str]:
-        """Names this service is called by, without a port."""
+        """All host names of this service, without a port."""
         own = (one.host for one in self.listening if one.host not in _EVERYWHERE)
         return frozenset({self.advertised_host, *own, *self.kafkeep_rest_hosts})
 
     def worker_id(self, bound_port: int | None = None) -> str:
-        """Return ``host:port`` as statuses tell it; a port of 0 is known once it is bound."""
+        """Return ``host:port`` as in statuses; ``bound_port`` replaces port 0."""
         port = self.rest_advertised_port or bound_port or self.advertised.port
         return f"{in_brackets(self.advertised_host)}:{port}"
 
     def url(self, bound_port: int | None = None) -> str:
-        """Return the address other workers reach this one at."""
+        """Return the URL for other workers."""
         scheme = self.rest_advertised_listener or self.advertised.scheme
         return f"{scheme}://{self.worker_id(bound_port)}"
 
     def check_advertised(self) -> None:
-        """Raise UsageError when others would be told a scheme that nobody speaks."""
-        told, spoken = self.rest_advertised_listener, self.advertised.scheme
-        if told in (None, spoken):
+        """Raise UsageError when the advertised scheme has no listener and no proxy."""
+        wanted, spoken = self.rest_advertised_listener, self.advertised.scheme
+        if wanted in (None, spoken):
             return
         if not (self.rest_advertised_host_name and self.rest_advertised_port):
             raise UsageError(
-                f"is {told}, but the listener is {spoken}; where a proxy in front "
+                f"is {wanted}, but the listener is {spoken}; where a proxy in front "
                 "speaks it, set rest.advertised.host.name and rest.advertised.port as well"
             )
 
 
 def in_brackets(host: str) -> str:
-    """Return a host as addresses have it: IPv6 in brackets."""
+    """Return a host as in a URL: IPv6 in brackets."""
     try:
         return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
     except ValueError:
@@ -281,7 +278,7 @@ def _policy(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceOptions:
-    """Which service this worker is part of."""
+    """The service that this worker belongs to."""
 
     bootstrap_servers: str = option(
         "bootstrap.servers",
@@ -321,7 +318,7 @@ class ServiceOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TrackingOptions:
-    """Whether the topics of connectors are told."""
+    """Whether the service tracks the topics of connectors."""
 
     topic_tracking_enable: bool = option(
         "topic.tracking.enable",
@@ -335,7 +332,7 @@ class TrackingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RestrictionOptions:
-    """What connectors may ask for that were defined over the REST API."""
+    """What connectors from the REST API may ask for."""
 
     connector_client_config_override_policy: str = option(
         "connector.client.config.override.policy",

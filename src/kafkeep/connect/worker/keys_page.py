@@ -1,6 +1,7 @@
-"""The table of worker keys in ``docs/serve.md``: ``python -m kafkeep.connect.worker.keys_page``.
+"""Print the table of worker keys in ``docs/serve.md``.
 
-It prints the part of the page from its last heading on; a test compares the two.
+``python -m kafkeep.connect.worker.keys_page`` prints the page from its last heading on. A test
+compares the two.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from kafkeep.connect.worker.config_providers import CLASSES, PACKAGE, PREFIX
 from kafkeep.connect.worker.fixed_keys import KEYS, UNDER
 from kafkeep.connect.worker.kafka_clients import CLIENTS, PLAIN, STARTS
 from kafkeep.connect.worker.keys import GROUPS, REST
-from kafkeep.connect.worker.rest_access import CLIENT_AUTH
-from kafkeep.connect.worker.rest_access import PREFIX as LISTENER
+from kafkeep.connect.worker.listener_tls import CLIENT_AUTH
+from kafkeep.connect.worker.listener_tls import PREFIX as LISTENER
 
 HEADING = "## The worker's keys"
 _INTRO = f"""\

@@ -1,7 +1,7 @@
-"""The worker's file, variables and flags, read into what the service is to be.
+"""Parse the worker's file, environment variables and flags into ``WorkerOptions``.
 
-Like a connector's, every key is honoured, holds anyway, is refused with the reason, or is unknown
-and then named in a warning, as Connect does.
+Like a connector's, every key is honoured, always on, refused with a reason, or unknown. A warning
+names unknown keys, as in Connect.
 """
 
 from __future__ import annotations
@@ -24,15 +24,18 @@ from kafkeep.connect.worker.keys import (
     ServiceOptions,
     TrackingOptions,
 )
-from kafkeep.connect.worker.rest_access import (
-    Tls,
+from kafkeep.connect.worker.listener_tls import (
+    ListenerTls,
     is_listener_key,
     read_tls,
-    read_tokens,
-    read_users,
     shares_with_clients,
 )
-from kafkeep.connect.worker.rest_security import RestSecurity, require_safe_bind
+from kafkeep.connect.worker.rest_security import (
+    RestSecurity,
+    read_tokens,
+    read_users,
+    require_safe_bind,
+)
 from kafkeep.errors import UsageError
 from kafkeep.options.files import load_text, parse_properties
 from kafkeep.options.kafka import KafkaOptions
@@ -48,7 +51,7 @@ _SIGNS = {"___": "-", "__": "_", "_": "."}
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerOptions:
-    """A worker as it was asked for; ``notes`` are for people."""
+    """The options of a worker; ``notes`` are warnings for the operator."""
 
     service: ServiceOptions
     rest: RestOptions
@@ -61,11 +64,11 @@ class WorkerOptions:
     producer: KafkaOptions
     providers: Providers = field(repr=False)
     defaults: Mapping[str, str] = field(repr=False)
-    """Converters, and what is read, for connectors that say nothing of it."""
+    """Converters and consumer settings for connectors without their own."""
     spark: Mapping[str, str] = field(repr=False)
     """``spark.…`` keys: settings of the session."""
-    tls: Tls | None = field(default=None, repr=False)
-    """What an https listener needs."""
+    tls: ListenerTls | None = field(default=None, repr=False)
+    """TLS of https listeners; None without any."""
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -75,7 +78,7 @@ class WorkerOptions:
         environ: Mapping[str, str],
         flags: Mapping[str, str] | None = None,
     ) -> WorkerOptions:
-        """Put flags (by key) over variables over the file; ConfigErrors tells all that is wrong."""
+        """Combine flags over variables over the file; ConfigErrors lists all that is wrong."""
         texts = _over(_over(_read(file), from_environ(environ)), flags or {})
         return _Reader(texts, environ).read()
 
@@ -86,7 +89,7 @@ class WorkerOptions:
 
 
 def from_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the keys that variables set; ours win over Connect's.
+    """Return the keys that variables set; ``KAFKEEP_…`` overrides ``CONNECT_…``.
 
     ``CONNECT_REST_PORT`` is rest.port, as in Confluent's images: ``___`` stands for a hyphen and
     ``__`` for an underscore. ``KAFKEEP_STATE`` is kafkeep.state, ``KAFKEEP_GROUP_ID`` group.id.
@@ -101,14 +104,14 @@ def from_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def variable(key: str) -> str:
-    """Return the name of our variable for a declared key."""
+    """Return the ``KAFKEEP_…`` variable of a declared key."""
     return "KAFKEEP_" + key.removeprefix("kafkeep.").upper().replace(".", "_")
 
 
 def _over(lower: Mapping[str, str], upper: Mapping[str, str]) -> dict[str, str]:
-    """Put settings over others; a port or host on top changes that part of a listener below.
+    """Combine settings; a port or host in ``upper`` changes that part of the listener in ``lower``.
 
-    ConfigErrors when there are several listeners below: which one is meant?
+    ConfigErrors when ``lower`` has several listeners: it is unclear which one is meant.
     """
     texts = {**lower, **upper}
     parts = upper.keys() & {"rest.host.name", "rest.port"}
@@ -117,7 +120,7 @@ def _over(lower: Mapping[str, str], upper: Mapping[str, str]) -> dict[str, str]:
             below, *more = parse_group(RestOptions, {"listeners": lower["listeners"]}).listening
             port = parse_group(RestOptions, {"rest.port": upper.get("rest.port", str(below.port))})
         except ConfigErrors:
-            return texts  # told of when all is read
+            return texts  # reported when everything is parsed
         if more:
             why = "is for one listener, and listeners has several: set listeners instead"
             raise ConfigErrors(dict.fromkeys(sorted(parts), why))
@@ -221,8 +224,8 @@ class _Reader:
             except UsageError as error:
                 self._wrong[key] = error.message
 
-    def _tls(self, rest: RestOptions) -> Tls | None:
-        """Open the listener's stores; what is wrong with them is told under one of their keys."""
+    def _tls(self, rest: RestOptions) -> ListenerTls | None:
+        """Open the listener's key stores; errors are reported under one of their keys."""
         key = next((one for one in sorted(self._texts) if is_listener_key(one)), "listeners")
         try:
             rest.check_advertised()
@@ -234,7 +237,7 @@ class _Reader:
             self._wrong[key] = " ".join(filter(None, [error.message, error.hint]))
             return None
 
-    def _security(self, rest: RestOptions, tls: Tls | None) -> RestSecurity | None:
+    def _security(self, rest: RestOptions, tls: ListenerTls | None) -> RestSecurity | None:
         users_key, tokens_key = "kafkeep.rest.users.file", "kafkeep.rest.tokens.file"
         if rest.rest_extension_classes and not rest.kafkeep_rest_users_file:
             self._wrong["rest.extension.classes"] = f"needs {users_key}"

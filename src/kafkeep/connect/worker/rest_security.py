@@ -1,10 +1,14 @@
-"""Who may call the REST API, from where, and how much they may send. Values and checks, no HTTP."""
+"""Access to the REST API: roles, users, bearer tokens, host names, and the checks on them.
+
+Users and tokens come from files without passwords: a user has an argon2 hash, a token may have its
+SHA-256. ``kafkeep user`` prints a user's line. HTTP is in ``rest/middleware.py``.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from urllib.parse import urlsplit
@@ -13,19 +17,21 @@ from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import InvalidHashError
 
 from kafkeep.errors import UsageError
+from kafkeep.options.files import load_text
 
 DEFAULT_BODY_LIMIT_BYTES = 1 << 20
 ANY_HOST = "*"
+_SHORTEST_TOKEN = 16
 OWN_SITE = ("none", "same-origin")
 """What a browser's Sec-Fetch-Site says when no other page is behind a call."""
 _LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost"})
 
 
 class Role(IntEnum):
-    """What a caller may do; each role may do what those below it may."""
+    """What a caller may do; each role includes those below it."""
 
     READ = 1
-    """Look: every GET but the open ones."""
+    """Read: every GET."""
     OPERATE = 2
     """Pause, resume, stop, restart, validate, reset the list of topics."""
     ADMIN = 3
@@ -33,7 +39,7 @@ class Role(IntEnum):
 
 
 def parse_role(text: str) -> Role:
-    """Return the role of that name; UsageError when there is none."""
+    """Return the role of that name; UsageError for an unknown one."""
     try:
         return Role[text.strip().upper()]
     except KeyError:
@@ -43,34 +49,34 @@ def parse_role(text: str) -> Role:
 
 
 def hash_password(password: str) -> str:
-    """Return the argon2 hash to keep in place of a password."""
+    """Return the argon2 hash to store instead of a password."""
     return PasswordHasher().hash(password)
 
 
 def token_digest(token: str) -> str:
-    """Return the SHA-256 to keep in place of a bearer token, in hex."""
+    """Return the SHA-256 to store instead of a bearer token, in hex."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestSecurity:
-    """What the worker's file says of access. Without users and tokens, every caller is admin."""
+    """Who may call the REST API. Without users and tokens, every caller is admin."""
 
     basic_users: Mapping[str, tuple[str, Role]] = field(default_factory=dict, repr=False)
     """Name → (argon2 hash of the password, role)."""
     bearer_tokens: Mapping[str, Role] = field(default_factory=dict, repr=False)
     """SHA-256 of the token in hex → role."""
     allowed_hosts: frozenset[str] = frozenset()
-    """Names this service is called by, without port; loopback names and addresses always are.
+    """Host names of this service, without port; loopback names and addresses are always allowed.
 
     ``*`` turns the check off."""
     body_limit_bytes: int = DEFAULT_BODY_LIMIT_BYTES
     insecure: bool = False
-    """Bind anywhere without asking who calls."""
+    """Listen on any address without authentication."""
     proves_callers: bool = False
-    """TLS lets nobody through without a trusted certificate (ssl.client.auth=required)."""
+    """TLS requires a trusted certificate of every caller (``ssl.client.auth=required``)."""
     shows_secrets: bool = False
-    """Callers who may change connectors see their configurations as they were sent."""
+    """Callers who may change connectors see configurations with their secrets."""
 
     def __post_init__(self) -> None:
         for name, (stored, _) in self.basic_users.items():
@@ -90,11 +96,11 @@ class RestSecurity:
 
     @property
     def has_auth(self) -> bool:
-        """Tell whether callers must say who they are."""
+        """True when callers must authenticate."""
         return bool(self.basic_users or self.bearer_tokens)
 
     def shows_secrets_to(self, role: Role | None) -> bool:
-        """Tell whether a caller sees secrets: one who may write them, and no other."""
+        """Return True for a caller who sees secrets: only one who may write them."""
         return self.shows_secrets and role is Role.ADMIN
 
     @property
@@ -102,9 +108,9 @@ class RestSecurity:
         return {_without_port(allowed) for allowed in self.allowed_hosts}
 
     def allows_host(self, host: str) -> bool:
-        """Tell whether ``host``, as the Host header has it, is a name of this service.
+        """Return True when ``host``, from the Host header, is a name of this service.
 
-        An address cannot be rebound by anyone's DNS, so it needs no entry.
+        No DNS can rebind an IP address, so addresses need no entry.
         """
         name = _without_port(host)
         if not name:
@@ -117,12 +123,12 @@ class RestSecurity:
         )
 
     def allows_origin(self, origin: str, host: str, fetch_site: str = "none") -> bool:
-        """Tell whether a page of ``origin`` may call: one of this service, or of an allowed host.
+        """Return True when a page of ``origin`` may call: one of this service or an allowed host.
 
-        A page of this machine (a loopback name) may call as well, through a proxy that serves both
-        and changes the Host: then the browser's Sec-Fetch-Site, if it sends one, says same-origin.
-        Without a proxy the browser calls another port, which is another application, and says so.
-        To an address without TLS it says nothing: there a page of this machine may not call.
+        A page on a loopback name may call as well, through a proxy that serves both and changes the
+        Host: then the browser's Sec-Fetch-Site, if it sends one, is same-origin. Without a proxy
+        the browser calls another port, which is another application, and Sec-Fetch-Site says so.
+        Browsers do not send it to an address without TLS, so there such a page may not call.
         """
         try:
             netloc = urlsplit(origin).netloc.lower()
@@ -141,7 +147,7 @@ class RestSecurity:
 
 
 def require_safe_bind(host: str, security: RestSecurity) -> None:
-    """Raise UsageError when others could reach the API at ``host`` without saying who they are."""
+    """Raise UsageError when others could reach the API at ``host`` without authentication."""
     proved = security.has_auth or security.proves_callers or security.insecure
     if is_loopback(_without_port(host)) or proved:
         return
@@ -152,7 +158,7 @@ def require_safe_bind(host: str, security: RestSecurity) -> None:
 
 
 def is_loopback(name: str) -> bool:
-    """Tell whether a name or address never leaves this machine."""
+    """Return True for a name or address that never leaves this machine."""
     if name.lower().rstrip(".") in _LOOPBACK_NAMES:
         return True
     return _is_address(name) and ipaddress.ip_address(name).is_loopback
@@ -174,3 +180,56 @@ def _without_port(host: str) -> str:
     if host.count(":") == 1:
         return host.partition(":")[0]
     return host
+
+
+def read_users(path: str) -> Mapping[str, tuple[str, Role]]:
+    """Read ``name:role:argon2 hash`` lines; UsageError names the line, without secrets."""
+    users: dict[str, tuple[str, Role]] = {}
+    for number, line in _lines(path):
+        name, role, stored = [*line.split(":", 2), "", ""][:3]
+        if not name or not stored:
+            raise UsageError(f"{path}, line {number}: a user is name:role:argon2 hash")
+        if name in users:
+            raise UsageError(f"{path}, line {number}: {name} is there twice")
+        users[name] = (stored.strip(), _role(path, number, role))
+    return users
+
+
+def read_tokens(path: str) -> Mapping[str, Role]:
+    """Read ``role:token`` or ``role:sha256:digest`` lines; return digests."""
+    tokens: dict[str, Role] = {}
+    for number, line in _lines(path):
+        role, _, token = line.partition(":")
+        if token.startswith("sha256:"):
+            digest = token.removeprefix("sha256:").strip().lower()
+        elif len(token.strip()) < _SHORTEST_TOKEN:
+            raise UsageError(
+                f"{path}, line {number}: a token has {_SHORTEST_TOKEN} characters or more",
+                hint="Make one with: openssl rand -hex 32",
+            )
+        else:
+            digest = token_digest(token.strip())
+        tokens[digest] = _role(path, number, role)
+    return tokens
+
+
+def _lines(path: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(load_text(path).splitlines(), start=1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield number, line.strip()
+
+
+def _role(path: str, number: int, text: str) -> Role:
+    try:
+        return parse_role(text)
+    except UsageError as error:
+        raise UsageError(f"{path}, line {number}: {error.message}", hint=error.hint) from error
+
+
+def user_line(name: str, role: str, password: str) -> str:
+    """Return the line of a user for the file of users."""
+    if not name or ":" in name:
+        raise UsageError("a user's name is not empty and has no colon")
+    if not password:
+        raise UsageError("the password is empty")
+    return f"{name}:{parse_role(role).name.lower()}:{hash_password(password)}"

@@ -1,4 +1,4 @@
-"""SINETStream's ``.env``: its names, what they mean to a worker, and the connectors they make."""
+"""SINETStream's ``.env`` file: parse it, set a worker's variables, make its two connectors."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _SINETSTREAM = "jp.ad.sinet.sinetstream.connect."
 
 
 def parse_env(text: str) -> dict[str, str]:
-    """Read ``NAME=value`` lines as Compose does: quotes, comments, ``export``.
+    """Parse ``NAME=value`` lines as Compose does: quotes, comments, ``export``.
 
-    UsageError tells the line, and no value. ``$NAME`` in a value is not filled in, but refused;
-    in single quotes it stands for itself.
+    UsageError names the line, without its value. ``$NAME`` in a value is refused, not substituted;
+    in single quotes it is plain text.
     """
     found: dict[str, str] = {}
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
@@ -50,7 +50,7 @@ def parse_env(text: str) -> dict[str, str]:
 
 
 def read_env_file(path: str | Path) -> dict[str, str]:
-    """Read such a file; UsageError names it."""
+    """Read an ``.env`` file; UsageError names it."""
     text = load_text(path)
     try:
         return parse_env(text)
@@ -59,11 +59,11 @@ def read_env_file(path: str | Path) -> dict[str, str]:
 
 
 def apply_env_file(path: str | Path, environ: MutableMapping[str, str]) -> None:
-    """Set what the file says as variables that a worker and S3 read; those already set stay.
+    """Set variables for the worker and S3 from the file; those already set stay.
 
     BROKER_HOSTNAME becomes the bootstrap server (port 9092 unless written), REST_PORT rest.port,
     AWS_SECRET_KEY, S3_REGION and S3_ENDPOINT_URL their standard AWS names. ``AWS_…``,
-    ``CONNECT_…`` and ``KAFKEEP_…`` variables of the file are taken as they are.
+    ``CONNECT_…`` and ``KAFKEEP_…`` variables of the file are used as they are.
     """
     values = read_env_file(path)
     found = {
@@ -100,7 +100,7 @@ def bootstrap_servers(hostname: str) -> str:
 def sinetstream_connectors(values: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Return the two connectors by name; ConfigErrors names each variable missing or wrong.
 
-    Credentials are not part of them: the service has its own, from the same file.
+    They contain no credentials: the service has its own, from the same file.
     """
     given = {**DEFAULTS, **{name: text.strip() for name, text in values.items() if text.strip()}}
     _check(given)

@@ -18,10 +18,9 @@ from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, 
 from kafkeep.connect.connectors.chtbd import COMPACT
 from kafkeep.connect.connectors.source_config import SourceConfig
 from kafkeep.connect.jobs.compacted_pair import SinkThread
-from kafkeep.connect.jobs.job import JobContext
+from kafkeep.connect.jobs.job import JobContext, run_with_retries
 from kafkeep.connect.jobs.make import make_job
 from kafkeep.connect.jobs.progress import Progress, backlog_of
-from kafkeep.connect.jobs.retry import run_patiently
 from kafkeep.connect.jobs.sink import SinkJob, SinkProgress, kafka_of, positions_now
 from kafkeep.connect.jobs.sink_offsets import parse_moves, read_offsets, sink_offsets
 from kafkeep.connect.jobs.source import SourceJob, follower_for
@@ -410,7 +409,7 @@ def commit(changes: Changes, *, at_ms: int) -> Commit:
 def test_faults_that_pass_are_waited_out_and_others_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kafkeep.connect.jobs.retry.CONNECTOR", RetryPolicy(first_wait_s=0.001))
+    monkeypatch.setattr("kafkeep.connect.jobs.job.CONNECTOR", RetryPolicy(first_wait_s=0.001))
     outcomes: list[Exception | None] = [TransientError("away"), TransientError("away"), None]
 
     def work() -> None:
@@ -418,11 +417,11 @@ def test_faults_that_pass_are_waited_out_and_others_are_not(
         if outcome is not None:
             raise outcome
 
-    run_patiently("x", work, threading.Event())
+    run_with_retries("x", work, threading.Event())
     assert outcomes == []
     outcomes.append(FencedError("another"))
     with pytest.raises(FencedError):
-        run_patiently("x", work, threading.Event())
+        run_with_retries("x", work, threading.Event())
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from tests.support.connect.https_worker import (
 )
 
 from kafkeep.connect.serve import run_service
-from kafkeep.connect.worker.rest_access import user_line
+from kafkeep.connect.worker.rest_security import user_line
 from kafkeep.dev.process import Ports
 from kafkeep.errors import EnvironmentFault
 

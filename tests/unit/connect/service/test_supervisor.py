@@ -11,9 +11,8 @@ from dataclasses import replace
 import pytest
 from tests.support.waiting import PATIENCE_S, until
 
-from kafkeep.connect.jobs.job import ConnectorJob, JobContext, expected_tasks
+from kafkeep.connect.jobs.job import ConnectorJob, JobContext, expected_tasks, interruptible_sleep
 from kafkeep.connect.jobs.progress import Progress
-from kafkeep.connect.jobs.retry import sleep_until
 from kafkeep.connect.model import Connector, ConnectorType, PluginInfo, RunState, TargetState
 from kafkeep.connect.safety.secrets import SecretRedactor
 from kafkeep.connect.service.supervisor import Supervisor
@@ -227,9 +226,9 @@ def test_a_store_that_is_away_is_not_tried_again_after_a_stop() -> None:
             threading.Timer(0.2, stop.set).start()
             raise TransientError("away")
 
-    policy = RetryPolicy(first_wait_s=60, sleep=sleep_until(stop))
+    policy = RetryPolicy(first_wait_s=60, sleep=interruptible_sleep(stop))
     began = time.monotonic()
-    with pytest.raises(TransientError, match="to stop"):
+    with pytest.raises(TransientError, match="is stopping"):
         RetryingStore(Away("away"), policy).get("k")
     assert tried == ["k"]
     assert time.monotonic() - began < 50

@@ -11,8 +11,7 @@ from kafkeep.connect.connectors.sink_config import ConnectorConfig
 from kafkeep.connect.worker.fixed_keys import KEYS, UNDER
 from kafkeep.connect.worker.keys import BASIC_AUTH, GROUPS
 from kafkeep.connect.worker.options import DECLARED, WorkerOptions, from_environ, variable
-from kafkeep.connect.worker.rest_access import user_line
-from kafkeep.connect.worker.rest_security import Role, token_digest
+from kafkeep.connect.worker.rest_security import Role, token_digest, user_line
 from kafkeep.errors import UsageError
 from kafkeep.options.option import ConfigErrors, iter_options
 
