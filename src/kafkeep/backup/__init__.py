@@ -1,1 +1,1 @@
-"""From Kafka into the archive: look, plan, intend, fetch, write, settle, commit."""
+"""From Kafka into the archive: snapshot, plan, intent, fetch, write, reconcile, commit."""

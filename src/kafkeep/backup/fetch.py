@@ -1,8 +1,8 @@
 """Read planned ranges from Kafka, several partitions in one request. Runs in tasks.
 
-A range owns the batches whose base offset lies in it (design: a range that begins its stretch also
-owns the batch it begins inside of). It is read until a batch at or past its end is seen, so it ends
-where the next range of the stretch begins, whatever the batches' sizes.
+A range owns the batches whose base offset lies in it. A range that begins its stretch also owns the
+batch that it begins inside of. A range is read until a batch at or past its end appears, so it ends
+where the next range of the stretch begins, whatever the sizes of the batches.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from kafkeep.options.backup import MIB
 
 REQUEST_BYTES = 16 * MIB
 SHARED_PARTITION_BYTES = 4 * MIB
-REQUESTS_AHEAD = 2
+PREFETCHED_REQUESTS = 2
 MAX_EMPTY_ANSWERS = 20
 
 
 @dataclass(slots=True)
 class RangeReader:
-    """One range being read: where it stands, and what it makes of each answer."""
+    """One range being read: its position, and what it accepts of each answer."""
 
     planned: PlannedRange
     begins_stretch: bool
@@ -53,7 +53,7 @@ class RangeReader:
     ignores_deadline: bool = field(default=False, init=False)
     """Set while nothing of the range is complete: it is read however late it is."""
     leader_epoch: int = field(default=-1, init=False)
-    """Of the batch that ends at the position, or of one behind it; -1 when none is known."""
+    """The epoch of the batch that ends at the position, or of one after it; -1 when unknown."""
     _seen_any: bool = field(default=False, init=False)
     _empty: int = field(default=0, init=False)
 
@@ -66,7 +66,7 @@ class RangeReader:
         return not (self.finished or self.gone)
 
     def wanted(self, max_bytes: int) -> FetchWanted:
-        """Ask for what comes next."""
+        """Return the request for what comes next."""
         pid = self.planned.partition_id
         return FetchWanted(
             topic=pid.topic,
@@ -77,16 +77,16 @@ class RangeReader:
         )
 
     def skip_to(self, offset: int) -> None:
-        """Go on from ``offset``: what lies before it is in the archive already, or lost."""
+        """Continue at ``offset``: what lies before it is archived already, or lost."""
         self.position = offset
-        self.leader_epoch = -1  # of what was skipped nobody knows it
+        self.leader_epoch = -1  # unknown for what was skipped
         self.finished = offset >= self.planned.range.end
 
     def accept(self, answer: Fetched, *, conclusive: bool) -> Chunk | None:
-        """Take an answer to the current position; None when it told nothing new.
+        """Take an answer to the current position; None when it holds nothing new.
 
-        An empty answer says nothing by itself: others in the request may have used up its bytes.
-        It is ``conclusive`` when they were all empty.
+        An empty answer alone proves nothing: other partitions may have used up the bytes of the
+        request. It is ``conclusive`` when all were empty.
         """
         if answer.error is not None:
             return self._accept_error(answer, answer.error)
@@ -140,20 +140,20 @@ class RangeReader:
         return Chunk(kept if len(kept) else None, self.position, marked)
 
     def _accept_nothing(self, answer: Fetched) -> Chunk | None:
-        """Nothing came, though the plan says there is something: wait, or see a hole at the end."""
+        """Nothing came, though the plan expects records: wait, or accept a hole at the end."""
         self._empty += 1
         if answer.last_stable >= self.planned.range.end and self._empty >= 2:
             self.skip_to(self.planned.range.end)
             return Chunk(None, self.position)
         if self._empty > MAX_EMPTY_ANSWERS:
             raise TransientError(
-                f"{self.planned.partition_id}: Kafka answers nothing at offset {self.position}, "
+                f"{self.planned.partition_id}: Kafka returns no records at offset {self.position}, "
                 f"though its last stable offset was {self.planned.range.end}"
             )
         return None
 
     def _lose_to(self, log_start: int) -> Chunk:
-        """Retention was faster: everything before ``log_start`` is gone."""
+        """Note that retention has deleted everything before ``log_start``."""
         if log_start <= self.position:
             raise KafkeepError(
                 f"{self.planned.partition_id}: Kafka's log was cut back to before offset "
@@ -178,8 +178,8 @@ def iter_chunks(
 ) -> Iterator[tuple[RangeReader, Chunk]]:
     """Yield what each range reads until all are read, or ``deadline`` (monotonic) has passed.
 
-    While the caller stores a chunk, the next requests are already under way. Every range gets at
-    least one answer, however late it is. A reader moved by ``skip_to`` goes on from there.
+    While the caller stores a chunk, the next requests are under way. Every range gets at least one
+    answer, however late it is. A reader that was moved by ``skip_to`` continues from there.
     """
     requests: deque[_Request] = deque()
     answered: set[int] = set()
@@ -213,7 +213,7 @@ def iter_chunks(
 
 
 def _complete(wire: Wire, answer: Fetched) -> Fetched:
-    """Ask where the log begins when the offset was out of range: the broker does not say it."""
+    """Ask for the log start when the offset was out of range: the answer does not hold it."""
     error = answer.error
     if error is None or error.kind is not FetchErrorKind.OFFSET_OUT_OF_RANGE:
         return answer
@@ -222,10 +222,10 @@ def _complete(wire: Wire, answer: Fetched) -> Fetched:
 
 
 def _send(wire: Wire, readers: list[RangeReader], requests: deque[_Request]) -> None:
-    """Keep ``REQUESTS_AHEAD`` requests under way, small ranges together, large ones alone."""
+    """Keep ``PREFETCHED_REQUESTS`` under way, small ranges together, large ones alone."""
     busy = {id(r) for request in requests for r in request.readers}
     ready = deque(r for r in readers if r.is_open and id(r) not in busy)
-    while ready and len(requests) < REQUESTS_AHEAD:
+    while ready and len(requests) < PREFETCHED_REQUESTS:
         chosen, weight = [], 0
         while ready and weight < REQUEST_BYTES:
             reader = ready.popleft()

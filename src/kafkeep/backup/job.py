@@ -123,7 +123,7 @@ class BackupJob:
             self._follow()
         else:
             self._once()
-        return self.summary.ended(self.log.state)
+        return self.summary.finish(self.log.state)
 
     def _begin(self) -> None:
         """Take the log; before anything else, finish what an earlier run had begun."""
@@ -256,7 +256,7 @@ class BackupJob:
             return self._cycle(self._observe(), until)
         schemas = self._keep_schemas(plan)
         self._backlog.since = dict(plan.waiting)
-        self.summary.saw(snapshot, plan)
+        self.summary.note_snapshot(snapshot, plan)
         self.on_snapshot(snapshot, plan)
         if not plan.stretches and not left_over:
             self._writer.record_metadata(plan, note, schemas)

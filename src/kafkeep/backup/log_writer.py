@@ -24,11 +24,11 @@ from kafkeep.backup.reconcile import (
     RANGES_PER_CORE,
     Reconciliation,
     WeighedRange,
-    bundles_for,
+    count_bundles,
     pack,
     reconcile,
     split_stretches,
-    weigh,
+    weigh_ranges,
 )
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.backup.task import BackupBundle, BundledRange, RangeReport, archive_bundle
@@ -73,7 +73,7 @@ class LogWriter:
         schemas: str = "",
     ) -> tuple[Intent, tuple[WeighedRange, ...]]:
         """Commit what is about to be written, before the first byte of it."""
-        weighed = weigh(left_over) + split_stretches(
+        weighed = weigh_ranges(left_over) + split_stretches(
             plan.stretches,
             tasks=self.cores * RANGES_PER_CORE,
             may_cut=self.sink is None or (self.sink.can_split and not self._keeps_tail()),
@@ -102,7 +102,7 @@ class LogWriter:
 
         GapError under ``--on-gap fail``: the intent stays open, and another run decides again.
         """
-        bundles = self._bundles(intent, weights or tuple(weigh(intent.ranges)))
+        bundles = self._bundles(intent, weights or tuple(weigh_ranges(intent.ranges)))
         try:
             rows = self.run_tasks(bundles, archive_bundle, label="backup")
         except RecordError as error:
@@ -188,7 +188,7 @@ class LogWriter:
         ]
 
     def _bundles(self, intent: Intent, weights: tuple[WeighedRange, ...]) -> list[BackupBundle]:
-        count = bundles_for(sum(w.est_bytes for w in weights), self.cores)
+        count = count_bundles(sum(w.est_bytes for w in weights), self.cores)
         count = min(count, self.options.tasks_max or count)
         numbers = {id(w): number for number, w in enumerate(weights)}
         begins = _stretch_beginnings(intent)

@@ -1,8 +1,9 @@
-"""A glance at records that wait for a rule, so that a bad one is told of at once. On the driver.
+"""Check records that wait for a rotation rule, to report bad ones at once. On the driver.
 
-A sink reads what may close a file. Until then records lie in Kafka unread, and one that cannot be
-stored would be met hours after it came. Here each is read once as it comes, converted, transformed
-and placed as a task will do it, and dropped: nothing is written, and nothing moves on.
+A sink reads records when they may close a file. Until then they stay in Kafka unread, and a record
+that cannot be stored would be found hours late. The preview reads each of them once as it comes,
+converts, transforms and places it as a task does, and drops it. It writes nothing and moves no
+position.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from kafkeep.options.sink.sink import SinkOptions
 if TYPE_CHECKING:
     from kafkeep.objects.sink.pipeline import BadRecord, Pipeline
 
-GLANCE_BYTES = 1 << 20
-"""Read at a time; where more comes, files are full soon, and tasks read it."""
+READ_BYTES = 1 << 20
+"""Read at a time. Where more comes, files fill up soon, and tasks read them."""
 logger = logging.getLogger(__name__)
 
 
 class Preview:
-    """What one connector has glanced at. Only for sinks that a bad record is to stop."""
+    """The preview of one connector. Only for sinks that a bad record must stop."""
 
     def __init__(
         self, wire: Wire, sink: SinkOptions, limits: KeyLimits, now_ms: Callable[[], int]
     ) -> None:
-        """Make it for a sink into a store with these ``limits``."""
+        """Open it for a sink into a store with these ``limits``."""
         self._wire = wire
         self._sink = sink
         self._limits = limits
@@ -48,16 +49,16 @@ class Preview:
         self._turn = 0
         self._pipeline: Pipeline | None = None
 
-    def glance(
+    def check(
         self,
         snapshot: ClusterSnapshot,
         plan: CyclePlan,
         positions: Mapping[PartitionId, int],
         tails: Mapping[PartitionId, SinkTail],
     ) -> None:
-        """Read what waits and was not read yet; RecordError names the first that is bad.
+        """Read what waits and was not read yet; RecordError names the first bad record.
 
-        What is read by tasks in this cycle comes first. Faults that pass are left to them.
+        Does nothing in a cycle whose tasks read records. Transient faults are left to the tasks.
         """
         if plan.stretches:
             return
@@ -71,7 +72,7 @@ class Preview:
             for reader, answer in self._fetched(readers):
                 self._take(reader, answer)
         except TransientError as error:
-            logger.debug("records that wait cannot be looked at now: %s", error.message)
+            logger.debug("waiting records cannot be checked now: %s", error.message)
 
     def _reader(
         self, snapshot: ClusterSnapshot, pid: PartitionId, begin: int, tail: SinkTail | None
@@ -88,12 +89,12 @@ class Preview:
     def _fetched(self, readers: list[RangeReader]) -> list[tuple[RangeReader, Fetched]]:
         if not readers:
             return []
-        # Kafka gives the first of them a batch of any size, the others what fits.
+        # Kafka returns a batch of any size for the first of them, and what fits for the others.
         self._turn = (self._turn + 1) % len(readers)
         readers = readers[self._turn :] + readers[: self._turn]
-        share = max(GLANCE_BYTES // len(readers), 1 << 14)
+        share = max(READ_BYTES // len(readers), 1 << 14)
         wanted = [reader.wanted(share) for reader in readers]
-        answers = self._wire.fetch(wanted, max_bytes=GLANCE_BYTES, wait_ms=0).result()
+        answers = self._wire.fetch(wanted, max_bytes=READ_BYTES, wait_ms=0).result()
         return list(zip(readers, answers, strict=True))
 
     def _take(self, reader: RangeReader, answer: Fetched) -> None:
@@ -115,7 +116,7 @@ class Preview:
                 pass
 
     def _opened(self) -> Pipeline:
-        # Converters take a second to import; a sink without records needs none.
+        # Converters take a second to import; a sink without records does not need them.
         from kafkeep.objects.sink.open_file import Views  # noqa: PLC0415
         from kafkeep.objects.sink.pipeline import Pipeline  # noqa: PLC0415
 

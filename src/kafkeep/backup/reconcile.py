@@ -1,6 +1,7 @@
-"""What the tasks report, settled into one commit: only what tiles the plan counts. Pure.
+"""Share out a cycle's work to tasks, and reconcile their reports with the plan. Pure.
 
-Share a cycle's work out: cut stretches into ranges, pack ranges into tasks. Pure.
+Stretches are cut into ranges, and ranges are packed into tasks. Of the reports, only those that
+tile the plan without a break count.
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ from kafkeep.options.backup import MIB
 SMALLEST_SPLIT_BYTES = 32 * MIB
 SMALLEST_BUNDLE_BYTES = 8 * MIB
 LARGEST_BUNDLE_BYTES = 512 * MIB
-"""Up to here one task per core is best: it fetches, packs and stores side by side."""
+"""Up to this size one task for each core is best: it fetches, compresses and stores in parallel."""
 RANGES_PER_CORE = 3
-"""So that cores end at about the same time, whatever the partitions weigh."""
+"""Several, so that all cores end at about the same time, however uneven the partitions are."""
 
 
-def bundles_for(est_bytes: int, cores: int) -> int:
-    """Return how many tasks a cycle is given: one to three for each core."""
+def count_bundles(est_bytes: int, cores: int) -> int:
+    """Return how many tasks a cycle gets: one to three for each core."""
     rounds = -(-est_bytes // (LARGEST_BUNDLE_BYTES * cores))
     return cores * min(RANGES_PER_CORE, max(1, rounds))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeighedRange:
-    """One range of a stretch, with what it is expected to weigh and who leads it."""
+    """One range of a stretch, with its expected size and its leader."""
 
     planned: PlannedRange
     leader: int
     est_bytes: int
 
 
-def weigh(ranges: Iterable[PlannedRange]) -> list[WeighedRange]:
-    """Weigh ranges that an earlier cycle planned: of them only their offsets are known."""
+def weigh_ranges(ranges: Iterable[PlannedRange]) -> list[WeighedRange]:
+    """Estimate ranges that an earlier cycle planned, of which only the offsets are known."""
     return [
         WeighedRange(planned=r, leader=-1, est_bytes=len(r.range) * UNKNOWN_RECORD_BYTES)
         for r in ranges
@@ -51,9 +52,9 @@ def weigh(ranges: Iterable[PlannedRange]) -> list[WeighedRange]:
 def split_stretches(
     stretches: Iterable[Stretch], *, tasks: int, may_cut: bool = True
 ) -> list[WeighedRange]:
-    """Cut stretches so that about ``tasks`` of them are of even weight; small ones stay whole.
+    """Cut stretches into about ``tasks`` ranges of even size; small ones stay whole.
 
-    Without ``may_cut`` all stay whole: a sink's rules count from one cut to the next.
+    Without ``may_cut`` all stay whole: the rules of a sink start anew at each cut.
     """
     stretches = list(stretches)
     total = sum(s.est_bytes for s in stretches)
@@ -73,7 +74,7 @@ def split_stretches(
 
 
 def pack(ranges: Iterable[WeighedRange], *, bundles: int) -> list[tuple[WeighedRange, ...]]:
-    """Share ranges out to at most ``bundles`` tasks of even weight, heaviest first.
+    """Pack ranges into at most ``bundles`` tasks of even size, the largest first.
 
     Inside a bundle ranges are ordered by leader, so that one Fetch can ask for several.
     """
@@ -108,7 +109,7 @@ class Reconciliation:
     tails: Mapping[PartitionId, SinkTail]
     """Of a sink: what was read and is left in Kafka."""
     bad: int
-    """Records a sink left out as it was told to."""
+    """Records that a sink left out, as errors.tolerance allows."""
     complaints: tuple[str, ...]
 
 
@@ -119,10 +120,10 @@ def reconcile(
     *,
     at_ms: int,
 ) -> Reconciliation:
-    """Put the reports of an intent's ranges together, in order.
+    """Combine the reports of an intent's ranges, in order.
 
-    ``entries`` and ``reports`` are by the range's place in the intent. TransientError when two
-    neighbours do not meet: then nothing may be committed.
+    ``entries`` and ``reports`` are keyed by the range's place in the intent. Raises TransientError
+    when two neighbours do not meet: then nothing may be committed.
     """
     by_partition: dict[PartitionId, list[int]] = {}
     for number, planned in enumerate(intent.ranges):
@@ -152,7 +153,7 @@ def reconcile(
 
 @dataclass(slots=True)
 class _Part:
-    """What came of one partition: the prefix that was read without a break, and the rest."""
+    """One partition: the prefix that was read without a break, and the rest."""
 
     partition_id: PartitionId
     position: int
@@ -163,7 +164,7 @@ class _Part:
     left_over: list[PlannedRange] = field(default_factory=list)
 
     def lose(self, lost: OffsetRange, at_ms: int) -> None:
-        """Note a gap; where it goes on from one that another task met, they are one."""
+        """Note a gap; join it with the one before it if they touch."""
         if self.gaps and self.gaps[-1].range.end == lost.start:
             lost = OffsetRange(self.gaps.pop().range.start, lost.end)
         self.gaps.append(Gap(self.partition_id, lost, RETENTION, at_ms))
@@ -182,7 +183,7 @@ def _reconcile_partition(
     part = _Part(pid, first.range.start, gone)
     for number in numbers:
         planned = intent.ranges[number]
-        # Not begun, a range cannot tell where the batch ends that reaches into it from before.
+        # A range that was not begun does not know where the batch ends that reaches into it.
         if part.left_over or not reports[number].has_read:
             part.left_over.append(_rest(planned, part.position))
             continue
@@ -203,9 +204,9 @@ def _reconcile_partition(
 
 
 def _behind(position: int, report: RangeReport) -> RangeReport:
-    """Return the report less what the range before it has of a gap that begins it.
+    """Cut from the gap that begins a report what the range before it has read.
 
-    That range had read on into this one, to the end of its last batch, before Kafka deleted it.
+    That range read into this one, to the end of its last batch, before Kafka deleted the batch.
     """
     if not report.gaps or not report.first < position <= report.gaps[0].end:
         return report
@@ -217,6 +218,6 @@ def _behind(position: int, report: RangeReport) -> RangeReport:
 
 
 def _rest(planned: PlannedRange, position: int) -> PlannedRange:
-    """Return what is still to be read of a range; all of it, if it lies past the position."""
+    """Return the part of a range still to be read: all of it if it lies past ``position``."""
     start = max(position, planned.range.start)
     return replace(planned, range=OffsetRange(start, max(start, planned.range.end)))

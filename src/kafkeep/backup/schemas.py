@@ -1,4 +1,4 @@
-"""The schemas of a registry, kept with every commit that may need them. On the driver."""
+"""Archive the schemas of a registry with every commit that may need them. On the driver."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ QUIET_MS = 10_000
 
 @dataclass(slots=True)
 class SchemaKeeper:
-    """Reads one registry, and stores what it holds when that has changed.
+    """Reads one registry and stores its schemas when they have changed.
 
-    Called after the ends of partitions were seen: producers register a schema before they write
-    with it, so the schema of every record up to there is in what is read then.
+    Called after the end offsets were read. Producers register a schema before they write with it,
+    so the registry holds the schema of every record up to there.
     """
 
     reader: RegistryReader
     store: ObjectStore
     log: str
-    patient: bool = False
-    """A registry that is away must not hold up records: it is read in a later round."""
+    tolerates_outage: bool = False
+    """Whether a registry that does not answer is read in a later cycle, so that records go on."""
     _read_at: int | None = field(default=None, init=False)
 
     def check(self) -> None:
-        """Raise what a registry that is away, shut or none at all raises; writes nothing."""
-        with self._patience():
+        """Raise an error when the registry does not answer or is none; writes nothing."""
+        with self._tolerating_outage():
             self.reader.check()
 
     def keep(self, known: str, now_ms: int, *, records: bool) -> str:
-        """Return the digest to commit; empty when the log knows it, or nothing is due.
+        """Return the digest to commit; empty when it is already in the log, or nothing is due.
 
-        The registry is read whenever there are ``records`` to archive, else now and then.
-        TransientError when it does not answer; nothing was stored then.
+        Reads the registry whenever there are ``records`` to archive, else every ``QUIET_MS``.
+        Raises TransientError when it does not answer; nothing was stored then.
         """
         if not records and self._read_at is not None and now_ms - self._read_at < QUIET_MS:
             return ""
-        with self._patience():
+        with self._tolerating_outage():
             found: SchemaSet = self.reader.read()
             self._read_at = now_ms
             if schemas_digest(found) != known:
@@ -58,19 +58,19 @@ class SchemaKeeper:
         return ""
 
     @contextmanager
-    def _patience(self) -> Iterator[None]:
+    def _tolerating_outage(self) -> Iterator[None]:
         try:
             yield
         except TransientError as error:
-            if not self.patient:
+            if not self.tolerates_outage:
                 raise
-            logger.warning("%s; schemas are kept in a later round", error.message)
+            logger.warning("%s; schemas are archived in a later cycle", error.message)
 
 
 def schema_keeper(options: BackupOptions, store: ObjectStore) -> SchemaKeeper | None:
-    """Return what keeps the schemas, if a registry was given."""
+    """Return the keeper of the schemas, if the options name a registry."""
     settings = options.registry()
     if settings is None:
         return None
     reader = RegistryReader(open_registry(settings))
-    return SchemaKeeper(reader, store, options.name, patient=options.follow)
+    return SchemaKeeper(reader, store, options.name, tolerates_outage=options.follow)

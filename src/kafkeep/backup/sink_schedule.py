@@ -1,8 +1,9 @@
-"""When a sink's partition is read: only when something may close, and then what closes it. Pure.
+"""Decide when a sink reads a partition: only when a rule may close a window. Pure.
 
-A window is planned when its records, the clock, or the end of a one-shot backup can close it. What
-only reading can tell (a field's time, a change of directory or schema) is read again when as much
-has come as was read before: so nothing is read more than about twice.
+The records, the clock, or the end of a one-shot backup can close a window. Some rules depend on
+what only reading reveals: the time of a field, a change of directory or schema. For these, a
+partition is read again when as much has come as was read before. So no record is read more than
+about twice.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class ReadDecision:
-    """A partition is to be read; ``closes`` is why what remains at its end is closed too."""
+    """A partition is read now. ``closes`` is why what remains at the end is closed too."""
 
     why: str
     closes: Reason | None = None
@@ -38,23 +39,23 @@ class PartitionBacklog:
     """When they were first seen."""
     at_ms: int
     tail: SinkTail | None
-    """What reading told of them, if they were read."""
+    """What is known of those that were read."""
     late_offset: int | None = None
     """First offset at least ``rotate.interval.ms`` later than the tail's first record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkTiming:
-    """The rules of a sink, as far as they decide when to read."""
+    """The rules of a sink that decide when to read."""
 
     options: SinkOptions
     follow: bool
     keeps_tail: bool
-    """As a connector: the tail waits for a rule. Otherwise it is closed by ``age_ms``."""
+    """For a connector: the tail waits for a rule. Otherwise ``age_ms`` closes it."""
     age_ms: int
 
     def decide(self, waiting: PartitionBacklog) -> ReadDecision | None:
-        """Decide about one partition."""
+        """Return whether and why a partition is read; None when it waits."""
         if not self.follow:
             return ReadDecision("one-shot backup", None if self.keeps_tail else Reason.END)
         return self._by_clock(waiting) or self._by_records(waiting)
@@ -98,7 +99,7 @@ class SinkTiming:
 
     @property
     def _only_reading_tells(self) -> bool:
-        """Whether times, directories or schemas may close a window, and must be read to be known.
+        """Whether times, directories or schemas may close a window.
 
         The time of the first record is among them: it is read once.
         """
@@ -109,9 +110,9 @@ class SinkTiming:
 
 
 def next_tick(after_ms: int, interval_ms: int, timezone: str) -> int:
-    """Return the first step of the clock after ``after_ms``.
+    """Return the first scheduled rotation after ``after_ms``.
 
-    Steps are counted from local midnight; the last one of a day is cut short by the next midnight.
+    Intervals are counted from local midnight; the next midnight cuts the last one short.
     """
     zone = Zone(timezone)
     local = after_ms + zone.offset_ms(after_ms)
@@ -124,7 +125,7 @@ def next_tick(after_ms: int, interval_ms: int, timezone: str) -> int:
 def late_times(
     timing: SinkTiming, tails: Mapping[tuple[str, int], SinkTail]
 ) -> dict[tuple[str, int], int]:
-    """Return for which time each partition is to be asked: a record that late closes its files."""
+    """Return the time to ask each partition for: a record that late closes its files."""
     interval = timing.options.rotate.rotate_interval_ms
     if interval is None or timing.options.partition.extractor != "Record":
         return {}

@@ -1,4 +1,4 @@
-"""What a backup did, counted as it goes."""
+"""The totals of a backup, counted with each commit."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ class BackupSummary:
     commit: int = -1
     gaps: list[Gap] = field(default_factory=list)
     topics: dict[str, int] = field(default_factory=dict)
-    """Topic → records archived by this run; topics without new records are there too."""
+    """Topic → records archived by this run; includes topics without new records."""
     blocked: tuple[PartitionId, ...] = ()
     skipped_groups: tuple[str, ...] = ()
-    """Consumer groups that may not be read."""
+    """Consumer groups that this backup may not read."""
     bad: int = 0
     """Records left out because they could not be converted, transformed or placed."""
     waiting: int = 0
-    """Offsets that the last look saw in Kafka, and that were not archived when the run ended."""
+    """Offsets of the last snapshot that were not archived when the run ended."""
     seen: dict[PartitionId, OffsetRange] = field(default_factory=dict, repr=False)
-    """What the last look saw that is not held back by an open transaction."""
+    """The offsets of the last snapshot that no open transaction holds back."""
     seconds: float = 0.0
     start_seconds: float = 0.0
 
-    def saw(self, snapshot: ClusterSnapshot, plan: CyclePlan) -> None:
-        """Note the topics there are, and who waits behind an open transaction."""
+    def note_snapshot(self, snapshot: ClusterSnapshot, plan: CyclePlan) -> None:
+        """Note the topics of a snapshot, and the partitions that an open transaction blocks."""
         for name in snapshot.topics:
             self.topics.setdefault(name, 0)
         self.blocked = plan.blocked
@@ -60,8 +60,8 @@ class BackupSummary:
         self.objects += len(changes.entries)
         self.gaps.extend(changes.gaps)
 
-    def ended(self, state: LogState) -> BackupSummary:
-        """Set the last commit's number, and what is left to whoever comes next."""
+    def finish(self, state: LogState) -> BackupSummary:
+        """Set the number of the last commit, and count what is left to the next run."""
         self.commit = state.commit
         self.waiting = sum(
             max(0, there.end - max(there.start, state.positions.get(pid, 0)))

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BundledRange:
-    """A range of a bundle; ``number`` is its place in the intent."""
+    """A range of a bundle. ``number`` is its place in the intent."""
 
     number: int
     planned: PlannedRange
@@ -36,7 +36,7 @@ class BundledRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupBundle:
-    """Everything one task needs; travels to the executor as it is."""
+    """Everything one task needs. Spark pickles it and sends it to an executor."""
 
     ranges: tuple[BundledRange, ...]
     kafka: KafkaOptions
@@ -44,10 +44,10 @@ class BackupBundle:
     storage: StorageOptions
     log_name: str
     connector: str
-    """What people know the writer by: for dead letters."""
+    """The name that dead letters carry."""
     write: SegmentIntent | SinkIntent
     seconds: float
-    """Stop after about this long, at the end of what was read by then."""
+    """Stop reading after about this long."""
     at_ms: int = 0
     """The clock reading of the intent."""
 
@@ -63,9 +63,9 @@ class RangeReport:
     gone: bool
     gaps: tuple[OffsetRange, ...]
     leader_epoch: int = -1
-    """Of a batch at the end or behind it; -1 when none is known."""
+    """The epoch of a batch at the end or after it; -1 when none is known."""
     tail: Mapping[str, Any] | None = None
-    """Of a sink: what was read and is left in Kafka."""
+    """Of a sink: what was read and stays in Kafka."""
     bad: int = 0
     """Records left out as errors.tolerance allows."""
     complaints: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class RangeReport:
 
     @property
     def has_read(self) -> bool:
-        """Whether it says anything: its time may be over before its first batch has come."""
+        """Whether anything was read: the time may be over before the first batch comes."""
         return self.finished or self.next > self.first or bool(self.gaps)
 
     def to_json(self) -> dict[str, Any]:
@@ -159,22 +159,24 @@ def archive_bundle(bundle: BackupBundle) -> Iterator[tuple[str, dict[str, Any]]]
     """
     failpoint("task.start")
     try:
-        rows = list(_archive(bundle, looks_first=False))
+        rows = list(_archive(bundle, checks_names=False))
     except NameTakenError as taken:
         log.info("%s: asking for each name before writing from here on", taken.message)
     else:
         yield from rows
         return
     # Not inside of except: what the first attempt held would be held beside the second.
-    yield from list(_archive(bundle, looks_first=True))
+    yield from list(_archive(bundle, checks_names=True))
 
 
-def _archive(bundle: BackupBundle, *, looks_first: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+def _archive(bundle: BackupBundle, *, checks_names: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     deadline = time.monotonic() + bundle.seconds
     store = open_store(bundle.archive, bundle.storage)
     wire = wire_for(bundle.kafka)
     with Uploads() as uploads:
-        works = _open_works(bundle, _opener(bundle, store, uploads, wire, looks_first=looks_first))
+        works = _open_works(
+            bundle, _opener(bundle, store, uploads, wire, checks_names=checks_names)
+        )
         try:
             for group in _iter_groups(list(works.values())):
                 if time.monotonic() > deadline and any(w.writer.closed for w in works.values()):
@@ -229,13 +231,13 @@ def _open_works(
 
 
 def _opener(
-    bundle: BackupBundle, store: ObjectStore, uploads: Uploads, wire: Wire, *, looks_first: bool
+    bundle: BackupBundle, store: ObjectStore, uploads: Uploads, wire: Wire, *, checks_names: bool
 ) -> Callable[[PlannedRange], RangeWriter]:
     """Return the function that opens the writer of a range."""
     write = bundle.write
     if isinstance(write, SegmentIntent):
         return lambda planned: SegmentWriter(
-            store, bundle.log_name, planned, write, uploads, looks_first=looks_first
+            store, bundle.log_name, planned, write, uploads, checks_names=checks_names
         )
     # Formats and converters take a second to import; segments need none of them.
     from kafkeep.objects.sink.writer import SinkWriters  # noqa: PLC0415

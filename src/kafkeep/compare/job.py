@@ -67,7 +67,7 @@ def run_against(
         ]
         entries = [e for plan in plans for w in plan.work for p in w.archive for e in p.entries]
         of_sink = any(entry.format != SEGMENT for entry in entries)
-        reading = load_read_options(store, view).looking() if of_sink else NO_OPTIONS
+        reading = load_read_options(store, view).read_only() if of_sink else NO_OPTIONS
         began_ms = now_ms()
         session = door.session()
         started = time.monotonic()

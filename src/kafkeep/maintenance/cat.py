@@ -232,7 +232,7 @@ def iter_lines(
     view = load_view(store, name)
     planned = plan_windows(view, options)
     of_sink = any(not window.is_segment for window, _ in planned)
-    told = load_read_options(store, view).looking() if of_sink else NO_OPTIONS
+    told = load_read_options(store, view).read_only() if of_sink else NO_OPTIONS
     expiry = Expiry(store, view, now_ms())
     pieces = iter_pieces(store, planned, told, options, to_line, expiry=expiry)
     yield from limited(pieces, options.count)

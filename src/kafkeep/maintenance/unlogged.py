@@ -69,7 +69,7 @@ def _refuse(options: CatOptions, unlogged: UnloggedOptions) -> None:
 def _iter_all(
     store: ObjectStore, unlogged: UnloggedOptions, options: CatOptions, to_line: ToLine
 ) -> Iterator[list[bytes]]:
-    told = ReadOptions(unlogged=unlogged).looking()
+    told = ReadOptions(unlogged=unlogged).read_only()
     problems: list[tuple[str, str]] = []
     for topic in sort_by_topic(list_objects(store, unlogged), options.topics):
         for partition in topic.partitions:

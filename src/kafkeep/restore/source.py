@@ -20,7 +20,7 @@ from kafkeep.check_result import Check, CheckStatus
 from kafkeep.errors import DamagedError, KeyMissingError, NoSuchArchiveError
 from kafkeep.objects.choose_log import choose_logs, choose_view
 from kafkeep.objects.prefetch import open_object
-from kafkeep.objects.segment.reader import lost_ranges, sound_parts
+from kafkeep.objects.segment.reader import lost_ranges, salvage_segment
 from kafkeep.objects.sink.read_windows import SEGMENT
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions, load_read_options
 from kafkeep.options.restore import RestoreOptions
@@ -97,7 +97,7 @@ def _find_damaged(store: ObjectStore, plan: RestorePlan) -> dict[str, tuple[Entr
 def _sound_parts(store: ObjectStore, entry: Entry) -> tuple[Entry, ...]:
     try:
         data = read_intact(store, entry.key, lambda body: sha256(body).hexdigest() == entry.sha256)
-        return sound_parts(data, entry)
+        return salvage_segment(data, entry)
     except KeyMissingError:
         return ()
 

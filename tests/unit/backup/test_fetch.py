@@ -115,7 +115,7 @@ def test_empty_answers_before_the_stable_end_are_waited_for_then_given_up() -> N
     one = reader(5, 30)
     for _ in range(MAX_EMPTY_ANSWERS):
         assert one.accept(answer(stable=20), conclusive=True) is None
-    with pytest.raises(TransientError, match="answers nothing at offset 5"):
+    with pytest.raises(TransientError, match="returns no records at offset 5"):
         one.accept(answer(stable=20), conclusive=True)
 
 

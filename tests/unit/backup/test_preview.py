@@ -67,7 +67,7 @@ def log_of(*values: bytes) -> FakeLog:
     return FakeLog(batches=batches, end=len(values))
 
 
-def glance(preview: Preview, wire: FakeWire, *, at: int = 0, tail: int | None = None) -> None:
+def check(preview: Preview, wire: FakeWire, *, at: int = 0, tail: int | None = None) -> None:
     pids = {FIRST: 0, SECOND: 1}
     parts = tuple(
         PartitionSnapshot(LogSpan(0, wire.logs[n].end), wire.logs[n].end, 1, None)
@@ -78,7 +78,7 @@ def glance(preview: Preview, wire: FakeWire, *, at: int = 0, tail: int | None = 
     tails = (
         {} if tail is None else {FIRST: SinkTail(records=1, bytes=1, base_time=None, read_to=tail)}
     )
-    preview.glance(snapshot, plan(waiting), dict.fromkeys(waiting, at), tails)
+    preview.check(snapshot, plan(waiting), dict.fromkeys(waiting, at), tails)
 
 
 def plan(waiting: dict[PartitionId, int], *stretches: Stretch) -> CyclePlan:
@@ -103,29 +103,29 @@ def preview_of(
 def test_each_record_is_read_once_and_the_bad_one_is_named() -> None:
     wire = FakeWire({0: log_of(b"1", b"2")})
     preview = preview_of(wire)
-    glance(preview, wire)
-    glance(preview, wire)
+    check(preview, wire)
+    check(preview, wire)
     assert wire.asked == [(0, 0)]
     wire.logs[0] = log_of(b"1", b"2", b"3", b"{bad")
     with pytest.raises(RecordError, match="t-0 offset 3: "):
-        glance(preview, wire)
+        check(preview, wire)
     assert wire.asked == [(0, 0), (0, 2)]
 
 
 def test_a_record_whose_object_would_have_no_name_is_told_of_too() -> None:
     wire = FakeWire({0: log_of(b'{"f": "a"}', b'{"f": "a/../b"}')})
     with pytest.raises(RecordError, match="t-0 offset 1: no object can lie in"):
-        glance(preview_of(wire, BY_FIELD), wire)
+        check(preview_of(wire, BY_FIELD), wire)
     wire = FakeWire({0: log_of(b'{"f": "a"}', b'{"f": "%s"}' % (b"a" * 930))})
-    glance(preview_of(wire, BY_FIELD), wire)
+    check(preview_of(wire, BY_FIELD), wire)
     with pytest.raises(RecordError, match=r"t-0 offset 1: .* but the store takes 1000"):
-        glance(preview_of(wire, BY_FIELD, KeyLimits(1000)), wire)
+        check(preview_of(wire, BY_FIELD, KeyLimits(1000)), wire)
 
 
 def test_what_lies_before_the_position_or_was_read_by_a_task_is_not_looked_at() -> None:
     wire = FakeWire({0: log_of(b"{bad", b"{bad", b"3", b"4")})
-    glance(preview_of(wire), wire, at=2)
-    glance(preview_of(wire), wire, at=0, tail=2)
+    check(preview_of(wire), wire, at=2)
+    check(preview_of(wire), wire, at=0, tail=2)
     assert wire.asked == [(0, 2)] * 2
 
 
@@ -135,13 +135,13 @@ def test_a_batch_that_is_cut_short_is_looked_at_when_it_comes_first() -> None:
     preview = preview_of(wire)
     with pytest.raises(RecordError, match="t-1 offset 1: "):
         for _ in range(3):
-            glance(preview, wire)
+            check(preview, wire)
 
 
 def test_faults_that_pass_are_left_to_the_tasks() -> None:
     wire = FakeWire({0: log_of(b"{bad")})
     wire.error = TransientError("away")
-    glance(preview_of(wire), wire)
+    check(preview_of(wire), wire)
 
 
 def test_tasks_come_first() -> None:
@@ -155,5 +155,5 @@ def test_tasks_come_first() -> None:
         reason="due",
     )
     snapshot = ClusterSnapshot(0, {}, {})
-    preview_of(wire).glance(snapshot, plan({FIRST: 0}, stretch), {}, {})
+    preview_of(wire).check(snapshot, plan({FIRST: 0}, stretch), {}, {})
     assert wire.asked == []

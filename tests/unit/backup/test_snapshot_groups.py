@@ -96,7 +96,7 @@ def test_groups_that_may_not_be_read_are_named_and_the_writers_own_is_left_out()
     nothing = CyclePlan(
         stretches=(), gaps=(), topics=(), positions={}, spans={}, waiting={}, blocked=()
     )
-    summary.saw(seen, nothing)
+    summary.note_snapshot(seen, nothing)
     assert summary.exit_code == 3 and summary.to_json()["skipped_groups"] == ["secret"]
 
 

@@ -152,10 +152,10 @@ def test_a_registry_that_is_away_ends_a_backup_but_not_one_that_follows(
     reader = RegistryReader(Registry((url,)))
     with pytest.raises(TransientError, match="503"):
         SchemaKeeper(reader, store, "backup").check()
-    patient = SchemaKeeper(reader, store, "backup", patient=True)
+    patient = SchemaKeeper(reader, store, "backup", tolerates_outage=True)
     patient.check()
     assert patient.keep("", 0, records=True) == ""
-    assert "schemas are kept in a later round" in caplog.text
+    assert "schemas are archived in a later cycle" in caplog.text
     assert list(store.list("")) == []
     made.down = False
     assert patient.keep("", 1, records=False) != ""

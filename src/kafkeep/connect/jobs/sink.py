@@ -341,7 +341,7 @@ class _Run:
         self._progress.saw(look, positions, plan)
         self._commit_group(positions)
         if self._preview is not None:
-            self._preview.glance(look, plan, self.job.log.state.positions, self.job.tails)
+            self._preview.check(look, plan, self.job.log.state.positions, self.job.tails)
 
     def _committed(self, commit: Commit, summary: BackupSummary) -> None:
         positions = positions_now(self.job.log.state)

@@ -206,10 +206,10 @@ def read_segment(
         for frame in stretch:
             place = (index[frame].position, ends[frame])
             part = data[place[0] - start : place[1] - start]
-            yield _within(_sound_batches(get_range, part, *place, name), range)
+            yield _within(_read_batches(get_range, part, *place, name), range)
 
 
-def _sound_batches(
+def _read_batches(
     get_range: GetRange, data: bytes | memoryview, start: int, end: int, name: str
 ) -> Batches:
     """Return the batches of the frame that lies from ``start`` to ``end``; ``data`` came first."""

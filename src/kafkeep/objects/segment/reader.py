@@ -180,10 +180,10 @@ def committed(batches: Batches, aborted: Sequence[OffsetRange]) -> Batches:
     return batches if keep.all() else batches.select(keep)
 
 
-SoundFrame = tuple[SegmentFrame, FrameContents]
+IntactFrame = tuple[SegmentFrame, FrameContents]
 
 
-def sound_parts(data: bytes, entry: Entry) -> tuple[Entry, ...]:
+def salvage_segment(data: bytes, entry: Entry) -> tuple[Entry, ...]:
     """Return the sound stretches of a damaged segment, as entries to read it by; none of others.
 
     Where every frame is sound nobody can tell what was changed, so nothing of it counts.
@@ -209,7 +209,7 @@ def lost_ranges(entry: Entry, parts: Sequence[Entry]) -> Iterator[OffsetRange]:
         yield OffsetRange(reached, entry.range.end)
 
 
-def _checked(data: bytes, frame: SegmentFrame, entry: Entry) -> SoundFrame | None:
+def _checked(data: bytes, frame: SegmentFrame, entry: Entry) -> IntactFrame | None:
     if frame.end > len(data):
         return None
     try:
@@ -219,9 +219,9 @@ def _checked(data: bytes, frame: SegmentFrame, entry: Entry) -> SoundFrame | Non
     return (frame, facts) if facts.problem is None else None
 
 
-def _stretches(checked: Sequence[SoundFrame | None]) -> Iterator[list[SoundFrame]]:
+def _stretches(checked: Sequence[IntactFrame | None]) -> Iterator[list[IntactFrame]]:
     """Group sound frames that are neighbours."""
-    stretch: list[SoundFrame] = []
+    stretch: list[IntactFrame] = []
     for frame in (*checked, None):
         if frame is not None:
             stretch.append(frame)
@@ -230,7 +230,7 @@ def _stretches(checked: Sequence[SoundFrame | None]) -> Iterator[list[SoundFrame
             stretch = []
 
 
-def _part(entry: Entry, stretch: Sequence[SoundFrame]) -> Entry | None:
+def _part(entry: Entry, stretch: Sequence[IntactFrame]) -> Entry | None:
     """Return an entry that reads these frames alone, or None when it answers for nothing of them.
 
     Positions of its index are those in the object.

@@ -173,7 +173,7 @@ class _OpenObject:
 class SegmentWriter:
     """Writes one range as segment objects, each created once. Implements ``RangeWriter``.
 
-    With ``looks_first`` it asks for each name before it writes. Without, it raises NameTakenError
+    With ``checks_names`` it asks for each name before it writes. Without, it raises NameTakenError
     where an object has the name already.
     """
 
@@ -187,11 +187,11 @@ class SegmentWriter:
         options: SegmentIntent,
         uploads: Uploads,
         *,
-        looks_first: bool,
+        checks_names: bool,
     ) -> None:
         self._store = store
         self._uploads = uploads
-        self._looks_first = looks_first
+        self._checks_names = checks_names
         self._planned = planned
         self._options = options
         self._log_name = log_name
@@ -270,7 +270,7 @@ class SegmentWriter:
         mine = self._metadata(self._start)
         for extra in range(MAX_NAMES):
             key = data_key(self._planned.folder_id, self._start, EXTENSION, pad=10 + extra)
-            there = self._look_at(key)
+            there = self._find(key)
             if there is None:
                 break
             if isinstance(identify_object(there.metadata, mine), OwnObject) and self._can_adopt(
@@ -295,10 +295,10 @@ class SegmentWriter:
         )
         return None
 
-    def _look_at(self, key: str) -> ObjectInfo | None:
+    def _find(self, key: str) -> ObjectInfo | None:
         """Return what is there, None where nothing is, or nobody looks."""
         try:
-            return self._store.head(key) if self._looks_first else None
+            return self._store.head(key) if self._checks_names else None
         except KeyMissingError:
             return None
 

@@ -126,7 +126,7 @@ class ReadOptions:
         shape = {"schemas.enable": "false"} if kind is ConverterClass.JSON else {}
         return ConverterOptions(role, kind, shape)
 
-    def looking(self) -> ReadOptions:
+    def read_only(self) -> ReadOptions:
         """Return the same for who writes nothing, not even to a registry."""
         return replace(self, registers=False)
 

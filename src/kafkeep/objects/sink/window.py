@@ -64,7 +64,7 @@ class AssignedRows:
         )
 
 
-def deal(ready: PlacedRows, *, with_times: bool) -> AssignedRows:
+def assign_files(ready: PlacedRows, *, with_times: bool) -> AssignedRows:
     """Say which files rows go to."""
     rows, placed = ready.rows, ready.placed
     places = tuple(
@@ -100,77 +100,77 @@ class OpenWindow:
         self._rules = rules
         self._keys_have_schema = views.keys_have_schema
 
-    def fill(self, dealt: AssignedRows, begin: int) -> FillResult:
+    def fill(self, assigned: AssignedRows, begin: int) -> FillResult:
         """Add rows from ``begin`` on until the window ends, one has no place, or none is left."""
-        limit, refusal = self._limit(dealt, begin)
-        if (at := self._null_key(dealt, begin, limit)) < limit:
+        limit, refusal = self._limit(assigned, begin)
+        if (at := self._null_key(assigned, begin, limit)) < limit:
             limit, refusal = at, None
         if refusal is not None and limit == begin:
-            return FillResult(begin, bad=self._refused(dealt, begin, refusal))
+            return FillResult(begin, bad=self._refused(assigned, begin, refusal))
         before = replace(self.state)
         cut = find_cut(
             self.state,
             self._rules,
             begin=begin,
-            codes=dealt.codes[:limit],
-            paths=dealt.places,
-            times=dealt.times if dealt.times is None else dealt.times[:limit],
-            sizes=dealt.sizes[:limit],
-            aside=dealt.tombstones,
+            codes=assigned.codes[:limit],
+            paths=assigned.places,
+            times=assigned.times if assigned.times is None else assigned.times[:limit],
+            sizes=assigned.sizes[:limit],
+            aside=assigned.tombstones,
         )
         stop = limit if cut is None else cut.row
         try:
-            prepared = list(self._prepare(dealt, begin, stop))
+            prepared = list(self._prepare(assigned, begin, stop))
         except RecordError:
             self.state = before
-            return FillResult(begin, bad=tuple(self._bad(dealt, begin, stop)))
+            return FillResult(begin, bad=tuple(self._bad(assigned, begin, stop)))
         for one, weight in prepared:
             self.files.take(one, weight)
         if stop > begin:
-            self.last_offset = int(dealt.rows.offsets[stop - 1])
+            self.last_offset = int(assigned.rows.offsets[stop - 1])
         if cut is not None:
             return FillResult(stop, cut.reason)
-        ends = stop < len(dealt) and refusal is None
+        ends = stop < len(assigned) and refusal is None
         return FillResult(stop, Reason.SCHEMA if ends else None)
 
-    def _limit(self, dealt: AssignedRows, begin: int) -> tuple[int, RecordError | None]:
+    def _limit(self, assigned: AssignedRows, begin: int) -> tuple[int, RecordError | None]:
         """Return the first row that the file open for it does not take.
 
         With an error when a new file is no answer to that.
         """
-        limit, refusal = len(dealt), None
-        barred = self._barred(dealt)
-        valid = view_valid(dealt.rows.value.array) if barred else None
+        limit, refusal = len(assigned), None
+        barred = self._barred(assigned)
+        valid = view_valid(assigned.rows.value.array) if barred else None
         for code, error in barred.items():
-            here = dealt.codes[begin:limit] == code
+            here = assigned.codes[begin:limit] == code
             # A tombstone has no schema: it goes into the file that is open.
             hits = np.flatnonzero(here if valid is None else here & (valid[begin:limit] != 0))
             if len(hits):
                 limit, refusal = begin + int(hits[0]), error
         return limit, refusal
 
-    def _null_key(self, dealt: AssignedRows, begin: int, limit: int) -> int:
+    def _null_key(self, assigned: AssignedRows, begin: int, limit: int) -> int:
         """Return the first row whose key is null in a file where none may be, or ``limit``."""
-        absent = view_valid(dealt.rows.key.array) if self._keys_have_schema else None
+        absent = view_valid(assigned.rows.key.array) if self._keys_have_schema else None
         if absent is None:
             return limit
-        schema = dealt.rows.key.schema
+        schema = assigned.rows.key.schema
         is_open = schema is None or schema.optional
-        codes, nulls = dealt.codes[begin:limit], absent[begin:limit] == 0
+        codes, nulls = assigned.codes[begin:limit], absent[begin:limit] == 0
         found = limit
         for code in np.unique(codes[nulls]).tolist():
             here = np.flatnonzero(codes == code)
             first = here[nulls[here]][0]
             begins_so = is_open or bool(first == here[0])
-            if not self.files.takes_null_keys(dealt.places[code], begins_so):
+            if not self.files.takes_null_keys(assigned.places[code], begins_so):
                 found = min(found, begin + int(first))
         return found
 
-    def _barred(self, dealt: AssignedRows) -> dict[int, RecordError | None]:
+    def _barred(self, assigned: AssignedRows) -> dict[int, RecordError | None]:
         """Return the places whose open files do not take rows of this schema."""
         found: dict[int, RecordError | None] = {}
-        schema = dealt.rows.value.schema
-        for code, place in enumerate(dealt.places) if len(self.files) else ():
+        schema = assigned.rows.value.schema
+        for code, place in enumerate(assigned.places) if len(self.files) else ():
             try:
                 if self.files.wants_new(place, schema):
                     found[code] = None
@@ -179,43 +179,45 @@ class OpenWindow:
         return found
 
     def _refused(
-        self, dealt: AssignedRows, begin: int, refusal: RecordError
+        self, assigned: AssignedRows, begin: int, refusal: RecordError
     ) -> tuple[tuple[int, RecordError], ...]:
         """Return the row that was refused, and those right behind it that go to the same file."""
-        others = np.flatnonzero(dealt.codes[begin:] != dealt.codes[begin])
-        end = begin + int(others[0]) if len(others) else len(dealt)
+        others = np.flatnonzero(assigned.codes[begin:] != assigned.codes[begin])
+        end = begin + int(others[0]) if len(others) else len(assigned)
         return tuple((row, refusal) for row in range(begin, end))
 
     def _prepare(
-        self, dealt: AssignedRows, begin: int, stop: int
+        self, assigned: AssignedRows, begin: int, stop: int
     ) -> Iterator[tuple[PreparedRows, int]]:
         """Yield what each file gets, and its weight; nothing is added yet."""
         if begin == stop:
             return
-        rows, here = dealt.rows.slice(begin, stop), dealt.codes[begin:stop]
-        sizes = dealt.sizes[begin:stop]
+        rows, here = assigned.rows.slice(begin, stop), assigned.codes[begin:stop]
+        sizes = assigned.sizes[begin:stop]
         if (here == here[0]).all():
-            yield self.files.prepare(dealt.places[here[0]], rows), int(sizes.sum())
+            yield self.files.prepare(assigned.places[here[0]], rows), int(sizes.sum())
             return
         order = np.argsort(here, kind="stable").astype(np.int64)
         grouped, ordered, sizes = rows.take(order), here[order], sizes[order]
         edges = (np.flatnonzero(np.diff(ordered)) + 1).tolist()
         for first, last in zip([0, *edges], [*edges, len(order)], strict=True):
-            mine = self.files.prepare(dealt.places[ordered[first]], grouped.slice(first, last))
+            mine = self.files.prepare(assigned.places[ordered[first]], grouped.slice(first, last))
             yield mine, int(sizes[first:last].sum())
 
-    def _bad(self, dealt: AssignedRows, begin: int, stop: int) -> Iterator[tuple[int, RecordError]]:
+    def _bad(
+        self, assigned: AssignedRows, begin: int, stop: int
+    ) -> Iterator[tuple[int, RecordError]]:
         """Find the rows that have no place, halving what holds one until it stands alone."""
         try:
-            for _ in self._prepare(dealt, begin, stop):
+            for _ in self._prepare(assigned, begin, stop):
                 pass
         except RecordError as error:
             if stop - begin == 1:
                 yield begin, error
                 return
             middle = (begin + stop) // 2
-            yield from self._bad(dealt, begin, middle)
-            yield from self._bad(dealt, middle, stop)
+            yield from self._bad(assigned, begin, middle)
+            yield from self._bad(assigned, middle, stop)
 
 
 MEMORY_BYTES = 80 << 20
@@ -235,7 +237,7 @@ class MemoryBudget:
         self._limit = limit_bytes
         self._wait_one = wait_one
         self._windows: set[WindowFiles] = set()
-        self._heap = MemoryTrimmer()
+        self._trimmer = MemoryTrimmer()
 
     def join(self, window: WindowFiles) -> None:
         """Count a window from now on."""
@@ -252,7 +254,7 @@ class MemoryBudget:
 
     def save(self) -> None:
         """Move complete bytes to disk, the largest first; where that is not enough, all bytes."""
-        self._heap.save()
+        self._trimmer.save()
         while self.held_bytes > self._limit and self._wait_one():
             pass
         if self.held_bytes <= self._limit:

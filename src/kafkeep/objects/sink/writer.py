@@ -28,7 +28,7 @@ from kafkeep.objects.sink.pipeline import BadRecord, Pipeline, PlacedRows, Stage
 from kafkeep.objects.sink.rotation import Reason, RotateRules
 from kafkeep.objects.sink.spec import SinkIntent
 from kafkeep.objects.sink.stored_object import HELD_BYTES, Origin, store_object
-from kafkeep.objects.sink.window import MemoryBudget, OpenWindow, deal
+from kafkeep.objects.sink.window import MemoryBudget, OpenWindow, assign_files
 from kafkeep.options.sink.sink import SinkOptions
 
 
@@ -145,7 +145,7 @@ class SinkWriter:
         """Archived up to here, once the uploads have waited."""
         self.closed = 0
         """Windows closed so far."""
-        self.letters = DeadLetterQueue(are_sent=bool(sink.errors.dead_letter_topic))
+        self.dead_letters = DeadLetterQueue(are_sent=bool(sink.errors.dead_letter_topic))
         """Bad records; those before ``position`` are due."""
 
     def add(self, chunk: Chunk, first: int) -> None:
@@ -186,9 +186,9 @@ class SinkWriter:
         return WriteReport(
             archived_to=min(self.position, position),
             tail=self._tail(),
-            bad=len(self.letters),
+            bad=len(self.dead_letters),
             complaints=tuple(
-                letter.describe(self._pid, details=details) for letter in self.letters.first
+                letter.describe(self._pid, details=details) for letter in self.dead_letters.first
             ),
         )
 
@@ -198,12 +198,12 @@ class SinkWriter:
 
     def _send_dead_letters(self) -> None:
         errors = self._sink.errors
-        if errors.dead_letter_topic and self.letters:
+        if errors.dead_letter_topic and self.dead_letters:
             assert self._wire is not None
             failpoint("letters.before")
             send_dead_letters(
                 self._wire,
-                self.letters,
+                self.dead_letters,
                 topic=errors.dead_letter_topic,
                 source=self._pid,
                 connector=self._connector,
@@ -214,7 +214,7 @@ class SinkWriter:
     def _tail(self) -> SinkTail | None:
         """Return what waits for a rule to close it, if anything."""
         window = self._window.state
-        if not window.count and not self.letters.is_waiting and not self._left_out:
+        if not window.count and not self.dead_letters.is_waiting and not self._left_out:
             return None
         return SinkTail(
             records=window.count,
@@ -239,24 +239,24 @@ class SinkWriter:
         if not self._tolerant:
             raise bad.error_in(self._pid)
         assert self._raw is not None
-        self.letters.add(make_dead_letter(self._raw, bad))
+        self.dead_letters.add(make_dead_letter(self._raw, bad))
 
     def _write(self, ready: PlacedRows) -> int:
         """Add rows to the window, closing it wherever a rule says so; return how many it took."""
-        dealt = deal(ready, with_times=self._rules.interval_ms is not None)
+        assigned = assign_files(ready, with_times=self._rules.interval_ms is not None)
         begin = 0
-        while begin < len(dealt):
-            filled = self._window.fill(dealt, begin)
+        while begin < len(assigned):
+            filled = self._window.fill(assigned, begin)
             begin = filled.stop
             if filled.bad:
                 for row, error in filled.bad:
-                    offset = int(dealt.rows.offsets[row])
+                    offset = int(assigned.rows.offsets[row])
                     self._on_bad(BadRecord(offset, Stage.TASK_PUT, error))
-                dealt = dealt.without([row for row, _ in filled.bad])
+                assigned = assigned.without([row for row, _ in filled.bad])
             if filled.reason is not None:
                 self._close(self._window.last_offset + 1, filled.reason)
         self._window.files.save_memory()
-        return len(dealt)
+        return len(assigned)
 
     def _close(self, end: int, reason: Reason) -> None:
         """Complete the window: its objects go up, its bad records are due."""
@@ -280,7 +280,7 @@ class SinkWriter:
             self._uploads.add(partial(store, done, slot), is_small=done.body.size <= HELD_BYTES)
         if not finished:
             files.close()
-        self.position = self.letters.end = end
+        self.position = self.dead_letters.end = end
         self._left_out = 0
         self.closed += 1
         self._begin_window()

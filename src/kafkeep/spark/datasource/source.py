@@ -113,7 +113,7 @@ class KafkeepReader(DataSourceReader):  # type: ignore[misc]
         }
         entries = [entry for _, mine in chosen.values() for entry in mine]
         reading = {
-            topic: load_read_options(store, view).looking()
+            topic: load_read_options(store, view).read_only()
             for topic, (view, mine) in chosen.items()
             if any(entry.format != SEGMENT for entry in mine)
         }

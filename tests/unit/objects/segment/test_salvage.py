@@ -10,7 +10,7 @@ from tests.support.archive_builder import ObjectPlan, records, write_object
 
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.kafka.batch.decode import decode
-from kafkeep.objects.segment.reader import iter_segment, lost_ranges, sound_parts
+from kafkeep.objects.segment.reader import iter_segment, lost_ranges, salvage_segment
 from kafkeep.store.memory import MemoryStore
 
 PID = PartitionId("orders", 1, 0)
@@ -37,7 +37,7 @@ def read(data: bytes, entry: Entry) -> list[int]:
 
 def check(data: bytes, entry: Entry) -> list[OffsetRange]:
     """Read all parts; they and what is told as lost are the entry's range, each offset once."""
-    parts = sound_parts(data, entry)
+    parts = salvage_segment(data, entry)
     got = []
     for part in parts:
         offsets = read(data, part)
@@ -80,4 +80,4 @@ def test_of_an_object_that_counts_in_part_only_that_part_is_left() -> None:
 
 def test_of_another_format_nothing_is_left() -> None:
     data, entry = written()
-    assert sound_parts(data[:-1], replace(entry, format="json")) == ()
+    assert salvage_segment(data[:-1], replace(entry, format="json")) == ()

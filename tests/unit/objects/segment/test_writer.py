@@ -46,7 +46,7 @@ def test_an_upload_that_fails_at_its_last_bytes_is_dropped() -> None:
     )
     options = SegmentIntent(segment_bytes=1 << 20, keeps_aborted=False)
     with Uploads() as uploads:
-        writer = SegmentWriter(store, "backup", planned, options, uploads, looks_first=False)
+        writer = SegmentWriter(store, "backup", planned, options, uploads, checks_names=False)
         chunk = Chunk(scan_batches(build_batch(records(0, 10))), 10)
         with pytest.raises(TransientError):
             writer.add(chunk, 0)

@@ -77,12 +77,12 @@ class Written:
             writer.end(end, finished=True)
             uploads.wait()
             self.entries: list[Entry] = writer.finish()
-        self.letters = writer.letters
+        self.dead_letters = writer.dead_letters
         self.position = writer.position
 
     @property
     def bad(self) -> list[int]:
-        return [letter.record.offset for letter in self.letters.first]
+        return [letter.record.offset for letter in self.dead_letters.first]
 
     def rows(self, entry: Entry) -> list[dict[str, Any]]:
         body = io.BytesIO(self.store.get(entry.key))
@@ -99,7 +99,7 @@ class Written:
 
 def check(written: Written, bad: list[int], count: int = COUNT) -> None:
     good = [n for n in range(count) if n not in bad]
-    assert written.bad == bad and len(written.letters) == len(bad)
+    assert written.bad == bad and len(written.dead_letters) == len(bad)
     assert sorted(written.numbers()) == good
     assert sum(e.records for e in written.entries if e.view == "value") == len(good)
     assert written.position == count
@@ -113,7 +113,7 @@ def test_a_decimal_of_too_many_digits_is_left_out_of_parquet(bad: list[int], pla
     field = {"partition.field.name": "f"} if places == "field" else {}
     written = Written(records, {**options, **field, **TOLERANT})
     check(written, bad)
-    assert "more digits than decimal128(5, 2)" in written.letters.first[0].error.message
+    assert "more digits than decimal128(5, 2)" in written.dead_letters.first[0].error.message
     windows = sorted({(e.range.start, e.range.end): 0 for e in written.entries})
     full = [
         sum(e.records for e in written.entries if (e.range.start, e.range.end) == window)

@@ -82,11 +82,11 @@ class Written:
             writer.end(end, finished=True)
             uploads.wait()
             self.entries: list[Entry] = writer.finish()
-        self.letters: DeadLetterQueue = writer.letters
+        self.dead_letters: DeadLetterQueue = writer.dead_letters
 
     @property
     def bad(self) -> list[int]:
-        return [letter.record.offset for letter in self.letters.first]
+        return [letter.record.offset for letter in self.dead_letters.first]
 
     @property
     def numbers(self) -> list[int]:
@@ -141,7 +141,7 @@ def test_a_name_that_would_be_too_long_makes_a_bad_record(
     written = Written(records, options)
     assert written.bad == [1, 4]
     assert written.numbers == [0, 2, 3, 5]
-    told = written.letters.first[0].error
+    told = written.dead_letters.first[0].error
     assert "bytes, but the store takes 1024" in told.message and len(told.message) < 400
 
 
@@ -159,7 +159,7 @@ def test_without_tolerance_it_stops_and_is_named() -> None:
 def test_a_raw_value_that_leads_elsewhere_or_to_no_name_makes_a_bad_record(value: str) -> None:
     written = Written([record(0, "a/b"), record(1, value), record(2, "")], {**fields(1), **RAW})
     assert (written.bad, written.numbers) == ([1], [0, 2])
-    assert "no object can lie in" in written.letters.first[0].error.message
+    assert "no object can lie in" in written.dead_letters.first[0].error.message
 
 
 @pytest.mark.parametrize("name", ["..", "a/../b", "a\nb", "n" * 970])
@@ -236,7 +236,7 @@ def test_a_folder_on_disk_has_a_shorter_name(tmp_path: Path) -> None:
     records = [record(n, "x" * (252 if n == 1 else 253)) for n in range(3)]
     written = Written(records, {**fields(1), **RAW}, LocalStore(tmp_path))
     assert (written.bad, written.numbers) == ([0, 2], [1])
-    assert "takes 1024, and 255 for each folder" in written.letters.first[0].error.message
+    assert "takes 1024, and 255 for each folder" in written.dead_letters.first[0].error.message
 
 
 def test_a_template_that_names_a_part_the_directory_lacks_finds_no_name() -> None:
