@@ -287,7 +287,7 @@ def reads_archive(command: Callable[..., Any]) -> Callable[..., Any]:
 def load_log_view(store: ObjectStore, options: LogOptions) -> ArchiveView:
     """Load the state of one log: the one named, or the only one, as of the commit asked for."""
     from kafkeep.archive.view import load_view  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.restore.source import choose_log  # noqa: PLC0415
+    from kafkeep.restore.log_source import choose_log  # noqa: PLC0415
 
     commit, at_ms = options.commit, options.at_ms
     log = choose_log(store, RestoreOptions(name=options.name, commit=commit, at_ms=at_ms))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
-from kafkeep.archive.expiry import Expiry
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.archive.view import ArchiveView, load_view
-from kafkeep.errors import DamagedError
+from kafkeep.archive.view import ArchiveView
+from kafkeep.check_result import Check
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec, topic_defaults
 from kafkeep.kafka.admin.fill_offsets import Transactions
@@ -20,31 +20,24 @@ from kafkeep.restore.exact.plan import check_exact, lanes, needs_transactions, t
 from kafkeep.restore.exact.task import restore_exactly
 from kafkeep.restore.groups.job import GroupJob
 from kafkeep.restore.groups.plan import ALL, choose_groups
+from kafkeep.restore.log_source import gaps_of
 from kafkeep.restore.plan import RestorePlan, fewer_replicas, plan_restore, restore_id
 from kafkeep.restore.preflight import (
     Preflight,
-    check_contents,
-    check_objects,
+    TargetSnapshot,
+    check_newer,
     check_targets,
-    look_at_target,
     require_pass,
+    take_target_snapshot,
 )
 from kafkeep.restore.prepare import begun, is_done, prepare, without_restored
 from kafkeep.restore.routing.plan import check_shape, largest_target, oldest_time
 from kafkeep.restore.routing.task import restore_routed
 from kafkeep.restore.schemas import OFF, id_map, plan_schemas
-from kafkeep.restore.source import (
-    check_newer,
-    choose_log,
-    expired_gaps,
-    gaps_of,
-    leave_out_damage,
-    newer_topics,
-    read_options,
-)
+from kafkeep.restore.source import EntrySource
 from kafkeep.restore.summary import RestoreSummary, watch
 from kafkeep.restore.target_checks import rehearse
-from kafkeep.restore.task import TargetWork, restore_bundle
+from kafkeep.restore.task import RestoreBundle, TargetWork, restore_bundle
 from kafkeep.restore.topic_settings import final_settings
 from kafkeep.restore.work import bundles_of, work_of
 from kafkeep.spark.tasks import TaskRow
@@ -60,74 +53,88 @@ class RestoreJob:
     locations: Locations
     admin: Admin
     store: ObjectStore
+    source: EntrySource
     documents: ObjectStore
     """Where the restore's document lies: the archive, or ``--state``."""
     cores: int
     now_ms: Callable[[], int]
     on_progress: Callable[[int, int], None] = lambda _done, _total: None
-    """Told the records written and the records to write."""
+    """Called with the records written and the records to write."""
     id: str | None = None
-    """What the restore is called, where it is not to follow from what was asked for."""
-    is_round: bool = False
-    """Whether its offsets were picked by one that goes on after it: gaps elsewhere count too."""
+    """The restore's id, if it does not follow from the options."""
+    is_cycle: bool = False
+    """Whether a follower selected the offsets: gaps outside of them count too."""
     summary: RestoreSummary = field(default_factory=RestoreSummary)
 
     def preflight(self) -> Preflight:
-        """Plan, and look at archive and target; writes nothing."""
-        found = self.without_restored(self.plan_only())
-        plan = found.plan
-        view = load_view(self.store, plan.log, commit=plan.commit)
-        expiry = Expiry(self.store, view, self.now_ms())
-        checks, lost, expired = check_objects(plan, self.store, expiry)
-        gone = plan.with_companions(frozenset(expired))
-        self.summary.gaps += expired_gaps(plan, gone, expired)
-        plan = plan.without(gone)
-        if self.options.allow_missing:
-            left = leave_out_damage(self.store, plan)
-            plan, lost, checks = left.plan, left.damaged, []
-            self.summary.lost_offsets = list(left.lost)
-        elif lost:
-            raise DamagedError(
-                f"{checks[0].subject}: {checks[0].what} (of {len(lost)} in all)",
-                hint=checks[0].hint,
-            )
-        target = look_at_target(self.admin, plan)
-        checks += check_targets(plan, target, self.options, found.document)
-        ask = partial(rehearse, plan, target, found.document, self.options, admin=self.admin)
-        checks += ask(checks, now_ms=self.now_ms())
-        checks += check_shape(plan, self.options)
-        checks += check_newer(self.summary.newer)
-        if plan.exact:
-            checks += check_exact(plan, self.options)
-        losses = check_contents(plan, found.reading)
+        """Plan, check the archive and the target; writes nothing."""
+        found, view = self._plan()
+        found = self._without_restored(found)
+        objects = self.source.check_objects(view, found.plan)
+        self.summary.gaps += objects.gaps
+        self.summary.lost_offsets = list(objects.lost_offsets)
+        plan = objects.plan
+        target = take_target_snapshot(self.admin, plan)
+        losses = self.source.check_contents(plan, found.reading, target)
         self.summary.missing = [f"{check.subject}: {check.what}" for check in losses]
-        found = replace(found, plan=plan, checks=(*checks, *losses), lost=lost)
+        found = replace(
+            found,
+            plan=plan,
+            target=target,
+            checks=(*self._check_target(found, plan, target), *objects.failures, *losses),
+            lost=objects.lost,
+        )
         done = is_done(plan, target, found.document)
         if self.options.schemas != OFF and not done:
-            going_on = begun(plan, target, found.document)
-            step = plan_schemas(self.options, view, self.store, going_on, self.now_ms)
+            resumed = begun(plan, target, found.document)
+            step = plan_schemas(self.options, view, self.store, resumed, self.now_ms)
             found = replace(found, schemas=step, checks=(*found.checks, *step.checks))
         return self._with_groups(found, done) if self.options.groups else found
 
     def plan_only(self) -> Preflight:
-        """Plan by what the log says alone, with the restore's document if there is one."""
-        log = choose_log(self.store, self.options)
+        """Plan without a check, with the restore's document if there is one."""
+        return self._plan()[0]
+
+    def _plan(self) -> tuple[Preflight, ArchiveView]:
+        log = self.source.log_name()
         cluster = self.admin.cluster_id()
         id = self.id or restore_id(self.store.describe(), log, self.options, cluster)
         document = load_document(self.documents, id)
-        view = self._view(log, document)
+        resumed = document if document is not None and self._is_current(document) else None
+        view = self.source.load(id, resumed)
         plan = plan_restore(view, self.options, id=id)
-        self.summary.gaps = gaps_of(view, plan, everywhere=self.is_round)
-        self.summary.newer = self._newer(view, plan, document)
-        reading = read_options(self.store, view, plan)
-        return Preflight(plan, (), document, frozenset(), reading, view.state.groups)
+        self.summary.gaps = gaps_of(view, plan, everywhere=self.is_cycle)
+        if resumed is not None and resumed.phase is Phase.DONE:
+            self.summary.newer = self.source.newer_targets(view, plan)
+        reading = self.source.read_options(view, plan)
+        return Preflight(plan, (), document, frozenset(), reading, view.state.groups), view
 
-    def without_restored(self, found: Preflight) -> Preflight:
-        """Leave alone what was restored already, unless that is all."""
+    def _without_restored(self, found: Preflight) -> Preflight:
+        """Leave out the topics that were restored before, unless that is all of them."""
         known = found.document.targets if found.document is not None else ()
         there = self.admin.topics([target.topic for target in known]) if known else {}
         plan = without_restored(found.plan, there, found.document)
         return replace(found, plan=plan, whole=plan is found.plan)
+
+    def _check_target(
+        self, found: Preflight, plan: RestorePlan, target: TargetSnapshot
+    ) -> list[Check]:
+        topics = check_targets(plan, target, self.options, found.document)
+        return [
+            *topics,
+            *rehearse(
+                plan,
+                target,
+                found.document,
+                self.options,
+                topics,
+                admin=self.admin,
+                now_ms=self.now_ms(),
+            ),
+            *check_shape(plan, self.options),
+            *check_newer(self.summary.newer),
+            *(check_exact(plan, self.options) if plan.exact else ()),
+        ]
 
     def group_job(self, preflight: Preflight) -> GroupJob:
         """Return what moves the groups asked for."""
@@ -155,11 +162,12 @@ class RestoreJob:
         """Write everything; resumes when an earlier run of the same restore was cut off."""
         require_pass(preflight.checks)
         plan = preflight.plan
-        self._shut_out(plan, preflight.document)
-        target = look_at_target(self.admin, plan)
+        assert preflight.target is not None, "preflight() comes first"
+        self.source.save_selection(self.documents, plan.id)
+        self._abort_open_transactions(plan, preflight.document)
         document = prepare(
             plan,
-            target,
+            preflight.target,
             preflight.document,
             self.options,
             admin=self.admin,
@@ -210,34 +218,12 @@ class RestoreJob:
             reading=preflight.reading,
             ids=id_map(document, self.options),
         )
-        task = restore_exactly if plan.exact else restore_bundle
-        task = restore_routed if plan.shape.routed else task
         total = sum(w.end for w in work) if plan.exact else plan.records
         with watch(lambda: self._grown(work), lambda done: self.on_progress(done, total)):
-            return run_tasks(bundles, task, label="restore")
+            return run_tasks(bundles, _task_of(plan), label="restore")
 
-    def _view(self, log: str, document: RestoreDocument | None) -> ArchiveView:
-        """Load the asked commit; for "the newest", the one an earlier run began with."""
-        asked = self.options.commit
-        if self._wants_newest and document is not None and self._goes_on(document):
-            asked = document.commit
-        return load_view(self.store, log, commit=asked, at_ms=self.options.at_ms)
-
-    @property
-    def _wants_newest(self) -> bool:
-        return self.options.commit is None and self.options.at_ms is None
-
-    def _newer(
-        self, view: ArchiveView, plan: RestorePlan, document: RestoreDocument | None
-    ) -> list[str]:
-        """Return the targets of a restore that is done which the archive has more of by now."""
-        done = document is not None and document.phase is Phase.DONE
-        if not (done and self._wants_newest):
-            return []
-        return newer_topics(view, load_view(self.store, view.name), plan, self.options)
-
-    def _goes_on(self, document: RestoreDocument) -> bool:
-        """Whether the document speaks of what is there, or of topics deleted since."""
+    def _is_current(self, document: RestoreDocument) -> bool:
+        """Whether the document's targets still exist: an unfinished restore creates them."""
         if document.phase is not Phase.DONE:
             return True
         there = self.admin.topics([target.topic for target in document.targets])
@@ -245,8 +231,8 @@ class RestoreJob:
             t.topic in there and there[t.topic].topic_id == t.topic_id for t in document.targets
         )
 
-    def _shut_out(self, plan: RestorePlan, document: RestoreDocument | None) -> None:
-        """End transactions an earlier run may have left open; shows that we may have them, too."""
+    def _abort_open_transactions(self, plan: RestorePlan, document: RestoreDocument | None) -> None:
+        """Abort what an earlier run left open, which shows that transactions are allowed."""
         if document is not None and document.phase is Phase.DONE:
             return
         if plan.exact and needs_transactions(plan, self.options):
@@ -310,3 +296,9 @@ class RestoreJob:
             )
             self.admin.alter_topic_configs(topic.target, set=final.set, delete=final.delete)
             self.summary.held_back.extend(final.held_back)
+
+
+def _task_of(plan: RestorePlan) -> Callable[[RestoreBundle], Iterator[tuple[str, dict[str, Any]]]]:
+    if plan.shape.routed:
+        return restore_routed
+    return restore_exactly if plan.exact else restore_bundle

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from kafkeep.archive.expiry import Expiry, stored_sizes
-from kafkeep.archive.object_store import ObjectStore
 from kafkeep.check_result import Check, CheckStatus
 from kafkeep.errors import AccessDeniedError, PreflightError
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec, TopicDescription
-from kafkeep.objects.completeness import what_is_missing
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions
+from kafkeep.objects.unlogged.view import BROKER_DEFAULT
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import Phase, RestoreDocument, Target
 from kafkeep.restore.groups.plan import Archived, GroupPlan
 from kafkeep.restore.plan import RestorePlan, TopicPlan, replicas_of
 from kafkeep.restore.routing.routing import SAME
 from kafkeep.restore.schemas import SchemaStep
+from kafkeep.restore.summary import NEWER
 
 _IN_SYNC = "min.insync.replicas"
 _CAPS_IN_SYNC = (3, 7)
 
 
 @dataclass(frozen=True, slots=True)
-class TargetLook:
+class TargetSnapshot:
     """The target cluster as far as this restore is concerned."""
 
     cluster_id: str
@@ -61,15 +60,17 @@ class Preflight:
     schemas: SchemaStep | None = None
     """What becomes of the archived schemas; None: nothing."""
     whole: bool = True
-    """Whether the plan has all topics asked for: others were restored before."""
+    """Whether the plan has all selected topics; others were restored before."""
+    target: TargetSnapshot | None = None
+    """The target cluster; None when only the plan was made."""
 
 
-def look_at_target(admin: Admin, plan: RestorePlan) -> TargetLook:
+def take_target_snapshot(admin: Admin, plan: RestorePlan) -> TargetSnapshot:
     """Read what the checks need."""
     every = admin.topics(None)
     topics = {t.target: every[t.target] for t in plan.topics if t.target in every}
     partitions = [(name, p) for name, t in topics.items() for p in range(t.partition_count)]
-    return TargetLook(
+    return TargetSnapshot(
         cluster_id=admin.cluster_id(),
         brokers=len(admin.brokers()),
         names=frozenset(every),
@@ -103,7 +104,10 @@ def _lacks_replicas(topic: TopicDescription) -> bool:
 
 
 def check_targets(
-    plan: RestorePlan, target: TargetLook, options: RestoreOptions, document: RestoreDocument | None
+    plan: RestorePlan,
+    target: TargetSnapshot,
+    options: RestoreOptions,
+    document: RestoreDocument | None,
 ) -> list[Check]:
     """Judge every target topic. Pure."""
     checks = []
@@ -116,43 +120,10 @@ def check_targets(
     return checks
 
 
-def check_objects(
-    plan: RestorePlan, store: ObjectStore, expiry: Expiry
-) -> tuple[list[Check], frozenset[str], dict[str, str]]:
-    """List the topics' folders and compare with the log; return what is missing or cut short.
-
-    What may have expired by a retention rule comes apart, with the reason: it is no damage.
-    """
-    lost: set[str] = set()
-    expired: dict[str, str] = {}
-    for topic in plan.topics:
-        entries = {entry.key: entry for entry in topic.entries}
-        there = stored_sizes(store, topic.entries)
-        lost |= {key for key, e in entries.items() if there.get(key) != e.size_bytes}
-        for key in lost & entries.keys() - there.keys():
-            reason = expiry.reason(entries[key])
-            if reason is not None:
-                expired[key] = reason
-    lost -= expired.keys()
-    checks = [
-        Check(
-            CheckStatus.FAIL,
-            key,
-            "the object is missing or cut short",
-            "With --allow-missing the restore goes on without it.",
-        )
-        for key in sorted(lost)
-    ]
-    return checks, frozenset(lost), expired
-
-
-def check_contents(plan: RestorePlan, reading: ReadOptions) -> list[Check]:
-    """Say what of the records the objects do not hold: it cannot be restored. Pure."""
-    return [
-        Check(CheckStatus.WARN, topic.target, sentence)
-        for topic in plan.topics
-        for sentence in what_is_missing(topic.entries, replace(reading, asked=topic.shape.changes))
-    ]
+def check_newer(topics: Iterable[str]) -> list[Check]:
+    """Warn that a finished restore does not pick up what the archive has gained since. Pure."""
+    hint = "Delete the topic to restore it anew, or restore into another with --topics a:new-a."
+    return [Check(CheckStatus.WARN, topic, NEWER, hint) for topic in topics]
 
 
 def require_pass(checks: Iterable[Check]) -> None:
@@ -170,7 +141,7 @@ def require_pass(checks: Iterable[Check]) -> None:
 
 def _check_existing(
     topic: TopicPlan,
-    target: TargetLook,
+    target: TargetSnapshot,
     options: RestoreOptions,
     document: RestoreDocument | None,
 ) -> Check:
@@ -201,7 +172,7 @@ def _check_existing(
     )
 
 
-def _check_in_sync(topic: str, target: TargetLook) -> Check | None:
+def _check_in_sync(topic: str, target: TargetSnapshot) -> Check | None:
     """Fail where Kafka would refuse every record: too few replicas would have it."""
     needed = target.needed_in_sync.get(topic, 0)
     for number, partition in sorted(target.topics[topic].partitions.items()):
@@ -216,7 +187,7 @@ def _check_in_sync(topic: str, target: TargetLook) -> Check | None:
     return None
 
 
-def _check_empty(topic: TopicPlan, target: TargetLook, options: RestoreOptions) -> Check:
+def _check_empty(topic: TopicPlan, target: TargetSnapshot, options: RestoreOptions) -> Check:
     ends = [target.ends[topic.target, number] for number in range(topic.target_count)]
     if options.exact_offsets and any(ends):
         return Check(
@@ -230,7 +201,7 @@ def _check_empty(topic: TopicPlan, target: TargetLook, options: RestoreOptions) 
 
 def _check_ours(
     topic: TopicPlan,
-    target: TargetLook,
+    target: TargetSnapshot,
     document: RestoreDocument,
     known: Target,
     *,
@@ -277,6 +248,7 @@ def _check_missing(
             )
         )
     if not checks:
-        what = f"will be created: {topic.target_count} partitions, {replicas} replicas"
+        named = "the broker's" if replicas == BROKER_DEFAULT else replicas
+        what = f"will be created: {topic.target_count} partitions, {named} replicas"
         checks.append(Check(CheckStatus.PASS, topic.target, what))
     return checks

@@ -13,13 +13,13 @@ from kafkeep.kafka.admin.admin import Admin, TopicDescription
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import Phase, RestoreDocument, Target, TargetPartition, save_document
 from kafkeep.restore.plan import RestorePlan, TopicPlan, fewer_replicas, replicas_of
-from kafkeep.restore.preflight import TargetLook
+from kafkeep.restore.preflight import TargetSnapshot
 from kafkeep.restore.topic_settings import settings_while_writing
 
 
 def prepare(
     plan: RestorePlan,
-    target: TargetLook,
+    target: TargetSnapshot,
     document: RestoreDocument | None,
     options: RestoreOptions,
     *,
@@ -63,7 +63,7 @@ def prepare(
 
 def _first(
     plan: RestorePlan,
-    target: TargetLook,
+    target: TargetSnapshot,
     known: RestoreDocument | None,
     options: RestoreOptions,
     *,
@@ -106,7 +106,7 @@ def _restored_before(plan: RestorePlan, document: RestoreDocument | None) -> tup
     return tuple(replace(target, done=True) for target in known if target.topic not in asked)
 
 
-def is_done(plan: RestorePlan, target: TargetLook, document: RestoreDocument | None) -> bool:
+def is_done(plan: RestorePlan, target: TargetSnapshot, document: RestoreDocument | None) -> bool:
     """Whether nothing is left to do: a target that was deleted since is made anew."""
     if document is None or document.phase is not Phase.DONE:
         return False
@@ -114,7 +114,7 @@ def is_done(plan: RestorePlan, target: TargetLook, document: RestoreDocument | N
 
 
 def begun(
-    plan: RestorePlan, target: TargetLook, document: RestoreDocument | None
+    plan: RestorePlan, target: TargetSnapshot, document: RestoreDocument | None
 ) -> RestoreDocument | None:
     """Return the document if it is unfinished, and a target of it is there: with records, maybe."""
     if document is None or document.phase is Phase.DONE:
@@ -131,7 +131,9 @@ def _check_same(document: RestoreDocument, schemas: Mapping[str, Any]) -> None:
         )
 
 
-def _can_resume(plan: RestorePlan, target: TargetLook, document: RestoreDocument | None) -> bool:
+def _can_resume(
+    plan: RestorePlan, target: TargetSnapshot, document: RestoreDocument | None
+) -> bool:
     """Whether every target is the one the document speaks of."""
     if document is None or document.phase is Phase.PREPARING:
         return False
@@ -139,7 +141,7 @@ def _can_resume(plan: RestorePlan, target: TargetLook, document: RestoreDocument
 
 
 def _is_ours(
-    topic: TopicPlan, target: TargetLook, document: RestoreDocument | None
+    topic: TopicPlan, target: TargetSnapshot, document: RestoreDocument | None
 ) -> Target | None:
     known = document.target(topic.target) if document else None
     there = target.topics.get(topic.target)
@@ -149,7 +151,7 @@ def _is_ours(
 
 
 def _intended(
-    topic: TopicPlan, target: TargetLook, known: RestoreDocument | None, admin: Admin
+    topic: TopicPlan, target: TargetSnapshot, known: RestoreDocument | None, admin: Admin
 ) -> Target:
     """Say what will be done to one topic, and which settings it gets at the end."""
     before = known.target(topic.target) if known else None
@@ -169,7 +171,7 @@ def _intended(
 def _make_ready(
     topic: TopicPlan,
     aim: Target,
-    target: TargetLook,
+    target: TargetSnapshot,
     known: RestoreDocument | None,
     *,
     options: RestoreOptions,

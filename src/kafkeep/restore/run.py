@@ -10,6 +10,7 @@ from functools import partial
 
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.clock import now_ms
+from kafkeep.errors import NoSuchArchiveError
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.objects.unlogged.scan import without_log
@@ -19,10 +20,10 @@ from kafkeep.options.spark import SparkOptions, usable_cores
 from kafkeep.options.unlogged import UnloggedOptions, changes_of_log
 from kafkeep.restore.document import open_documents
 from kafkeep.restore.job import RestoreJob
+from kafkeep.restore.listing_source import ListingSource, options_for_listing
+from kafkeep.restore.log_source import LogSource
 from kafkeep.restore.preflight import Preflight, require_pass
-from kafkeep.restore.source import no_archive
 from kafkeep.restore.summary import RestoreSummary
-from kafkeep.restore.unlogged import ForeignJob
 from kafkeep.spark.background_session import BackgroundSession
 from kafkeep.spark.worker_daemon import open_clients
 from kafkeep.store.open import open_store
@@ -45,14 +46,16 @@ def run_restore(
     """
     door = BackgroundSession(spark, first=partial(open_clients, locations))
     with nullcontext() if options.dry_run else door, Wire(locations.kafka) as wire:
-        store = open_store(locations.archive, locations.storage)
-        make, options = _kind_of_job(store, options, unlogged)
-        job = make(
-            options=options,
+        store, admin = open_store(locations.archive, locations.storage), Admin(wire)
+        documents = open_documents(options.state, locations.storage, store)
+        source = _open_source(store, options, unlogged, admin, documents)
+        job = RestoreJob(
+            options=source.options,
             locations=locations,
-            admin=Admin(wire),
+            admin=admin,
             store=store,
-            documents=open_documents(options.state, locations.storage, store),
+            source=source,
+            documents=documents,
             cores=usable_cores(),
             now_ms=now_ms,
             on_progress=on_progress or (lambda _done, _total: None),
@@ -72,14 +75,28 @@ def run_restore(
     return summary
 
 
-def _kind_of_job(
-    store: ObjectStore, options: RestoreOptions, unlogged: UnloggedOptions | None
-) -> tuple[Callable[..., RestoreJob], RestoreOptions]:
-    """Return what restores from there, and what is asked of it."""
-    untold = without_log(store, options.name, None)
-    if untold is None:
+def _open_source(
+    store: ObjectStore,
+    options: RestoreOptions,
+    unlogged: UnloggedOptions | None,
+    admin: Admin,
+    documents: ObjectStore,
+) -> LogSource | ListingSource:
+    """Return the archive's log, or a listing of the bucket where it has none."""
+    listed = without_log(store, options.name, None)
+    if listed is None:
         changes = changes_of_log(unlogged, store.describe())
-        return RestoreJob, replace(options, changes=changes)
+        return LogSource(store=store, options=replace(options, changes=changes), now_ms=now_ms)
     if next(iter(store.list("")), None) is None:
-        raise no_archive(store)
-    return partial(ForeignJob, unlogged=unlogged or untold), options
+        raise NoSuchArchiveError(
+            f"there is no archive at {store.describe()}",
+            hint="Check the address; kafkeep backup makes one.",
+        )
+    told = unlogged or listed
+    return ListingSource(
+        store=store,
+        options=options_for_listing(options, told),
+        unlogged=told,
+        admin=admin,
+        documents=documents,
+    )

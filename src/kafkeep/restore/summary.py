@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkeep.errors import KafkeepError
-from kafkeep.restore.source import NEWER
 from kafkeep.restore.topic_settings import HeldBack
+
+NEWER = "the archive has come further since this restore was done, and that is not restored"
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from kafkeep.kafka.admin.admin import Admin, Right, new_topic_defaults, topic_de
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import Phase, RestoreDocument
 from kafkeep.restore.plan import RestorePlan, TopicPlan, fewer_replicas, replicas_of
-from kafkeep.restore.preflight import TargetLook
+from kafkeep.restore.preflight import TargetSnapshot
 from kafkeep.restore.routing.plan import largest_target, oldest_time
 from kafkeep.restore.topic_settings import final_settings, settings_while_writing
 
@@ -21,7 +21,7 @@ _NEEDED = (Right.WRITE, Right.ALTER_CONFIGS, Right.DESCRIBE_CONFIGS)
 
 def rehearse(
     plan: RestorePlan,
-    target: TargetLook,
+    target: TargetSnapshot,
     document: RestoreDocument | None,
     options: RestoreOptions,
     known: Iterable[Check],
@@ -119,7 +119,7 @@ def check_retention(
 
 def _settings(  # noqa: PLR0917
     topic: TopicPlan,
-    target: TargetLook,
+    target: TargetSnapshot,
     document: RestoreDocument | None,
     options: RestoreOptions,
     admin: Admin,
@@ -138,7 +138,7 @@ def _settings(  # noqa: PLR0917
 
 def _to_write(
     plan: RestorePlan,
-    target: TargetLook,
+    target: TargetSnapshot,
     document: RestoreDocument | None,
     known: Iterable[Check],
 ) -> list[TopicPlan]:

@@ -15,11 +15,11 @@ from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.jobs.make import make_job
 from kafkeep.failpoint import arm
 from kafkeep.options.kafka import KafkaOptions
-from kafkeep.restore.follow.log import Follower
+from kafkeep.restore.follow.follower import Follower
 from kafkeep.spark.tasks import TaskRow
 
 _processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["kafkeep.connect.jobs.make", "kafkeep.restore.follow.log"])
+_processes.set_forkserver_preload(["kafkeep.connect.jobs.make", "kafkeep.restore.follow.follower"])
 
 
 def run_source(
@@ -43,7 +43,7 @@ def _run(
 ) -> None:
     os.environ["KAFKEEP_FAILPOINT_TRACE"] = trace
     arm(failpoints)
-    Follower.most_bytes = 1
+    Follower.max_cycle_bytes = 1
     around = JobContext(
         kafka=KafkaOptions(where[0]), run_tasks=_run_tasks, cores=1, state_address=where[1]
     )

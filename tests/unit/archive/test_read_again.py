@@ -24,9 +24,9 @@ from kafkeep.objects.records import iter_records
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.unlogged import UnloggedOptions
+from kafkeep.restore.log_source import leave_out_damage
 from kafkeep.restore.plan import plan_restore
 from kafkeep.restore.read import iter_ready
-from kafkeep.restore.source import leave_out_damage
 from kafkeep.store.memory import MemoryStore
 
 ALWAYS = 10**9
@@ -118,7 +118,7 @@ def test_a_restore_stops_at_a_flipped_segment_or_leaves_it_out_alone_when_allowe
     with pytest.raises(DamagedError, match="offsets 40 to 79") as caught:
         list(iter_ready(store, built.entries))
     assert caught.value.exit_code == 13
-    assert leave_out_damage(store, plan).damaged == {bad}
+    assert leave_out_damage(store, plan).lost == {bad}
 
 
 def test_a_restore_leaves_out_nothing_that_came_damaged_on_the_way() -> None:
@@ -127,7 +127,7 @@ def test_a_restore_leaves_out_nothing_that_came_damaged_on_the_way() -> None:
     store = Shaky(sound)
     plan = plan_restore(load_view(store, "backup"), RestoreOptions(), id="r")
     store.times = 2
-    assert leave_out_damage(store, plan).damaged == frozenset()
+    assert leave_out_damage(store, plan).lost == frozenset()
 
 
 class HalfFlipped(MemoryStore):
@@ -169,7 +169,7 @@ def test_when_half_of_all_gets_are_flipped_nothing_is_called_damaged(same_place:
     ready = list(iter_ready(store, entries))
     assert [one.body for one in ready] == [one.body for one in iter_ready(sound, entries)]
     plan = plan_restore(view, RestoreOptions(), id="r")
-    assert leave_out_damage(store, plan).damaged == frozenset()
+    assert leave_out_damage(store, plan).lost == frozenset()
 
 
 @pytest.mark.parametrize("form", ["segment", "json"])

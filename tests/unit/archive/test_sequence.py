@@ -17,8 +17,7 @@ from kafkeep.connect.jobs.pair_state import Pair, PairDocument
 from kafkeep.errors import DamagedError, TransientError, UnknownOutcomeError
 from kafkeep.objects.unlogged.scan import Index, indexes_of, load_index, next_number, save_index
 from kafkeep.restore.document import FOLDER as RESTORES
-from kafkeep.restore.follow.log import FOLDER as FOLLOWED
-from kafkeep.restore.follow.log import Followed, load_followed, save_followed, sweep_followed
+from kafkeep.restore.follow.log import LOG_STATES, LogState
 from kafkeep.restore.groups.rollback import GroupChange, load_history, save_change
 from kafkeep.retry import RetryPolicy
 from kafkeep.store.memory import MemoryStore
@@ -61,7 +60,7 @@ def test_a_number_that_does_not_fit_into_64_bits_is_a_stray_file() -> None:
 def test_stray_files_stop_no_restore_no_source_and_no_pair() -> None:
     pair, groups, objects = f"{PAIRS}p/", f"{RESTORES}/abc.groups/", f"{RESTORES}/abc-objects/"
     store = with_strays(
-        pair, groups, objects, FOLLOWED, f"{RESTORES}/abc/", "_kafkeep/backup/retention/"
+        pair, groups, objects, LOG_STATES.folder, f"{RESTORES}/abc/", "_kafkeep/backup/retention/"
     )
     document = PairDocument(store, "p")
     assert document.load() == Pair()
@@ -78,10 +77,10 @@ def test_stray_files_stop_no_restore_no_source_and_no_pair() -> None:
     save_change(store, "abc", GroupChange(0, 1, {}))
     assert [change.revision for change in load_history(store, "abc").changes] == [0]
 
-    followed = Followed(log="backup", revision=0)
-    save_followed(store, followed)
-    assert load_followed(store) == followed
-    sweep_followed(store, followed, before_ms=2**62)
+    followed = LogState(log="backup", revision=0)
+    LOG_STATES.save(store, followed)
+    assert LOG_STATES.load(store) == followed
+    LOG_STATES.sweep(store, followed, before_ms=2**62)
 
     record_retention(store, "backup", ["orders"], 7, 1000)
     assert load_retention(store, "backup").days("orders") == 7

@@ -14,7 +14,7 @@ from kafkeep.kafka.admin.cluster import ConfigValue
 from kafkeep.kafka.client.metadata import PartitionDescription
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_partition
-from kafkeep.restore.preflight import check_targets, look_at_target
+from kafkeep.restore.preflight import check_targets, take_target_snapshot
 
 SOURCE = TopicInfo(
     topic="a", incarnation=1, topic_id="old", partitions=1, replication_factor=1, configs={}
@@ -68,6 +68,6 @@ def test_a_target_is_refused_when_fewer_replicas_are_in_sync_than_kafka_wants(
     replicas: int, in_sync: int, needed: int | None, version: int, verdict: CheckStatus
 ) -> None:
     admin: Any = Admin(replicas, in_sync, needed, version)
-    (check,) = check_targets(PLAN, look_at_target(admin, PLAN), RestoreOptions(), None)
+    (check,) = check_targets(PLAN, take_target_snapshot(admin, PLAN), RestoreOptions(), None)
     assert check.verdict is verdict
     assert ("min.insync.replicas" in check.what) == (verdict is CheckStatus.FAIL)

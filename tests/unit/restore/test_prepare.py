@@ -12,7 +12,7 @@ from kafkeep.kafka.admin.admin import TopicDescription
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import Phase, RestoreDocument, Target, TargetPartition, load_document
 from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_partition
-from kafkeep.restore.preflight import TargetLook
+from kafkeep.restore.preflight import TargetSnapshot
 from kafkeep.restore.prepare import is_done, prepare, without_restored
 from kafkeep.store.memory import MemoryStore
 
@@ -25,7 +25,7 @@ SOURCE = TopicInfo(
     configs={"retention.ms": "1"},
 )
 PLAN = RestorePlan("abc", "backup", 3, (TopicPlan(SOURCE, "a", (plan_partition(0, ()),)),))
-LOOK = TargetLook(
+LOOK = TargetSnapshot(
     cluster_id="c",
     brokers=1,
     names=frozenset({"a"}),

@@ -16,7 +16,7 @@ from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore import target_checks as tried
 from kafkeep.restore.document import Phase, RestoreDocument, Target
 from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_partition
-from kafkeep.restore.preflight import TargetLook, check_targets, require_pass
+from kafkeep.restore.preflight import TargetSnapshot, check_targets, require_pass
 from kafkeep.restore.target_checks import rehearse
 
 DAY_MS = 86_400_000
@@ -31,7 +31,7 @@ SOURCE = TopicInfo(
 )
 TOPIC = TopicPlan(SOURCE, "a", (plan_partition(0, (ENTRY,)),))
 PLAN = RestorePlan("abc", "backup", 3, (TOPIC,))
-NOTHING = TargetLook(
+NOTHING = TargetSnapshot(
     cluster_id="c", brokers=1, names=frozenset(), topics={}, starts={}, ends={}
 )  # fmt: skip
 THERE = replace(NOTHING, names=frozenset("a"), topics={"a": TopicDescription("a", "now")})
@@ -63,7 +63,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def checks(
-    look: TargetLook,
+    look: TargetSnapshot,
     options: RestoreOptions | None = None,
     *,
     denied: bool = False,

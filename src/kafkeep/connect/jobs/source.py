@@ -1,14 +1,15 @@
-"""A source connector's run: a restore that follows a log, or one restore and no more."""
+"""Run a source connector: a restore that follows a log or a bucket, or one restore and no more."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.view import list_logs, load_view
@@ -25,30 +26,32 @@ from kafkeep.options.kafka import Locations
 from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.storage import ArchiveAddress, StorageOptions
 from kafkeep.options.unlogged import UnloggedOptions
-from kafkeep.restore.follow.log import Followed, Follower, load_followed
-from kafkeep.restore.follow.unlogged import ForeignFollower, load_foreign_followed
+from kafkeep.restore.follow.follower import Follower
+from kafkeep.restore.follow.listing import LISTING_STATES, ListingFollowSource
+from kafkeep.restore.follow.log import LOG_STATES, LogFollowSource
+from kafkeep.restore.listing_source import has_objects
 from kafkeep.restore.summary import RestoreSummary
-from kafkeep.restore.unlogged import has_objects
 from kafkeep.store.open import open_store
 
-LOOK_MS = 5_000
-"""How often one that restores once looks for what it is to restore."""
-MakeFollower = Callable[..., Follower | ForeignFollower]
+POLL_MS = 5_000
+"""How often a source that restores once checks for its archive."""
+AnyFollowSource = LogFollowSource | ListingFollowSource
 logger = logging.getLogger(__name__)
 
 
 def state_folder(config: SourceConfig, cluster_id: str, context: JobContext) -> str:
     """Return where a source keeps how far it has come.
 
-    By connector, archive, log and cluster: re-created under its name, it goes on where it was.
+    By connector, archive, log and cluster: a connector that is created again under its name
+    continues where it was.
     """
-    told = "\n".join((config.archive, config.instance or "", cluster_id))
-    digest = hashlib.sha256(told.encode()).hexdigest()[:16]
+    text = "\n".join((config.archive, config.instance or "", cluster_id))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return f"{context.state_address.rstrip('/')}/sources/{config.name}-{digest}"
 
 
-def open_round(folder: str, storage: StorageOptions | None, number: int) -> ObjectStore:
-    """Open the place for the documents of one round."""
+def open_cycle_documents(folder: str, storage: StorageOptions | None, number: int) -> ObjectStore:
+    """Open the place for the documents of one cycle."""
     return open_store(f"{folder}/rounds/{number:08d}", storage, create=True)
 
 
@@ -64,9 +67,9 @@ class SourceJob:
         self.progress = Progress()
         self._gaps: set[tuple[str, int, int]] = set()
         self._gaps_read = -1
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._written: int | None = None
-        """Records the round under way has written, as last measured."""
+        """Records that the open cycle has written, as last measured."""
 
     def run(self, stop: threading.Event) -> None:
         """Restore until stopped, or until all is there if it does not poll for more."""
@@ -82,75 +85,70 @@ class SourceJob:
             state = open_store(
                 folder, around.state_storage, create=True, sleep=interruptible_sleep(stop)
             )
-            make = self._await_archive(store, state, stop)
-            if make is None:
+            source = self._await_archive(store, state, stop)
+            if source is None:
                 return
-            follower = make(
-                options=config.restore,
+            follower: Follower[Any, Any] = Follower(
+                source=source,
                 locations=Locations(kafka=kafka, archive=config.archive, storage=config.storage),
                 admin=admin,
                 store=store,
-                state=state,
-                open_round=partial(open_round, folder, around.state_storage),
+                state_store=state,
+                open_documents=partial(open_cycle_documents, folder, around.state_storage),
                 run_tasks=partial(around.run_tasks, pool=config.called),
                 cores=min(around.cores, config.tasks_max or around.cores),
                 now_ms=now_ms,
                 on_progress=self._note_growth,
             )
             follower.begin()
-            if isinstance(follower, Follower):
-                follower.options = replace(follower.options, changes=self._changes(follower))
+            if isinstance(source, LogFollowSource):
+                changes = self._changes(store, follower.state.log)
+                source.options = replace(source.options, changes=changes)
             self._follow(follower, stop)
 
     def _await_archive(
         self, store: ObjectStore, state: ObjectStore, stop: threading.Event
-    ) -> MakeFollower | None:
-        """Wait until there is something to follow; None when it is to stop before."""
+    ) -> AnyFollowSource | None:
+        """Wait until there is something to follow; None when ``stop`` is set before."""
         config = self._config
-        while (make := follower_for(config, store, state)) is None:
+        while (source := find_source(config, store, state)) is None:
             log = f"named {config.instance}" if config.instance else "of kafkeep's"
             looks_for_objects = config.unlogged is not None and not config.instance
             others = ", and no object of Confluent's sink" if looks_for_objects else ""
-            self._tell([f"{store.describe()} has no log {log} yet{others}; waiting"])
-            if stop.wait((config.poll_interval_ms or LOOK_MS) / 1000):
+            self._warn([f"{store.describe()} has no log {log} yet{others}; waiting"])
+            if stop.wait((config.poll_interval_ms or POLL_MS) / 1000):
                 return None
-        return make
+        return source
 
-    def _follow(self, follower: Follower | ForeignFollower, stop: threading.Event) -> None:
-        """Go round by round; where it is to end after one, there is one to wait for."""
-        poll_ms = self._config.poll_interval_ms
-        if isinstance(follower, Follower) and follower.is_one_shot:
-            poll_ms = None
+    def _follow(self, follower: Follower[Any, Any], stop: threading.Event) -> None:
+        """Restore cycle by cycle; a source without polling ends after its first cycles."""
+        poll_ms = None if follower.source.is_one_shot else self._config.poll_interval_ms
         while not stop.is_set():
             self._written = None
-            # A step that failed has left it set: trying again is no progress.
+            # A step that failed has left it set: a retry is no progress.
             self.progress.due_since_ms = self.progress.due_since_ms or now_ms()
-            done = follower.step()
+            summary = follower.step()
             self.progress.due_since_ms = None
-            if isinstance(follower, Follower):
-                self._measure(follower)
-            else:
-                self._measure_foreign(follower)
-            if done is not None:
-                self._count(done)
+            self._measure(follower)
+            if summary is not None:
+                self._count(summary)
                 continue
-            if poll_ms is None and follower.followed.positions:
+            if poll_ms is None and follower.state.positions:
                 return
-            stop.wait((poll_ms or LOOK_MS) / 1000)
+            stop.wait((poll_ms or POLL_MS) / 1000)
 
     def _note_growth(self, written: int, _total: int) -> None:
-        """Count growing topics as progress of a round, which is committed as a whole at its end."""
+        """Count growing topics as progress: a cycle is committed as a whole at its end."""
         if self._written is not None and written > self._written:
             self.progress.due_since_ms = now_ms()
         self._written = written
 
-    def _changes(self, follower: Follower) -> ChangeOptions | None:
-        """Return what is done to records of the log that is followed."""
+    def _changes(self, store: ObjectStore, log: str) -> ChangeOptions | None:
+        """Return what is done to records of the followed log."""
         config = self._config
         written: Mapping[str, str] = {}
         if config.converters or config.changes.active:
-            view = load_view(follower.store, follower.followed.log)
-            spec = load_read_options(follower.store, view).spec
+            spec = load_read_options(store, load_view(store, log)).spec
             written = spec.texts if spec is not None else {}
         return config.changes_of(written, self._context.defaults)
 
@@ -159,55 +157,34 @@ class SourceJob:
         progress.bytes += summary.bytes
         progress.objects += summary.objects
         progress.commits += 1
-        # A round tells every gap of its topics, whichever round passed it.
+        # A cycle reports every gap of its topics, whichever cycle passed it.
         self._gaps |= {(gap["topic"], gap["partition"], gap["start"]) for gap in summary.gaps}
         progress.gaps = len(self._gaps)
         progress.last_commit_ms = now_ms()
         progress.topics = progress.topics | set(summary.topics)
-        self._tell(summary.warnings)
+        self._warn(summary.warnings)
         progress.records += summary.records
 
-    def _tell(self, sentences: Iterable[str]) -> None:
-        """Log what was not said before."""
+    def _warn(self, sentences: Iterable[str]) -> None:
+        """Log each sentence once."""
         for sentence in sentences:
-            if sentence not in self._told:
-                self._told.add(sentence)
+            if sentence not in self._logged:
+                self._logged.add(sentence)
                 logger.warning("connector %s: %s", self._config.called, sentence)
 
-    def _measure(self, follower: Follower) -> None:
-        """Say how far the archive is ahead of what is restored."""
-        followed, view = follower.followed, follower.view
+    def _measure(self, follower: Follower[Any, Any]) -> None:
+        """Note how far the follower is behind its source."""
+        lag = follower.source.lag(follower.state)
         progress, now = self.progress, now_ms()
-        progress.positions = _by_number(followed)
-        if view is None:
+        progress.positions = dict(lag.positions)
+        if lag.records is None:
             return
-        targets = follower.targets()
-        lag = {
-            (pid.topic, pid.partition): max(0, end - followed.positions.get(pid, 0))
-            for pid, end in sorted(view.positions.items())
-            if pid.topic in targets and followed.commit < view.commit
-        }
         before = progress.lag_since_ms
-        progress.lag_since_ms = {key: before.get(key, now) for key, at in lag.items() if at}
-        progress.lag_records = lag or dict.fromkeys(progress.positions, 0)
-        if view.gap_count != self._gaps_read:
-            progress.lost = gaps_of(g for g in view.gaps if g.partition_id.topic in targets)
-            self._gaps_read = view.gap_count
-        progress.measured_ms = now
-        self.task_count = shown_tasks(self._config.tasks_max, len(progress.positions) or None)
-
-    def _measure_foreign(self, follower: ForeignFollower) -> None:
-        """Say which partitions came back, and whether objects wait: of records nobody knows."""
-        progress, now = self.progress, now_ms()
-        positions: dict[tuple[str, int], int] = {}
-        for place, last in follower.followed.positions.items():
-            key = place.topic, place.partition
-            positions[key] = max(positions.get(key, 0), last.start + last.records)
-        progress.positions = dict(sorted(positions.items()))
-        waits = follower.waiting > 0
-        before = progress.lag_since_ms
-        progress.lag_since_ms = {k: before.get(k, now) for k in progress.positions if waits}
-        progress.lag_records = dict.fromkeys(progress.positions, int(waits))
+        progress.lag_since_ms = {key: before.get(key, now) for key, n in lag.records.items() if n}
+        progress.lag_records = dict(lag.records)
+        if lag.gap_count != self._gaps_read:
+            progress.lost = gaps_of(follower.source.gaps())
+            self._gaps_read = lag.gap_count
         progress.measured_ms = now
         self.task_count = shown_tasks(self._config.tasks_max, len(progress.positions) or None)
 
@@ -220,35 +197,32 @@ def with_defaults(config: SourceConfig, defaults: Mapping[str, str]) -> SourceCo
     return replace(config, unlogged=UnloggedOptions.parse(texts, strict=False))
 
 
-def follower_for(
+def find_source(
     config: SourceConfig, store: ObjectStore, state: ObjectStore
-) -> MakeFollower | None:
-    """Return what follows the archive: its log; its objects where there is none; None without both.
+) -> AnyFollowSource | None:
+    """Return the archive's log, its objects where there is no log, or None without both.
 
-    Once begun it stays so, whatever is put into the bucket later. A folder may be made later, as a
-    prefix is; without its bucket NoSuchArchiveError is raised.
+    A connector that has begun keeps its kind of source, whatever is put into the bucket later. A
+    folder may be made later, as a prefix is; NoSuchArchiveError when its bucket does not exist.
     """
     unlogged, name = config.unlogged, config.instance
     where = ArchiveAddress.parse(config.archive)
-    is_made = where.kind != "file" or Path(where.path).is_dir()
-    if load_foreign_followed(state) is not None:
-        return _of_objects(config)
+    exists = where.kind != "file" or Path(where.path).is_dir()
+    log = LogFollowSource(store=store, options=config.restore, now_ms=now_ms)
+    if LISTING_STATES.load(state) is not None:
+        return _listing(config, store)
     if unlogged is not None and unlogged.generic:
-        return _of_objects(config) if is_made else None
-    if load_followed(state) is not None:
-        return Follower
-    logs = list_logs(store) if is_made else []
+        return _listing(config, store) if exists else None
+    if LOG_STATES.load(state) is not None:
+        return log
+    logs = list_logs(store) if exists else []
     if name in logs if name else logs:
-        return Follower
-    if name or logs or unlogged is None or not is_made:
+        return log
+    if name or logs or unlogged is None or not exists:
         return None
-    return _of_objects(config) if has_objects(store, unlogged, config.restore) else None
+    return _listing(config, store) if has_objects(store, unlogged, config.restore) else None
 
 
-def _of_objects(config: SourceConfig) -> MakeFollower:
+def _listing(config: SourceConfig, store: ObjectStore) -> ListingFollowSource:
     assert config.unlogged is not None
-    return partial(ForeignFollower, unlogged=config.unlogged)
-
-
-def _by_number(followed: Followed) -> dict[tuple[str, int], int]:
-    return {(pid.topic, pid.partition): at for pid, at in sorted(followed.positions.items())}
+    return ListingFollowSource(store=store, options=config.restore, unlogged=config.unlogged)

@@ -15,6 +15,7 @@ from kafkeep.restore.document import Phase, open_documents
 from kafkeep.restore.groups.job import GroupJob
 from kafkeep.restore.groups.plan import GroupPlan
 from kafkeep.restore.job import RestoreJob
+from kafkeep.restore.log_source import LogSource
 from kafkeep.restore.preflight import Preflight, require_pass
 from kafkeep.restore.routing.routing import SAME
 from kafkeep.store.open import open_store
@@ -59,6 +60,7 @@ def _opened(options: RestoreOptions, locations: Locations) -> Iterator[tuple[Gro
             locations=locations,
             admin=Admin(wire),
             store=store,
+            source=LogSource(store=store, options=options, now_ms=now_ms),
             documents=open_documents(options.state, locations.storage, store),
             cores=1,
             now_ms=now_ms,

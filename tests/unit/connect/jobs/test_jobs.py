@@ -23,20 +23,15 @@ from kafkeep.connect.jobs.make import make_job
 from kafkeep.connect.jobs.progress import Progress, backlog_of
 from kafkeep.connect.jobs.sink import SinkJob, SinkProgress, kafka_of, positions_now
 from kafkeep.connect.jobs.sink_offsets import parse_moves, read_offsets, sink_offsets
-from kafkeep.connect.jobs.source import SourceJob, follower_for
-from kafkeep.connect.jobs.unlogged_source_offsets import plan_foreign_moves
+from kafkeep.connect.jobs.source import SourceJob, find_source
+from kafkeep.connect.jobs.source_offsets import move_listing
 from kafkeep.connect.model import RestError
 from kafkeep.errors import FencedError, TransientError, UsageError
 from kafkeep.maintenance.move_positions import move_positions
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.restore import RestoreOptions
-from kafkeep.restore.follow.log import (
-    Followed,
-    Follower,
-    load_followed,
-    save_followed,
-    sweep_followed,
-)
+from kafkeep.restore.follow.follower import Follower
+from kafkeep.restore.follow.log import LOG_STATES, LogFollowSource, LogState
 from kafkeep.restore.summary import RestoreSummary
 from kafkeep.retry import RetryPolicy
 from kafkeep.store.memory import MemoryStore
@@ -143,8 +138,8 @@ def follows(folder: Path, connector: str, **keys: str) -> str | None:
     given = {"connector.class": connector, "archive": str(folder), "name": "back"}
     config = SourceConfig.from_map({**given, **keys}, strict=False)
     state = MemoryStore(uuid.uuid4().hex)
-    made = follower_for(config, open_store(str(folder)), state)
-    return made and getattr(made, "func", made).__name__
+    found = find_source(config, open_store(str(folder)), state)
+    return found and type(found).__name__
 
 
 def test_a_source_waits_for_its_archive_and_for_the_log_it_names(tmp_path: Path) -> None:
@@ -154,9 +149,9 @@ def test_a_source_waits_for_its_archive_and_for_the_log_it_names(tmp_path: Path)
     assert follows(folder, "kafkeep.Restore") is None
     CommitLog.open(open_store(str(folder)), "other", writer="a", now_ms=lambda: 0)
     assert follows(folder, "kafkeep.Restore", **named) is None
-    assert follows(folder, "kafkeep.Restore") == "Follower"
+    assert follows(folder, "kafkeep.Restore") == "LogFollowSource"
     CommitLog.open(open_store(str(folder)), "sink", writer="a", now_ms=lambda: 0)
-    assert follows(folder, "kafkeep.Restore", **named) == "Follower"
+    assert follows(folder, "kafkeep.Restore", **named) == "LogFollowSource"
 
 
 @pytest.mark.parametrize(
@@ -179,11 +174,12 @@ def test_a_source_says_what_it_waits_for_and_nothing_else(
     assert caplog.messages[-1].endswith(said)
 
 
-class _LongRound(Follower):
+class _LongRound(Follower[PartitionId, int]):
     """A follower whose one round tells how far it is, and then fails."""
 
     def __init__(self, job: SourceJob, clock: list[int], told: list[tuple[int, int]]) -> None:
-        self.options = RestoreOptions(commit=1)
+        options = RestoreOptions(commit=1)
+        self.source = LogFollowSource(store=MemoryStore(), options=options, now_ms=lambda: 0)
         self.job, self.clock, self.told = job, clock, told
         self.due: list[int | None] = []
 
@@ -228,8 +224,8 @@ def test_a_source_waits_for_objects_of_its_topics(tmp_path: Path) -> None:
     assert follows(objects.parent, source, **asked) is None
     (objects / "t/partition=0").mkdir(parents=True)
     (objects / "t/partition=0/t+0+0000000000.json").write_text("{}")
-    assert follows(objects.parent, source, **asked) == "ForeignFollower"
-    assert follows(objects.parent, source, **generic) == "ForeignFollower"
+    assert follows(objects.parent, source, **asked) == "ListingFollowSource"
+    assert follows(objects.parent, source, **generic) == "ListingFollowSource"
 
 
 def test_a_class_there_is_not_is_refused() -> None:
@@ -321,11 +317,11 @@ def test_a_source_without_a_log_is_moved_to_an_object_unless_its_count_is_no_num
     if count is not None:
         wanted[0]["offset"]["fileOffset"] = count
     if status == 200:
-        moved = plan_foreign_moves({}, config, wanted)
+        moved = move_listing({}, config, wanted)
         assert [(place, at.key) for place, at in moved.items()] == [((folder, "t", 0), key)]
     else:
         with pytest.raises(RestError, match="fileOffset") as caught:
-            plan_foreign_moves({}, config, wanted)
+            move_listing({}, config, wanted)
         assert caught.value.status == status
 
 
@@ -456,43 +452,43 @@ def test_people_read_of_a_connector_what_they_call_it(
 
 def test_how_far_a_source_is_survives_and_one_worker_alone_says_it() -> None:
     store = MemoryStore(uuid.uuid4().hex)
-    assert load_followed(store) is None
-    begun = Followed(log="x", revision=-1).begin(7, {P0: 5}, SAME)
-    save_followed(store, begun)
-    save_followed(store, begun)  # an answer that got lost
-    assert load_followed(store) == begun
+    assert LOG_STATES.load(store) is None
+    begun = LogState(log="x").begin(7, SAME, {P0: 5})
+    LOG_STATES.save(store, begun)
+    LOG_STATES.save(store, begun)  # an answer that got lost
+    assert LOG_STATES.load(store) == begun
     with pytest.raises(FencedError):
-        save_followed(store, Followed(log="x", revision=-1).begin(8, {P0: 6}, SAME))
-    done = begun.finish()
-    save_followed(store, done)
-    assert (done.rounds, done.positions, done.round) == (1, {P0: 5}, None)
-    assert load_followed(store) == done
+        LOG_STATES.save(store, LogState(log="x").begin(8, SAME, {P0: 6}))
+    done = begun.finish({P0: 5})
+    LOG_STATES.save(store, done)
+    assert (done.cycles, done.positions, done.cycle) == (1, {P0: 5}, None)
+    assert LOG_STATES.load(store) == done
 
 
 def test_a_worker_that_slept_does_not_take_a_number_that_was_swept() -> None:
     store = MemoryStore(uuid.uuid4().hex)
-    begun = Followed(log="x", revision=-1).begin(7, {P0: 5}, SAME)
-    for revision in (begun, begun.finish()):
-        save_followed(store, revision)
-    sweep_followed(store, begun.finish(), before_ms=2**60)
+    begun = LogState(log="x").begin(7, SAME, {P0: 5})
+    for revision in (begun, begun.finish({P0: 5})):
+        LOG_STATES.save(store, revision)
+    LOG_STATES.sweep(store, begun.finish({P0: 5}), before_ms=2**60)
     assert len(list(store.list(""))) == 1
     with pytest.raises(FencedError):
-        save_followed(store, begun)
+        LOG_STATES.save(store, begun)
 
 
 def test_a_topic_that_gets_another_name_begins_anew_and_others_go_on() -> None:
     store, other = MemoryStore(uuid.uuid4().hex), PartitionId("u", 1, 0)
-    done = Followed(log="x", revision=-1).begin(7, {P0: 5, other: 3}, SAME).finish()
-    save_followed(store, done)
-    found = load_followed(store)
+    done = LogState(log="x").begin(7, SAME).finish({P0: 5, other: 3})
+    LOG_STATES.save(store, done)
+    found = LOG_STATES.load(store)
     assert found == done
     anew = found.forget({"t"})
-    assert (anew.positions, anew.targets, anew.commit) == ({other: 3}, {"u": "u"}, -1)
+    assert (anew.positions, anew.targets) == ({other: 3}, {"u": "u"})
 
 
 def test_moving_a_source_gives_up_the_round_under_way_and_its_number() -> None:
-    begun = Followed(log="x", revision=-1).begin(7, {P0: 5}, SAME)
+    begun = LogState(log="x").begin(7, SAME, {P0: 5})
     moved = begun.move({P0: 2})
-    assert (moved.round, moved.positions) == (None, {P0: 2})
-    opened = moved.begin(8, {P0: 5}, SAME).round
+    assert (moved.cycle, moved.positions) == (None, {P0: 2})
+    opened = moved.begin(8, SAME, {P0: 5}).cycle
     assert opened is not None and opened.number == 2

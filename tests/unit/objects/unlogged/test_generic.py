@@ -13,7 +13,7 @@ from kafkeep.objects.unlogged.scan import Scanned
 from kafkeep.options.option import ConfigErrors
 from kafkeep.options.sink.formats import Compression, FormatKind
 from kafkeep.options.unlogged import UnloggedOptions
-from kafkeep.restore.follow.unlogged import ForeignFollowed, LastRead, Place
+from kafkeep.restore.follow.listing import FolderPartition, LastObject, is_new, next_offsets
 
 
 def options(regexes: str, **more: str) -> UnloggedOptions:
@@ -78,15 +78,13 @@ def test_counted_objects_stand_one_after_the_other_and_go_on_after_those_before(
 
 def test_an_object_is_new_when_its_name_comes_after_the_last_one_of_its_folder() -> None:
     told = options("t:.*")
-    followed = ForeignFollowed(
-        positions={
-            Place("topics/a/", "t", 0): LastRead("topics/a/2.json", 7, 3),
-            Place("topics/b/", "t", 0): LastRead("topics/b/1.json", 4, 3),
-        }
-    )
-    assert followed.reached() == {"t": 10}
+    positions = {
+        FolderPartition("topics/a/", "t", 0): LastObject("topics/a/2.json", 7, 3),
+        FolderPartition("topics/b/", "t", 0): LastObject("topics/b/1.json", 4, 3),
+    }
+    assert next_offsets(positions) == {"t": 10}
     new = ["topics/a/1.json", "topics/a/2.json", "topics/a/3.json", "topics/c/0.json"]
-    assert [followed.is_new(name(key, told)) for key in new] == [False, False, True, True]
+    assert [is_new(name(key, told), positions) for key in new] == [False, False, True, True]
 
 
 def test_objects_without_an_offset_are_files_of_their_own() -> None:

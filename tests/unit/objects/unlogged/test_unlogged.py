@@ -25,11 +25,7 @@ from kafkeep.objects.unlogged.view import what_is_not_told
 from kafkeep.options.option import ConfigErrors
 from kafkeep.options.sink.formats import Compression, FormatKind
 from kafkeep.options.unlogged import UnloggedOptions, layout_of_sink
-from kafkeep.restore.follow.unlogged import (
-    ForeignFollowed,
-    load_foreign_followed,
-    save_foreign_followed,
-)
+from kafkeep.restore.follow.listing import LISTING_STATES, ListingState, is_new, last_objects
 from kafkeep.store.memory import MemoryStore
 
 SMT = "org.apache.kafka.connect.transforms."
@@ -310,10 +306,10 @@ class TestDocuments:
         options = UnloggedOptions()
         objects = list_unlogged(store, options).objects
         first, *others = scan(store, objects, options)
-        followed = ForeignFollowed().begin(0, {"t": "t"}).finish([first])
-        assert [followed.is_new(one.name) for one in others] == [True, True]
-        assert not followed.is_new(first.name)
-        state = MemoryStore()
-        save_foreign_followed(state, followed)
-        assert load_foreign_followed(state) == followed
-        assert followed.forget({"t"}).is_new(first.name)
+        state = ListingState().begin(0, {"t": "t"}).finish(last_objects([first], {}))
+        assert [is_new(one.name, state.positions) for one in others] == [True, True]
+        assert not is_new(first.name, state.positions)
+        store = MemoryStore()
+        LISTING_STATES.save(store, state)
+        assert LISTING_STATES.load(store) == state
+        assert is_new(first.name, state.forget({"t"}).positions)

@@ -1,4 +1,4 @@
-"""Rounds of a restore that follows: what becomes of one under way when names change."""
+"""Cycles of a following restore: what becomes of an open one when names change."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import DamagedError, NewerFormatError
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import Phase, RestoreDocument, save_document
-from kafkeep.restore.follow.cycle import SWEEP_EVERY
-from kafkeep.restore.follow.log import Followed, Follower, load_followed
-from kafkeep.restore.follow.unlogged import load_foreign_followed
+from kafkeep.restore.follow.follower import SWEEP_EVERY, Follower
+from kafkeep.restore.follow.listing import LISTING_STATES
+from kafkeep.restore.follow.log import LOG_STATES, LogFollowSource, LogState
+from kafkeep.restore.job import RestoreJob
 from kafkeep.store.memory import MemoryStore
 
 A, B = PartitionId("a", 1, 0), PartitionId("b", 1, 0)
@@ -49,19 +50,20 @@ class Places:
         """Return the rounds that have documents."""
         return [number for number, store in self.rounds.items() if any(store.list(""))]
 
-    def follower(self, followed: Followed, **options: Any) -> Follower:
+    def follower(self, state: LogState, **options: Any) -> Follower[PartitionId, int]:
         nothing: Any = None
+        source = LogFollowSource(store=nothing, options=RestoreOptions(**options), now_ms=lambda: 0)
         made = Follower(
-            options=RestoreOptions(**options), locations=nothing, admin=nothing, store=nothing,
-            state=self.state, open_round=self.open_round, run_tasks=nothing, cores=1,
-            now_ms=lambda: 0,
+            source=source, locations=nothing, admin=nothing, store=nothing, state_store=self.state,
+            open_documents=self.open_round, run_tasks=nothing, cores=1, now_ms=lambda: 0,
         )  # fmt: skip
-        made.followed = followed
+        made.state = state
         return made
 
 
-DONE = Followed(log="x", revision=-1).begin(7, {A: 5, B: 3}, UNDER).finish()
-OPEN = DONE.begin(8, {A: 9, B: 4}, UNDER)
+ENDS = {A: 5, B: 3}
+DONE = LogState(log="x").begin(7, UNDER, ENDS).finish(ENDS)
+OPEN = DONE.begin(8, UNDER, {A: 9, B: 4})
 
 
 @pytest.mark.parametrize(
@@ -77,20 +79,20 @@ def test_a_topic_that_gets_another_name_comes_back_from_its_beginning(
     topics: tuple[tuple[str, str], ...], forgotten: set[PartitionId]
 ) -> None:
     follower = Places().follower(DONE, topics=topics)
-    follower._settle_names()
-    assert DONE.positions.keys() - follower.followed.positions.keys() == forgotten
+    follower._apply_new_names()
+    assert DONE.positions.keys() - follower.state.positions.keys() == forgotten
 
 
 def test_a_round_that_has_not_begun_is_given_up_and_one_that_has_is_finished() -> None:
     places = Places()
     follower = places.follower(OPEN, topics=(("a", "new-a"), ("b", "b")))
     assert not follower._is_begun()
-    follower._settle_names()
-    assert follower.followed.round is None and follower.followed.rounds == 2
-    assert load_followed(places.state) == follower.followed
+    follower._apply_new_names()
+    assert follower.state.cycle is None and follower.state.cycles == 2
+    assert LOG_STATES.load(places.state) == follower.state
 
     document = RestoreDocument(
-        id=follower.round_id(2), revision=0, phase=Phase.PREPARING, log="x", commit=8,
+        id=follower.cycle_id(2), revision=0, phase=Phase.PREPARING, log="x", commit=8,
         cluster_id="", at_ms=0, targets=(),
     )  # fmt: skip
     save_document(places.open_round(2), document)
@@ -98,17 +100,14 @@ def test_a_round_that_has_not_begun_is_given_up_and_one_that_has_is_finished() -
 
 
 def test_a_round_tells_its_progress_to_whoever_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Job:
-        on_progress: Any = None
+    def run(job: RestoreJob, *_given: Any) -> Any:
+        job.on_progress(3, 9)
 
-        def preflight(self) -> None: ...
-
-        def run(self, *_given: Any) -> Any:
-            self.on_progress(3, 9)
-
-    follower, told = Places().follower(OPEN), []
+    follower, told = Places().follower(OPEN, commit=8), []
     monkeypatch.setattr(follower, "_is_begun", lambda: True)
-    monkeypatch.setattr(follower, "_job", Job)
+    monkeypatch.setattr(RestoreJob, "preflight", lambda _job: None)
+    monkeypatch.setattr(RestoreJob, "run", run)
+    monkeypatch.setattr("kafkeep.restore.follow.log.load_view", lambda *_, **__: None)
     follower.on_progress = lambda done, total: told.append((done, total))
     follower.step()
     assert told == [(3, 9)]
@@ -124,23 +123,23 @@ def test_a_follower_does_not_wait_for_more_of_a_log_whose_last_commit_was_remove
         log.append(Changes(note=str(number)))
     if checkpoint:
         assert log.checkpoint()
-    follower = Places().follower(replace(DONE, commit=7))
-    follower.store = store
-    assert not follower._has_news()
+    source = LogFollowSource(store=store, options=RestoreOptions(), now_ms=lambda: 0)
+    source.exhausted_commit = 7
+    assert not source._has_new_commit("x")
     store.delete(log_key("x", 7))
     said = "commits from 7 on were removed" if checkpoint else "commit 7 was removed from the log"
     with pytest.raises(DamagedError, match=said):
-        follower._has_news()
+        source._has_new_commit("x")
 
 
 def test_rounds_of_two_connectors_are_called_differently() -> None:
     one, other = Places().follower(DONE), Places().follower(DONE)
-    names = {one.round_id(1), one.round_id(2), other.round_id(1)}
+    names = {one.cycle_id(1), one.cycle_id(2), other.cycle_id(1)}
     assert len(names) == 3
 
 
 @pytest.mark.parametrize(
-    ("load", "folder"), [(load_followed, "followed/"), (load_foreign_followed, "foreign/")]
+    ("load", "folder"), [(LOG_STATES.load, "followed/"), (LISTING_STATES.load, "foreign/")]
 )
 def test_documents_of_a_newer_kafkeep_are_refused_by_name(
     load: Callable[[ObjectStore], object], folder: str
@@ -155,7 +154,7 @@ def test_documents_of_rounds_that_come_every_minute_are_deleted_after_a_day() ->
     places, minute, day = Places(), 60_000, 24 * 60
     for rounds in range(SWEEP_EVERY, 10 * SWEEP_EVERY + 1, SWEEP_EVERY):
         places.write_rounds(range(rounds - SWEEP_EVERY + 1, rounds + 1), every_ms=minute)
-        follower = places.follower(replace(DONE, rounds=rounds))
+        follower = places.follower(replace(DONE, cycles=rounds))
         follower.now_ms = lambda rounds=rounds: rounds * minute  # type: ignore[misc]
         follower.sweep()
         assert places.left() == list(range(max(1, rounds - day), rounds + 1))

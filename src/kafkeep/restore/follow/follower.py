@@ -1,0 +1,254 @@
+"""Keep restoring what an archive gains, cycle by cycle.
+
+Every cycle is a restore of its own. Its entries are chosen and stored before it begins, and it has
+the document that makes a restore resumable. So an interrupted cycle is finished, a finished one is
+not repeated, and each record is written once. On the driver.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol
+
+from kafkeep.archive.commit import Gap
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.failpoint import failpoint
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.options.kafka import Locations
+from kafkeep.options.restore import RestoreOptions
+from kafkeep.restore.document import load_document
+from kafkeep.restore.follow.state import FollowState, K, P, StateFormat
+from kafkeep.restore.job import RestoreJob, RunTasks
+from kafkeep.restore.source import EntrySource
+from kafkeep.restore.summary import RestoreSummary
+
+CYCLE_BYTES = 1 << 30
+SWEEP_EVERY = 500
+SWEPT_AT_ONCE = 2 * SWEEP_EVERY
+KEPT_MS = 86_400_000
+"""Documents of cycles are kept for a day: a worker that was suspended may still read them."""
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CycleWork:
+    """What the open cycle restores."""
+
+    options: RestoreOptions
+    entries: EntrySource
+    partition_counts: Mapping[str, int]
+    """How many partitions the archived topics have that were restored before."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowLag:
+    """How far a follower is behind its source."""
+
+    positions: Mapping[tuple[str, int], int]
+    """The offset up to which each partition is restored."""
+    records: Mapping[tuple[str, int], int] | None
+    """Offsets that wait, by partition; None before the source was read."""
+    gap_count: int = 0
+    """How many gaps the source has; a change means that ``gaps`` are to be read again."""
+
+
+class FollowSource(Protocol[K, P]):
+    """What a follower restores from: a log that grows, or a bucket in which objects appear."""
+
+    options: RestoreOptions
+
+    @property
+    def format(self) -> StateFormat[K, P]:
+        """How the follower's states are stored."""
+
+    @property
+    def is_one_shot(self) -> bool:
+        """Whether the options select what is restored once and for all."""
+
+    def begin(self, state: FollowState[K, P] | None) -> FollowState[K, P]:
+        """Return the state to continue from; ``state`` is the stored one, if there is one."""
+
+    def open_cycle(
+        self,
+        state: FollowState[K, P],
+        open_documents: Callable[[int], ObjectStore],
+        *,
+        max_bytes: int,
+    ) -> FollowState[K, P] | None:
+        """Choose what the next cycle restores; None when there is nothing new.
+
+        Topics that were restored before come first, new topics have a cycle of their own.
+        ``open_documents`` opens the place for the documents of a cycle.
+        """
+
+    def work_of(self, state: FollowState[K, P], documents: ObjectStore, admin: Admin) -> CycleWork:
+        """Return what the open cycle restores: the same each time."""
+
+    def finish(self, state: FollowState[K, P]) -> FollowState[K, P]:
+        """Return the state after the open cycle."""
+
+    def forget(self, state: FollowState[K, P], topics: set[str]) -> FollowState[K, P]:
+        """Return the state in which topics are restored from their beginning."""
+
+    def lag(self, state: FollowState[K, P]) -> FollowLag:
+        """Return how far the state is behind the source, as it was last read."""
+
+    def gaps(self) -> Iterable[Gap]:
+        """Return the offsets of the followed topics that were never archived."""
+
+
+@dataclass(kw_only=True)
+class Follower(Generic[K, P]):
+    """One restore that follows a source. Everything that does I/O is given to it."""
+
+    source: FollowSource[K, P]
+    locations: Locations
+    admin: Admin
+    store: ObjectStore
+    state_store: ObjectStore
+    """Where the follower's states are stored."""
+    open_documents: Callable[[int], ObjectStore]
+    """Opens the place for the documents of one cycle."""
+    run_tasks: RunTasks
+    cores: int
+    now_ms: Callable[[], int]
+    max_cycle_bytes: int = CYCLE_BYTES
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None
+    """Called while a cycle writes, with its records written and to write."""
+    state: FollowState[K, P] = field(init=False)
+
+    def begin(self) -> None:
+        """Load the state; NoSuchArchiveError where there is nothing to follow."""
+        self.state = self.source.begin(self.source.format.load(self.state_store))
+        self.sweep()
+
+    def step(self) -> RestoreSummary | None:
+        """Restore one cycle and store that; None when there was nothing new."""
+        if not self._is_begun():
+            self._apply_new_names()
+        if self.state.cycle is None and not self._open_cycle():
+            return None
+        job = self._job()
+        summary = job.run(job.preflight(), self.run_tasks)
+        failpoint("follow.written")
+        self._save(self.source.finish(self.state))
+        failpoint("follow.finished")
+        if self.state.cycles % SWEEP_EVERY == 0:
+            self.sweep()
+        return summary
+
+    def sweep(self) -> None:
+        """Delete states and documents of cycles that ended a day ago."""
+        before_ms = self.now_ms() - KEPT_MS
+        self.source.format.sweep(self.state_store, self.state, before_ms=before_ms)
+        done = range(1, self.state.cycles)
+        first = bisect_left(done, True, key=self._has_documents)
+        for number in done[first : first + SWEPT_AT_ONCE]:
+            documents = self.open_documents(number)
+            found = list(documents.list(""))
+            if any(info.modified_ms >= before_ms for info in found):
+                return
+            for info in found:
+                documents.delete(info.key)
+
+    def cycle_id(self, number: int) -> str:
+        """Return the id of a cycle's restore: the same whatever the options become.
+
+        So a cycle continues under other options only if they fit what is already written.
+        """
+        text = f"{self.state_store.describe()}\n{number}"
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def _has_documents(self, number: int) -> bool:
+        return next(iter(self.open_documents(number).list("")), None) is not None
+
+    def _save(self, state: FollowState[K, P]) -> None:
+        self.source.format.save(self.state_store, state)
+        self.state = state
+
+    def _is_begun(self) -> bool:
+        """Tell whether records of the open cycle may have been written already."""
+        if self.state.cycle is None:
+            return False
+        number = self.state.cycle.number
+        return load_document(self.open_documents(number), self.cycle_id(number)) is not None
+
+    def _apply_new_names(self) -> None:
+        """Restore a topic that has a new target name from its beginning, under that name.
+
+        A cycle that has begun is finished under the names it began with; one that has not, perhaps
+        because its target was refused, is given up.
+        """
+        options = self.source.options
+        names = dict(options.topics)
+        moved = {
+            topic
+            for topic, name in self.state.targets.items()
+            if options.wants(topic) and names.get(topic, topic) != name
+        }
+        if moved:
+            logger.info(
+                "restored under new names, from the beginning: %s", ", ".join(sorted(moved))
+            )
+            self._save(self.source.forget(self.state, moved))
+
+    def _open_cycle(self) -> bool:
+        """Store what the next cycle restores, if there is anything."""
+        opened = self.source.open_cycle(
+            self.state, self.open_documents, max_bytes=self.max_cycle_bytes
+        )
+        if opened is None:
+            return False
+        failpoint("follow.planned")
+        self._save(opened)
+        failpoint("follow.opened")
+        return True
+
+    def _job(self) -> RestoreJob:
+        """Return the restore of the open cycle."""
+        assert self.state.cycle is not None
+        number = self.state.cycle.number
+        documents = self.open_documents(number)
+        work = self.source.work_of(self.state, documents, self.admin)
+        self._grow_targets(work.partition_counts)
+        return RestoreJob(
+            options=work.options,
+            locations=self.locations,
+            admin=self.admin,
+            store=self.store,
+            source=work.entries,
+            documents=documents,
+            cores=self.cores,
+            now_ms=self.now_ms,
+            id=self.cycle_id(number),
+            is_cycle=not self.source.is_one_shot,
+            on_progress=self.on_progress,
+        )
+
+    def _grow_targets(self, counts: Mapping[str, int]) -> None:
+        """Give a target the partitions that its topic has gained since it was first restored."""
+        options = self.source.options
+        if options.partition_count is not None or options.partition_map:
+            return  # the options set the number of partitions
+        for topic, count in sorted(counts.items()):
+            target = self.state.targets.get(topic, topic)
+            there = self.admin.topics([target]).get(target)
+            if there is not None and there.partition_count < count:
+                self.admin.create_partitions(target, count)
+
+
+def cycle_options(
+    options: RestoreOptions, state: FollowState[K, P], topics: Iterable[str]
+) -> RestoreOptions:
+    """Return the options of a cycle of these topics, under the names it was opened with."""
+    chosen, restored = sorted(topics), state.restored_topics
+    return replace(
+        options,
+        topics=tuple((topic, state.targets.get(topic, topic)) for topic in chosen),
+        topics_regex=None,
+        into_non_empty=options.into_non_empty or all(topic in restored for topic in chosen),
+    )

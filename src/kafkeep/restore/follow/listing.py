@@ -1,0 +1,251 @@
+"""Follow a bucket that has no log: a cycle restores the objects that appeared. On the driver.
+
+The state names, for each folder and partition, the last object that was restored. Inside of one
+folder the objects of a partition are written in the order of their offsets, so all that begin
+later are new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kafkeep.archive.commit import Gap
+from kafkeep.archive.object_store import ObjectStore
+from kafkeep.kafka.admin.admin import Admin
+from kafkeep.objects.unlogged.group import expects
+from kafkeep.objects.unlogged.listing import Listed, list_unlogged, numbered
+from kafkeep.objects.unlogged.names import NO_OFFSET, UnloggedName
+from kafkeep.objects.unlogged.scan import Index, Scanned, load_index, next_number, save_index, scan
+from kafkeep.options.restore import RestoreOptions
+from kafkeep.options.unlogged import UnloggedOptions
+from kafkeep.restore.follow.follower import CycleWork, FollowLag, cycle_options
+from kafkeep.restore.follow.state import FollowState, OpenCycle, StateFormat
+from kafkeep.restore.listing_source import ListingSource, options_for_listing
+
+INDEX = "round"
+"""The name of a cycle's list of objects, in the place for the cycle's documents."""
+
+
+class FolderPartition(NamedTuple):
+    """A partition's objects in one folder."""
+
+    folder: str
+    topic: str
+    partition: int
+
+    @classmethod
+    def of(cls, name: UnloggedName) -> FolderPartition:
+        """Return where an object lies."""
+        return cls(name.folder, name.topic, name.partition)
+
+
+class LastObject(NamedTuple):
+    """The last object of a folder and partition that is restored."""
+
+    key: str
+    start: int
+    records: int
+
+
+Positions = Mapping[FolderPartition, LastObject]
+ListingState = FollowState[FolderPartition, LastObject]
+
+
+@dataclass(kw_only=True)
+class ListingFollowSource:
+    """A bucket in which objects appear; see ``FollowSource``."""
+
+    store: ObjectStore
+    options: RestoreOptions
+    unlogged: UnloggedOptions
+    waiting: int = field(init=False, default=0)
+    """Objects that the last listing found and that are not restored."""
+    _cycle: tuple[Scanned, ...] = field(init=False, default=())
+    """The objects of the open cycle."""
+
+    @property
+    def format(self) -> StateFormat[FolderPartition, LastObject]:
+        """How the states are stored."""
+        return LISTING_STATES
+
+    @property
+    def is_one_shot(self) -> bool:
+        """Never: objects can be selected by their topics alone."""
+        return False
+
+    def begin(self, state: ListingState | None) -> ListingState:
+        """Continue, or begin with nothing restored."""
+        return state or FollowState()
+
+    def open_cycle(
+        self,
+        state: ListingState,
+        open_documents: Callable[[int], ObjectStore],
+        *,
+        max_bytes: int,
+    ) -> ListingState | None:
+        """List the bucket, count the new objects, and store which ones the cycle restores."""
+        objects = self._next_objects(state, max_bytes)
+        if not objects:
+            return None
+        documents = open_documents(state.cycles + 1)
+        counted = scan(self.store, objects, self.unlogged)
+        found = tuple(numbered(counted, next_offsets(state.positions)))
+        index = Index(next_number(documents, INDEX), found)
+        save_index(documents, INDEX, index)
+        names = dict(self.options.topics)
+        topics = {one.name.topic for one in found}
+        return state.begin(index.number, {topic: names.get(topic, topic) for topic in topics})
+
+    def work_of(self, state: ListingState, documents: ObjectStore, admin: Admin) -> CycleWork:
+        """Load the list of objects of the open cycle."""
+        assert state.cycle is not None
+        index = load_index(documents, INDEX, state.cycle.reference)
+        self._cycle = index.objects
+        options = options_for_listing(self.options, self.unlogged)
+        options = cycle_options(options, state, {one.name.topic for one in index.objects})
+        counts: dict[str, int] = {}
+        for one in index.objects:
+            if one.name.topic in state.restored_topics:
+                counts[one.name.topic] = max(counts.get(one.name.topic, 0), one.name.partition + 1)
+        entries = ListingSource(
+            store=self.store,
+            options=options,
+            unlogged=self.unlogged,
+            admin=admin,
+            documents=documents,
+            index=index,
+        )
+        return CycleWork(options, entries, counts)
+
+    def finish(self, state: ListingState) -> ListingState:
+        """Return the state after the open cycle."""
+        self.waiting = max(0, self.waiting - len(self._cycle))
+        return state.finish(last_objects(self._cycle, state.positions))
+
+    def forget(self, state: ListingState, topics: set[str]) -> ListingState:
+        """Forget these topics."""
+        return state.forget(topics)
+
+    def lag(self, state: ListingState) -> FollowLag:
+        """Tell whether objects wait: how many records they hold is not known."""
+        positions: dict[tuple[str, int], int] = {}
+        for place, last in state.positions.items():
+            key = place.topic, place.partition
+            positions[key] = max(positions.get(key, 0), last.start + last.records)
+        positions = dict(sorted(positions.items()))
+        return FollowLag(positions, dict.fromkeys(positions, int(self.waiting > 0)))
+
+    def gaps(self) -> Iterable[Gap]:
+        """Return nothing: only a log knows gaps."""
+        return ()
+
+    def _next_objects(self, state: ListingState, max_bytes: int) -> list[Listed]:
+        """Return the next new objects, whole files of them, oldest offsets first."""
+        listing = list_unlogged(self.store, self.unlogged, self.options.wants)
+        new = [one for one in listing.objects if is_new(one.name, state.positions)]
+        self.waiting = len(new)
+        wanted = {
+            topic: expects(
+                [o.name for o in listing.objects if o.name.topic == topic], self.unlogged
+            )
+            for topic in {one.name.topic for one in new}
+        }
+        restored = state.restored_topics
+        known = [one for one in new if one.name.topic in restored]
+        others = [one for one in new if one.name.topic not in restored]
+        return whole_files(known, wanted, max_bytes) or whole_files(others, wanted, max_bytes)
+
+
+def is_new(name: UnloggedName, positions: Positions) -> bool:
+    """Tell whether an object is not restored yet. Pure."""
+    last = positions.get(FolderPartition.of(name))
+    if last is None:
+        return True
+    return name.key > last.key if name.start == NO_OFFSET else name.start > last.start
+
+
+def next_offsets(positions: Positions) -> dict[str, int]:
+    """Return where objects without an offset continue, by topic. Pure."""
+    found: dict[str, int] = {}
+    for place, last in positions.items():
+        found[place.topic] = max(found.get(place.topic, 0), last.start + last.records)
+    return found
+
+
+def last_objects(objects: Iterable[Scanned], positions: Positions) -> Positions:
+    """Return the positions after these objects are restored, too. Pure."""
+    found = dict(positions)
+    for one in sorted(objects, key=lambda o: (o.name.start, o.name.view != "value")):
+        if one.name.view == "value" or one.name.tombstones:
+            place = FolderPartition.of(one.name)
+            before = found.get(place)
+            if before is None or before.start <= one.name.start:
+                found[place] = LastObject(one.name.key, one.name.start, one.records)
+    return found
+
+
+def whole_files(
+    objects: Iterable[Listed], wanted: Mapping[str, Mapping[str, bool]], max_bytes: int
+) -> list[Listed]:
+    """Return the objects of files that are complete, about ``max_bytes`` of them. Pure.
+
+    ``wanted`` says by topic which objects (keys, headers) lie beside values.
+    """
+    files: dict[tuple[str, str, int, int], list[Listed]] = {}
+    for one in objects:
+        files.setdefault(one.name.stem, []).append(one)
+    found: list[Listed] = []
+    incomplete: set[FolderPartition] = set()
+    size = 0
+    for members in sorted(files.values(), key=lambda f: (f[0].name.start, f[0].name)):
+        place = FolderPartition.of(members[0].name)
+        if place in incomplete or not _is_whole(members, wanted[place.topic]):
+            incomplete.add(place)  # the sink writes one object after the other
+            continue
+        if found and size > max_bytes:
+            break
+        found += members
+        size += sum(one.size_bytes for one in members)
+    return found
+
+
+def _is_whole(members: list[Listed], wanted: Mapping[str, bool]) -> bool:
+    views = {one.name.view for one in members}
+    if members[0].name.tombstones:
+        return "keys" in views
+    return "value" in views and all(view in views for view, needed in wanted.items() if needed)
+
+
+def _to_json(state: ListingState) -> dict[str, Any]:
+    return {
+        "revision": state.revision,
+        "rounds": state.cycles,
+        "round": state.cycle.number if state.cycle else None,
+        "index": state.cycle.reference if state.cycle else 0,
+        "targets": dict(state.targets),
+        "positions": [[*place, *last] for place, last in sorted(state.positions.items())],
+    }
+
+
+def _from_json(document: Mapping[str, Any]) -> ListingState:
+    number = document["round"]
+    return FollowState(
+        revision=document["revision"],
+        cycles=document["rounds"],
+        positions={
+            FolderPartition(*row[:3]): LastObject(*row[3:]) for row in document["positions"]
+        },
+        targets=document["targets"],
+        cycle=None if number is None else OpenCycle(number=number, reference=document["index"]),
+    )
+
+
+LISTING_STATES: StateFormat[FolderPartition, LastObject] = StateFormat(
+    folder="foreign/",
+    older_fields=("version", "revision", "rounds", "round", "index", "targets", "positions"),
+    to_json=_to_json,
+    from_json=_from_json,
+)
