@@ -5,12 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.commit_chain import read_stored_commit
 from kafkeep.archive.document import digest_of
 from kafkeep.archive.expiry import Expiry
 from kafkeep.archive.view import ArchiveView
 from kafkeep.clock import now_ms
-from kafkeep.compare.plan import TopicPlan, as_restored, choose_topics, is_exact, plan_topic
+from kafkeep.compare.plan import (
+    ArchiveSide,
+    TopicPlan,
+    as_restored,
+    choose_topics,
+    is_exact,
+    plan_topic,
+)
 from kafkeep.compare.result import AgainstResult, TopicResult
 from kafkeep.compare.target import load_written, look_at_topics
 from kafkeep.compare.task import compare_bundle
@@ -52,19 +60,14 @@ def run_against(
         admin = Admin(wire)
         named = [source for source, _ in options.topics]
         view = load_chosen(store, name, named or None, at_ms=options.at_ms, commit=options.commit)
-        chosen = choose_topics(view, options)
+        chosen = choose_topics(view.topics, options)
         targets = look_at_topics(admin, [target for _, target in chosen], load_written(store))
-        expired = Expiry(store, view, now_ms()).find
-        plans = [
-            plan_topic(
-                view,
-                as_restored(view, source, targets[target].written, options),
-                targets[target],
-                options,
-                expired,
-            )
-            for source, target in chosen
-        ]
+        expiry = Expiry(store, view, now_ms())
+        plans = []
+        for newest, name_there in chosen:
+            target = targets[name_there]
+            source = as_restored(view.topics, newest, target.written, options)
+            plans.append(plan_topic(_load_side(view, source, expiry), target, options))
         entries = [e for plan in plans for w in plan.work for p in w.archive for e in p.entries]
         of_sink = any(entry.format != SEGMENT for entry in entries)
         reading = load_read_options(store, view).read_only() if of_sink else NO_OPTIONS
@@ -89,6 +92,20 @@ def run_against(
             topics=tuple(_result(plan, compared) for plan in plans),
             notes=(*what_is_missing(entries, reading), *_gaps(view, plans)),
         )
+
+
+def _load_side(view: ArchiveView, info: TopicInfo, expiry: Expiry) -> ArchiveSide:
+    """Read what the archive holds of one topic."""
+    entries = view.entries(info.topic, info.incarnation)
+    incarnations = [number for name, number in view.topics if name == info.topic]
+    return ArchiveSide(
+        info=info,
+        entries=entries,
+        expired=expiry.find(entries),
+        log=view.name,
+        commit=view.commit,
+        is_newest=info.incarnation == max(incarnations),
+    )
 
 
 def _compare(

@@ -1,19 +1,17 @@
-"""What is held against what: archived partitions and those of the target. Pure.
+"""Plan a comparison: which archived partitions are compared with which of the target. Pure.
 
-Objects of the archive that a retention rule has deleted: what is left to compare with. Pure.
-
-What a restore's document says of how its target is to be compared. Pure.
+The document of the restore that wrote a target says where its records begin and how they were
+changed. Objects that a retention rule has deleted are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange
-from kafkeep.archive.view import ArchiveView
 from kafkeep.compare.differences import Leniency
 from kafkeep.compare.digest import FIELDS
 from kafkeep.compare.keyed import shares_for
@@ -30,9 +28,6 @@ from kafkeep.objects.sink.read_windows import (
 )
 from kafkeep.options.maintenance import CompareOptions
 from kafkeep.options.option import did_you_mean
-
-FindExpired = Callable[[Collection[Entry]], Mapping[str, str]]
-"""Returns the keys of objects that have expired, and why."""
 
 
 def held_part(
@@ -101,13 +96,16 @@ NOTHING_WRITTEN = Written()
 
 
 def as_restored(
-    view: ArchiveView, newest: TopicInfo, written: Written, options: CompareOptions
+    topics: Mapping[tuple[str, int], TopicInfo],
+    newest: TopicInfo,
+    written: Written,
+    options: CompareOptions,
 ) -> TopicInfo:
     """Return the incarnation to compare with: the one asked for, else the one that was restored."""
     told = dict(options.incarnations)
     if newest.topic in told or written.source is None or written.source[0] != newest.topic:
         return newest
-    return view.topics.get(written.source, newest)
+    return topics.get(written.source, newest)
 
 
 def check_asked(topic: str, written: Written) -> None:
@@ -125,9 +123,7 @@ def check_asked(topic: str, written: Written) -> None:
         )
 
 
-def about_restore(
-    source: TopicInfo, written: Written, view: ArchiveView, options: CompareOptions
-) -> Iterator[str]:
+def about_restore(side: ArchiveSide, written: Written, options: CompareOptions) -> Iterator[str]:
     """Say what the document tells, as far as it matters here."""
     bases = {n: base for n, base in written.bases.items() if base}
     if bases:
@@ -136,11 +132,12 @@ def about_restore(
         )
     if written.ids is not None:
         yield "its restore gave records other schema ids: compared with those"
-    if written.source == (source.topic, source.incarnation) and _is_old(source, view):
+    source = side.info
+    if written.source == (source.topic, source.incarnation) and not side.is_newest:
         yield f"its restore was of incarnation {source.incarnation}: compared with that"
-    if written.commit is not None and written.commit != (view.name, view.commit):
+    if written.commit is not None and written.commit != (side.log, side.commit):
         log, number = written.commit
-        yield f"its restore was of commit {number} of {log}, this comparison is of {view.commit}"
+        yield f"its restore was of commit {number} of {log}, this comparison is of {side.commit}"
     given = {
         "partitions": options.partitions,
         "offsets": options.offsets,
@@ -152,13 +149,23 @@ def about_restore(
             yield f"its restore was given --{name}, this comparison is not"
 
 
-def _is_old(source: TopicInfo, view: ArchiveView) -> bool:
-    return any(n > source.incarnation for name, n in view.topics if name == source.topic)
-
-
 def is_exact(written: Written, options: CompareOptions) -> bool:
     """Whether records must stand at their old offsets: said here, or by the document."""
     return options.exact_offsets or bool(written.asked.get("exact"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveSide:
+    """A topic of the archive at one commit."""
+
+    info: TopicInfo
+    entries: Sequence[Entry]
+    expired: Mapping[str, str] = field(default_factory=dict)
+    """Keys of objects that a retention rule has deleted, with the reason."""
+    log: str
+    commit: int
+    is_newest: bool = True
+    """Whether the topic has no newer incarnation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +202,16 @@ class TopicPlan:
         return any(work.share is not None for work in self.work)
 
 
-def choose_topics(view: ArchiveView, options: CompareOptions) -> list[tuple[TopicInfo, str]]:
+def choose_topics(
+    archived: Mapping[tuple[str, int], TopicInfo], options: CompareOptions
+) -> list[tuple[TopicInfo, str]]:
     """Return the archived topics and their names in the target.
 
     Each in its newest incarnation, or the one asked for.
     """
     told = dict(options.incarnations)
-    known = {name for name, _ in view.topics} | told.keys()
-    chosen = {name: choose_incarnation(view, name, told.get(name)) for name in sorted(known)}
+    known = {name for name, _ in archived} | told.keys()
+    chosen = {name: choose_incarnation(archived, name, told.get(name)) for name in sorted(known)}
     pairs = options.topics or [(name, name) for name in chosen]
     for source, _ in pairs:
         if source not in chosen:
@@ -216,21 +225,14 @@ def choose_topics(view: ArchiveView, options: CompareOptions) -> list[tuple[Topi
     return [(chosen[source], target) for source, target in pairs]
 
 
-def plan_topic(
-    view: ArchiveView,
-    source: TopicInfo,
-    target: TargetTopic,
-    options: CompareOptions,
-    find_expired: FindExpired = lambda _entries: {},
-) -> TopicPlan:
+def plan_topic(side: ArchiveSide, target: TargetTopic, options: CompareOptions) -> TopicPlan:
     """Plan one topic; PreflightError when its partitions are others and nothing says why.
 
-    ``find_expired`` tells which objects are gone by a retention rule: they are left out, and said.
+    Objects that have expired are left out, and a note says so.
     """
-    entries = view.entries(source.topic, source.incarnation)
+    source, entries, expired = side.info, side.entries, side.expired
     check_asked(target.name, target.written)
     fields = comparable(entries)
-    expired = find_expired(entries)
     by_partition: dict[int, tuple[Entry, ...]] = dict.fromkeys(range(source.partitions), ())
     for partition_id, mine in entries_by_partition(entries).items():
         by_partition[partition_id.partition] = tuple(sorted(mine, key=lambda e: e.range))
@@ -244,7 +246,7 @@ def plan_topic(
     if target.written.asked.get("shift") and "timestamp" in fields:
         fields = tuple(name for name in fields if name != "timestamp")
         notes.append("its restore moved the times of records: not compared")
-    notes.extend(about_restore(source, target.written, view, options))
+    notes.extend(about_restore(side, target.written, options))
     moved = None if options.repartitioned else target.written.moved(wanted)
     if moved is None:
         _check_by_key(target, options, expired)

@@ -257,7 +257,9 @@ def plan_windows(view: ArchiveView, options: CatOptions) -> list[Planned]:
     check_partitions([view], options.topics, options.partitions)
     planned = []
     for topic in sorted(set(options.topics) or {topic for topic, _ in view.topics}):
-        info = choose_incarnation(view, topic, options.incarnation, refusal=NoSuchArchiveError)
+        info = choose_incarnation(
+            view.topics, topic, options.incarnation, refusal=NoSuchArchiveError
+        )
         entries = view.entries(topic, info.incarnation)
         for partition_id, mine in entries_by_partition(entries).items():
             first = options.start.resolve(view.positions.get(partition_id, 0))

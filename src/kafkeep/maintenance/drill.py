@@ -130,7 +130,7 @@ def run_drill(
         store = open_store(locations.archive, locations.storage)
         view = view_to_try(store, options)
         wanted = CompareOptions(topics=tuple((t, t) for t in options.topics), commit=view.commit)
-        sources = [info for info, _ in choose_topics(view, wanted)]
+        sources = [info for info, _ in choose_topics(view.topics, wanted)]
         scratch = scratch_names([info.topic for info in sources], began_ms)
         leftovers = _leftovers(admin)
         archived = {(info.topic, info.incarnation) for info in sources}

@@ -106,21 +106,21 @@ def choose_view(views: Sequence[ArchiveView], topics: Collection[str] | None) ->
 
 
 def _newest(view: ArchiveView, topic: str) -> list[Entry]:
-    return view.entries(topic, choose_incarnation(view, topic, None).incarnation)
+    return view.entries(topic, choose_incarnation(view.topics, topic, None).incarnation)
 
 
 def choose_incarnation(
-    view: ArchiveView,
+    topics: Mapping[tuple[str, int], TopicInfo],
     topic: str,
     number: int | None,
     *,
     refusal: type[KafkeepError] = UsageError,
 ) -> TopicInfo:
-    """Return a topic's incarnation of that number, or the newest of a topic that is there.
+    """Return a topic's incarnation of that number, or the newest of a topic that is there. Pure.
 
-    ``refusal`` is raised when it has no such one.
+    ``topics`` are those of a view. ``refusal`` is raised when there is no such incarnation.
     """
-    found = {count: info for (name, count), info in view.topics.items() if name == topic}
+    found = {count: info for (name, count), info in topics.items() if name == topic}
     wanted = max(found) if number is None else number
     if wanted not in found:
         there = ", ".join(str(count) for count in sorted(found))

@@ -34,7 +34,7 @@ from kafkeep.restore.prepare import begun, is_done, prepare, without_restored
 from kafkeep.restore.routing.plan import check_shape, largest_target, oldest_time
 from kafkeep.restore.routing.task import restore_routed
 from kafkeep.restore.schemas import OFF, id_map, plan_schemas
-from kafkeep.restore.source import EntrySource
+from kafkeep.restore.source import EntrySource, load_contents
 from kafkeep.restore.summary import RestoreSummary, watch
 from kafkeep.restore.target_checks import rehearse
 from kafkeep.restore.task import RestoreBundle, TargetWork, restore_bundle
@@ -102,7 +102,7 @@ class RestoreJob:
         document = load_document(self.documents, id)
         resumed = document if document is not None and self._is_current(document) else None
         view = self.source.load(id, resumed)
-        plan = plan_restore(view, self.options, id=id)
+        plan = plan_restore(load_contents(view, self.options), self.options, id=id)
         self.summary.gaps = gaps_of(view, plan, everywhere=self.is_cycle)
         if resumed is not None and resumed.phase is Phase.DONE:
             self.summary.newer = self.source.newer_targets(view, plan)

@@ -1,20 +1,16 @@
-"""Plan a restore: which entries go into which partition of which topic. Pure.
-
-Slips in what was asked for, found while a restore is planned. Pure.
-"""
+"""Plan a restore: which entries go into which partition of which topic. Pure."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import orjson
 
 from kafkeep.archive.commit import TopicInfo
-from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.names import check_topic_name
-from kafkeep.archive.view import ArchiveView
 from kafkeep.errors import NoSuchArchiveError, UsageError
 from kafkeep.objects.choose_log import choose_incarnation
 from kafkeep.objects.sink.read_windows import with_companions
@@ -269,26 +265,57 @@ def restore_id(archive: str, log: str, options: RestoreOptions, cluster_id: str)
     return hashlib.sha256(body).hexdigest()[:32]
 
 
-def plan_restore(view: ArchiveView, options: RestoreOptions, *, id: str) -> RestorePlan:
-    """Choose topics, each in its newest incarnation or the one asked for, and their entries."""
-    known = {name for name, _ in view.topics}
-    topics = []
-    for source, target in _chosen(known, options):
+@dataclass(frozen=True, slots=True)
+class ArchivedTopic:
+    """What an archive holds of one selected topic."""
+
+    info: TopicInfo
+    target: str
+    entries: tuple[Entry, ...]
+    ends: Mapping[int, int] = field(default_factory=dict)
+    """Where each partition ended in Kafka when it was archived."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveContents:
+    """What an archive holds of the selected topics at one commit."""
+
+    log: str
+    commit: int
+    topics: tuple[ArchivedTopic, ...]
+
+
+def choose_topics(
+    archived: Mapping[tuple[str, int], TopicInfo], options: RestoreOptions
+) -> list[tuple[TopicInfo, str]]:
+    """Return the selected topics and their target names.
+
+    Each in its newest incarnation, or in the one that the options name.
+    """
+    known = {name for name, _ in archived}
+    chosen = []
+    for source, target in _selected(known, options):
         if source not in known:
             raise NoSuchArchiveError(
                 f"topic {source} is not in the archive",
                 hint=did_you_mean(source, known) or f"It holds: {', '.join(sorted(known))}.",
             )
         check_target(target)
-        info = choose_incarnation(view, source, dict(options.incarnations).get(source))
-        topics.append(_plan_topic(view, info, target, options))
+        info = choose_incarnation(archived, source, dict(options.incarnations).get(source))
+        chosen.append((info, target))
+    return chosen
+
+
+def plan_restore(archive: ArchiveContents, options: RestoreOptions, *, id: str) -> RestorePlan:
+    """Plan what goes into each partition of each target topic."""
+    topics = [_plan_topic(topic, options) for topic in archive.topics]
     check_picks(topics, options)
     return RestorePlan(
-        id, view.name, view.commit, tuple(topics), options.exact_offsets, shape_of(options)
+        id, archive.log, archive.commit, tuple(topics), options.exact_offsets, shape_of(options)
     )
 
 
-def _chosen(known: Collection[str], options: RestoreOptions) -> Sequence[tuple[str, str]]:
+def _selected(known: Collection[str], options: RestoreOptions) -> Sequence[tuple[str, str]]:
     if options.topics_regex is None:
         return options.topics or [(name, name) for name in sorted(known)]
     found = [(name, name) for name in sorted(known) if options.wants(name)]
@@ -300,22 +327,19 @@ def _chosen(known: Collection[str], options: RestoreOptions) -> Sequence[tuple[s
     return found
 
 
-def _plan_topic(
-    view: ArchiveView, info: TopicInfo, target: str, options: RestoreOptions
-) -> TopicPlan:
+def _plan_topic(topic: ArchivedTopic, options: RestoreOptions) -> TopicPlan:
+    info = topic.info
     by_partition: dict[int, list[Entry]] = {number: [] for number in range(info.partitions)}
-    for entry in view.entries(info.topic, info.incarnation):
+    for entry in topic.entries:
         by_partition.setdefault(entry.partition_id.partition, []).append(entry)
     times = Times(options.from_ms, options.until_ms)
     partitions = []
     for number, entries in sorted(by_partition.items()):
         ranges = _picked(info.topic, number, options)
-        pid = PartitionId(info.topic, info.incarnation, number)
-        span = view.spans.get(pid)
-        end = max(view.positions.get(pid, 0), span.end if span else 0)
+        end = topic.ends.get(number, 0)
         partitions.append(plan_partition(number, entries, ranges, times, end))
     entries = [entry for partition in partitions for entry in partition.entries]
-    return TopicPlan(info, target, tuple(partitions), shape_of(options, entries))
+    return TopicPlan(info, topic.target, tuple(partitions), shape_of(options, entries))
 
 
 def _picked(topic: str, partition: int, options: RestoreOptions) -> tuple[OffsetRange, ...] | None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.view import ArchiveView
 from kafkeep.check_result import Check
 from kafkeep.objects.sink.spec import ReadOptions
+from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import RestoreDocument
-from kafkeep.restore.plan import RestorePlan
+from kafkeep.restore.plan import ArchiveContents, ArchivedTopic, RestorePlan, choose_topics
 from kafkeep.restore.preflight import TargetSnapshot
 
 
@@ -66,3 +68,18 @@ class EntrySource(Protocol):
 
         A run that resumes then restores the same objects. Safe to repeat.
         """
+
+
+def load_contents(view: ArchiveView, options: RestoreOptions) -> ArchiveContents:
+    """Read the entries of the selected topics; NoSuchArchiveError when there is no such topic."""
+    topics = []
+    for info, target in choose_topics(view.topics, options):
+        entries = tuple(view.entries(info.topic, info.incarnation))
+        numbers = {*range(info.partitions), *(e.partition_id.partition for e in entries)}
+        ends = {}
+        for number in numbers:
+            pid = PartitionId(info.topic, info.incarnation, number)
+            span = view.spans.get(pid)
+            ends[number] = max(view.positions.get(pid, 0), span.end if span else 0)
+        topics.append(ArchivedTopic(info, target, entries, ends))
+    return ArchiveContents(view.name, view.commit, tuple(topics))

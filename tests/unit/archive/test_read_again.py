@@ -13,7 +13,7 @@ from tests.support.archive_builder import build_archive, partition
 from tests.support.stored_sinks import write_sink
 
 from kafkeep.archive.entry import Entry
-from kafkeep.archive.view import load_view
+from kafkeep.archive.view import ArchiveView, load_view
 from kafkeep.errors import DamagedError, TransientError
 from kafkeep.kafka.batch.build import Record
 from kafkeep.maintenance.unlogged import verify_unlogged
@@ -25,11 +25,16 @@ from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.unlogged import UnloggedOptions
 from kafkeep.restore.log_source import leave_out_damage
-from kafkeep.restore.plan import plan_restore
+from kafkeep.restore.plan import RestorePlan, plan_restore
 from kafkeep.restore.read import iter_ready
+from kafkeep.restore.source import load_contents
 from kafkeep.store.memory import MemoryStore
 
 ALWAYS = 10**9
+
+
+def plan_all(view: ArchiveView) -> RestorePlan:
+    return plan_restore(load_contents(view, RestoreOptions()), RestoreOptions(), id="r")
 
 
 def flip(body: bytes) -> bytes:
@@ -114,7 +119,9 @@ def test_a_restore_stops_at_a_flipped_segment_or_leaves_it_out_alone_when_allowe
     body = store.get(bad)
     store.delete(bad)
     store.put_new(bad, flip(body))
-    plan = plan_restore(load_view(store, "backup"), RestoreOptions(), id="r")
+    plan = plan_restore(
+        load_contents(load_view(store, "backup"), RestoreOptions()), RestoreOptions(), id="r"
+    )
     with pytest.raises(DamagedError, match="offsets 40 to 79") as caught:
         list(iter_ready(store, built.entries))
     assert caught.value.exit_code == 13
@@ -125,7 +132,9 @@ def test_a_restore_leaves_out_nothing_that_came_damaged_on_the_way() -> None:
     sound = MemoryStore()
     build_archive(sound, {"t": [partition(0, 40, 80)]})
     store = Shaky(sound)
-    plan = plan_restore(load_view(store, "backup"), RestoreOptions(), id="r")
+    plan = plan_restore(
+        load_contents(load_view(store, "backup"), RestoreOptions()), RestoreOptions(), id="r"
+    )
     store.times = 2
     assert leave_out_damage(store, plan).lost == frozenset()
 
@@ -168,7 +177,7 @@ def test_when_half_of_all_gets_are_flipped_nothing_is_called_damaged(same_place:
     assert view.entries() == load_view(sound, "backup").entries()
     ready = list(iter_ready(store, entries))
     assert [one.body for one in ready] == [one.body for one in iter_ready(sound, entries)]
-    plan = plan_restore(view, RestoreOptions(), id="r")
+    plan = plan_all(view)
     assert leave_out_damage(store, plan).lost == frozenset()
 
 

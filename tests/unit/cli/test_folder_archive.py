@@ -13,6 +13,7 @@ from kafkeep.archive.view import load_view
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.log_source import choose_log
 from kafkeep.restore.plan import plan_restore
+from kafkeep.restore.source import load_contents
 from kafkeep.store.local import LocalStore
 
 pytestmark = pytest.mark.timeout(60)
@@ -117,7 +118,9 @@ def test_an_archive_whose_own_name_is_not_utf8_is_named_escaped(cli: Cli, tmp_pa
 def test_a_restore_of_a_folder_with_stray_files_is_planned_whole(archive: Path) -> None:
     store = LocalStore(archive)
     options = RestoreOptions()
-    plan = plan_restore(load_view(store, choose_log(store, options)), options, id="r")
+    plan = plan_restore(
+        load_contents(load_view(store, choose_log(store, options)), options), options, id="r"
+    )
     assert sum(entry.records for topic in plan.topics for entry in topic.entries) == 100
 
 

@@ -14,6 +14,7 @@ from kafkeep.archive.log import CommitLog
 from kafkeep.archive.view import ArchiveView, load_view
 from kafkeep.compare import job
 from kafkeep.compare.plan import (
+    ArchiveSide,
     TargetTopic,
     TopicPlan,
     Written,
@@ -40,10 +41,17 @@ def view() -> ArchiveView:
 
 def plan(view: ArchiveView, written: Written, partitions: int, **given: Any) -> TopicPlan:
     options = CompareOptions(**given)
-    [(newest, _)] = choose_topics(view, options)
-    source = as_restored(view, newest, written, options)
+    [(newest, _)] = choose_topics(view.topics, options)
+    source = as_restored(view.topics, newest, written, options)
+    side = ArchiveSide(
+        info=source,
+        entries=view.entries("t", source.incarnation),
+        log=view.name,
+        commit=view.commit,
+        is_newest=source.incarnation == 2,
+    )
     offsets = {number: OffsetRange(0, 100) for number in range(partitions)}
-    return plan_topic(view, source, TargetTopic("t", "id", offsets, written=written), options)
+    return plan_topic(side, TargetTopic("t", "id", offsets, written=written), options)
 
 
 FIRST = ("t", 1)

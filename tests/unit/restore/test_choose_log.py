@@ -15,6 +15,7 @@ from kafkeep.options.option import parse_group
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.log_source import choose_log
 from kafkeep.restore.plan import plan_restore
+from kafkeep.restore.source import load_contents
 from kafkeep.store.memory import MemoryStore
 
 
@@ -73,7 +74,7 @@ def test_topics_are_chosen_by_expressions_of_java_as_in_a_backup(
 ) -> None:
     options = parse_group(RestoreOptions, {"topics.regex": regex})
     assert choose_log(store, options) == "late"
-    plan = plan_restore(load_view(store, "late"), options, id="id")
+    plan = plan_restore(load_contents(load_view(store, "late"), options), options, id="id")
     assert "c" in [topic.target for topic in plan.topics]
     assert options.wants("c") and not options.wants("+")
 

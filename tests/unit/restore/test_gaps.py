@@ -20,6 +20,7 @@ from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.selection import OffsetPick
 from kafkeep.restore.log_source import gaps_of
 from kafkeep.restore.plan import plan_restore
+from kafkeep.restore.source import load_contents
 from kafkeep.store.memory import MemoryStore
 
 FIRST, MIDDLE, LAST, OTHER = (0, 0), (0, 40), (0, 90), (1, 20)
@@ -46,7 +47,8 @@ def view() -> ArchiveView:
 
 def told(view: ArchiveView, **asked: Any) -> list[tuple[int, int]]:
     """Return partition and start of each gap that is told."""
-    plan = plan_restore(view, RestoreOptions(topics=(("t", "t"),), **asked), id="x")
+    options = RestoreOptions(topics=(("t", "t"),), **asked)
+    plan = plan_restore(load_contents(view, options), options, id="x")
     return [(gap["partition"], gap["start"]) for gap in gaps_of(view, plan)]
 
 
@@ -75,5 +77,6 @@ def test_times_leave_out_no_gap_for_nobody_knows_those_of_lost_records(view: Arc
 
 def test_one_that_follows_tells_every_gap_of_its_topics(view: ArchiveView) -> None:
     picked = (OffsetPick("t", 0, OffsetRange(10, 30)),)
-    plan = plan_restore(view, RestoreOptions(topics=(("t", "t"),), offsets=picked), id="x")
+    options = RestoreOptions(topics=(("t", "t"),), offsets=picked)
+    plan = plan_restore(load_contents(view, options), options, id="x")
     assert len(gaps_of(view, plan, everywhere=True)) == 4

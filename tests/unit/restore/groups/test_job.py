@@ -26,6 +26,7 @@ from kafkeep.restore.groups.run import _require_known
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan, plan_restore
 from kafkeep.restore.preflight import Preflight
 from kafkeep.restore.routing.routing import Shape
+from kafkeep.restore.source import load_contents
 from kafkeep.store.memory import MemoryStore
 
 INFO = TopicInfo(
@@ -102,7 +103,7 @@ def test_a_target_with_too_few_partitions_is_left_to_the_preflight() -> None:
     store = MemoryStore()
     build_archive(store, {"t": [partition(0, 30)]})
     options = RestoreOptions(partition_count=3, groups=("g",))
-    plan = plan_restore(load_view(store, "backup"), options, id="id")
+    plan = plan_restore(load_contents(load_view(store, "backup"), options), options, id="id")
     job = job_on("somebody's")
     job.plan, job.store, job.chosen = plan, store, {"g": {PartitionId("t", 1, 0): 30}}
     moves = job.plan_moves(None)

@@ -12,6 +12,7 @@ from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.groups import plan
 from kafkeep.restore.groups.plan import GroupMove, count_read, plan_routed, positions_on
 from kafkeep.restore.plan import TopicPlan, plan_restore
+from kafkeep.restore.source import load_contents
 from kafkeep.store.memory import MemoryStore
 
 COUNT = 50
@@ -26,7 +27,9 @@ def store() -> MemoryStore:
 
 
 def topic_of(store: MemoryStore, options: RestoreOptions) -> TopicPlan:
-    [topic] = plan_restore(load_view(store, "backup"), options, id="id").topics
+    [topic] = plan_restore(
+        load_contents(load_view(store, "backup"), options), options, id="id"
+    ).topics
     return topic
 
 
