@@ -257,7 +257,7 @@ def test_a_drill_that_fails_cleans_up_and_the_next_names_what_one_left(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("kafkeep.maintenance.drill.run_against", interrupt)
+        patch.setattr("kafkeep.maintenance.drill.run_compare", interrupt)
         drill(archived, "--report", report).expect(130)
     failed = json.loads(report.read_text())
     assert (failed["verdict"], failed["message"]) == ("failed", "interrupted")

@@ -28,12 +28,12 @@ from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.restore import parse_filter
 from kafkeep.restore import send
 from kafkeep.restore.document import TargetPartition
-from kafkeep.restore.read import iter_pieces
+from kafkeep.restore.read import iter_slices
 from kafkeep.restore.routing.lanes import Lane, Router, blocks_of, merge
-from kafkeep.restore.routing.routing import Shape
-from kafkeep.restore.routing.rows import SourceRows, iter_shaped, shift_headers
+from kafkeep.restore.routing.routing import Routing
+from kafkeep.restore.routing.rows import SourceRows, iter_routed_batches, shift_headers
 from kafkeep.restore.routing.task import RoutedSender
-from kafkeep.restore.selection import whole_pieces
+from kafkeep.restore.selection import whole_slices
 from kafkeep.restore.send import send_all
 from kafkeep.store.memory import MemoryStore
 
@@ -88,29 +88,31 @@ class Stored:
         self.entries = [write(self.store, n, rows, chances) for n, rows in enumerate(sources)]
 
     def rows(self, number: int) -> SourceRows:
-        return SourceRows(self.store, whole_pieces(self.entries[number]))
+        return SourceRows(self.store, whole_slices(self.entries[number]))
 
-    def router(self, shape: Shape, lanes: dict[int, Lane]) -> Router:
-        blocks = [blocks_of(self.rows(n).rows(shape), n, shape) for n in range(len(self.entries))]
+    def router(self, routing: Routing, lanes: dict[int, Lane]) -> Router:
+        blocks = [
+            blocks_of(self.rows(n).rows(routing), n, routing) for n in range(len(self.entries))
+        ]
         return Router(merge(blocks), lanes)
 
 
-def expected(sources: list[Source], shape: Shape) -> dict[int, list[tuple[int, bytes]]]:
+def expected(sources: list[Source], routing: Routing) -> dict[int, list[tuple[int, bytes]]]:
     """Say it again, one record at a time: times and values of each target partition."""
     ranked = []
     for number, records in enumerate(sources):
         rank, turn = -(2**63), number
         for place, record in enumerate(records):
-            if shape.filter and record.key is None:  # the tests filter by having a key
+            if routing.filter and record.key is None:  # the tests filter by having a key
                 continue
-            at = record.timestamp if record.timestamp == -1 else record.timestamp + shape.shift_ms
+            at = record.timestamp if record.timestamp == -1 else record.timestamp + routing.shift_ms
             rank = max(rank, at)
-            if shape.partition_count is None:
-                target = dict(shape.partition_map)[number]
+            if routing.partition_count is None:
+                target = dict(routing.partition_map)[number]
             elif record.key is None:
-                target, turn = turn % shape.partition_count, turn + 1
+                target, turn = turn % routing.partition_count, turn + 1
             else:
-                target = (murmur2(record.key) & 0x7FFFFFFF) % shape.partition_count
+                target = (murmur2(record.key) & 0x7FFFFFFF) % routing.partition_count
             ranked.append((rank, number, place, target, (at, record.value or b"")))
     found: dict[int, list[tuple[int, bytes]]] = {}
     for _, _, _, target, record in sorted(ranked):
@@ -127,7 +129,7 @@ def contents(body: bytes | bytearray) -> list[tuple[int, bytes]]:
 
 
 def read_all(lane: Lane) -> list[tuple[int, bytes]]:
-    return [record for batch in lane.ready for record in contents(batch.body)]
+    return [record for batch in lane.queue for record in contents(batch.body)]
 
 
 TAGGED = ChangeOptions.of(
@@ -139,21 +141,21 @@ TAGGED = ChangeOptions.of(
     }
 )
 SHAPES = st.one_of(
-    st.builds(Shape, partition_count=st.integers(1, 5)),
-    st.builds(Shape, partition_count=st.integers(1, 3), filter=st.just(parse_filter("key"))),
-    st.builds(Shape, partition_count=st.integers(1, 3), shift_ms=st.sampled_from([5, 3_600_000])),
-    st.just(Shape(partition_map=((0, 1), (1, 0), (2, 1), (3, 1)))),
-    st.just(Shape(partition_count=2, shift_ms=5, changes=TAGGED)),
+    st.builds(Routing, partition_count=st.integers(1, 5)),
+    st.builds(Routing, partition_count=st.integers(1, 3), filter=st.just(parse_filter("key"))),
+    st.builds(Routing, partition_count=st.integers(1, 3), shift_ms=st.sampled_from([5, 3_600_000])),
+    st.just(Routing(partition_map=((0, 1), (1, 0), (2, 1), (3, 1)))),
+    st.just(Routing(partition_count=2, shift_ms=5, changes=TAGGED)),
 )
 
 
 @settings(max_examples=150, deadline=None)
-@given(sources=partitions(), shape=SHAPES, seed=st.integers(0, 10**6), data=st.data())
+@given(sources=partitions(), routing=SHAPES, seed=st.integers(0, 10**6), data=st.data())
 def test_every_resumption_gives_the_rest_of_one_order(
-    sources: list[Source], shape: Shape, seed: int, data: st.DataObject
+    sources: list[Source], routing: Routing, seed: int, data: st.DataObject
 ) -> None:
-    stored, wanted = Stored(sources, seed), expected(sources, shape)
-    targets = range(shape.partition_count or 2)
+    stored, wanted = Stored(sources, seed), expected(sources, routing)
+    targets = range(routing.partition_count or 2)
     there = {n: data.draw(st.integers(0, len(wanted.get(n, [])))) for n in targets}
     edges: dict[int, list[tuple[int, bytes]]] = {}
 
@@ -162,7 +164,7 @@ def test_every_resumption_gives_the_rest_of_one_order(
         edges[number] = contents(batch.body)
 
     lanes = {n: Lane(there[n], batch_bytes=200, on_edge=lambda b, n=n: note(n, b)) for n in targets}
-    while stored.router(shape, lanes).pump():
+    while stored.router(routing, lanes).pump():
         break
     for n, lane in lanes.items():
         mine = wanted.get(n, [])
@@ -173,9 +175,9 @@ def test_every_resumption_gives_the_rest_of_one_order(
 @settings(max_examples=60, deadline=None)
 @given(sources=partitions(), seed=st.integers(0, 10**6))
 def test_the_order_of_each_key_is_kept(sources: list[Source], seed: int) -> None:
-    shape = Shape(partition_count=3)
+    routing = Routing(partition_count=3)
     lanes = {n: Lane(0) for n in range(3)}
-    Stored(sources, seed).router(shape, lanes).pump()
+    Stored(sources, seed).router(routing, lanes).pump()
     dealt = [value for lane in lanes.values() for _, value in read_all(lane)]
     for number, records in enumerate(sources):
         for key in {record.key for record in records} - {None}:
@@ -193,13 +195,15 @@ def test_the_order_of_each_key_is_kept(sources: list[Source], seed: int) -> None
 @given(sources=partitions(), seed=st.integers(0, 10**6), skip=st.integers(0, 30))
 def test_one_partition_filtered_or_shifted(sources: list[Source], seed: int, skip: int) -> None:
     stored, records = Stored(sources, seed), sources[0]
-    shape = Shape(filter=parse_filter("key"), shift_ms=7)
-    found = [r for b in iter_shaped(stored.rows(0), shape, skip) for r in contents(b.body)]
+    routing = Routing(filter=parse_filter("key"), shift_ms=7)
+    found = [
+        r for b in iter_routed_batches(stored.rows(0), routing, skip) for r in contents(b.body)
+    ]
     kept = [(r.timestamp + 7 * (r.timestamp >= 0), r.value) for r in records if r.key is not None]
     assert found == kept[skip:]
     if all(record.timestamp >= 0 for record in records):
-        pieces = whole_pieces(stored.entries[0])
-        batches = shift_headers(iter_pieces(stored.store, pieces, skip_records=skip), 1000)
+        slices = whole_slices(stored.entries[0])
+        batches = shift_headers(iter_slices(stored.store, slices, skip_records=skip), 1000)
         moved = [r for b in batches for r in contents(b.body)]
         assert moved == [(r.timestamp + 1000, r.value) for r in records][skip:]
 
@@ -234,7 +238,7 @@ class FaultyWire:
 
 
 def attempt(
-    wire: FaultyWire, stored: Stored, shape: Shape, chances: random.Random, dies: float
+    wire: FaultyWire, stored: Stored, routing: Routing, chances: random.Random, dies: float
 ) -> None:
     senders = []
     for number, target in wire.targets.items():
@@ -248,7 +252,7 @@ def attempt(
         if chances.random() < dies:
             raise KeyboardInterrupt
 
-    router = stored.router(shape, {sender.partition: sender.lane for sender in senders})
+    router = stored.router(routing, {sender.partition: sender.lane for sender in senders})
     send_all(
         wire,  # type: ignore[arg-type]
         list(senders),
@@ -258,32 +262,32 @@ def attempt(
         between=router.pump,
     )
     for sender in senders:
-        sender.settle()
+        sender.update_done()
         assert sender.done
 
 
 @settings(max_examples=80, deadline=None)
 @given(
     sources=partitions(),
-    shape=SHAPES,
+    routing=SHAPES,
     seed=st.integers(0, 10**9),
     faults=st.sampled_from([0.0, 0.2, 0.5]),
 )
 def test_every_record_gets_there_once_whatever_becomes_of_requests_and_drivers(
-    sources: list[Source], shape: Shape, seed: int, faults: float
+    sources: list[Source], routing: Routing, seed: int, faults: float
 ) -> None:
     chances, stored = random.Random(seed), Stored(sources, seed)
-    targets = {n: FakeTarget() for n in range(shape.partition_count or 2)}
+    targets = {n: FakeTarget() for n in range(routing.partition_count or 2)}
     late: list[dict[tuple[str, int], bytes]] = []
     with mock.patch.object(send.time, "sleep", lambda _: None):
         for dies in (0.3, 0.1, 0.0):
             wire = FaultyWire(targets, chances, faults)
             wire.late = late
             with suppress(KeyboardInterrupt):
-                attempt(wire, stored, shape, chances, dies)
+                attempt(wire, stored, routing, chances, dies)
     while late:
         wire.deliver(late.pop())
-    wanted = expected(sources, shape)
+    wanted = expected(sources, routing)
     for number, target in targets.items():
         assert target.records == [value for _, value in wanted.get(number, [])]
 
@@ -291,7 +295,7 @@ def test_every_record_gets_there_once_whatever_becomes_of_requests_and_drivers(
 def test_a_target_that_holds_more_than_it_is_to_get_is_refused() -> None:
     stored = Stored([[Record(0, 0, b"a", b"v")]], 1)
     with pytest.raises(PreflightError, match="holds more records"):
-        stored.router(Shape(partition_count=1), {0: Lane(2)}).pump()
+        stored.router(Routing(partition_count=1), {0: Lane(2)}).pump()
 
 
 def test_memory_does_not_grow_while_a_lane_waits() -> None:
@@ -303,9 +307,9 @@ def test_memory_does_not_grow_while_a_lane_waits() -> None:
             [part] = iter_unpacked(scan_batches(batch))
             yield walk_records(part), 0
 
-    shape = Shape(partition_count=4)
+    routing = Routing(partition_count=4)
     lanes = {n: Lane(0) for n in range(4)}
-    router = Router(merge([blocks_of(rows(), 0, shape)]), lanes)
+    router = Router(merge([blocks_of(rows(), 0, routing)]), lanes)
     assert router.pump()
     assert 16 << 20 <= sum(lane.queued_bytes for lane in lanes.values()) < 20 << 20
     assert not router.pump()  # nobody took anything

@@ -185,7 +185,7 @@ def _show_plan(preflight: Any, output: Output) -> None:
                 t.target,
                 t.target_count,
                 len(t.entries),
-                f"up to {t.records:,}" if t.shape.drops or plan.cut else t.records,
+                f"up to {t.records:,}" if t.routing.drops or plan.cut else t.records,
                 format_size(t.raw_bytes),
                 format_size(t.read_bytes),
             )
@@ -203,7 +203,7 @@ def _show_shares(topic: Any) -> None:
     """Print what each target partition gets, if partitions change."""
     from kafkeep.restore.routing.plan import target_shares  # noqa: PLC0415
 
-    if topic.shape.routed or topic.shape.partition_map:
+    if topic.routing.routed or topic.routing.partition_map:
         print_table(
             ("into", "from partitions", "records", "to read"),
             [

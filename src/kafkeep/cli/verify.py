@@ -37,7 +37,7 @@ from kafkeep.options.units import format_size
 
 if TYPE_CHECKING:
     from kafkeep.archive.object_store import ObjectStore
-    from kafkeep.compare.result import AgainstResult
+    from kafkeep.compare.result import CompareResult
     from kafkeep.maintenance.finding import Finding
     from kafkeep.maintenance.verify import VerifyReport
 
@@ -199,7 +199,7 @@ def _against(  # noqa: PLR0917
 ) -> None:
     file = _file(report)
     spark = start_spark(spark_conf, preload=preload.COMPARE)
-    from kafkeep.compare.job import run_against  # noqa: PLC0415 - imports while the JVM starts
+    from kafkeep.compare.job import run_compare  # noqa: PLC0415 - imports while the JVM starts
     from kafkeep.compare.result import KIND  # noqa: PLC0415
     from kafkeep.maintenance.report import write_report  # noqa: PLC0415
     from kafkeep.maintenance.report_pages import against_page  # noqa: PLC0415
@@ -209,7 +209,7 @@ def _against(  # noqa: PLR0917
         failure_reported(KIND, file, archive=locations.archive, bootstrap=kafka[0]),
         task_progress("comparing", enabled=output is Output.TABLE) as on_progress,
     ):
-        result = run_against(options, locations, spark, name=name, on_progress=on_progress)
+        result = run_compare(options, locations, spark, name=name, on_progress=on_progress)
         result = _with_lost_commits(archive.open(), result)
     try:
         if file is not None:
@@ -230,7 +230,7 @@ def _against(  # noqa: PLR0917
     raise typer.Exit(result.exit_code)
 
 
-def _with_lost_commits(store: ObjectStore, result: AgainstResult) -> AgainstResult:
+def _with_lost_commits(store: ObjectStore, result: CompareResult) -> CompareResult:
     """Add commits that earlier runs of verify saw and the log no longer has."""
     from kafkeep.maintenance.lost_commits import check_traces  # noqa: PLC0415
 
@@ -247,7 +247,7 @@ def _leave_trace(store: ObjectStore, log: str, document: dict[str, object]) -> N
         say("note: the archive is read-only, so metrics will not show this verification")
 
 
-def show_against(result: AgainstResult) -> None:
+def show_against(result: CompareResult) -> None:
     """Print the differences, then the totals."""
     for note in result.notes:
         say(f"note: {note}")

@@ -1,6 +1,6 @@
-"""What streams have not in common, told apart: lost, altered, twice, elsewhere, or new. Pure.
+"""Classify the differences between two record streams: lost, altered, duplicated, moved, extra.
 
-What differs between a target and the archive, as values.
+Pure.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kafkeep.compare.digest import FIELDS, KEY, NOTHING, VALUE, Digests, Rows
-from kafkeep.compare.stream import Parted
+from kafkeep.compare.digest import FIELDS, KEY, NOTHING, VALUE, DigestRows, Digests
+from kafkeep.compare.stream import StreamComparison
 
 MOST_PLACES = 5
 
@@ -53,7 +53,7 @@ WARNINGS = (
 FAULTS = tuple(verdict for verdict in Verdict if verdict not in WARNINGS)
 
 
-class Place(NamedTuple):
+class DifferencePlace(NamedTuple):
     """Where it was seen: offsets in archive and target, None where it is not; what differs."""
 
     archive: int | None
@@ -66,9 +66,11 @@ class Tally:
     """How often each verdict was given, and the first few places of each."""
 
     counts: dict[Verdict, int] = field(default_factory=dict)
-    places: dict[Verdict, list[Place]] = field(default_factory=dict)
+    places: dict[Verdict, list[DifferencePlace]] = field(default_factory=dict)
 
-    def add(self, verdict: Verdict, place: Place | None = None, *, count: int = 1) -> None:
+    def add(
+        self, verdict: Verdict, place: DifferencePlace | None = None, *, count: int = 1
+    ) -> None:
         """Count a verdict."""
         if count:
             self.counts[verdict] = self.counts.get(verdict, 0) + count
@@ -83,7 +85,7 @@ class Tally:
             for place in other.places.get(verdict, ()):
                 self.add_place(verdict, place)
 
-    def add_place(self, verdict: Verdict, place: Place) -> None:
+    def add_place(self, verdict: Verdict, place: DifferencePlace) -> None:
         """Remember a place of what is counted already."""
         seen = self.places.setdefault(verdict, [])
         if len(seen) < MOST_PLACES:
@@ -115,7 +117,7 @@ class Tally:
         """Rebuild it."""
         counts = {Verdict(name): count for name, count in document["counts"].items() if count}
         places = {
-            Verdict(name): [Place(**place) for place in places]
+            Verdict(name): [DifferencePlace(**place) for place in places]
             for name, places in document["places"].items()
         }
         return cls(counts, places)
@@ -125,7 +127,7 @@ _TELLING = 3
 """Of the first so many fields one must be the same for a record to be another's altered form,
 where nothing that follows shows that it stands in its place."""
 
-Look = Callable[[], Iterator[Rows]]
+ReadAgain = Callable[[], Iterator[DigestRows]]
 """Reads the archive's records once more."""
 
 
@@ -147,7 +149,9 @@ class Leniency:
 STRICT = Leniency()
 
 
-def judge(parted: Parted, look: Look, leniency: Leniency = STRICT) -> Tally:
+def classify(
+    compared: StreamComparison, read_again: ReadAgain, leniency: Leniency = STRICT
+) -> Tally:
     """Give each record that is not in both a verdict.
 
     What was more than could be kept is counted as lost or extra. The archive is read once more
@@ -155,27 +159,27 @@ def judge(parted: Parted, look: Look, leniency: Leniency = STRICT) -> Tally:
     """
     tally = Tally()
     if leniency.exact:
-        for ours, theirs in parted.displaced_at:
-            tally.add_place(Verdict.DISPLACED, Place(ours, theirs))
-        tally.add(Verdict.DISPLACED, count=parted.displaced)
-    if parted.lacking.count or parted.added.count:
-        _Judge(parted, leniency, tally).run(look)
+        for ours, theirs in compared.displaced_at:
+            tally.add_place(Verdict.DISPLACED, DifferencePlace(ours, theirs))
+        tally.add(Verdict.DISPLACED, count=compared.displaced)
+    if compared.lacking.count or compared.added.count:
+        _Classifier(compared, leniency, tally).run(read_again)
     return tally
 
 
-class _Judge:
+class _Classifier:
     """One partition's unmatched records; what has its verdict is taken off the list."""
 
-    def __init__(self, parted: Parted, leniency: Leniency, tally: Tally) -> None:
-        self.parted, self.leniency, self.tally = parted, leniency, tally
-        self.ours, self.our_gaps = parted.lacking.rows, parted.lacking.gaps
-        self.theirs, self.their_gaps = parted.added.rows, parted.added.gaps
+    def __init__(self, compared: StreamComparison, leniency: Leniency, tally: Tally) -> None:
+        self.compared, self.leniency, self.tally = compared, leniency, tally
+        self.ours, self.our_gaps = compared.lacking.rows, compared.lacking.gaps
+        self.theirs, self.their_gaps = compared.added.rows, compared.added.gaps
         self.ours_left = dict.fromkeys(range(len(self.ours)))
         self.theirs_left = dict.fromkeys(range(len(self.theirs)))
         self.passed = 0
         """Of those that were not kept, how many are no fault."""
 
-    def run(self, look: Look) -> None:
+    def run(self, read_again: ReadAgain) -> None:
         self._reordered()
         if self.leniency.starts_at:
             self._expired()
@@ -183,7 +187,7 @@ class _Judge:
             self._unheld()
         compacts = self.leniency.compacts and bool(self.ours_left)
         if self.theirs_left or compacts:
-            self._look_again(look, compacts)
+            self._read_again(read_again, compacts)
         self._altered()
         self._rest()
 
@@ -201,14 +205,14 @@ class _Judge:
         for row, digest in enumerate(self.theirs.digests.tolist()):
             if waiting.get(digest):
                 mine = waiting[digest].popleft()
-                place = Place(self._ours_at(mine), self._theirs_at(row))
+                place = DifferencePlace(self._ours_at(mine), self._theirs_at(row))
                 self.tally.add(Verdict.REORDERED, place)
                 del self.ours_left[mine], self.theirs_left[row]
 
     def _expired(self) -> None:
         for row in list(self.ours_left):
             if 0 <= self._ours_at(row) < self.leniency.starts_at:
-                self.tally.add(Verdict.EXPIRED, Place(self._ours_at(row), None))
+                self.tally.add(Verdict.EXPIRED, DifferencePlace(self._ours_at(row), None))
                 del self.ours_left[row]
 
     def _unheld(self) -> None:
@@ -218,19 +222,19 @@ class _Judge:
             place = None if None in left else int(self.their_gaps[row])
             if left.get(place, 0) > 0:
                 left[place] -= 1
-                self.tally.add(Verdict.UNHELD, Place(None, self._theirs_at(row)))
+                self.tally.add(Verdict.UNHELD, DifferencePlace(None, self._theirs_at(row)))
                 del self.theirs_left[row]
-        unkept = self.parted.added.count - len(self.theirs)
+        unkept = self.compared.added.count - len(self.theirs)
         self.passed = min(unkept, sum(left.values()))
         self.tally.add(Verdict.UNHELD, count=self.passed)
 
-    def _look_again(self, look: Look, compacts: bool) -> None:
+    def _read_again(self, read_again: ReadAgain, compacts: bool) -> None:
         """Read the archive once more: who is there twice, and whose key came again later."""
         wanted: Digests = self.theirs.digests[list(self.theirs_left)]
         keys: Digests = self.ours.parts[list(self.ours_left), KEY]
         there: set[int] = set()
         latest: dict[int, int] = {}
-        for rows in look():
+        for rows in read_again():
             there.update(rows.digests[np.isin(rows.digests, wanted)].tolist())
             if compacts:
                 mine = np.isin(rows.parts[:, KEY], keys)
@@ -240,7 +244,7 @@ class _Judge:
                     latest[key] = max(offset, latest.get(key, -1))
         for row in list(self.theirs_left):
             if int(self.theirs.digests[row]) in there:
-                self.tally.add(Verdict.DUPLICATE, Place(None, self._theirs_at(row)))
+                self.tally.add(Verdict.DUPLICATE, DifferencePlace(None, self._theirs_at(row)))
                 del self.theirs_left[row]
         if compacts:
             self._compacted(latest)
@@ -250,7 +254,7 @@ class _Judge:
             key, value = int(self.ours.parts[row, KEY]), int(self.ours.parts[row, VALUE])
             superseded = latest.get(key, -1) > self._ours_at(row)
             if key != NOTHING and (superseded or value == NOTHING):
-                self.tally.add(Verdict.COMPACTED, Place(self._ours_at(row), None))
+                self.tally.add(Verdict.COMPACTED, DifferencePlace(self._ours_at(row), None))
                 del self.ours_left[row]
 
     def _altered(self) -> None:
@@ -263,9 +267,11 @@ class _Judge:
             ours[int(self.our_gaps[row])].append(row)
         for gap, mine in ours.items():
             if gap in theirs:
-                at_end = gap == self.parted.matched
+                at_end = gap == self.compared.matched
                 for a, b in list(self._pairs(mine, theirs[gap], at_end)):
-                    place = Place(self._ours_at(a), self._theirs_at(b), self._differs(a, b))
+                    place = DifferencePlace(
+                        self._ours_at(a), self._theirs_at(b), self._differs(a, b)
+                    )
                     self.tally.add(Verdict.ALTERED, place)
                     del self.ours_left[a], self.theirs_left[b]
 
@@ -296,14 +302,14 @@ class _Judge:
 
     def _rest(self) -> None:
         for row in self.ours_left:
-            self.tally.add(Verdict.LOST, Place(self._ours_at(row), None))
-        end = self.parted.matched
+            self.tally.add(Verdict.LOST, DifferencePlace(self._ours_at(row), None))
+        end = self.compared.matched
         lost = bool(self.tally.counts.get(Verdict.LOST))
         for row in self.theirs_left:
             newer = int(self.their_gaps[row]) == end
             verdict = Verdict.NEWER if newer else Verdict.EXTRA
-            self.tally.add(verdict, Place(None, self._theirs_at(row)))
-        self.tally.add(Verdict.LOST, count=self.parted.lacking.count - len(self.ours))
-        uncounted = self.parted.added.count - len(self.theirs) - self.passed
+            self.tally.add(verdict, DifferencePlace(None, self._theirs_at(row)))
+        self.tally.add(Verdict.LOST, count=self.compared.lacking.count - len(self.ours))
+        uncounted = self.compared.added.count - len(self.theirs) - self.passed
         only_newer = len(self.theirs) and int(self.their_gaps[-1]) == end and not lost
         self.tally.add(Verdict.NEWER if only_newer else Verdict.EXTRA, count=uncounted)

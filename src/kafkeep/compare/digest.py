@@ -1,6 +1,7 @@
-"""Two sequences of numbers side by side: which stand in both, in the same order. Pure.
+"""Digest records, and align two sequences of digests. Pure.
 
-Records as numbers that are equal when they are: what is kept of streams that have parted.
+Two records have the same digest if their compared fields are equal. Digests are all that is kept
+of streams once they differ.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kafkeep.numba_setup import Int64s
 from kafkeep.records.arrow import view_numbers, view_offsets
 
 FIELDS = ("timestamp", "key", "value", "headers")
-"""What is compared of a record, and the columns of ``Rows.parts``."""
+"""What is compared of a record, and the columns of ``DigestRows.parts``."""
 KEY, VALUE = FIELDS.index("key"), FIELDS.index("value")
 NOTHING = 0
 """The part of a key or value that is null, and of a field that is left out."""
@@ -34,7 +35,7 @@ _WEIGHTS: Digests = np.frombuffer(os.urandom(8 * len(FIELDS)), dtype=np.uint64) 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class DigestRows:
     """Records of one stream: a digest of each, of each of its fields, and its offset."""
 
     digests: Digests
@@ -44,34 +45,36 @@ class Rows:
     def __len__(self) -> int:
         return len(self.digests)
 
-    def pick(self, which: Any) -> Rows:
+    def pick(self, which: Any) -> DigestRows:
         """Return the rows that a slice, a mask or numbers pick."""
-        return Rows(self.digests[which], self.parts[which], self.offsets[which])
+        return DigestRows(self.digests[which], self.parts[which], self.offsets[which])
 
 
-NO_ROWS = Rows(np.empty(0, np.uint64), np.empty((0, len(FIELDS)), np.uint64), np.empty(0, np.int64))
+NO_ROWS = DigestRows(
+    np.empty(0, np.uint64), np.empty((0, len(FIELDS)), np.uint64), np.empty(0, np.int64)
+)
 
 
-def join_rows(several: Iterable[Rows]) -> Rows:
+def join_rows(several: Iterable[DigestRows]) -> DigestRows:
     """Put rows behind one another."""
     found = [rows for rows in several if len(rows)]
     if len(found) < 2:
         return found[0] if found else NO_ROWS
-    return Rows(
+    return DigestRows(
         np.concatenate([rows.digests for rows in found]),
         np.concatenate([rows.parts for rows in found]),
         np.concatenate([rows.offsets for rows in found]),
     )
 
 
-def digest_rows(batch: pa.RecordBatch, fields: Collection[str]) -> Rows:
+def digest_rows(batch: pa.RecordBatch, fields: Collection[str]) -> DigestRows:
     """Return the rows of records in ``kafka.records.RECORD_SCHEMA``, by these fields alone."""
     parts = np.zeros((batch.num_rows, len(FIELDS)), dtype=np.uint64)
     for place, field in enumerate(FIELDS):
         if field in fields:
             parts[:, place] = _digest(field, batch.column(field))
     offsets = view_numbers(batch.column("offset"), np.int64).copy()
-    return Rows((parts * _WEIGHTS).sum(axis=1, dtype=np.uint64), parts, offsets)
+    return DigestRows((parts * _WEIGHTS).sum(axis=1, dtype=np.uint64), parts, offsets)
 
 
 def digest_texts(texts: pa.Array) -> Digests:
@@ -113,7 +116,7 @@ _SMALL = 1 << 20
 """So many pairs at most are looked at one by one where nothing stands out."""
 
 
-class Block(NamedTuple):
+class AlignedBlock(NamedTuple):
     """``size`` neighbours that are alike, from ``a`` on in one and ``b`` on in the other."""
 
     a: int
@@ -128,13 +131,13 @@ class _Stretch(NamedTuple):
     b_end: int
 
 
-def align(a: Digests, b: Digests) -> list[Block]:
+def align(a: Digests, b: Digests) -> list[AlignedBlock]:
     """Return what both have, in order; as much as can be where no number stands twice.
 
     What stands once in each is lined up first (the longest run that is in order in both), and
     what lies between is looked at in the same way.
     """
-    found: list[Block] = []
+    found: list[AlignedBlock] = []
     waiting = [_Stretch(0, len(a), 0, len(b))]
     while waiting:
         stretch = _trim(a, b, waiting.pop(), found)
@@ -147,31 +150,31 @@ def align(a: Digests, b: Digests) -> list[Block]:
         at_a, at_b = stretch.a, stretch.b
         for block in anchors:
             start_a, start_b = stretch.a + block.a, stretch.b + block.b
-            found.append(Block(start_a, start_b, block.size))
+            found.append(AlignedBlock(start_a, start_b, block.size))
             waiting.append(_Stretch(at_a, start_a, at_b, start_b))
             at_a, at_b = start_a + block.size, start_b + block.size
         waiting.append(_Stretch(at_a, stretch.a_end, at_b, stretch.b_end))
     return sorted(block for block in found if block.size)
 
 
-def _trim(a: Digests, b: Digests, stretch: _Stretch, found: list[Block]) -> _Stretch:
+def _trim(a: Digests, b: Digests, stretch: _Stretch, found: list[AlignedBlock]) -> _Stretch:
     """Take off what is alike at the beginning and at the end."""
     start_a, end_a, start_b, end_b = stretch
     most = min(end_a - start_a, end_b - start_b)
     before = _alike(a[start_a : start_a + most], b[start_b : start_b + most])
-    found.append(Block(start_a, start_b, before))
+    found.append(AlignedBlock(start_a, start_b, before))
     most -= before
     after = _alike(a[end_a - most : end_a][::-1], b[end_b - most : end_b][::-1])
-    found.append(Block(end_a - after, end_b - after, after))
+    found.append(AlignedBlock(end_a - after, end_b - after, after))
     return _Stretch(start_a + before, end_a - after, start_b + before, end_b - after)
 
 
 def _alike(a: Digests, b: Digests) -> int:
-    parted = np.flatnonzero(a != b)
-    return int(parted[0]) if len(parted) else len(a)
+    compared = np.flatnonzero(a != b)
+    return int(compared[0]) if len(compared) else len(a)
 
 
-def _anchors(a: Digests, b: Digests) -> list[Block]:
+def _anchors(a: Digests, b: Digests) -> list[AlignedBlock]:
     """Line up what stands once in each."""
     once_a, at_a = _once(a)
     once_b, at_b = _once(b)
@@ -191,12 +194,12 @@ def _once(values: Digests) -> tuple[Digests, Int64s]:
     return numbers[single], places[single].astype(np.int64)
 
 
-def _runs(places_a: Int64s, places_b: Int64s) -> Iterator[Block]:
+def _runs(places_a: Int64s, places_b: Int64s) -> Iterator[AlignedBlock]:
     """Join neighbours into blocks."""
     breaks = np.flatnonzero((np.diff(places_a) != 1) | (np.diff(places_b) != 1)) + 1
     edges = [0, *breaks.tolist(), len(places_a)]
     for first, last in pairwise(edges):
-        yield Block(int(places_a[first]), int(places_b[first]), last - first)
+        yield AlignedBlock(int(places_a[first]), int(places_b[first]), last - first)
 
 
 def longest_rising(values: Int64s) -> Int64s:
@@ -223,11 +226,11 @@ def longest_rising(values: Int64s) -> Int64s:
     return np.array(chosen[::-1], dtype=np.int64)
 
 
-def _look_closely(a: Digests, b: Digests, stretch: _Stretch) -> Iterator[Block]:
+def _look_closely(a: Digests, b: Digests, stretch: _Stretch) -> Iterator[AlignedBlock]:
     """Match what stands several times; a stretch too large for that has nothing in common."""
     mine, theirs = a[stretch.a : stretch.a_end], b[stretch.b : stretch.b_end]
     if len(mine) * len(theirs) > _SMALL or not np.isin(mine, theirs).any():
         return
     matcher = SequenceMatcher(None, mine.tolist(), theirs.tolist(), autojunk=False)
     for block in matcher.get_matching_blocks():
-        yield Block(stretch.a + block.a, stretch.b + block.b, block.size)
+        yield AlignedBlock(stretch.a + block.a, stretch.b + block.b, block.size)

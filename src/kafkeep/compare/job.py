@@ -1,4 +1,4 @@
-"""Hold a target against an archive, from beginning to end. On the driver; reads only."""
+"""Compare a cluster with an archive from beginning to end. On the driver; reads only."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from kafkeep.archive.view import ArchiveView
 from kafkeep.clock import now_ms
 from kafkeep.compare.plan import (
     ArchiveSide,
-    TopicPlan,
+    TopicComparison,
     as_restored,
     choose_topics,
     is_exact,
     plan_topic,
 )
-from kafkeep.compare.result import AgainstResult, TopicResult
-from kafkeep.compare.target import load_written, look_at_topics
+from kafkeep.compare.result import CompareResult, TopicResult
+from kafkeep.compare.target import describe_targets, load_restored_topics
 from kafkeep.compare.task import compare_bundle
-from kafkeep.compare.work import Bundle, Compared, Work, pack
+from kafkeep.compare.work import CompareBundle, CompareWork, WorkResult, pack
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.objects.choose_log import load_chosen
@@ -43,14 +43,14 @@ _SMALL_BYTES = 32 << 20
 OnProgress = Callable[[int, int], None]
 
 
-def run_against(
+def run_compare(
     options: CompareOptions,
     locations: Locations,
     spark: SparkOptions,
     *,
     name: str | None = None,
     on_progress: OnProgress | None = None,
-) -> AgainstResult:
+) -> CompareResult:
     """Read the target back and compare it with the archive; see docs/verify.md.
 
     PreflightError when a topic is not there, or its partitions are others than archived.
@@ -61,12 +61,14 @@ def run_against(
         named = [source for source, _ in options.topics]
         view = load_chosen(store, name, named or None, at_ms=options.at_ms, commit=options.commit)
         chosen = choose_topics(view.topics, options)
-        targets = look_at_topics(admin, [target for _, target in chosen], load_written(store))
+        targets = describe_targets(
+            admin, [target for _, target in chosen], load_restored_topics(store)
+        )
         expiry = Expiry(store, view, now_ms())
         plans = []
         for newest, name_there in chosen:
             target = targets[name_there]
-            source = as_restored(view.topics, newest, target.written, options)
+            source = as_restored(view.topics, newest, target.restored, options)
             plans.append(plan_topic(_load_side(view, source, expiry), target, options))
         entries = [e for plan in plans for w in plan.work for p in w.archive for e in p.entries]
         of_sink = any(entry.format != SEGMENT for entry in entries)
@@ -75,7 +77,7 @@ def run_against(
         session = door.session()
         started = time.monotonic()
         compared = _compare(session, plans, locations, reading, on_progress)
-        return AgainstResult(
+        return CompareResult(
             archive=store.describe(),
             log=view.name,
             commit=view.commit,
@@ -84,7 +86,7 @@ def run_against(
             bootstrap=locations.kafka.bootstrap_servers,
             cluster_id=admin.cluster_id(),
             exact_offsets=all(
-                is_exact(plan.target.written, options) and not plan.by_key for plan in plans
+                is_exact(plan.target.restored, options) and not plan.by_key for plan in plans
             ),
             began_ms=began_ms,
             seconds=time.monotonic() - started,
@@ -110,27 +112,27 @@ def _load_side(view: ArchiveView, info: TopicInfo, expiry: Expiry) -> ArchiveSid
 
 def _compare(
     session: TaskRunner,
-    plans: list[TopicPlan],
+    plans: list[TopicComparison],
     locations: Locations,
     reading: ReadOptions,
     on_progress: OnProgress | None,
-) -> list[Compared]:
-    work: list[Work] = [one for plan in plans for one in plan.work]
+) -> list[WorkResult]:
+    work: list[CompareWork] = [one for plan in plans for one in plan.work]
     total = sum(one.est_bytes for one in work)
     count = min(session.cores * TASKS_PER_CORE, max(1, total // _SMALL_BYTES))
     bundles = [
-        Bundle(work=some, locations=locations, reading=reading) for some in pack(work, count)
+        CompareBundle(work=some, locations=locations, reading=reading) for some in pack(work, count)
     ]
     rows = session.run_tasks(bundles, compare_bundle, label="verify", on_progress=on_progress)
-    return [Compared.from_json(row.body) for row in rows]
+    return [WorkResult.from_json(row.body) for row in rows]
 
 
-def _result(plan: TopicPlan, compared: list[Compared]) -> TopicResult:
+def _result(plan: TopicComparison, compared: list[WorkResult]) -> TopicResult:
     mine = [one for one in compared if one.target == plan.target.name]
     return TopicResult(plan=plan, compared=tuple(sorted(mine, key=lambda c: c.partition or 0)))
 
 
-def _gaps(view: ArchiveView, plans: list[TopicPlan]) -> list[str]:
+def _gaps(view: ArchiveView, plans: list[TopicComparison]) -> list[str]:
     chosen = {(plan.source.topic, plan.source.incarnation) for plan in plans}
     return [
         f"{gap.partition_id}: offsets {gap.range.start} to {gap.range.end - 1} were never "

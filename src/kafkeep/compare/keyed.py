@@ -1,4 +1,7 @@
-"""A topic whose records were spread anew: the same records, and for each key in the same order."""
+"""Compare topics whose records were distributed to other partitions.
+
+Both must hold the same records, and those of each key in the same order.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafkeep.compare.differences import Leniency, Tally, judge
-from kafkeep.compare.digest import KEY, NOTHING, Rows, align, digest_rows, join_rows
-from kafkeep.compare.stream import Parted
+from kafkeep.compare.differences import Leniency, Tally, classify
+from kafkeep.compare.digest import KEY, NOTHING, DigestRows, align, digest_rows, join_rows
+from kafkeep.compare.stream import StreamComparison
 from kafkeep.numba_setup import Int64s
 
 RECORDS_PER_SHARE = 1 << 20
@@ -25,7 +28,7 @@ class Share:
     number: int
     count: int
 
-    def wants(self, rows: Rows) -> NDArray[np.bool_]:
+    def wants(self, rows: DigestRows) -> NDArray[np.bool_]:
         """Say which records are in this share: by key, or by all they are when there is none."""
         keys = rows.parts[:, KEY]
         by = np.where(keys == NOTHING, rows.digests, keys)
@@ -43,7 +46,7 @@ def shares_for(records: int) -> list[Share]:
 class _Held:
     """The records of one side, sorted by key, in order for each."""
 
-    rows: Rows
+    rows: DigestRows
     partitions: Int64s
     starts: dict[int, tuple[int, int]]
 
@@ -76,7 +79,7 @@ class _Held:
         start, end = self.starts.get(key, (0, 0))
         return end - start
 
-    def of(self, key: int) -> tuple[Rows, bool]:
+    def of(self, key: int) -> tuple[DigestRows, bool]:
         """Return the records of a key, and whether they are of one partition."""
         start, end = self.starts.get(key, (0, 0))
         one = end - start < 2 or bool((np.diff(self.partitions[start:end]) == 0).all())
@@ -108,9 +111,9 @@ def compare_keys(
         if len(mine) == len(other) and bool((mine.digests == other.digests).all()):
             matched += len(mine)
             continue
-        parted = _part(mine, other)
-        matched += parted.matched
-        tally.join(judge(parted, lambda rows=mine: iter((rows,)), leniency))  # type: ignore[misc]
+        compared = _part(mine, other)
+        matched += compared.matched
+        tally.join(classify(compared, lambda rows=mine: iter((rows,)), leniency))  # type: ignore[misc]
     return matched, len(ours.rows), len(theirs.rows), tally
 
 
@@ -122,12 +125,12 @@ def _suspects(ours: _Held, theirs: _Held) -> set[int]:
     return {*ours.starts, *theirs.starts}
 
 
-def _sorted(rows: Rows) -> Rows:
+def _sorted(rows: DigestRows) -> DigestRows:
     return rows.pick(np.argsort(rows.digests, kind="stable"))
 
 
-def _part(ours: Rows, theirs: Rows) -> Parted:
-    found = Parted()
+def _part(ours: DigestRows, theirs: DigestRows) -> StreamComparison:
+    found = StreamComparison()
     at_a = at_b = 0
     for a, b, size in align(ours.digests, theirs.digests):
         found.lacking.add(ours.pick(slice(at_a, a)), found.matched)

@@ -15,7 +15,7 @@ from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.compare.differences import Leniency
 from kafkeep.compare.digest import FIELDS
 from kafkeep.compare.keyed import shares_for
-from kafkeep.compare.work import ArchivePart, Selection, TargetPart, Work
+from kafkeep.compare.work import ArchivePart, CompareWork, Selection, TargetPart
 from kafkeep.errors import NoSuchArchiveError, PreflightError, UsageError
 from kafkeep.kafka.batch.schema_ids import IdMap
 from kafkeep.objects.choose_log import choose_incarnation
@@ -30,7 +30,7 @@ from kafkeep.options.maintenance import CompareOptions
 from kafkeep.options.option import did_you_mean
 
 
-def held_part(
+def archive_part(
     partition: int, entries: Sequence[Entry], selection: Selection, expired: frozenset[str]
 ) -> ArchivePart:
     """Leave expired objects out, and remember where their records stood: a target may have them.
@@ -50,7 +50,7 @@ def held_part(
     return ArchivePart(partition, kept, selection, tuple(places.items()))
 
 
-def about_expired(entries: Sequence[Entry], expired: Mapping[str, str]) -> Iterator[str]:
+def expired_notes(entries: Sequence[Entry], expired: Mapping[str, str]) -> Iterator[str]:
     """Say of each partition which offsets are no longer held, and why."""
     gone = [entry for entry in entries if entry.key in expired]
     for partition_id, mine in sorted(entries_by_partition(gone).items()):
@@ -62,7 +62,7 @@ def about_expired(entries: Sequence[Entry], expired: Mapping[str, str]) -> Itera
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class RestoredTopic:
     """What a document says of one target topic; empty when there is none."""
 
     bases: Mapping[int, int] = field(default_factory=dict)
@@ -92,51 +92,53 @@ class Written:
         return chosen if whole else None
 
 
-NOTHING_WRITTEN = Written()
+NOT_RESTORED = RestoredTopic()
 
 
 def as_restored(
     topics: Mapping[tuple[str, int], TopicInfo],
     newest: TopicInfo,
-    written: Written,
+    restored: RestoredTopic,
     options: CompareOptions,
 ) -> TopicInfo:
     """Return the incarnation to compare with: the one asked for, else the one that was restored."""
     told = dict(options.incarnations)
-    if newest.topic in told or written.source is None or written.source[0] != newest.topic:
+    if newest.topic in told or restored.source is None or restored.source[0] != newest.topic:
         return newest
-    return topics.get(written.source, newest)
+    return topics.get(restored.source, newest)
 
 
-def check_asked(topic: str, written: Written) -> None:
+def check_comparable(topic: str, restored: RestoredTopic) -> None:
     """Refuse what was restored in a way that leaves nothing to compare with."""
-    if written.asked.get("filter"):
+    if restored.asked.get("filter"):
         raise PreflightError(
             f"topic {topic} was restored with --filter: what it left out cannot be told from what "
             "was lost",
             hint="Leave it out with --topics.",
         )
-    if written.asked.get("transforms"):
+    if restored.asked.get("transforms"):
         raise PreflightError(
             f"topic {topic} was restored with transforms: its records are not the archived ones",
             hint="Leave it out with --topics.",
         )
 
 
-def about_restore(side: ArchiveSide, written: Written, options: CompareOptions) -> Iterator[str]:
+def restore_notes(
+    side: ArchiveSide, restored: RestoredTopic, options: CompareOptions
+) -> Iterator[str]:
     """Say what the document tells, as far as it matters here."""
-    bases = {n: base for n, base in written.bases.items() if base}
+    bases = {n: base for n, base in restored.bases.items() if base}
     if bases:
         yield "records before the restore began are not compared: " + ", ".join(
             f"partition {n} begins at {base}" for n, base in sorted(bases.items())
         )
-    if written.ids is not None:
+    if restored.ids is not None:
         yield "its restore gave records other schema ids: compared with those"
     source = side.info
-    if written.source == (source.topic, source.incarnation) and not side.is_newest:
+    if restored.source == (source.topic, source.incarnation) and not side.is_newest:
         yield f"its restore was of incarnation {source.incarnation}: compared with that"
-    if written.commit is not None and written.commit != (side.log, side.commit):
-        log, number = written.commit
+    if restored.commit is not None and restored.commit != (side.log, side.commit):
+        log, number = restored.commit
         yield f"its restore was of commit {number} of {log}, this comparison is of {side.commit}"
     given = {
         "partitions": options.partitions,
@@ -145,13 +147,13 @@ def about_restore(side: ArchiveSide, written: Written, options: CompareOptions) 
         "until": options.until_ms,
     }
     for name, value in given.items():
-        if written.asked.get(name) is not None and value in (None, ()):
+        if restored.asked.get(name) is not None and value in (None, ()):
             yield f"its restore was given --{name}, this comparison is not"
 
 
-def is_exact(written: Written, options: CompareOptions) -> bool:
+def is_exact(restored: RestoredTopic, options: CompareOptions) -> bool:
     """Whether records must stand at their old offsets: said here, or by the document."""
-    return options.exact_offsets or bool(written.asked.get("exact"))
+    return options.exact_offsets or bool(restored.asked.get("exact"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,18 +179,18 @@ class TargetTopic:
     offsets: Mapping[int, OffsetRange]
     """What each partition holds."""
     compacts: bool = False
-    written: Written = NOTHING_WRITTEN
+    restored: RestoredTopic = NOT_RESTORED
     """What the document of its restore says."""
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPlan:
+class TopicComparison:
     """How one topic is compared."""
 
     source: TopicInfo
     target: TargetTopic
     fields: tuple[str, ...]
-    work: tuple[Work, ...]
+    work: tuple[CompareWork, ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -225,32 +227,32 @@ def choose_topics(
     return [(chosen[source], target) for source, target in pairs]
 
 
-def plan_topic(side: ArchiveSide, target: TargetTopic, options: CompareOptions) -> TopicPlan:
+def plan_topic(side: ArchiveSide, target: TargetTopic, options: CompareOptions) -> TopicComparison:
     """Plan one topic; PreflightError when its partitions are others and nothing says why.
 
     Objects that have expired are left out, and a note says so.
     """
     source, entries, expired = side.info, side.entries, side.expired
-    check_asked(target.name, target.written)
+    check_comparable(target.name, target.restored)
     fields = comparable(entries)
     by_partition: dict[int, tuple[Entry, ...]] = dict.fromkeys(range(source.partitions), ())
     for partition_id, mine in entries_by_partition(entries).items():
         by_partition[partition_id.partition] = tuple(sorted(mine, key=lambda e: e.range))
     wanted = _wanted(source.topic, sorted(by_partition), options)
     parts = [
-        held_part(n, by_partition[n], _selection(source.topic, n, options), frozenset(expired))
+        archive_part(n, by_partition[n], _selection(source.topic, n, options), frozenset(expired))
         for n in wanted
     ]
     notes = [f"{name} is not in its objects: not compared" for name in FIELDS if name not in fields]
-    notes.extend(about_expired(entries, expired))
-    if target.written.asked.get("shift") and "timestamp" in fields:
+    notes.extend(expired_notes(entries, expired))
+    if target.restored.asked.get("shift") and "timestamp" in fields:
         fields = tuple(name for name in fields if name != "timestamp")
         notes.append("its restore moved the times of records: not compared")
-    notes.extend(about_restore(side, target.written, options))
-    moved = None if options.repartitioned else target.written.moved(wanted)
+    notes.extend(restore_notes(side, target.restored, options))
+    moved = None if options.repartitioned else target.restored.moved(wanted)
     if moved is None:
         _check_by_key(target, options, expired)
-        work = _by_keys(source, target, parts, fields)
+        work = _plan_by_key(source, target, parts, fields)
         if "key" not in fields:
             notes.append("keys are not in its objects: compared without regard to order")
     else:
@@ -259,7 +261,7 @@ def plan_topic(side: ArchiveSide, target: TargetTopic, options: CompareOptions) 
             _side_by_side(source, target, part, moved[part.partition], fields, options)
             for part in parts
         ]
-    return TopicPlan(source, target, fields, tuple(work), tuple(notes))
+    return TopicComparison(source, target, fields, tuple(work), tuple(notes))
 
 
 def comparable(entries: Collection[Entry]) -> tuple[str, ...]:
@@ -307,7 +309,7 @@ def _check_by_key(target: TargetTopic, options: CompareOptions, expired: Mapping
 
 
 def _check_partitions(source: TopicInfo, target: TargetTopic, there: Sequence[int]) -> None:
-    if target.written.spread or len(target.offsets) == len(there):
+    if target.restored.spread or len(target.offsets) == len(there):
         return
     raise PreflightError(
         f"topic {target.name} has {len(target.offsets)} partitions, {source.topic} had "
@@ -319,7 +321,7 @@ def _check_partitions(source: TopicInfo, target: TargetTopic, there: Sequence[in
 def _read_from(target: TargetTopic, partition: int) -> OffsetRange:
     """Return what is read of a partition of the target."""
     held = target.offsets[partition]
-    start = min(held.end, max(held.start, target.written.bases.get(partition, 0)))
+    start = min(held.end, max(held.start, target.restored.bases.get(partition, 0)))
     return OffsetRange(start, held.end)
 
 
@@ -330,18 +332,18 @@ def _side_by_side(  # noqa: PLR0917
     number: int,
     fields: tuple[str, ...],
     options: CompareOptions,
-) -> Work:
+) -> CompareWork:
     """Hold an archived partition against partition ``number`` of the target."""
     offsets = _read_from(target, number)
-    exact = is_exact(target.written, options)
-    return Work(
+    exact = is_exact(target.restored, options)
+    return CompareWork(
         source=source.topic,
         target=target.name,
         topic_id=target.topic_id,
         archive=(part,),
         parts=(TargetPart(number, offsets),),
         fields=fields,
-        ids=target.written.ids,
+        ids=target.restored.ids,
         leniency=Leniency(
             compacts=target.compacts,
             starts_at=offsets.start if exact else 0,
@@ -351,23 +353,23 @@ def _side_by_side(  # noqa: PLR0917
     )
 
 
-def _by_keys(
+def _plan_by_key(
     source: TopicInfo,
     target: TargetTopic,
     parts: Sequence[ArchivePart],
     fields: tuple[str, ...],
-) -> list[Work]:
+) -> list[CompareWork]:
     theirs = tuple(TargetPart(n, _read_from(target, n)) for n in sorted(target.offsets))
     records = max(sum(p.records for p in parts), sum(len(p.offsets) for p in theirs))
     return [
-        Work(
+        CompareWork(
             source=source.topic,
             target=target.name,
             topic_id=target.topic_id,
             archive=tuple(parts),
             parts=theirs,
             fields=fields,
-            ids=target.written.ids,
+            ids=target.restored.ids,
             leniency=Leniency(compacts=target.compacts),
             share=share,
         )

@@ -1,10 +1,8 @@
-"""Both sides as records: the archive by its log, the target by plain Fetch. In tasks.
+"""Read both sides of a comparison as records: the archive by its log, the target by Fetch.
 
-Archived records with the schema ids that their restore gave them. In tasks.
-
-Tombstones that an exact restore put where there was no record: counted, and not compared.
-
-There may be millions of them. An archive has some too, if its topic was such a target once.
+Archived records get the schema ids that their restore gave them. Tombstones that an exact restore
+put where there was no record are counted and not compared: there may be millions of them, and an
+archive of such a target has some too. In tasks.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import pyarrow.compute as pc
 
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.compare.differences import MOST_PLACES, Place, Tally, Verdict
+from kafkeep.compare.differences import MOST_PLACES, DifferencePlace, Tally, Verdict
 from kafkeep.compare.work import Selection
 from kafkeep.errors import KafkeepError, TransientError
 from kafkeep.kafka.batch.decode import iter_decode
@@ -104,17 +102,17 @@ class Fillers:
                 yield batch.take(pa.array(np.flatnonzero(~filler)))
 
 
-def judge_fillers(archive: Fillers, target: Fillers, tally: Tally) -> None:
+def classify_fillers(archive: Fillers, target: Fillers, tally: Tally) -> None:
     """Tell fillers that only one side has; which of several they are does not matter."""
     more = target.count - archive.count
     if more > 0:
         tally.add(Verdict.FILLER, count=more)
         for offset in target.offsets:
-            tally.add_place(Verdict.FILLER, Place(None, offset))
+            tally.add_place(Verdict.FILLER, DifferencePlace(None, offset))
     elif more < 0:
         tally.add(Verdict.LOST, count=-more)
         for offset in archive.offsets:
-            tally.add_place(Verdict.LOST, Place(offset, None))
+            tally.add_place(Verdict.LOST, DifferencePlace(offset, None))
 
 
 PIECE_BYTES = 4 << 20

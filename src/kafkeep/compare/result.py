@@ -1,4 +1,4 @@
-"""What came of holding a target against an archive: the value that is printed and reported."""
+"""The result of a comparison: the value that is printed and reported."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from kafkeep.clock import TOOL
 from kafkeep.compare.differences import Tally, Verdict
-from kafkeep.compare.plan import TopicPlan
-from kafkeep.compare.work import Compared
+from kafkeep.compare.plan import TopicComparison
+from kafkeep.compare.work import WorkResult
 from kafkeep.errors import DamagedError
 
 VERSION = 1
@@ -19,8 +19,8 @@ KIND = "verify-against"
 class TopicResult:
     """One topic: what its partitions came to."""
 
-    plan: TopicPlan
-    compared: tuple[Compared, ...]
+    plan: TopicComparison
+    compared: tuple[WorkResult, ...]
 
     @property
     def tally(self) -> Tally:
@@ -53,7 +53,7 @@ class TopicResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgainstResult:
+class CompareResult:
     """The whole comparison."""
 
     archive: str
@@ -135,7 +135,7 @@ class AgainstResult:
         return found
 
 
-def _places(one: Compared, verdict: Verdict) -> str:
+def _places(one: WorkResult, verdict: Verdict) -> str:
     texts = []
     for place in one.tally.places.get(verdict, ()):
         text = " → ".join(

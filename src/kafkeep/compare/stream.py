@@ -1,6 +1,7 @@
-"""Two streams of records side by side, in bounded memory: bytes until they part, then digests.
+"""Compare two record streams in bounded memory: bytes while they are equal, then digests.
 
-Where they part, a window of digests of each is lined up; it grows until enough is alike again.
+Where the streams differ, a window of digests of each is aligned. The window grows until enough of
+it is equal again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafkeep.compare.digest import NO_ROWS, Block, Rows, align, digest_rows, join_rows
+from kafkeep.compare.digest import NO_ROWS, AlignedBlock, DigestRows, align, digest_rows, join_rows
 from kafkeep.numba_setup import Int64s
 from kafkeep.records.arrow import view_numbers
 
@@ -26,7 +27,7 @@ _GROWTH = 4
 _PLACES = 5
 
 
-class Side:
+class RecordStream:
     """One stream, and how far it was read; ``expected`` is about how many records it has."""
 
     def __init__(
@@ -57,7 +58,7 @@ class Side:
         self._head = self._head.slice(count)
         self.taken += count
 
-    def take(self, count: int) -> Rows:
+    def take(self, count: int) -> DigestRows:
         """Return the next records as digests: fewer at the end alone."""
         pieces = []
         while count > 0 and (head := self.head()) is not None:
@@ -77,11 +78,11 @@ class Unmatched:
     """
 
     count: int = 0
-    _rows: list[Rows] = field(default_factory=list)
+    _rows: list[DigestRows] = field(default_factory=list)
     _gaps: list[Int64s] = field(default_factory=list)
     _kept: int = 0
 
-    def add(self, rows: Rows, gap: int) -> None:
+    def add(self, rows: DigestRows, gap: int) -> None:
         """Take records; only so many are kept."""
         self.count += len(rows)
         kept = rows.pick(slice(0, max(0, MOST_KEPT - self._kept)))
@@ -91,7 +92,7 @@ class Unmatched:
             self._kept += len(kept)
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> DigestRows:
         """What was kept."""
         return join_rows(self._rows)
 
@@ -102,7 +103,7 @@ class Unmatched:
 
 
 @dataclass(slots=True)
-class Parted:
+class StreamComparison:
     """What came of two streams: how many records are the same, and which are not."""
 
     matched: int = 0
@@ -127,9 +128,11 @@ class Parted:
                 self.displaced_at.append((int(ours[place]), int(theirs[place])))
 
 
-def compare_streams(archive: Side, target: Side, fields: Collection[str]) -> Parted:
+def compare_streams(
+    archive: RecordStream, target: RecordStream, fields: Collection[str]
+) -> StreamComparison:
     """Read both to the end and return where they differ."""
-    found = Parted()
+    found = StreamComparison()
     while (ours := archive.head()) is not None and (theirs := target.head()) is not None:
         count = _count_alike(ours, theirs, fields)
         if count:
@@ -137,7 +140,7 @@ def compare_streams(archive: Side, target: Side, fields: Collection[str]) -> Par
             archive.skip(count)
             target.skip(count)
         else:
-            _meet_again(archive, target, found)
+            _realign(archive, target, found)
     for side, unmatched in ((archive, found.lacking), (target, found.added)):
         while len(rows := side.take(FIRST_WINDOW * 16)):
             unmatched.add(rows, found.matched)
@@ -160,7 +163,7 @@ def _count_alike(ours: pa.RecordBatch, theirs: pa.RecordBatch, fields: Collectio
     return 0
 
 
-def _meet_again(archive: Side, target: Side, found: Parted) -> None:
+def _realign(archive: RecordStream, target: RecordStream, found: StreamComparison) -> None:
     """Line windows up until both streams stand at the same place, or one has ended."""
     ours = theirs = NO_ROWS
     size = FIRST_WINDOW
@@ -189,20 +192,22 @@ def _meet_again(archive: Side, target: Side, found: Parted) -> None:
             if ended:
                 return
             continue
-        ours, theirs = _settle(ours, theirs, blocks, found)
+        ours, theirs = _take_aligned(ours, theirs, blocks, found)
         size = FIRST_WINDOW
         if not len(ours) and not len(theirs):
             return
 
 
-def _lacks(mine: Rows, others: Rows, size: int) -> int:
+def _lacks(mine: DigestRows, others: DigestRows, size: int) -> int:
     """Return how many records to take: as many as the other stream is ahead, or a window."""
     if not len(mine) and len(others):
         return len(others)
     return size - len(mine)
 
 
-def _settle(ours: Rows, theirs: Rows, blocks: list[Block], found: Parted) -> tuple[Rows, Rows]:
+def _take_aligned(
+    ours: DigestRows, theirs: DigestRows, blocks: list[AlignedBlock], found: StreamComparison
+) -> tuple[DigestRows, DigestRows]:
     """Count what is alike and what lies before it; return what comes after the last of it."""
     at_a = at_b = 0
     for a, b, size in blocks:

@@ -1,4 +1,4 @@
-"""The target as it stands when a comparison begins. On the driver."""
+"""Describe the target topics when a comparison begins. On the driver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkeep.archive.document import FIELD, MAX_DOCUMENT_BYTES, has_valid_checks
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.sequence import DocumentSequence
-from kafkeep.compare.plan import NOTHING_WRITTEN, TargetTopic, Written
+from kafkeep.compare.plan import NOT_RESTORED, RestoredTopic, TargetTopic
 from kafkeep.compare.read import ids_of
 from kafkeep.errors import DamagedError, PreflightError
 from kafkeep.kafka.admin.admin import Admin, OffsetSpec
@@ -21,8 +21,8 @@ OBJECTS = "-objects"
 """Folders of lists of objects, which are no documents of restores."""
 
 
-def look_at_topics(
-    admin: Admin, names: Sequence[str], written: Mapping[str, Written]
+def describe_targets(
+    admin: Admin, names: Sequence[str], restored: Mapping[str, RestoredTopic]
 ) -> dict[str, TargetTopic]:
     """Return the topics; PreflightError names those that are not there."""
     there = admin.topics(names)
@@ -48,31 +48,31 @@ def look_at_topics(
                 for n in there[name].partitions
             },
             compacts=policy is not None and "compact" in (policy.value or ""),
-            written=written.get(topic_id, NOTHING_WRITTEN),
+            restored=restored.get(topic_id, NOT_RESTORED),
         )
     return found
 
 
-def load_written(store: ObjectStore) -> dict[str, Written]:
+def load_restored_topics(store: ObjectStore) -> dict[str, RestoredTopic]:
     """Return what the archive's restore documents say, by the id of the target topic.
 
     It tells where to begin to look; what lies there is compared whatever they say.
     """
-    found: dict[str, tuple[int, Written]] = {}
+    found: dict[str, tuple[int, RestoredTopic]] = {}
     for document in _iter_documents(store):
         for target in document.get("targets", ()):
             bases = {n: int(p["base"]) for n, p in enumerate(target.get("partitions", ()))}
             known = found.get(target.get("topic_id") or "")
             at_ms = int(document.get("at_ms", 0))
             if target.get("topic_id") and bases and (known is None or known[0] <= at_ms):
-                found[target["topic_id"]] = at_ms, _written(document, target, bases)
-    return {topic_id: written for topic_id, (_, written) in found.items()}
+                found[target["topic_id"]] = at_ms, _restored_topic(document, target, bases)
+    return {topic_id: restored for topic_id, (_, restored) in found.items()}
 
 
-def _written(
+def _restored_topic(
     document: Mapping[str, Any], target: Mapping[str, Any], bases: Mapping[int, int]
-) -> Written:
-    return Written(
+) -> RestoredTopic:
+    return RestoredTopic(
         bases=bases,
         asked=document.get("asked") or {},
         ids=ids_of(document),

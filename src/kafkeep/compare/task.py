@@ -1,4 +1,4 @@
-"""The function a comparison's Spark task runs: work in, what differs out."""
+"""The Spark task of a comparison: it compares partitions and reports the differences."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import pyarrow as pa
 
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.clock import now_ms
-from kafkeep.compare.differences import Tally, judge
-from kafkeep.compare.digest import Rows, digest_rows
+from kafkeep.compare.differences import Tally, classify
+from kafkeep.compare.digest import DigestRows, digest_rows
 from kafkeep.compare.keyed import compare_keys
-from kafkeep.compare.read import Fillers, iter_archive, iter_target, judge_fillers, with_ids
-from kafkeep.compare.stream import Side, compare_streams
-from kafkeep.compare.work import ArchivePart, Bundle, Compared, TargetPart, Work
+from kafkeep.compare.read import Fillers, classify_fillers, iter_archive, iter_target, with_ids
+from kafkeep.compare.stream import RecordStream, compare_streams
+from kafkeep.compare.work import ArchivePart, CompareBundle, CompareWork, TargetPart, WorkResult
 from kafkeep.kafka.client.wire import Wire, wire_for
 from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.store.open import open_store
 
 
-def compare_bundle(bundle: Bundle) -> Iterator[tuple[str, dict[str, Any]]]:
+def compare_bundle(bundle: CompareBundle) -> Iterator[tuple[str, dict[str, Any]]]:
     """Compare each piece of work; yields one row for each. Reads only: safe to run again."""
     wire = wire_for(bundle.locations.kafka)
     store = open_store(bundle.locations.archive, bundle.locations.storage)
     for work in bundle.work:
         began_ms, began = now_ms(), time.monotonic()
         archived, found, matched, tally = _compare(work, store, wire, bundle.reading)
-        compared = Compared(
+        compared = WorkResult(
             source=work.source,
             target=work.target,
             partition=None if work.share else work.parts[0].partition,
@@ -45,7 +45,7 @@ def compare_bundle(bundle: Bundle) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _compare(
-    work: Work, store: ObjectStore, wire: Wire, reading: ReadOptions
+    work: CompareWork, store: ObjectStore, wire: Wire, reading: ReadOptions
 ) -> tuple[int, int, int, Tally]:
     """Return records of the archive, of the target, of both, and what differs."""
 
@@ -75,7 +75,7 @@ def _compare(
         work,
         lambda: Fillers().left_out(ours(mine)),
     )
-    judge_fillers(held, seen, tally)
+    classify_fillers(held, seen, tally)
     same = min(held.count, seen.count)
     return archived + held.count, read + seen.count, matched + same, tally
 
@@ -83,21 +83,23 @@ def _compare(
 def _side_by_side(
     ours: Iterator[pa.RecordBatch],
     theirs: Iterator[pa.RecordBatch],
-    work: Work,
+    work: CompareWork,
     again: Callable[[], Iterator[pa.RecordBatch]],
 ) -> tuple[int, int, int, Tally]:
-    archive = Side(ours, work.fields, work.archive[0].records)
-    target = Side(theirs, work.fields, len(work.parts[0].offsets))
-    parted = compare_streams(archive, target, work.fields)
-    tally = judge(parted, lambda: _look(again(), work.fields), work.leniency)
-    return archive.taken, target.taken, parted.matched, tally
+    archive = RecordStream(ours, work.fields, work.archive[0].records)
+    target = RecordStream(theirs, work.fields, len(work.parts[0].offsets))
+    compared = compare_streams(archive, target, work.fields)
+    tally = classify(compared, lambda: _digest_batches(again(), work.fields), work.leniency)
+    return archive.taken, target.taken, compared.matched, tally
 
 
-def _look(batches: Iterator[pa.RecordBatch], fields: tuple[str, ...]) -> Iterator[Rows]:
+def _digest_batches(
+    batches: Iterator[pa.RecordBatch], fields: tuple[str, ...]
+) -> Iterator[DigestRows]:
     return (digest_rows(batch, fields) for batch in batches)
 
 
-def _digest(work: Work) -> str:
+def _digest(work: CompareWork) -> str:
     if len(work.archive) == 1:
         return work.archive[0].sha256
     return hashlib.sha256("".join(part.sha256 for part in work.archive).encode()).hexdigest()

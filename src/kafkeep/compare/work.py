@@ -1,4 +1,4 @@
-"""What a comparison gives to a task, and what comes back. Values that travel."""
+"""What a comparison gives to a task, and what comes back: values that travel."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class TargetPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class CompareWork:
     """Archived partitions and those of the target that must hold the same.
 
     One of each, record by record; or with a ``share`` all of a topic, by keys.
@@ -86,16 +86,16 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bundle:
+class CompareBundle:
     """Everything one task needs; travels to the executor as it is."""
 
-    work: tuple[Work, ...]
+    work: tuple[CompareWork, ...]
     locations: Locations
     reading: ReadOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class WorkResult:
     """What came of one piece of work; ``partition`` is None for a share of a whole topic."""
 
     source: str
@@ -127,7 +127,7 @@ class Compared:
         }
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Compared:
+    def from_json(cls, document: Mapping[str, Any]) -> WorkResult:
         """Rebuild it."""
         return cls(
             source=document["source"],
@@ -143,9 +143,9 @@ class Compared:
         )
 
 
-def pack(work: Sequence[Work], bundles: int) -> list[tuple[Work, ...]]:
+def pack(work: Sequence[CompareWork], bundles: int) -> list[tuple[CompareWork, ...]]:
     """Spread work over at most so many tasks of even weight."""
-    slots: list[list[Work]] = [[] for _ in range(max(1, bundles))]
+    slots: list[list[CompareWork]] = [[] for _ in range(max(1, bundles))]
     weights = [0] * len(slots)
     for item in sorted(work, key=lambda one: -one.est_bytes):
         lightest = weights.index(min(weights))

@@ -21,9 +21,9 @@ from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.view import ArchiveView
 from kafkeep.clock import TOOL, now_ms
-from kafkeep.compare.job import run_against
+from kafkeep.compare.job import run_compare
 from kafkeep.compare.plan import choose_topics
-from kafkeep.compare.result import AgainstResult
+from kafkeep.compare.result import CompareResult
 from kafkeep.errors import KafkeepError
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import Wire
@@ -64,7 +64,7 @@ Restore = Callable[[RestoreOptions, Locations, SparkOptions], Restored]
 class DrillResult:
     """What a drill has shown."""
 
-    against: AgainstResult
+    against: CompareResult
     archived: int
     """Records of these topics in the archive."""
     restored: Restored
@@ -152,7 +152,7 @@ def run_drill(
                 locations,
                 spark,
             )
-            against = run_against(
+            against = run_compare(
                 replace(wanted, topics=tuple(scratch.items()), offsets=picks),
                 locations,
                 spark,

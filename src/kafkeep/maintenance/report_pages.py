@@ -10,7 +10,7 @@ from typing import Any
 
 from kafkeep.clock import TOOL
 from kafkeep.compare.differences import WARNINGS, Verdict
-from kafkeep.compare.result import AgainstResult
+from kafkeep.compare.result import CompareResult
 from kafkeep.maintenance.drill import DrillResult
 from kafkeep.maintenance.report import Bars, ReportPage, Section, Table, Timeline
 from kafkeep.maintenance.verify import VerifyReport
@@ -79,7 +79,7 @@ _VERIFIED = {
 }
 
 
-def against_page(result: AgainstResult) -> ReportPage:
+def against_page(result: CompareResult) -> ReportPage:
     """Return the report of a target held against the archive."""
     return ReportPage(
         title="Target held against archive",
@@ -92,7 +92,7 @@ def against_page(result: AgainstResult) -> ReportPage:
     )
 
 
-def against_facts(result: AgainstResult) -> list[tuple[str, str]]:
+def against_facts(result: CompareResult) -> list[tuple[str, str]]:
     """Return what was compared with what, and when."""
     return [
         ("archive", result.archive),
@@ -109,7 +109,7 @@ def against_facts(result: AgainstResult) -> list[tuple[str, str]]:
     ]
 
 
-def against_sections(result: AgainstResult) -> list[Section]:
+def against_sections(result: CompareResult) -> list[Section]:
     """Return verdicts, charts, topics, partitions and places."""
     tally = result.tally
     verdicts = [
@@ -159,7 +159,7 @@ def against_sections(result: AgainstResult) -> list[Section]:
     ]
 
 
-def _findings(result: AgainstResult) -> list[Section]:
+def _findings(result: CompareResult) -> list[Section]:
     notes = [
         *result.notes,
         *(f"{t.plan.target.name}: {n}" for t in result.topics for n in t.plan.notes),

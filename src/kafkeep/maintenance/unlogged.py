@@ -1,14 +1,9 @@
-"""Whether objects that no log names can be read, and whether their names and counts agree.
+"""Verify, print, list and measure a bucket that has no log.
 
-There is nothing to hold their bytes against: whether one is missing, or was replaced by another
-that can be read, nobody can tell. That is said.
-
-Records of objects that no log names, in order.
-
-Where an object ends is told by its rows and by where the next one begins, so objects are read once
-to count and once to print: a few at first, then more, until no more records are wanted.
-
-What the names and sizes of objects tell, topic by topic: nothing is read for it. Pure.
+Names and sizes say which topics and partitions there are; that reads nothing. ``verify`` reads
+every object: without a log there are no digests, so nobody can tell whether an object is missing or
+was replaced by another that can be read. ``cat`` reads objects twice, once to count and once to
+print, because an object's end follows from its rows and the start of the next one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Which logs and which topics of an archive a command is about.
-
-Which log is meant, and which stands for a topic that several hold. Reads logs alone.
-"""
+"""Choose the log, the topics and the incarnations that a command reads. Reads logs alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the objects of an archive do not hold of their records, in sentences. Pure."""
+"""State what the objects of an archive do not hold of their records. Pure."""
 
 from __future__ import annotations
 

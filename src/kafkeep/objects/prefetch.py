@@ -1,6 +1,6 @@
-"""An object brought here whole and checked, before anything of it is used. In tasks.
+"""Fetch bytes of objects before they are needed, and check whole objects before use. In tasks.
 
-Bytes of objects fetched before their turn: each request costs a round trip.
+Each request costs a round trip, so the reads that follow are started early.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ Read = tuple[str, int, int]
 """An object's key, and its bytes from a start to an end."""
 
 
-class Ranges(Protocol):
+class RangeReader(Protocol):
     """What reads bytes of objects: an ObjectStore does."""
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
         """Return bytes ``[start, end)``; raise KeyMissingError when there is no object."""
 
 
-class Ahead:
+class Prefetcher:
     """A store's ``get_range``, for one thread; what it is told to expect is fetched meanwhile.
 
     It holds little more than ``ROOM_BYTES``, however many readers share it. What goes wrong with
     a read is raised when its turn comes.
     """
 
-    def __init__(self, store: Ranges, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, store: RangeReader, pool: ThreadPoolExecutor) -> None:
         self._store = store
         self._pool = pool
         self._coming: dict[Read, Future[bytes]] = {}
@@ -63,7 +63,7 @@ class Ahead:
             self._bytes += read[2] - read[1]
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
-        """See Ranges."""
+        """See RangeReader."""
         coming = self._coming.pop((key, start, end), None)
         if coming is None:
             return self._store.get_range(key, start, end)
@@ -71,10 +71,10 @@ class Ahead:
         return coming.result()
 
 
-class InOrder:
+class SequentialReader:
     """The ``get_range`` of one reader whose reads are known: those that follow are expected."""
 
-    def __init__(self, ahead: Ahead, reads: Iterable[Read]) -> None:
+    def __init__(self, ahead: Prefetcher, reads: Iterable[Read]) -> None:
         self._ahead = ahead
         self._coming = iter(reads)
         self._asked: set[Read] = set()
@@ -83,7 +83,7 @@ class InOrder:
         """What was wanted before it was asked for."""
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
-        """See Ranges."""
+        """See RangeReader."""
         read = key, start, end
         if read in self._asked:
             self._asked.remove(read)
@@ -118,23 +118,23 @@ def reads_of(entries: Iterable[Entry]) -> Iterator[Read]:
 
 
 @contextmanager
-def open_ahead(store: Ranges) -> Iterator[Ahead]:
+def open_prefetcher(store: RangeReader) -> Iterator[Prefetcher]:
     """Open one over a store; one that is given is shared."""
-    if isinstance(store, Ahead):
+    if isinstance(store, Prefetcher):
         yield store
         return
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="read-ahead")
     try:
-        yield Ahead(store, pool)
+        yield Prefetcher(store, pool)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
 @contextmanager
-def read_in_order(store: Ranges, entries: Iterable[Entry]) -> Iterator[InOrder]:
+def read_in_order(store: RangeReader, entries: Iterable[Entry]) -> Iterator[SequentialReader]:
     """Open a reader of objects that will be read whole, about in the order given."""
-    with open_ahead(store) as ahead:
-        yield InOrder(ahead, reads_of(entries))
+    with open_prefetcher(store) as ahead:
+        yield SequentialReader(ahead, reads_of(entries))
 
 
 logger = logging.getLogger(__name__)
@@ -145,7 +145,7 @@ HINT = "See what is lost with kafkeep verify; restore --allow-missing goes on wi
 
 @contextmanager
 def open_object(
-    store: Ranges, entry: Entry, *, memory_bytes: int = MEMORY_BYTES
+    store: RangeReader, entry: Entry, *, memory_bytes: int = MEMORY_BYTES
 ) -> Iterator[BinaryIO]:
     """Give the object's bytes as a file that can be read from any place.
 
@@ -164,7 +164,7 @@ def open_object(
         yield spool
 
 
-def _fill(spool: BinaryIO, store: Ranges, entry: Entry) -> tuple[str, bytes] | None:
+def _fill(spool: BinaryIO, store: RangeReader, entry: Entry) -> tuple[str, bytes] | None:
     """Write the object's bytes into ``spool``; None when they are the log's.
 
     Else what is wrong with them, and what tells this reading from another.
@@ -209,7 +209,7 @@ def _spool(size_bytes: int, memory_bytes: int) -> BinaryIO:
     return cast(BinaryIO, tempfile.TemporaryFile(prefix="kafkeep-object-"))
 
 
-def _get(store: Ranges, entry: Entry, start: int, end: int) -> bytes:
+def _get(store: RangeReader, entry: Entry, start: int, end: int) -> bytes:
     try:
         return store.get_range(entry.key, start, end)
     except KeyMissingError as error:

@@ -1,12 +1,8 @@
-"""Records made into batches that a broker takes. In tasks.
+"""Turn stored records into batches that a broker accepts. In tasks.
 
-For records that were no batches when they were stored: segments have a faster way.
-
-The bytes Kafka had, from the columns of objects. In tasks.
-
-Which bytes they were is told by the converter the rows came through. Where there is no way back
-(a transform made something else of them) what stands in the object is given: bytes as bytes,
-texts as texts, anything else as JSON.
+This is for records of a sink's objects; segments hold batches already. The converter that wrote a
+row tells which bytes Kafka had. Where there is no way back because a transform made something else
+of them, bytes stay bytes, texts stay texts, and anything else becomes JSON.
 """
 
 from __future__ import annotations

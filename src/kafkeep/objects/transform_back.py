@@ -1,12 +1,11 @@
-"""Records changed on their way back: decoded, transformed, encoded again. In tasks.
+"""Change records on their way back: decode, transform, encode. In tasks.
 
-The one place for it, whatever records were read from. Those of segments and of whole-record objects
-are bytes, which the converters that were named decode; rows of a sink's objects are values already.
+This is the one place for it, whatever records are read from. Records of segments and of
+whole-record objects are bytes, which the named converters decode. Rows of a sink's objects are
+values already.
 
-What comes out follows from a record and the options alone: neither the clock nor how records are
-cut into pieces has a part in it. So any attempt makes the same records again.
-
-Keys and values of any schema as the bytes to produce, by the converter that was named.
+The result follows from a record and the options alone: neither the clock nor how records are cut
+into batches matters. So any attempt makes the same records again.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ BYTES = (ConverterClass.BYTES, ConverterClass.ALREADY_BYTES)
 _TAKE_BYTES = (*BYTES, ConverterClass.STRING)
 
 
-class Encoder:
+class RecordEncoder:
     """Without a converter bytes are bytes, texts are texts, anything else is JSON.
 
     Who is only ``looking`` registers no schema, and sees what cannot be encoded as it stands.
@@ -114,13 +113,13 @@ _HEADERS = RECORD_SCHEMA.field("headers").type
 _SIDES: tuple[PlainRole, PlainRole] = ("key", "value")
 
 
-class Change:
+class RecordChange:
     """What becomes of the records of one archived topic.
 
     ``key`` and ``value`` encode where no converter is named; without them bytes are bytes, texts
     are texts and anything else is JSON. Bytes that no transform looks into stay what they are,
     unless ``encodes_bytes``: then a converter makes of them what it makes of bytes. For
-    ``looking`` see ``Encoder``.
+    ``looking`` see ``RecordEncoder``.
     """
 
     def __init__(
@@ -141,7 +140,7 @@ class Change:
         self._encode: dict[PlainRole, Encode] = {}
         own: Mapping[PlainRole, Encode | None] = {"key": key, "value": value}
         for role in _SIDES:
-            made = Encoder(role, named.get(role), target, looking=looking).encode
+            made = RecordEncoder(role, named.get(role), target, looking=looking).encode
             self._encode[role] = made if role in named else own[role] or made
         self._decoders: dict[PlainRole, Converter] = {
             role: open_converter(role, named[role], topic)

@@ -1,1 +1,1 @@
-"""From the archive into Kafka: plan, preflight, prepare, read, send, settle."""
+"""From the archive into Kafka: plan, check, prepare, read, send."""

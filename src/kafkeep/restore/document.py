@@ -1,11 +1,8 @@
-"""The document of a restore: what makes it resumable, and its writes exactly once.
+"""The document of a restore makes it resumable, and its writes exactly once.
 
-Each revision is an object of its own under ``_kafkeep/restores/<id>/``, created once; the newest
-one counts. A producer id is in the document before the first batch is sent under it.
-
-Documents of restores: one object for each revision of what says how far one has come.
-
-Each is created once, and the newest one counts: a worker that lost its place finds that it is late.
+Each revision is an object of its own under ``_kafkeep/restores/<id>/``. It is created once, and the
+newest counts, so a worker that was replaced notices it. A producer id is in the document before
+the first batch is sent under it.
 """
 
 from __future__ import annotations
@@ -118,7 +115,7 @@ class RestoreDocument:
     at_ms: int
     targets: tuple[Target, ...]
     asked: Mapping[str, Any] = field(default_factory=dict)
-    """What was picked, and into what shape; for those who look at the target later."""
+    """What is restored, and how it is routed; a later comparison reads it."""
     schemas: Mapping[str, Any] = field(default_factory=dict)
     """What was done in a schema registry, and which ids records get; empty: nothing."""
     lost: tuple[Mapping[str, Any], ...] = ()

@@ -1,4 +1,4 @@
-"""A restore, from beginning to end: plan, preflight, prepare, write, settle. On the driver."""
+"""Run a restore from beginning to end: plan, check, prepare, write, finish. On the driver."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from kafkeep.restore.preflight import (
     take_target_snapshot,
 )
 from kafkeep.restore.prepare import begun, is_done, prepare, without_restored
-from kafkeep.restore.routing.plan import check_shape, largest_target, oldest_time
+from kafkeep.restore.routing.plan import check_routing, largest_target, oldest_time
 from kafkeep.restore.routing.task import restore_routed
 from kafkeep.restore.schemas import OFF, id_map, plan_schemas
 from kafkeep.restore.source import EntrySource, load_contents
 from kafkeep.restore.summary import RestoreSummary, watch
-from kafkeep.restore.target_checks import rehearse
+from kafkeep.restore.target_checks import check_target_changes
 from kafkeep.restore.task import RestoreBundle, TargetWork, restore_bundle
 from kafkeep.restore.topic_settings import final_settings
 from kafkeep.restore.work import bundles_of, work_of
@@ -122,7 +122,7 @@ class RestoreJob:
         topics = check_targets(plan, target, self.options, found.document)
         return [
             *topics,
-            *rehearse(
+            *check_target_changes(
                 plan,
                 target,
                 found.document,
@@ -131,13 +131,13 @@ class RestoreJob:
                 admin=self.admin,
                 now_ms=self.now_ms(),
             ),
-            *check_shape(plan, self.options),
+            *check_routing(plan, self.options),
             *check_newer(self.summary.newer),
             *(check_exact(plan, self.options) if plan.exact else ()),
         ]
 
     def group_job(self, preflight: Preflight) -> GroupJob:
-        """Return what moves the groups asked for."""
+        """Return the job that moves the selected groups."""
         wanted, plan = self.options.groups or ALL, preflight.plan
         found = choose_groups(preflight.archived_groups, plan, wanted, strict=preflight.whole)
         return GroupJob(
@@ -159,7 +159,7 @@ class RestoreJob:
         return replace(found, checks=(*found.checks, *job.checks(moves)), groups=moves)
 
     def run(self, preflight: Preflight, run_tasks: RunTasks) -> RestoreSummary:
-        """Write everything; resumes when an earlier run of the same restore was cut off."""
+        """Write everything; resumes an interrupted run of the same restore."""
         require_pass(preflight.checks)
         plan = preflight.plan
         assert preflight.target is not None, "preflight() comes first"
@@ -179,7 +179,7 @@ class RestoreJob:
         self.summary.lost = sorted(preflight.lost)
         work = work_of(plan, document)
         if document.phase is Phase.DONE:
-            # Complete: what happened to the topics since is not ours, nor to damaged objects.
+            # Done: what happened to topics or objects since does not matter.
             self.summary.already_there = self._done(plan, work)
             self.summary.lose(document.lost)
             self._move_groups(preflight, document)
@@ -207,7 +207,7 @@ class RestoreJob:
         work: list[TargetWork],
         run_tasks: RunTasks,
     ) -> list[TaskRow]:
-        """Bring every record into its target, and tell meanwhile how far it is."""
+        """Write every record to its target, and report progress meanwhile."""
         plan = preflight.plan
         bundles = bundles_of(
             work,
@@ -245,8 +245,10 @@ class RestoreJob:
         return sum(ends[w.topic, w.partition] - w.place.base for w in work)
 
     def _done(self, plan: RestorePlan, work: list[TargetWork]) -> int:
-        """Return how many records a restore that is done had written."""
-        if plan.exact:  # holes count as offsets, and how many records times left out is not known
+        """Return how many records a finished restore had written."""
+        if (
+            plan.exact
+        ):  # offsets include holes, and the number of records that times left out is unknown
             return 0 if plan.cut else plan.records
         return min(plan.records, self._grown(work))
 
@@ -268,7 +270,7 @@ class RestoreJob:
             self.summary.already_there = max(0, there)
 
     def _move_groups(self, preflight: Preflight, document: RestoreDocument) -> None:
-        """Put the groups where they stood, once: what they did since then is theirs."""
+        """Move the groups to their archived positions, once: later moves are their own."""
         if not self.options.groups:
             return
         job = self.group_job(preflight)
@@ -280,7 +282,7 @@ class RestoreJob:
         self.summary.groups_left_out = list(moves.left_out)
 
     def _put_settings_back(self, plan: RestorePlan, document: RestoreDocument) -> None:
-        """Put settings back, less what would delete the records at once."""
+        """Put topic settings back, except those that would delete the records at once."""
         for topic in plan.topics:
             target = document.target(topic.target)
             assert target is not None
@@ -299,6 +301,6 @@ class RestoreJob:
 
 
 def _task_of(plan: RestorePlan) -> Callable[[RestoreBundle], Iterator[tuple[str, dict[str, Any]]]]:
-    if plan.shape.routed:
+    if plan.routing.routed:
         return restore_routed
     return restore_exactly if plan.exact else restore_bundle

@@ -106,7 +106,7 @@ class LogSource:
             Check(CheckStatus.WARN, topic.target, sentence)
             for topic in plan.topics
             for sentence in what_is_missing(
-                topic.entries, replace(reading, asked=topic.shape.changes)
+                topic.entries, replace(reading, asked=topic.routing.changes)
             )
         ]
 

@@ -16,12 +16,12 @@ from kafkeep.objects.choose_log import choose_incarnation
 from kafkeep.objects.sink.read_windows import with_companions
 from kafkeep.options.option import did_you_mean
 from kafkeep.options.restore import RestoreOptions
-from kafkeep.restore.routing.routing import SAME, Shape, shape_of
-from kafkeep.restore.selection import ALL_TIMES, Piece, Times, pick_pieces, whole_pieces
+from kafkeep.restore.routing.routing import SAME, Routing, routing_of
+from kafkeep.restore.selection import ALL_TIMES, Times, WindowSlice, select_slices, whole_slices
 
 
 def check_picks(topics: Sequence[TopicPlan], options: RestoreOptions) -> None:
-    """Refuse what picks nothing at all: it is a slip, and would restore less than was meant."""
+    """Refuse a selection that matches nothing: it is a typo that would restore too little."""
     counts = {topic.source.topic: len(topic.partitions) for topic in topics}
     for name in {name for name, _ in options.incarnations} | {p.topic for p in options.offsets}:
         if name not in counts:
@@ -37,7 +37,7 @@ def check_picks(topics: Sequence[TopicPlan], options: RestoreOptions) -> None:
 
 
 def _check_map(topics: Sequence[TopicPlan], chosen: Mapping[int, int]) -> None:
-    """Refuse a map that leaves out what is to be restored, or names what is not there."""
+    """Refuse a map that lacks a selected partition, or names one that does not exist."""
     for topic in topics:
         wanted = [p.partition for p in topic.partitions if p.ranges != ()]
         for number in wanted:
@@ -53,7 +53,7 @@ def _check_map(topics: Sequence[TopicPlan], chosen: Mapping[int, int]) -> None:
 
 
 def check_target(name: str) -> None:
-    """Refuse a name that Kafka would refuse."""
+    """Refuse a topic name that Kafka does not allow."""
     try:
         check_topic_name(name)
     except ValueError as error:
@@ -71,28 +71,28 @@ class PartitionPlan:
     entries: tuple[Entry, ...]
     """The objects that are read, whole or in part."""
     ranges: tuple[OffsetRange, ...] | None = None
-    """Offsets that were picked; None is all of them."""
+    """The selected offsets; None is all of them."""
     times: Times = ALL_TIMES
     end: int = 0
-    """Where the log ended in Kafka when it was archived; 0 when that does not matter."""
-    pieces: tuple[Piece, ...] = ()
-    """What is read of the objects, when something was picked."""
+    """Where the partition ended in Kafka when it was archived; 0 if that does not matter."""
+    slices: tuple[WindowSlice, ...] = ()
+    """What is read of the objects, if there is a selection."""
 
     @property
     def cut(self) -> bool:
-        """Whether some of the archived records are not wanted."""
+        """Whether a selection leaves out archived records."""
         return self.ranges is not None or self.times != ALL_TIMES
 
     @property
     def records(self) -> int:
-        """Records archived for it, each counted once; at most so many when it is cut."""
+        """Archived records, each counted once; an upper bound if there is a selection."""
         if self.cut:
-            return sum(piece.records for piece in self.pieces)
+            return sum(part.records for part in self.slices)
         return sum(entry.own_records for entry in self.entries)
 
     @property
     def raw_bytes(self) -> int:
-        """Bytes of their record batches; an estimate when it is cut."""
+        """Bytes of their record batches; an estimate if there is a selection."""
         total = sum(entry.raw_bytes for entry in self.entries)
         stored = sum(entry.size_bytes for entry in self.entries)
         return total * self.read_bytes // stored if self.cut and stored else total
@@ -101,15 +101,15 @@ class PartitionPlan:
     def read_bytes(self) -> int:
         """Bytes that are read from the store."""
         if self.cut:
-            return sum(piece.stored_bytes for piece in self.pieces)
+            return sum(part.stored_bytes for part in self.slices)
         return sum(entry.size_bytes for entry in self.entries)
 
-    def all_pieces(self) -> tuple[Piece, ...]:
-        """Return what is read as pieces, also when nothing was picked."""
-        return self.pieces if self.cut else whole_pieces(self.entries)
+    def all_slices(self) -> tuple[WindowSlice, ...]:
+        """Return what is read as slices, also without a selection."""
+        return self.slices if self.cut else whole_slices(self.entries)
 
     def with_parts(self, parts: Mapping[str, Sequence[Entry]]) -> PartitionPlan:
-        """Read parts of damaged objects in place of the whole."""
+        """Read parts of damaged objects instead of the whole."""
         if not any(entry.key in parts for entry in self.entries):
             return self
         kept = [part for entry in self.entries for part in parts.get(entry.key, (entry,))]
@@ -123,14 +123,14 @@ def plan_partition(
     times: Times = ALL_TIMES,
     end: int = 0,
 ) -> PartitionPlan:
-    """Plan one partition: which of its entries are read, and what of them."""
+    """Plan one partition: which of its entries are read, and which parts of them."""
     ordered = tuple(sorted(entries, key=lambda entry: entry.range))
     if ranges is None and times == ALL_TIMES:
         return PartitionPlan(partition, ordered, end=end)
-    pieces = pick_pieces(ordered, ranges, times)
-    read = {entry.key for piece in pieces for entry in piece.window.entries}
+    slices = select_slices(ordered, ranges, times)
+    read = {entry.key for part in slices for entry in part.window.entries}
     wanted = tuple(entry for entry in ordered if entry.key in read)
-    return PartitionPlan(partition, wanted, ranges, times, end, pieces)
+    return PartitionPlan(partition, wanted, ranges, times, end, slices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,23 +141,23 @@ class TopicPlan:
     target: str
     partitions: tuple[PartitionPlan, ...]
     """The archived ones."""
-    shape: Shape = SAME
+    routing: Routing = SAME
 
     @property
     def target_count(self) -> int:
-        """How many partitions the target needs; with a map, it may have more."""
-        if self.shape.partition_count is not None:
-            return self.shape.partition_count
-        if not self.shape.partition_map:
+        """How many partitions the target needs; with a map it may have more."""
+        if self.routing.partition_count is not None:
+            return self.routing.partition_count
+        if not self.routing.partition_map:
             return len(self.partitions)
-        used = [self.shape.target_of(partition.partition) for partition in self.partitions]
+        used = [self.routing.target_of(partition.partition) for partition in self.partitions]
         return max((target + 1 for target in used if target is not None), default=1)
 
     def sources_of(self, target: int) -> tuple[PartitionPlan, ...]:
         """Return the archived partitions whose records may go into a target partition."""
-        if self.shape.partition_count is not None:
+        if self.routing.partition_count is not None:
             return tuple(p for p in self.partitions if p.ranges != ())
-        return tuple(p for p in self.partitions if self.shape.target_of(p.partition) == target)
+        return tuple(p for p in self.partitions if self.routing.target_of(p.partition) == target)
 
     @property
     def records(self) -> int:
@@ -190,11 +190,11 @@ class RestorePlan:
     topics: tuple[TopicPlan, ...]
     exact: bool = False
     """Whether every record goes to the offset it had."""
-    shape: Shape = SAME
+    routing: Routing = SAME
 
     @property
     def records(self) -> int:
-        """Records to write; at most so many when something was picked."""
+        """Records to write; an upper bound if there is a selection."""
         return sum(topic.records for topic in self.topics)
 
     @property
@@ -209,11 +209,11 @@ class RestorePlan:
 
     @property
     def cut(self) -> bool:
-        """Whether some of the archived records are not wanted."""
+        """Whether a selection leaves out archived records."""
         return any(partition.cut for topic in self.topics for partition in topic.partitions)
 
     def with_companions(self, keys: frozenset[str]) -> frozenset[str]:
-        """Return objects that are lost, and those that are of no use without them."""
+        """Return lost objects, and those that cannot be used without them."""
         if not keys:
             return keys
         return keys.union(
@@ -229,7 +229,7 @@ class RestorePlan:
         return self.with_parts(dict.fromkeys(keys, ()))
 
     def with_parts(self, parts: Mapping[str, Sequence[Entry]]) -> RestorePlan:
-        """Read parts of damaged objects in place of the whole; of some there may be none."""
+        """Read parts of damaged objects instead of the whole; an object may have none."""
         topics = (
             replace(topic, partitions=tuple(p.with_parts(parts) for p in topic.partitions))
             for topic in self.topics
@@ -238,18 +238,18 @@ class RestorePlan:
 
 
 def replicas_of(topic: TopicPlan, options: RestoreOptions) -> int:
-    """Return how many replicas a topic gets that the restore makes."""
+    """Return how many replicas a topic gets that the restore creates."""
     return options.replication_factor or topic.source.replication_factor
 
 
 def fewer_replicas(topic: TopicPlan, options: RestoreOptions) -> int | None:
-    """Return how many replicas a topic gets when it had more; None when it did not."""
+    """Return how many replicas a topic gets if it had more; else None."""
     replicas = replicas_of(topic, options)
     return replicas if replicas < topic.source.replication_factor else None
 
 
 def restore_id(archive: str, log: str, options: RestoreOptions, cluster_id: str) -> str:
-    """Name a restore by what was asked for: the same command finds its document again."""
+    """Derive a restore's id from its options: the same command finds its document again."""
     asked = {
         "archive": archive,
         "log": log,
@@ -257,7 +257,7 @@ def restore_id(archive: str, log: str, options: RestoreOptions, cluster_id: str)
         "at": options.at_ms,
         "topics": options.topics,
         "aborted": options.restore_aborted,
-        "missing": False,  # one that stopped at damage goes on with --allow-missing
+        "missing": False,  # a restore that stopped at damage resumes with --allow-missing
         "cluster": cluster_id,
         **options.selection(),
     }
@@ -311,7 +311,7 @@ def plan_restore(archive: ArchiveContents, options: RestoreOptions, *, id: str) 
     topics = [_plan_topic(topic, options) for topic in archive.topics]
     check_picks(topics, options)
     return RestorePlan(
-        id, archive.log, archive.commit, tuple(topics), options.exact_offsets, shape_of(options)
+        id, archive.log, archive.commit, tuple(topics), options.exact_offsets, routing_of(options)
     )
 
 
@@ -339,11 +339,11 @@ def _plan_topic(topic: ArchivedTopic, options: RestoreOptions) -> TopicPlan:
         end = topic.ends.get(number, 0)
         partitions.append(plan_partition(number, entries, ranges, times, end))
     entries = [entry for partition in partitions for entry in partition.entries]
-    return TopicPlan(info, topic.target, tuple(partitions), shape_of(options, entries))
+    return TopicPlan(info, topic.target, tuple(partitions), routing_of(options, entries))
 
 
 def _picked(topic: str, partition: int, options: RestoreOptions) -> tuple[OffsetRange, ...] | None:
-    """Return the offsets that were picked of a partition; None for all, empty for none."""
+    """Return the selected offsets of a partition; None for all, empty for none."""
     if options.partitions and partition not in options.partitions:
         return ()
     mine = [pick for pick in options.offsets if pick.topic == topic]

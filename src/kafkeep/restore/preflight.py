@@ -1,4 +1,8 @@
-"""Does the target allow this restore? Looked at before anything is written. On the driver."""
+"""Check whether the target allows a restore, before anything is written. On the driver.
+
+These checks compare the plan with a snapshot of the target. ``target_checks.py`` asks the brokers
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ _CAPS_IN_SYNC = (3, 7)
 
 @dataclass(frozen=True, slots=True)
 class TargetSnapshot:
-    """The target cluster as far as this restore is concerned."""
+    """The target cluster, as far as a restore needs it."""
 
     cluster_id: str
     brokers: int
@@ -35,30 +39,30 @@ class TargetSnapshot:
     starts: Mapping[tuple[str, int], int]
     ends: Mapping[tuple[str, int], int]
     needed_in_sync: Mapping[str, int] = field(default_factory=dict)
-    """How many replicas must have a record, where that is in doubt."""
+    """min.insync.replicas of topics that may have too few replicas in sync."""
 
     def is_empty(self, topic: str) -> bool:
-        """Whether a topic holds no records."""
+        """Whether a topic holds no record."""
         count = self.topics[topic].partition_count
         return all(self.starts[topic, p] == self.ends[topic, p] for p in range(count))
 
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """The plan with everything that was looked at before writing."""
+    """The plan, and everything that was checked before writing."""
 
     plan: RestorePlan
     checks: tuple[Check, ...]
     document: RestoreDocument | None
     lost: frozenset[str]
     reading: ReadOptions = NO_OPTIONS
-    """How the log's objects were made."""
+    """What readers of the objects must know."""
     archived_groups: Archived = field(default_factory=dict)
     """Every group of the commit, with its offsets."""
     groups: GroupPlan = field(default_factory=GroupPlan)
-    """Where the groups asked for go, as far as it can be told yet."""
+    """Where the selected groups go, as far as it is known yet."""
     schemas: SchemaStep | None = None
-    """What becomes of the archived schemas; None: nothing."""
+    """What happens to the archived schemas, if anything."""
     whole: bool = True
     """Whether the plan has all selected topics; others were restored before."""
     target: TargetSnapshot | None = None
@@ -66,7 +70,7 @@ class Preflight:
 
 
 def take_target_snapshot(admin: Admin, plan: RestorePlan) -> TargetSnapshot:
-    """Read what the checks need."""
+    """Read what the checks need from the target."""
     every = admin.topics(None)
     topics = {t.target: every[t.target] for t in plan.topics if t.target in every}
     partitions = [(name, p) for name, t in topics.items() for p in range(t.partition_count)]
@@ -82,10 +86,10 @@ def take_target_snapshot(admin: Admin, plan: RestorePlan) -> TargetSnapshot:
 
 
 def _needed_in_sync(admin: Admin, topics: Mapping[str, TopicDescription]) -> dict[str, int]:
-    """Return min.insync.replicas as it holds, of topics that may have too few in sync.
+    """Return the effective min.insync.replicas of topics that may have too few in sync.
 
-    Kafka asks for no more than there are since 3.7; older brokers refuse every record then.
-    Nothing where we may not see it: which rights are missing is told by others.
+    Since 3.7 Kafka requires no more than there are; older brokers then refuse every record.
+    Empty where the user may not read it; another check reports missing rights.
     """
     caps = admin.broker_version() >= _CAPS_IN_SYNC
     doubtful = [name for name, topic in topics.items() if _lacks_replicas(topic) or not caps]
@@ -109,7 +113,7 @@ def check_targets(
     options: RestoreOptions,
     document: RestoreDocument | None,
 ) -> list[Check]:
-    """Judge every target topic. Pure."""
+    """Check every target topic. Pure."""
     checks = []
     for topic in plan.topics:
         if topic.target in target.topics:
@@ -122,7 +126,7 @@ def check_targets(
 
 def check_newer(topics: Iterable[str]) -> list[Check]:
     """Warn that a finished restore does not pick up what the archive has gained since. Pure."""
-    hint = "Delete the topic to restore it anew, or restore into another with --topics a:new-a."
+    hint = "Delete the topic to restore it again, or restore into another with --topics a:new-a."
     return [Check(CheckStatus.WARN, topic, NEWER, hint) for topic in topics]
 
 
@@ -147,9 +151,9 @@ def _check_existing(
 ) -> Check:
     there = target.topics[topic.target]
     known = document.target(topic.target) if document else None
-    more_is_fine = bool(topic.shape.partition_map) and there.partition_count > topic.target_count
+    more_is_fine = bool(topic.routing.partition_map) and there.partition_count > topic.target_count
     if there.partition_count != topic.target_count and not more_is_fine:
-        wants = "the archive" if topic.shape == SAME else "this restore needs"
+        wants = "the archive" if topic.routing == SAME else "this restore needs"
         return Check(
             CheckStatus.FAIL,
             topic.target,
@@ -173,7 +177,7 @@ def _check_existing(
 
 
 def _check_in_sync(topic: str, target: TargetSnapshot) -> Check | None:
-    """Fail where Kafka would refuse every record: too few replicas would have it."""
+    """Fail where Kafka would refuse every record because too few replicas are in sync."""
     needed = target.needed_in_sync.get(topic, 0)
     for number, partition in sorted(target.topics[topic].partitions.items()):
         if len(partition.in_sync) < needed:
@@ -211,7 +215,7 @@ def _check_ours(
         return Check(CheckStatus.PASS, topic.target, "restored already: nothing to do")
     for number, place in enumerate(known.partitions):
         start, end = target.starts[topic.target, number], target.ends[topic.target, number]
-        moved = start > place.base and not exact  # the tasks look at those
+        moved = start > place.base and not exact  # the tasks check those
         if moved or end < place.base:
             return Check(
                 CheckStatus.FAIL,
@@ -244,7 +248,7 @@ def _check_missing(
                 CheckStatus.FAIL,
                 topic.target,
                 f"it had {replicas} replicas, the target has {brokers} brokers",
-                f"Say another number: --replication-factor {brokers}.",
+                f"Choose another number: --replication-factor {brokers}.",
             )
         )
     if not checks:

@@ -1,4 +1,4 @@
-"""Make the targets ready, and the document that makes writing to them safe. On the driver."""
+"""Create and configure the target topics, and write the restore's document. On the driver."""
 
 from __future__ import annotations
 
@@ -28,33 +28,35 @@ def prepare(
     now_ms: Callable[[], int],
     put_schemas: Callable[[], Mapping[str, Any]] = dict,
 ) -> RestoreDocument:
-    """Create what is missing, lift limits, take producer ids; the document says so first.
+    """Create missing topics, lift limits and take producer ids; the document says so first.
 
-    Called again after a crash it finds its own topics and goes on. ``put_schemas`` brings schemas
-    into a registry and tells what the document is to say of it; the same each time.
+    After a crash it finds its own topics and resumes. ``put_schemas`` registers schemas and returns
+    what the document records of it; the same each time.
     """
     if _can_resume(plan, target, document):
         assert document is not None
         if document.phase is not Phase.DONE:
             _check_same(document, put_schemas())
         return document
-    going_on = begun(plan, target, document)
+    resumed = begun(plan, target, document)
     first = replace(
         _first(plan, target, document, options, at_ms=now_ms()),
         targets=tuple(_intended(topic, target, document, admin) for topic in plan.topics),
-        schemas=going_on.schemas if going_on else {},
+        schemas=resumed.schemas if resumed else {},
     )
     kept = _restored_before(plan, document)
     save_document(store, replace(first, targets=first.targets + kept))
     failpoint("restore.prepared")
-    ready = tuple(
-        _make_ready(topic, aim, target, document, options=options, admin=admin)
+    prepared = tuple(
+        _prepare_topic(topic, aim, target, document, options=options, admin=admin)
         for topic, aim in zip(plan.topics, first.targets, strict=True)
     )
     schemas = put_schemas()
-    if going_on is not None and going_on.schemas:
-        _check_same(going_on, schemas)
-    made = replace(first.next(Phase.WRITING, at_ms=now_ms(), targets=ready + kept), schemas=schemas)
+    if resumed is not None and resumed.schemas:
+        _check_same(resumed, schemas)
+    made = replace(
+        first.next(Phase.WRITING, at_ms=now_ms(), targets=prepared + kept), schemas=schemas
+    )
     failpoint("restore.created")
     save_document(store, made)
     failpoint("restore.documented")
@@ -69,7 +71,7 @@ def _first(
     *,
     at_ms: int,
 ) -> RestoreDocument:
-    """Return what the document says before anything is made, its targets apart."""
+    """Return the document before anything is created, without its targets."""
     return RestoreDocument(
         id=plan.id,
         revision=known.revision + 1 if known else 0,
@@ -86,9 +88,9 @@ def _first(
 def without_restored(
     plan: RestorePlan, there: Mapping[str, TopicDescription], document: RestoreDocument | None
 ) -> RestorePlan:
-    """Leave out topics that were restored, where others of the same restore were deleted since.
+    """Leave out restored topics, if others of the same restore were deleted since.
 
-    What happened to them since is not ours. A plan of which nothing is left is done, and stays.
+    A plan of which nothing would be left stays as it is: it is done.
     """
     restored = {
         known.topic
@@ -107,7 +109,7 @@ def _restored_before(plan: RestorePlan, document: RestoreDocument | None) -> tup
 
 
 def is_done(plan: RestorePlan, target: TargetSnapshot, document: RestoreDocument | None) -> bool:
-    """Whether nothing is left to do: a target that was deleted since is made anew."""
+    """Whether nothing is left to do; a target that was deleted is created again."""
     if document is None or document.phase is not Phase.DONE:
         return False
     return all(_is_ours(topic, target, document) is not None for topic in plan.topics)
@@ -116,7 +118,7 @@ def is_done(plan: RestorePlan, target: TargetSnapshot, document: RestoreDocument
 def begun(
     plan: RestorePlan, target: TargetSnapshot, document: RestoreDocument | None
 ) -> RestoreDocument | None:
-    """Return the document if it is unfinished, and a target of it is there: with records, maybe."""
+    """Return the document if it is unfinished and one of its targets exists."""
     if document is None or document.phase is Phase.DONE:
         return None
     ours = any(_is_ours(topic, target, document) is not None for topic in plan.topics)
@@ -134,7 +136,7 @@ def _check_same(document: RestoreDocument, schemas: Mapping[str, Any]) -> None:
 def _can_resume(
     plan: RestorePlan, target: TargetSnapshot, document: RestoreDocument | None
 ) -> bool:
-    """Whether every target is the one the document speaks of."""
+    """Whether every target is the one that the document names."""
     if document is None or document.phase is Phase.PREPARING:
         return False
     return all(_is_ours(topic, target, document) is not None for topic in plan.topics)
@@ -153,7 +155,7 @@ def _is_ours(
 def _intended(
     topic: TopicPlan, target: TargetSnapshot, known: RestoreDocument | None, admin: Admin
 ) -> Target:
-    """Say what will be done to one topic, and which settings it gets at the end."""
+    """Return what will be done to one topic, and which settings it gets at the end."""
     before = known.target(topic.target) if known else None
     ours = _is_ours(topic, target, known)
     if ours is not None:
@@ -164,11 +166,11 @@ def _intended(
         admin.topic_configs([topic.target])[topic.target] if existed else dict(topic.source.configs)
     )
     if before is not None and before.existed and existed and not before.topic_id:
-        settings = dict(before.settings)  # it was being made ready: the present ones may be ours
+        settings = dict(before.settings)  # it was being prepared: the present settings may be ours
     return Target(topic.source.topic, topic.source.incarnation, topic.target, existed, settings)
 
 
-def _make_ready(
+def _prepare_topic(
     topic: TopicPlan,
     aim: Target,
     target: TargetSnapshot,
@@ -193,7 +195,7 @@ def _make_ready(
             configs=settings,
         )
         bases = [0] * topic.target_count
-    if options.exact_offsets:  # shows that deleting is allowed before there is anything to delete
+    if options.exact_offsets:  # fails now if deleting is not allowed
         admin.delete_records({(topic.target, number): 0 for number in range(len(bases))})
     places = tuple(TargetPartition(base, *admin.init_producer_id()) for base in bases)
     return replace(aim, topic_id=made.topic_id, partitions=places)

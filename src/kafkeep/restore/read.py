@@ -1,6 +1,7 @@
-"""Read what a target partition gets: entries in, batches ready to be produced out. In tasks.
+"""Read what a target partition gets: entries in, batches to produce out. In tasks.
 
-Read parts of objects: the offsets and the record times that were asked for. In tasks.
+Whole windows take the fast way. Of a selection, only the frames that may hold wanted records are
+read.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from kafkeep.kafka.batch.decode import decode, iter_decode
 from kafkeep.kafka.batch.format import Batches
 from kafkeep.kafka.batch.rewrite import ReadyBatch, regroup
 from kafkeep.numba_setup import Int64s
-from kafkeep.objects.prefetch import Ranges, read_in_order
+from kafkeep.objects.prefetch import RangeReader, read_in_order
 from kafkeep.objects.segment.reader import iter_segment
 from kafkeep.objects.sink.read_windows import Window, iter_windows
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions
-from kafkeep.restore.selection import ALL_TIMES, Piece, Times
+from kafkeep.restore.selection import ALL_TIMES, Times, WindowSlice
 
 
-def iter_pieces(
-    store: Ranges,
-    pieces: Iterable[Piece],
+def iter_slices(
+    store: RangeReader,
+    slices: Iterable[WindowSlice],
     times: Times = ALL_TIMES,
     *,
     skip_records: int = 0,
@@ -36,48 +37,51 @@ def iter_pieces(
 ) -> Iterator[ReadyBatch]:
     """Yield the wanted records of one partition, less the first ``skip_records``; see iter_ready.
 
-    Whole windows go the fast way. Only the frames of a piece are fetched.
+    Whole windows take the fast way. Only the frames of a slice are fetched.
     """
-    for whole, group in groupby(pieces, key=lambda piece: piece.whole):
+    for whole, group in groupby(slices, key=lambda part: part.whole):
         if whole:
             skip_records = yield from iter_ready(
                 store,
-                [entry for piece in group for entry in piece.window.entries],
+                [entry for part in group for entry in part.window.entries],
                 skip_records=skip_records,
                 restore_aborted=restore_aborted,
                 options=options,
             )
             continue
-        for piece in group:
-            if piece.window.is_segment and not piece.timed:
-                skip_records = yield from _iter_frames(store, piece, skip_records, restore_aborted)
+        for part in group:
+            if part.window.is_segment and not part.timed:
+                skip_records = yield from _iter_frames(store, part, skip_records, restore_aborted)
             else:
-                records = iter_records(store, piece, times, restore_aborted, options)
+                records = iter_records(store, part, times, restore_aborted, options)
                 skip_records = yield from iter_built(records, skip_records)
 
 
 def _iter_frames(
-    store: Ranges, piece: Piece, skip_records: int, restore_aborted: bool
+    store: RangeReader, part: WindowSlice, skip_records: int, restore_aborted: bool
 ) -> Generator[ReadyBatch, None, int]:
-    """Yield a stretch of a segment's batches; return what is still to be skipped."""
+    """Yield some of a segment's batches; return how many records are still to be skipped."""
     found = 0
 
     def counted() -> Iterator[Batches]:
         nonlocal found
         for batches in iter_segment(
-            store, piece.window.entries[0], piece.range, aborted=restore_aborted
+            store, part.window.entries[0], part.range, aborted=restore_aborted
         ):
-            found += count_inside(batches, piece.range)
+            found += count_inside(batches, part.range)
             yield batches
 
     yield from regroup(
-        counted(), range=piece.range, skip_records=skip_records, max_batch_bytes=MAX_BATCH_BYTES
+        counted(),
+        range=part.range,
+        skip_records=skip_records,
+        max_batch_bytes=MAX_BATCH_BYTES,
     )
     return max(0, skip_records - found)
 
 
 def count_inside(batches: Batches, range: OffsetRange) -> int:
-    """Count the records in ``range``; only batches at its edges are looked into."""
+    """Count the records in ``range``; only batches at its edges are decoded."""
     data = batches.select(~batches.is_control)
     inside = (data.base_offsets >= range.start) & (data.last_offsets < range.end)
     edges = data.select(~inside)
@@ -88,7 +92,7 @@ def count_inside(batches: Batches, range: OffsetRange) -> int:
 def iter_built(
     records: Iterator[pa.RecordBatch], skip_records: int
 ) -> Generator[ReadyBatch, None, int]:
-    """Yield rows as batches, less the first ones; return what is still to be skipped."""
+    """Yield rows as batches, less the first ones; return how many are still to be skipped."""
     # Formats and converters take a while to import; whole segments need none of them.
     from kafkeep.objects.producible import iter_ready_batches  # noqa: PLC0415
 
@@ -107,29 +111,33 @@ def iter_built(
 
 
 def iter_records(
-    store: Ranges, piece: Piece, times: Times, restore_aborted: bool, options: ReadOptions
+    store: RangeReader,
+    part: WindowSlice,
+    times: Times,
+    restore_aborted: bool,
+    options: ReadOptions,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted records of a piece as rows."""
-    keep = time_filter(times if piece.timed else ALL_TIMES)
-    if piece.window.is_segment:
+    """Yield the wanted records of a slice as rows."""
+    keep = time_filter(times if part.timed else ALL_TIMES)
+    if part.window.is_segment:
         chunks = iter_segment(
-            store, piece.window.entries[0], piece.range, aborted=restore_aborted,
+            store, part.window.entries[0], part.range, aborted=restore_aborted,
             from_ms=times.from_ms, until_ms=times.until_ms,
         )  # fmt: skip
         for batches in chunks:
-            for rows in iter_decode(batches, piece.range):
+            for rows in iter_decode(batches, part.range):
                 yield from keep(rows)
         return
     from kafkeep.objects.records import inside, iter_window  # noqa: PLC0415
 
-    files = [e for file in piece.window.files() for e in file.entries]
+    files = [e for file in part.window.files() for e in file.entries]
     with read_in_order(store, files) as reader:
-        for rows in iter_window(reader, piece.window, options=options):
-            yield from keep(inside(rows, piece.range))
+        for rows in iter_window(reader, part.window, options=options):
+            yield from keep(inside(rows, part.range))
 
 
 def wanted_times(at: Int64s, times: Times) -> npt.NDArray[np.bool_]:
-    """Tell of each time whether it is wanted."""
+    """Return for each time whether it is wanted."""
     wanted = np.ones(len(at), dtype=np.bool_)
     if times.from_ms is not None:
         wanted &= at >= times.from_ms
@@ -139,7 +147,7 @@ def wanted_times(at: Int64s, times: Times) -> npt.NDArray[np.bool_]:
 
 
 def time_filter(times: Times) -> Callable[[pa.RecordBatch], Sequence[pa.RecordBatch]]:
-    """Make a function that returns the rows whose time is wanted, in a batch or in none."""
+    """Return a function that keeps the rows whose time is wanted, as one batch or none."""
 
     def keep(rows: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         if times != ALL_TIMES:
@@ -156,7 +164,7 @@ MAX_BATCH_BYTES = 4 << 20
 
 
 def iter_ready(
-    store: Ranges,
+    store: RangeReader,
     entries: Sequence[Entry],
     *,
     skip_records: int = 0,
@@ -184,7 +192,7 @@ def iter_ready(
 
 
 def _iter_sink(
-    store: Ranges, windows: Sequence[Window], skip_records: int, options: ReadOptions
+    store: RangeReader, windows: Sequence[Window], skip_records: int, options: ReadOptions
 ) -> Iterator[ReadyBatch]:
     # Formats and converters take a while to import; segments need none of them.
     from kafkeep.objects.producible import iter_ready_batches  # noqa: PLC0415
@@ -198,7 +206,7 @@ def _iter_sink(
 
 
 def _iter_records(
-    store: Ranges, windows: Sequence[Window], skip_records: int, options: ReadOptions
+    store: RangeReader, windows: Sequence[Window], skip_records: int, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a sink's windows, less the first ones."""
     from kafkeep.objects.records import iter_window  # noqa: PLC0415
@@ -214,7 +222,7 @@ def _iter_records(
 def _skip_entries(
     run: list[Entry], skip_records: int, restore_aborted: bool
 ) -> tuple[list[Entry], int]:
-    """Leave out the entries that are skipped whole, without reading them."""
+    """Leave out the entries that are skipped as a whole, without reading them."""
     first = 0
     for entry in run:
         if entry.records > skip_records or (entry.aborted and not restore_aborted):
@@ -225,13 +233,13 @@ def _skip_entries(
 
 
 def _iter_run(
-    store: Ranges, run: list[Entry], skip_records: int, restore_aborted: bool
+    store: RangeReader, run: list[Entry], skip_records: int, restore_aborted: bool
 ) -> Generator[ReadyBatch, None, int]:
     """Yield one run's batches; return how many records are still to be skipped after it."""
     covered = OffsetRange(run[0].range.start, run[-1].range.end)
     found = 0
 
-    def counted(reader: Ranges) -> Iterator[Batches]:
+    def counted(reader: RangeReader) -> Iterator[Batches]:
         nonlocal found
         for batches in _iter_chunks(reader, run, restore_aborted):
             found += int(batches.record_counts.sum())
@@ -276,7 +284,7 @@ def _runs(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 
 
 def _iter_chunks(
-    store: Ranges, entries: Iterable[Entry], restore_aborted: bool
+    store: RangeReader, entries: Iterable[Entry], restore_aborted: bool
 ) -> Iterator[Batches]:
     for entry in entries:
         yield from iter_segment(store, entry, entry.range, aborted=restore_aborted)

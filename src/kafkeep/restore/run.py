@@ -1,4 +1,4 @@
-"""Open everything a restore needs, run it, close it."""
+"""Open everything that a restore needs, run it, and close it."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def run_restore(
     on_plan: Callable[[Preflight], None] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> RestoreSummary:
-    """Restore as ``options`` say and return what was done; with ``dry_run``, plan alone.
+    """Run a restore and return what it did; with ``dry_run``, only plan and check it.
 
-    ``on_plan`` sees the plan and the preflight before anything is written; a failed check ends
-    the run there with PreflightError. ``unlogged`` says what becomes of records, and where there
-    is no log also how the objects of Confluent's sink are read; said in vain it is refused.
+    ``on_plan`` is called with the plan and the checks before anything is written; a failed check
+    then raises PreflightError. ``unlogged`` says how records are changed and, where there is no
+    log, how the objects of Confluent's sink are read; an option without effect is refused.
     """
     door = BackgroundSession(spark, first=partial(open_clients, locations))
     with nullcontext() if options.dry_run else door, Wire(locations.kafka) as wire:
@@ -92,11 +92,11 @@ def _open_source(
             f"there is no archive at {store.describe()}",
             hint="Check the address; kafkeep backup makes one.",
         )
-    told = unlogged or listed
+    chosen = unlogged or listed
     return ListingSource(
         store=store,
-        options=options_for_listing(options, told),
-        unlogged=told,
+        options=options_for_listing(options, chosen),
+        unlogged=chosen,
         admin=admin,
         documents=documents,
     )

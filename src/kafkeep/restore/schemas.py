@@ -1,10 +1,7 @@
-"""The schemas of a restore: planned with the rest, in the registry before the first record.
+"""Restore archived schemas into a registry before the first record is written. On the driver.
 
-On the driver.
-
-What becomes of archived schemas in a registry: what is there, what is missing, what is against.
-
-Pure.
+The plans compare the archive with the registry and are pure: what is there, what is missing, and
+what conflicts.
 """
 
 from __future__ import annotations
@@ -52,7 +49,7 @@ _NOTHING = RegistrySubject(())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaPlan:
-    """What is to be done, and what stands against it."""
+    """What is registered, and what prevents it."""
 
     archived: SchemaSet
     missing: tuple[tuple[str, SchemaVersion], ...] = ()
@@ -95,12 +92,12 @@ def plan_ids(
             )
             checks.append(Check(CheckStatus.FAIL, registry, what, _OTHER_REGISTRY))
     levels, notes = _levels(archived, there, registry)
-    told = _told(archived, missing, registry, f"under their ids, by {way.value}")
+    note = _summary(archived, missing, registry, f"under their ids, by {way.value}")
     return SchemaPlan(
         archived=archived,
         missing=tuple(missing),
         levels=levels,
-        checks=(*checks, *notes) if checks else (told, *notes),
+        checks=(*checks, *notes) if checks else (note, *notes),
     )
 
 
@@ -125,14 +122,14 @@ def plan_map(
             what = f"schema {old} was {new} there when this restore began, and is not any more"
             checks.append(Check(CheckStatus.FAIL, registry, what, _BEGIN_ANEW))
     levels, notes = _levels(archived, there, registry)
-    told = _told(archived, missing, registry, "under ids that the registry gives")
+    note = _summary(archived, missing, registry, "under ids that the registry gives")
     return SchemaPlan(
         archived=archived,
         missing=tuple(missing),
         levels=levels,
         ids=ids,
         places=places,
-        checks=(*checks, *notes) if checks else (told, *notes),
+        checks=(*checks, *notes) if checks else (note, *notes),
     )
 
 
@@ -160,7 +157,7 @@ def same_schema(one: RegisteredSchema, other: RegisteredSchema) -> bool:
 
 
 def lacking(archived: SchemaSet, there: SchemaSet) -> str | None:
-    """Say which archived version a registry does not hold under its id; None when it has all."""
+    """Name an archived version that a registry does not hold under its id; None if it has all."""
     for name, one in archived.versions():
         known = there.subjects.get(name, _NOTHING).find(one.version)
         if known is None or known.id != one.id:
@@ -221,7 +218,7 @@ def _find(there: SchemaSet, name: str, schema: RegisteredSchema) -> SchemaVersio
 def _levels(
     archived: SchemaSet, there: SchemaSet, registry: str
 ) -> tuple[dict[str, str], list[Check]]:
-    """Say which levels are set: where none is, and for the whole if it has no other subjects."""
+    """Return the levels to set: where there is none, and globally if no other subject exists."""
     levels: dict[str, str] = {}
     notes: list[Check] = []
 
@@ -243,7 +240,7 @@ def _levels(
     return levels, notes
 
 
-def _told(
+def _summary(
     archived: SchemaSet, missing: list[tuple[str, SchemaVersion]], registry: str, how: str
 ) -> Check:
     total = len(archived.versions())
@@ -349,7 +346,7 @@ def plan_schemas(
 ) -> SchemaStep:
     """Compare archive and registry; writes nothing. PreflightError when a commit has no schemas.
 
-    ``begun`` is the document of a run whose records are to be gone on with.
+    ``begun`` is the document of an unfinished run of the same restore.
     """
     settings = options.registry()
     assert settings is not None, "the options were checked"
@@ -382,7 +379,7 @@ def plan_schemas(
 def id_map(document: RestoreDocument, options: RestoreOptions) -> IdMap | None:
     """Return what records get other ids by; None when they keep theirs.
 
-    Keys and values that transforms have made anew bear no archived id.
+    Keys and values that transforms have made hold no archived id.
     """
     if document.schemas.get("mode") != MAP:
         return None
@@ -392,5 +389,5 @@ def id_map(document: RestoreDocument, options: RestoreOptions) -> IdMap | None:
     return IdMap(_ids_of(document.schemas), keys, values)
 
 
-def _ids_of(told: Mapping[str, Any]) -> dict[int, int]:
-    return {int(old): int(new) for old, new in told.get("ids", {}).items()}
+def _ids_of(document: Mapping[str, Any]) -> dict[int, int]:
+    return {int(old): int(new) for old, new in document.get("ids", {}).items()}

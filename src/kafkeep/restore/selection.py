@@ -1,4 +1,4 @@
-"""Which stretches of which objects hold what was asked for, by the log alone. Pure."""
+"""Select the parts of objects that hold the wanted offsets and times, by the log alone. Pure."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ ALL_TIMES = Times()
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A stretch of one window of objects; if ``timed``, the time of each record decides.
+class WindowSlice:
+    """A range of offsets of one window; if ``timed``, the time of each record decides, too.
 
-    ``records`` and ``stored_bytes`` are those that are read: a few may turn out not to be wanted.
+    ``records`` and ``stored_bytes`` are what is read; some of it may not be wanted.
     """
 
     window: Window
@@ -51,69 +51,69 @@ class Piece:
 
     @property
     def exact(self) -> bool:
-        """Whether ``records`` is what it holds, known without reading."""
+        """Whether ``records`` is the exact count, known without reading."""
         return self.whole and not any(entry.aborted for entry in self.window.entries)
 
 
-def whole_pieces(entries: Iterable[Entry]) -> tuple[Piece, ...]:
-    """Return all of the windows of one partition."""
+def whole_slices(entries: Iterable[Entry]) -> tuple[WindowSlice, ...]:
+    """Return the whole windows of one partition."""
     return tuple(_whole(window) for window in iter_windows(entries))
 
 
-def pick_pieces(
+def select_slices(
     entries: Sequence[Entry], ranges: Sequence[OffsetRange] | None, times: Times
-) -> tuple[Piece, ...]:
-    """Return the stretches that may hold wanted records, in order.
+) -> tuple[WindowSlice, ...]:
+    """Return the slices that may hold wanted records, in order.
 
-    ``ranges`` do not overlap; None is every offset. PreflightError when objects do not tell what
-    was asked for.
+    ``ranges`` do not overlap; None is every offset. PreflightError when objects do not hold the
+    offsets or times of their records.
     """
-    pieces: list[Piece] = []
+    slices: list[WindowSlice] = []
     for window in iter_windows(entries):
         for wanted in ranges if ranges is not None else (window.range,):
-            part = window.range.overlap(wanted)
-            if part is not None:
-                pieces.extend(_pick(window, part, times))
-    return tuple(pieces)
+            overlap = window.range.overlap(wanted)
+            if overlap is not None:
+                slices.extend(_pick(window, overlap, times))
+    return tuple(slices)
 
 
-def _pick(window: Window, part: OffsetRange, times: Times) -> Iterator[Piece]:
+def _pick(window: Window, overlap: OffsetRange, times: Times) -> Iterator[WindowSlice]:
     low = min(entry.min_timestamp for entry in window.entries)
     high = max(entry.max_timestamp for entry in window.entries)
     if times.excludes(low, high):
         return
     timed = not times.includes(low, high)
-    if not timed and part == window.range:
+    if not timed and overlap == window.range:
         yield _whole(window)
     elif window.is_segment:
-        yield from _pick_frames(window, part, times)
+        yield from _pick_frames(window, overlap, times)
     else:
-        _check_rows(window, part, timed)
-        yield Piece(window, part, timed, window.records, _size(window))
+        _check_rows(window, overlap, timed)
+        yield WindowSlice(window, overlap, timed, window.records, _size(window))
 
 
-def _whole(window: Window) -> Piece:
-    return Piece(window, window.range, False, window.records, _size(window))
+def _whole(window: Window) -> WindowSlice:
+    return WindowSlice(window, window.range, False, window.records, _size(window))
 
 
 def _size(window: Window) -> int:
     return sum(entry.size_bytes for entry in window.entries)
 
 
-def _check_rows(window: Window, part: OffsetRange, timed: bool) -> None:
-    """Refuse to guess: rows of some sinks' objects have no time, or no offset of their own."""
+def _check_rows(window: Window, overlap: OffsetRange, timed: bool) -> None:
+    """Refuse objects whose rows have no time, or no offset, where that decides."""
     for entry in window.entries:
         if not entry.own_records or entry.converter == ENVELOPE:
             continue
         if timed and entry.min_timestamp != entry.max_timestamp:
             raise PreflightError(f"{entry.key} does not hold the times of its records")
-        if part != window.range and first_offset(entry) is None:
+        if overlap != window.range and first_offset(entry) is None:
             raise PreflightError(f"{entry.key} does not tell the offsets of its records")
 
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """Neighbouring frames of a segment, as far as they are wanted."""
+    """The wanted part of neighbouring frames of a segment."""
 
     range: OffsetRange
     timed: bool
@@ -121,10 +121,10 @@ class _Frame:
     stored_bytes: int
 
 
-def _pick_frames(window: Window, part: OffsetRange, times: Times) -> Iterator[Piece]:
-    """Join neighbouring frames that are read alike."""
+def _pick_frames(window: Window, overlap: OffsetRange, times: Times) -> Iterator[WindowSlice]:
+    """Join neighbouring frames that are read in the same way."""
     joined: list[_Frame] = []
-    for frame in _frames(window.entries[0], part, times):
+    for frame in _frames(window.entries[0], overlap, times):
         last = joined[-1] if joined else None
         if last and last.timed == frame.timed and last.range.end == frame.range.start:
             joined[-1] = _Frame(
@@ -136,17 +136,17 @@ def _pick_frames(window: Window, part: OffsetRange, times: Times) -> Iterator[Pi
         else:
             joined.append(frame)
     for frame in joined:
-        yield Piece(window, frame.range, frame.timed, frame.records, frame.stored_bytes)
+        yield WindowSlice(window, frame.range, frame.timed, frame.records, frame.stored_bytes)
 
 
-def _frames(entry: Entry, part: OffsetRange, times: Times) -> Iterator[_Frame]:
+def _frames(entry: Entry, overlap: OffsetRange, times: Times) -> Iterator[_Frame]:
     points = entry.index
     end = IndexPoint(entry.stored.range.end, entry.size_bytes, entry.stored.records, 0, 0)
     for place, (point, following) in enumerate(zip(points, (*points[1:], end), strict=True)):
         start = entry.range.start if place == 0 else point.offset
         if start >= following.offset:
             continue
-        wanted = OffsetRange(start, following.offset).overlap(part)
+        wanted = OffsetRange(start, following.offset).overlap(overlap)
         if wanted is None or times.excludes(point.min_timestamp, point.max_timestamp):
             continue
         records = min(following.records - point.records, len(wanted))

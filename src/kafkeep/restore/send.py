@@ -1,10 +1,9 @@
 """Send batches to their partitions, in order, each exactly once. In tasks.
 
 A batch's sequence is its target offset less the partition's base offset, under one producer id
-for the whole restore. So the broker stores whichever of two attempts comes first, and refuses the
-other: after any trouble the end offset says where to go on.
-
-Is what stands at a target's end ours? Compared before a restore goes on behind it. In tasks.
+for the whole restore. So the broker stores whichever of two attempts comes first and refuses the
+other. After a failure the end offset says where to continue. Before a restore continues, it
+compares the last record of the target with the archived one.
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ def check_tail(
     ``expected`` begins with that record. PreflightError when they differ, or when the archive
     has no such record: then the target holds more than this restore wrote.
     """
-    ready = next(expected, None)
-    if ready is None:
+    batch = next(expected, None)
+    if batch is None:
         raise _not_ours(topic, partition, f"it holds more than the archive, up to {last_offset}")
     there = record_at(wire, topic, partition, topic_id=topic_id, offset=last_offset)
-    ours = decode(scan_batches(ready.body), range=OffsetRange(0, 1))
+    ours = decode(scan_batches(batch.body), range=OffsetRange(0, 1))
     if there != _row(ours):
         raise _not_ours(topic, partition, f"its record at offset {last_offset} is another")
 
@@ -93,7 +92,7 @@ def _not_ours(topic: str, partition: int, why: str) -> PreflightError:
 
 
 IN_FLIGHT = 5
-"""The broker knows the last five batches of a producer: more could not be told apart."""
+"""The broker remembers the last five batches of a producer; it cannot recognise older ones."""
 REQUEST_BYTES = 4 << 20
 STUCK_SECONDS = 120.0
 """A partition that takes no record for so long ends the restore."""
@@ -113,7 +112,7 @@ FATAL: dict[int, tuple[type[KafkeepError], str]] = {
 
 
 def no_batches(_skip: int) -> Iterator[ReadyBatch]:
-    """Give none: for senders that have theirs from elsewhere."""
+    """Yield nothing: for senders that get their batches elsewhere."""
     return iter(())
 
 
@@ -125,9 +124,9 @@ class Sender:
     partition: int
     place: TargetPartition
     read: Callable[[int], Iterator[ReadyBatch]]
-    """Gives the batches that follow a number of records already there."""
+    """Yields the batches after a number of records."""
     written: int = 0
-    """Records that are in the target for certain."""
+    """Records that are known to be in the target."""
     bytes: int = 0
     done: bool = False
     in_flight: int = 0
@@ -138,7 +137,7 @@ class Sender:
     _batches: Iterator[ReadyBatch] | None = None
     _next: ReadyBatch | None = None
     _stuck_since: float | None = None
-    """Since when there is trouble, and nothing that got through."""
+    """Since when every request has failed."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -147,11 +146,11 @@ class Sender:
 
     @property
     def end(self) -> int:
-        """The target's end offset as far as it is known."""
+        """The target's end offset, as far as it is known."""
         return self.place.base + self.written
 
     def begin(self, written: int) -> None:
-        """Go on behind the first ``written`` records."""
+        """Continue after the first ``written`` records."""
         self.written = self._sent = written
         self._batches = self.read(written)
         self._next = next(self._batches, None)
@@ -162,8 +161,8 @@ class Sender:
     def can_send(self) -> bool:
         """Whether the next batch may go out now.
 
-        The first goes alone: a broker that does not know the producer id takes any sequence, so
-        a second batch could land where the first was meant to.
+        The first goes alone: a broker that does not know the producer id accepts any sequence, so
+        a second batch could be stored in place of the first.
         """
         if self.done or self.troubled is not None or self._next is None:
             return False
@@ -182,7 +181,7 @@ class Sender:
         return body, offset, batch.records
 
     def acknowledge(self, answer: Produced, offset: int, records: int, size: int) -> None:
-        """Count a batch that is in the target, or note why it is not."""
+        """Count a batch that is in the target, or note why it is not there."""
         self.in_flight -= 1
         if answer.error_code in FATAL:
             kind, why = FATAL[answer.error_code]
@@ -200,20 +199,20 @@ class Sender:
         self.bytes += size
         self._met = True
         self._stuck_since = None
-        self.settle()
+        self.update_done()
 
-    def settle(self) -> None:
-        """Note that it is over when every batch is there."""
+    def update_done(self) -> None:
+        """Set ``done`` once every batch is in the target."""
         if self.in_flight == 0 and self._next is None and self.troubled is None:
             self.done = True
 
     def lose(self, reason: str) -> None:
-        """Note that a request got no answer: only the target can tell what became of it."""
+        """Note that a request got no answer: only the target shows whether it was stored."""
         self.in_flight -= 1
         self.troubled = reason
 
     def recover(self, end: int) -> None:
-        """Go on where the target ends, unless nothing moves any more."""
+        """Continue where the target ends; TransientError when nothing succeeds for too long."""
         written = end - self.place.base
         if written < self.written:
             raise PreflightError(
@@ -245,9 +244,9 @@ def send_all(
     pace: Callable[[int], None],
     between: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Send until every sender is done; ``pace`` is told the bytes of each request and may wait.
+    """Send until every sender is done; ``pace`` gets the bytes of each request and may wait.
 
-    ``between`` does what is no sending and tells whether it did anything.
+    ``between`` does other work and returns whether it did anything.
     """
     requests: deque[_Request] = deque()
     turn = deque(senders)
@@ -264,7 +263,7 @@ def send_all(
 def _next_request(
     wire: Wire, turn: deque[Sender], topic_ids: dict[str, str], pace: Callable[[int], None]
 ) -> _Request | None:
-    """One batch of each partition in turn, up to about ``REQUEST_BYTES``."""
+    """Send one batch of each partition in turn, up to about ``REQUEST_BYTES``."""
     bodies: dict[tuple[str, int], bytearray] = {}
     parts, size = [], 0
     for _ in range(len(turn)):
@@ -300,7 +299,7 @@ def _recover(
     senders: list[Sender],
     end_offsets: Callable[[list[tuple[str, int]]], dict[tuple[str, int], int]],
 ) -> bool:
-    """Set troubled senders going again once all their answers are in; tell whether some were."""
+    """Restart failed senders once all their answers are in; return whether there were any."""
     troubled = [s for s in senders if s.troubled is not None and s.in_flight == 0]
     if not troubled:
         return False

@@ -1,7 +1,4 @@
-"""Tell how far the targets of a restore have grown while its tasks run. On the driver.
-
-What a restore did.
-"""
+"""What a restore did, and how far it is while its tasks run. On the driver."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ NEWER = "the archive has come further since this restore was done, and that is n
 
 @dataclass(slots=True)
 class RestoreSummary:
-    """Totals of one run; a restore that was resumed counts what this run wrote."""
+    """Totals of one run; a resumed restore counts what this run wrote."""
 
     records: int = 0
     bytes: int = 0
@@ -33,11 +30,11 @@ class RestoreSummary:
     lost: list[str] = field(default_factory=list)
     """Objects left out, whole or in part, because they are missing or damaged."""
     lost_offsets: list[dict[str, Any]] = field(default_factory=list)
-    """What they held, where a log tells."""
+    """What they held, if there is a log."""
     gaps: list[dict[str, Any]] = field(default_factory=list)
     """Offsets that were never archived, in the topics restored."""
     missing: list[str] = field(default_factory=list)
-    """What of the records their objects do not hold."""
+    """What the objects do not hold of their records."""
     filled: int = 0
     """Offsets filled where no record is: before the first one, or with tombstones."""
     holes: int = 0
@@ -46,27 +43,27 @@ class RestoreSummary:
     """Consumer group → partitions whose offset was set."""
     groups_left_out: list[str] = field(default_factory=list)
     newer: list[str] = field(default_factory=list)
-    """Topics of a restore that was done before, which the archive has more of since."""
+    """Topics of a finished restore for which the archive has more by now."""
     schemas: dict[str, int] = field(default_factory=dict)
     """Versions registered and found in a schema registry; ids put into records, and left."""
     schema_notes: list[str] = field(default_factory=list)
-    """What of the schemas is not as it was."""
+    """What differs between the archived and the restored schemas."""
     id: str = ""
     seconds: float = 0.0
     start_seconds: float = 0.0
 
     @property
     def exit_code(self) -> int:
-        """3 when something is not as it was, else 0."""
+        """3 when something differs from the source, else 0."""
         lacks = self.held_back or self.lost or self.gaps or self.missing or self.groups_left_out
         return 3 if lacks or self.newer or self.unknown_ids or self.schema_notes else 0
 
     @property
     def left_out(self) -> list[str]:
         """What was lost with objects, in sentences."""
-        told = {o["key"] for o in self.lost_offsets}
+        described = {o["key"] for o in self.lost_offsets}
         return [
-            *(f"left out: {key}" for key in self.lost if key not in told),
+            *(f"left out: {key}" for key in self.lost if key not in described),
             *(
                 f"left out: {o['topic']}-{o['partition']}, offsets {o['start']} to {o['end'] - 1}: "
                 f"{o['key']} is missing or damaged"
@@ -86,7 +83,7 @@ class RestoreSummary:
 
     @property
     def warnings(self) -> list[str]:
-        """Everything that is not as it was, in sentences."""
+        """Everything that differs from the source, in sentences."""
         return [
             *self.left_out,
             *self.missing,
@@ -103,12 +100,12 @@ class RestoreSummary:
         ]
 
     def lose(self, offsets: Iterable[Mapping[str, Any]]) -> None:
-        """Tell of what an earlier run left out instead."""
+        """Report what an earlier run left out instead."""
         self.lost_offsets = [dict(one) for one in offsets]
         self.lost = sorted({one["key"] for one in self.lost_offsets} or self.lost)
 
     def count_ids(self, counts: Mapping[str, int]) -> None:
-        """Add what a task did to ids."""
+        """Add what a task did to schema ids."""
         for name, count in counts.items():
             self.schemas[name] = self.schemas.get(name, 0) + count
 
@@ -153,16 +150,16 @@ POLL_SECONDS = 0.5
 
 
 @contextmanager
-def watch(measure: Callable[[], int], tell: Callable[[int], None]) -> Iterator[None]:
-    """Call ``tell`` with what ``measure`` says, twice a second; what it cannot measure is left."""
+def watch(measure: Callable[[], int], report: Callable[[int], None]) -> Iterator[None]:
+    """Call ``report`` with the result of ``measure`` twice a second; errors are ignored."""
     stop = threading.Event()
 
     def poll() -> None:
         while not stop.wait(POLL_SECONDS):
             try:
-                tell(measure())
+                report(measure())
             except KafkeepError:
-                continue  # the tasks will say what is wrong
+                continue  # the tasks report what is wrong
 
     thread = threading.Thread(target=poll, name="restore-progress", daemon=True)
     thread.start()

@@ -1,4 +1,7 @@
-"""Will the target let us, and keep what it gets? Tried before anything is written. Driver."""
+"""Check rights, topic creation and retention on the target's brokers. On the driver.
+
+Nothing is changed: topics are only validated, not created.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from kafkeep.restore.topic_settings import final_settings, settings_while_writin
 _NEEDED = (Right.WRITE, Right.ALTER_CONFIGS, Right.DESCRIBE_CONFIGS)
 
 
-def rehearse(
+def check_target_changes(
     plan: RestorePlan,
     target: TargetSnapshot,
     document: RestoreDocument | None,
@@ -29,10 +32,10 @@ def rehearse(
     admin: Admin,
     now_ms: int,
 ) -> list[Check]:
-    """Try what is to be done to topics, as far as that changes nothing.
+    """Check what the restore will do to its topics, without changing anything.
 
-    What is ``known`` to be refused is left alone, and so is what is done. Rights on a topic that
-    is not there yet can be told only when it is.
+    Topics that failed a check in ``known`` are skipped, and so are finished ones. Rights on a topic
+    are known only once it exists.
     """
     topics = _to_write(plan, target, document, known)
     rights = topic_rights(
@@ -47,8 +50,8 @@ def rehearse(
             refused = list(_try_creating(topic, options, admin))
         checks += refused
         if all(check.verdict is not CheckStatus.FAIL for check in refused):
-            told = _settings(topic, target, document, options, admin, of_new)
-            checks += check_retention(topic, told, options, now_ms=now_ms)
+            settings = _settings(topic, target, document, options, admin, of_new)
+            checks += check_retention(topic, settings, options, now_ms=now_ms)
     return checks
 
 
@@ -68,7 +71,7 @@ def _try_creating(topic: TopicPlan, options: RestoreOptions, admin: Admin) -> It
 def check_rights(
     topic: str, rights: Collection[Right] | None, options: RestoreOptions
 ) -> Iterator[Check]:
-    """Name what we may not do to a topic that is there; None is: not told. Pure."""
+    """Name the missing rights on an existing topic; None means that they are unknown. Pure."""
     if rights is None:
         return
     needed = (*_NEEDED, Right.DELETE) if options.exact_offsets else _NEEDED
@@ -78,29 +81,29 @@ def check_rights(
         hint = "Grant them, then run the same command again."
         yield Check(CheckStatus.FAIL, topic, what, hint, AccessDeniedError.exit_code)
     elif Right.READ not in rights:
-        what = "the user may not read it: a restore that was cut off could not go on"
+        what = "the user may not read it: an interrupted restore could not resume"
         yield Check(CheckStatus.WARN, topic, what, "Grant Read on the topic.")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """The settings that a topic gets at the end, and what holds where it sets nothing itself."""
+class TargetSettings:
+    """The settings that a topic gets at the end, and the defaults for what it does not set."""
 
     settings: Mapping[str, str]
     defaults: Mapping[str, str]
     fewer_replicas: int | None = None
-    """How many it has, when it had more."""
+    """How many replicas it gets, if it had more."""
 
 
 def check_retention(
-    topic: TopicPlan, told: Told, options: RestoreOptions, *, now_ms: int
+    topic: TopicPlan, target: TargetSettings, options: RestoreOptions, *, now_ms: int
 ) -> Iterator[Check]:
-    """Say which settings would delete restored records at once, and what becomes of them. Pure."""
+    """Warn of settings that would delete restored records at once. Pure."""
     final = final_settings(
         topic.target,
-        told.settings,
-        told.defaults,
-        replicas=told.fewer_replicas,
+        target.settings,
+        target.defaults,
+        replicas=target.fewer_replicas,
         oldest_ms=oldest_time(topic, options),
         largest_partition_bytes=largest_target(topic),
         now_ms=now_ms,
@@ -124,16 +127,16 @@ def _settings(  # noqa: PLR0917
     options: RestoreOptions,
     admin: Admin,
     of_new: Callable[[], Mapping[str, str]],
-) -> Told:
+) -> TargetSettings:
     fewer = fewer_replicas(topic, options)
     there = target.topics.get(topic.target)
     if there is None:
-        return Told(topic.source.configs, of_new(), fewer)
+        return TargetSettings(topic.source.configs, of_new(), fewer)
     defaults = topic_defaults(admin, topic.target)
     known = document.target(topic.target) if document is not None else None
     if known is not None and known.topic_id == there.topic_id:
-        return Told(known.settings, defaults, None if known.existed else fewer)
-    return Told(admin.topic_configs([topic.target])[topic.target], defaults)
+        return TargetSettings(known.settings, defaults, None if known.existed else fewer)
+    return TargetSettings(admin.topic_configs([topic.target])[topic.target], defaults)
 
 
 def _to_write(

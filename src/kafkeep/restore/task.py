@@ -1,4 +1,4 @@
-"""The function a restore's Spark task runs: a bundle of target partitions in, reports out."""
+"""The Spark task of a restore: it writes a bundle of target partitions and reports on each."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from kafkeep.kafka.admin.admin import Admin, OffsetSpec
 from kafkeep.kafka.batch.rewrite import ReadyBatch
 from kafkeep.kafka.batch.schema_ids import IdMap, IdRewriter
 from kafkeep.kafka.client.wire import Wire, wire_for
-from kafkeep.objects.prefetch import Ahead, Ranges, open_ahead, reads_of
+from kafkeep.objects.prefetch import Prefetcher, RangeReader, open_prefetcher, reads_of
 from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.storage import StorageOptions
 from kafkeep.restore.document import TargetPartition
-from kafkeep.restore.read import iter_pieces, iter_ready
-from kafkeep.restore.routing.routing import SAME, Shape
-from kafkeep.restore.routing.rows import SourceRows, iter_shaped, needs_rows, shift_headers
-from kafkeep.restore.selection import ALL_TIMES, Piece, Times, whole_pieces
+from kafkeep.restore.read import iter_ready, iter_slices
+from kafkeep.restore.routing.routing import SAME, Routing
+from kafkeep.restore.routing.rows import SourceRows, iter_routed_batches, needs_rows, shift_headers
+from kafkeep.restore.selection import ALL_TIMES, Times, WindowSlice, whole_slices
 from kafkeep.restore.send import Sender, check_tail, send_all
 from kafkeep.store.open import open_store
 
 SOON = 8
-"""So many partitions are read from at once before the first batches are sent."""
+"""How many partitions are read at once before the first batches are sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,32 +41,32 @@ class TargetWork:
     place: TargetPartition
     entries: tuple[Entry, ...]
     est_bytes: int
-    pieces: tuple[Piece, ...] | None = None
-    """What is read of the entries, when something was picked."""
+    slices: tuple[WindowSlice, ...] | None = None
+    """What is read of the entries, if not all of them."""
     times: Times = ALL_TIMES
     end: int = 0
-    """With exact offsets, where it ends at least."""
-    shape: Shape = SAME
+    """With exact offsets, the least end offset."""
+    routing: Routing = SAME
 
 
 @dataclass(frozen=True, slots=True)
 class RouteSource:
-    """One archived partition whose records are dealt out."""
+    """One archived partition whose records are distributed."""
 
     partition: int
-    pieces: tuple[Piece, ...]
+    slices: tuple[WindowSlice, ...]
     times: Times
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where the records of a target topic come from; the shape says where they go."""
+    """Where the records of a target topic come from; the routing says where they go."""
 
     topic: str
     sources: tuple[RouteSource, ...]
-    shape: Shape
+    routing: Routing
     counts: bool = True
-    """Of bundles that all read the topic, one counts what it met."""
+    """Whether this bundle counts records: several may read the same topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class ExactWay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreBundle:
-    """Everything one task needs; travels to the executor as it is."""
+    """Everything that one task needs; travels to the executor."""
 
     work: tuple[TargetWork, ...]
     kafka: KafkaOptions
@@ -88,26 +88,26 @@ class RestoreBundle:
     restore_aborted: bool
     rate_bytes: float | None
     reading: ReadOptions = field(default_factory=ReadOptions)
-    """How the log's objects were made."""
+    """What readers of the objects must know."""
     ids: IdMap | None = None
-    """Given when records get other schema ids."""
+    """The new schema ids; None when records keep theirs."""
     exact: ExactWay | None = None
-    """Given when every record goes to the offset it had."""
+    """How holes are filled; None unless offsets are exact."""
     routes: tuple[Route, ...] = ()
-    """Of the bundle's topics, when target partitions get records of several archived ones."""
+    """Sources of the topics whose target partitions get records of several archived ones."""
 
 
 def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Write every partition of the bundle to its end; yield one report for each.
+    """Write every partition of the bundle; yield one report for each.
 
-    Safe to run again, also beside a late attempt of itself: the target's end offset says what is
-    there, and the sequences keep everything else out.
+    Safe to run again, also at the same time as a late attempt of itself: the target's end offset
+    says what is there, and the broker refuses any other sequence.
     """
     failpoint("task.start")
     wire = wire_for(bundle.kafka)
     admin = Admin(wire)
     rewriter = rewriter_of(bundle)
-    with open_ahead(open_store(bundle.archive, bundle.storage)) as store:
+    with open_prefetcher(open_store(bundle.archive, bundle.storage)) as store:
         senders = _begin(wire, admin, store, bundle, rewriter)
         before = {sender.key: sender.written for sender in senders}
         send_all(
@@ -124,9 +124,9 @@ def restore_bundle(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]
 
 
 def _begin(
-    wire: Wire, admin: Admin, store: Ahead, bundle: RestoreBundle, rewriter: IdRewriter | None
+    wire: Wire, admin: Admin, store: Prefetcher, bundle: RestoreBundle, rewriter: IdRewriter | None
 ) -> list[Sender]:
-    """Return the senders of a bundle, each with its first batch at hand."""
+    """Return the senders of a bundle, each with its first batch loaded."""
     ends = admin.offsets([(w.topic, w.partition) for w in bundle.work], OffsetSpec.LATEST)
     senders = []
     for number, work in enumerate(bundle.work):
@@ -149,15 +149,15 @@ def _begin(
     return senders
 
 
-def _expect_first(store: Ahead, work: TargetWork, written: int) -> None:
-    """Have the first read of a partition under way before its turn."""
-    first = None if written or work.pieces is not None else next(reads_of(work.entries), None)
+def _expect_first(store: Prefetcher, work: TargetWork, written: int) -> None:
+    """Start the first read of a partition before its turn."""
+    first = None if written or work.slices is not None else next(reads_of(work.entries), None)
     if first is not None:
         store.expect(first)
 
 
 def records_there(work: TargetWork, ends: Mapping[tuple[str, int], int]) -> int:
-    """Return how many records a target partition has got; PreflightError if it has lost some."""
+    """Return how many records a target partition has; PreflightError if it has lost some."""
     written = ends[work.topic, work.partition] - work.place.base
     if written < 0:
         raise PreflightError(f"{work.topic}-{work.partition} ends before the restore began")
@@ -165,14 +165,14 @@ def records_there(work: TargetWork, ends: Mapping[tuple[str, int], int]) -> int:
 
 
 def rewriter_of(bundle: RestoreBundle) -> IdRewriter | None:
-    """Return what puts other schema ids into records, if they get any."""
+    """Return what replaces schema ids in records, if they get others."""
     return None if bundle.ids is None else IdRewriter(bundle.ids)
 
 
 def with_ids(
     read: Callable[..., Iterator[ReadyBatch]], rewriter: IdRewriter | None, work: TargetWork
 ) -> Callable[..., Iterator[ReadyBatch]]:
-    """Return what reads the same records with other schema ids."""
+    """Return a reader of the same records with other schema ids."""
     if rewriter is None:
         return read
     source = work.topic, work.partition
@@ -180,7 +180,7 @@ def with_ids(
 
 
 def report_of(sender: Sender, before: int) -> dict[str, Any]:
-    """Say what was written to one partition that had ``before`` records."""
+    """Return what was written to one partition that had ``before`` records."""
     return {
         "topic": sender.topic,
         "partition": sender.partition,
@@ -191,33 +191,33 @@ def report_of(sender: Sender, before: int) -> dict[str, Any]:
 
 
 def _read(
-    store: Ranges, work: TargetWork, bundle: RestoreBundle, skip: int
+    store: RangeReader, work: TargetWork, bundle: RestoreBundle, skip: int
 ) -> Iterator[ReadyBatch]:
     aborted, reading = bundle.restore_aborted, bundle.reading
-    if work.pieces is None and work.shape == SAME:
+    if work.slices is None and work.routing == SAME:
         return iter_ready(
             store, work.entries, skip_records=skip, restore_aborted=aborted, options=reading
         )
-    pieces = whole_pieces(work.entries) if work.pieces is None else work.pieces
-    return read_pieces(store, work, bundle, pieces, skip)
+    slices = whole_slices(work.entries) if work.slices is None else work.slices
+    return read_slices(store, work, bundle, slices, skip)
 
 
-def read_pieces(
-    store: Ranges,
+def read_slices(
+    store: RangeReader,
     work: TargetWork,
     bundle: RestoreBundle,
-    pieces: tuple[Piece, ...],
+    slices: tuple[WindowSlice, ...],
     skip: int = 0,
 ) -> Iterator[ReadyBatch]:
-    """Yield what is wanted of pieces, in the shape that is wanted, less the first records."""
+    """Yield the wanted records of slices, less the first ones, routed."""
     aborted, reading = bundle.restore_aborted, bundle.reading
-    if needs_rows(work.shape, work.entries):
-        source = SourceRows(store, pieces, work.times, aborted, reading)
-        return iter_shaped(source, work.shape, skip)
-    batches = iter_pieces(
-        store, pieces, work.times, skip_records=skip, restore_aborted=aborted, options=reading
+    if needs_rows(work.routing, work.entries):
+        source = SourceRows(store, slices, work.times, aborted, reading)
+        return iter_routed_batches(source, work.routing, skip)
+    batches = iter_slices(
+        store, slices, work.times, skip_records=skip, restore_aborted=aborted, options=reading
     )
-    return shift_headers(batches, work.shape.shift_ms) if work.shape.shift_ms else batches
+    return shift_headers(batches, work.routing.shift_ms) if work.routing.shift_ms else batches
 
 
 def end_offsets(admin: Admin, keys: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
@@ -226,7 +226,7 @@ def end_offsets(admin: Admin, keys: list[tuple[str, int]]) -> dict[tuple[str, in
 
 
 def pace_for(rate_bytes: float | None) -> Callable[[int], None]:
-    """Return what waits so that no more than ``rate_bytes`` go out in a second, on average."""
+    """Return a function that waits to keep the average below ``rate_bytes`` a second."""
     if rate_bytes is None:
         return lambda _size: failpoint("request.before")
     began = time.monotonic()
@@ -236,8 +236,8 @@ def pace_for(rate_bytes: float | None) -> Callable[[int], None]:
         nonlocal total
         failpoint("request.before")
         total += size
-        ahead = total / rate_bytes - (time.monotonic() - began)
-        if ahead > 0:
-            time.sleep(ahead)
+        wait_s = total / rate_bytes - (time.monotonic() - began)
+        if wait_s > 0:
+            time.sleep(wait_s)
 
     return wait

@@ -22,7 +22,7 @@ WHILE_WRITING: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """A setting that was not put back: it would delete restored records, or let nobody write."""
+    """A setting that was not put back: it would delete restored records, or block all writes."""
 
     topic: str
     key: str

@@ -1,7 +1,4 @@
-"""A plan and its document made into bundles for tasks. Pure.
-
-Share target partitions out to tasks. Pure.
-"""
+"""Turn a plan and its document into bundles of target partitions, one for each task. Pure."""
 
 from __future__ import annotations
 
@@ -15,22 +12,22 @@ from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import RestoreDocument
 from kafkeep.restore.exact.plan import lanes, needs_transactions, transactional_id
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
-from kafkeep.restore.selection import Piece
+from kafkeep.restore.selection import WindowSlice
 from kafkeep.restore.task import ExactWay, RestoreBundle, Route, RouteSource, TargetWork
 
 LARGEST_BUNDLE_BYTES = 1 << 30
-"""Up to here one task is best: its requests carry a batch for each of its partitions, and the
-broker, which has more to do than we have, is asked less often."""
+"""Up to this size one task is best: a request carries a batch for each of its partitions, so the
+broker, which is the bottleneck, gets fewer requests."""
 HELD_BYTES = 2 << 20
 LARGEST_HELD_BYTES = 64 << 20
-"""A task holds the next batch of each of its partitions, and what it was made of, at once: about
-three times as much as these are together, each counted with ``HELD_BYTES`` at most."""
+"""A task holds the next batch of each of its partitions and the data it was made from: about three
+times their size. Each batch is counted with ``HELD_BYTES`` at most."""
 TASKS_PER_CORE = 3
-"""A partition stays in one task: smaller tasks let the cores end at about the same time."""
+"""A partition stays in one task; smaller tasks let the cores finish at about the same time."""
 
 
 def bundles_for(work: Iterable[TargetWork], cores: int) -> int:
-    """Return how many tasks a restore is given: as many as memory demands, at least."""
+    """Return the number of tasks of a restore: at least as many as memory requires."""
     sizes = [item.est_bytes for item in work]
     held = sum(min(size, HELD_BYTES) for size in sizes)
     by_size = min(cores * TASKS_PER_CORE, -(-sum(sizes) // LARGEST_BUNDLE_BYTES))
@@ -49,7 +46,7 @@ def pack_work(work: Iterable[TargetWork], *, bundles: int) -> list[tuple[TargetW
 
 
 def pack_topics(work: Iterable[TargetWork], cores: int) -> list[tuple[TargetWork, ...]]:
-    """Share out target partitions that are dealt out to: every task reads all of a topic.
+    """Pack target partitions that get distributed records: every task reads a whole topic.
 
     A topic is in one task, unless it is large: then in as many as there are cores at most.
     """
@@ -68,7 +65,7 @@ def pack_topics(work: Iterable[TargetWork], cores: int) -> list[tuple[TargetWork
 
 
 def _pack_small(work: list[TargetWork], cores: int) -> list[tuple[TargetWork, ...]]:
-    """Fill tasks with whole topics, one after the other."""
+    """Fill tasks with whole topics, one after another."""
     packed: list[list[TargetWork]] = []
     room = max(1, sum(item.est_bytes for item in work) // max(1, bundles_for(work, cores)))
     filled = room
@@ -83,20 +80,22 @@ def _pack_small(work: list[TargetWork], cores: int) -> list[tuple[TargetWork, ..
 
 
 def work_of(plan: RestorePlan, document: RestoreDocument) -> list[TargetWork]:
-    """Return what goes into each target partition, and where."""
+    """Return the work for each target partition."""
     work = []
     for topic in plan.topics:
         target = document.target(topic.target)
         assert target is not None
-        make = partial(TargetWork, topic=topic.target, topic_id=target.topic_id, shape=topic.shape)
-        if topic.shape.routed:
+        make = partial(
+            TargetWork, topic=topic.target, topic_id=target.topic_id, routing=topic.routing
+        )
+        if topic.routing.routed:
             work += [
                 make(partition=number, place=target.partitions[number], entries=(), est_bytes=share)
                 for number, share in shares(topic).items()
             ]
             continue
         for partition in topic.partitions:
-            number = topic.shape.target_of(partition.partition)
+            number = topic.routing.target_of(partition.partition)
             if number is None:  # left out, and so not in the map
                 continue
             work.append(
@@ -105,7 +104,7 @@ def work_of(plan: RestorePlan, document: RestoreDocument) -> list[TargetWork]:
                     place=target.partitions[number],
                     entries=partition.entries,
                     est_bytes=partition.raw_bytes,
-                    pieces=_pieces(plan, partition),
+                    slices=_slices(plan, partition),
                     times=partition.times,
                     end=0 if partition.cut else partition.end,
                 )
@@ -114,8 +113,8 @@ def work_of(plan: RestorePlan, document: RestoreDocument) -> list[TargetWork]:
 
 
 def shares(topic: TopicPlan) -> dict[int, int]:
-    """Return the target partitions that get something, and about how many bytes."""
-    count = topic.shape.partition_count or 1
+    """Return the target partitions that get records, and about how many bytes."""
+    count = topic.routing.partition_count or 1
     return {
         number: sum(source.raw_bytes for source in sources) // count
         for number in range(topic.target_count)
@@ -123,8 +122,8 @@ def shares(topic: TopicPlan) -> dict[int, int]:
     }
 
 
-def _pieces(plan: RestorePlan, partition: PartitionPlan) -> tuple[Piece, ...] | None:
-    return partition.all_pieces() if plan.exact or partition.cut else None
+def _slices(plan: RestorePlan, partition: PartitionPlan) -> tuple[WindowSlice, ...] | None:
+    return partition.all_slices() if plan.exact or partition.cut else None
 
 
 def bundles_of(
@@ -137,8 +136,8 @@ def bundles_of(
     reading: ReadOptions,
     ids: IdMap | None = None,
 ) -> list[RestoreBundle]:
-    """Share the work out; a bundle at exact offsets has a transactional id of its own."""
-    if plan.shape.routed:
+    """Pack the work into bundles; with exact offsets each has its own transactional id."""
+    if plan.routing.routed:
         packed = pack_topics(work, cores)
     else:
         count = bundles_for(work, cores)
@@ -161,22 +160,22 @@ def bundles_of(
             exact=ExactWay(transactional_id(plan.id, lane) if marks else None, tombstones)
             if plan.exact
             else None,
-            routes=_routes(plan, members) if plan.shape.routed else (),
+            routes=_routes(plan, members) if plan.routing.routed else (),
         )
         for lane, members in enumerate(packed)
     ]
 
 
 def _routes(plan: RestorePlan, work: tuple[TargetWork, ...]) -> tuple[Route, ...]:
-    """Return what the topics of a bundle are read from."""
+    """Return the sources of a bundle's topics."""
     targets: dict[str, set[int]] = {}
     for item in work:
         targets.setdefault(item.topic, set()).add(item.partition)
     routes = []
     for topic in plan.topics:
         mine = {p.partition: p for n in targets.get(topic.target, ()) for p in topic.sources_of(n)}
-        sources = [RouteSource(n, p.all_pieces(), p.times) for n, p in sorted(mine.items())]
+        sources = [RouteSource(n, p.all_slices(), p.times) for n, p in sorted(mine.items())]
         if sources:
             first = min(shares(topic)) in targets[topic.target]
-            routes.append(Route(topic.target, tuple(sources), topic.shape, counts=first))
+            routes.append(Route(topic.target, tuple(sources), topic.routing, counts=first))
     return tuple(routes)

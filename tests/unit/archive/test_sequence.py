@@ -17,7 +17,7 @@ from kafkeep.connect.jobs.pair_state import Pair, PairDocument
 from kafkeep.errors import DamagedError, TransientError, UnknownOutcomeError
 from kafkeep.objects.unlogged.scan import Index, indexes_of, load_index, next_number, save_index
 from kafkeep.restore.document import FOLDER as RESTORES
-from kafkeep.restore.follow.log import LOG_STATES, LogState
+from kafkeep.restore.follow.log import LOG_STATES, LogFollowState
 from kafkeep.restore.groups.rollback import GroupChange, load_history, save_change
 from kafkeep.retry import RetryPolicy
 from kafkeep.store.memory import MemoryStore
@@ -77,7 +77,7 @@ def test_stray_files_stop_no_restore_no_source_and_no_pair() -> None:
     save_change(store, "abc", GroupChange(0, 1, {}))
     assert [change.revision for change in load_history(store, "abc").changes] == [0]
 
-    followed = LogState(log="backup", revision=0)
+    followed = LogFollowState(log="backup", revision=0)
     LOG_STATES.save(store, followed)
     assert LOG_STATES.load(store) == followed
     LOG_STATES.sweep(store, followed, before_ms=2**62)

@@ -25,7 +25,7 @@ ERRORS = [
 COMMANDS = {
     "drill": ("kafkeep.maintenance.drill", "run_drill", ["drill", "--bootstrap-servers"]),
     "restore": ("kafkeep.restore.run", "run_restore", ["restore", "--bootstrap-servers"]),
-    "verify-against": ("kafkeep.compare.job", "run_against", ["verify", "--against"]),
+    "verify-against": ("kafkeep.compare.job", "run_compare", ["verify", "--against"]),
 }
 
 

@@ -8,7 +8,7 @@ from tests.support.invoke import Cli
 
 from kafkeep.archive.checkpoint import load_log
 from kafkeep.archive.keys import log_key
-from kafkeep.compare.result import AgainstResult
+from kafkeep.compare.result import CompareResult
 from kafkeep.maintenance.verified import MOST_READ
 from kafkeep.store.memory import MemoryStore
 
@@ -42,16 +42,16 @@ def test_verify_exits_3_when_a_commit_that_it_saw_before_was_removed(
 def test_clean_runs_of_verify_against_do_not_erase_the_evidence_of_removed_commits(
     cli: Cli, address: str, store: MemoryStore, built: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(*_args: object, **_named: object) -> AgainstResult:
+    def run(*_args: object, **_named: object) -> CompareResult:
         state = load_log(store, "backup").state
-        return AgainstResult(
+        return CompareResult(
             archive=address, log="backup", commit=state.commit, commit_at_ms=0,
             commit_sha256=state.digest, bootstrap="k:1", cluster_id="c", exact_offsets=True,
             began_ms=0, seconds=0.0, start_seconds=0.0, topics=(),
         )  # fmt: skip
 
     monkeypatch.setattr("kafkeep.cli.verify.start_spark", lambda _settings: None)
-    monkeypatch.setattr("kafkeep.compare.job.run_against", run)
+    monkeypatch.setattr("kafkeep.compare.job.run_compare", run)
     against = ("verify", "--archive", address, "--against", "k:1")
     assert cli.run(*against) == 0
     store.delete(log_key("backup", built.log.state.commit))

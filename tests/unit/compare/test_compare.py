@@ -1,4 +1,4 @@
-"""Streams parted in every way get the right verdicts."""
+"""Streams compared in every way get the right verdicts."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkeep.compare import stream
-from kafkeep.compare.differences import STRICT, Leniency, Tally, Verdict, judge
+from kafkeep.compare.differences import STRICT, Leniency, Tally, Verdict, classify
 from kafkeep.compare.digest import FIELDS, align, digest_rows, longest_rising
 from kafkeep.compare.keyed import Share, compare_keys
-from kafkeep.compare.read import Fillers, judge_fillers
-from kafkeep.compare.stream import Side, compare_streams
+from kafkeep.compare.read import Fillers, classify_fillers
+from kafkeep.compare.stream import RecordStream, compare_streams
 from kafkeep.kafka.batch.decode import RECORD_SCHEMA
 
 Record = tuple[int, bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...]]
@@ -50,14 +50,14 @@ def verdicts(
     leniency: Leniency = STRICT,
     fields: Sequence[str] = FIELDS,
 ) -> tuple[int, Tally]:
-    a = Side(batches(ours), fields, len(ours))
-    b = Side(batches(theirs, 5), fields, len(theirs))
-    parted = compare_streams(a, b, fields)
+    a = RecordStream(batches(ours), fields, len(ours))
+    b = RecordStream(batches(theirs, 5), fields, len(theirs))
+    compared = compare_streams(a, b, fields)
     assert a.taken == len(ours) and b.taken == len(theirs)
-    assert parted.matched + parted.lacking.count == len(ours)
-    assert parted.matched + parted.added.count == len(theirs)
-    tally = judge(parted, lambda: (digest_rows(x, fields) for x in batches(ours)), leniency)
-    return parted.matched, tally
+    assert compared.matched + compared.lacking.count == len(ours)
+    assert compared.matched + compared.added.count == len(theirs)
+    tally = classify(compared, lambda: (digest_rows(x, fields) for x in batches(ours)), leniency)
+    return compared.matched, tally
 
 
 def counted(tally: Tally) -> dict[str, int]:
@@ -246,9 +246,9 @@ def test_fillers_are_counted_and_not_compared() -> None:
     assert (target.count, target.offsets) == (30, [5, 6, 7, 8, 9])
     assert len(list(archive.left_out(batches(ours)))) == 3 and archive.count == 0
     tally = Tally()
-    judge_fillers(archive, target, tally)
+    classify_fillers(archive, target, tally)
     assert counted(tally) == {"filler": 30}
-    judge_fillers(target, archive, tally)
+    classify_fillers(target, archive, tally)
     assert counted(tally) == {"filler": 30, "lost": 30}
 
 

@@ -15,9 +15,9 @@ from kafkeep.archive.view import ArchiveView, load_view
 from kafkeep.compare import job
 from kafkeep.compare.plan import (
     ArchiveSide,
+    RestoredTopic,
     TargetTopic,
-    TopicPlan,
-    Written,
+    TopicComparison,
     as_restored,
     choose_topics,
     plan_topic,
@@ -39,10 +39,12 @@ def view() -> ArchiveView:
     return load_view(store, "backup")
 
 
-def plan(view: ArchiveView, written: Written, partitions: int, **given: Any) -> TopicPlan:
+def plan(
+    view: ArchiveView, restored: RestoredTopic, partitions: int, **given: Any
+) -> TopicComparison:
     options = CompareOptions(**given)
     [(newest, _)] = choose_topics(view.topics, options)
-    source = as_restored(view.topics, newest, written, options)
+    source = as_restored(view.topics, newest, restored, options)
     side = ArchiveSide(
         info=source,
         entries=view.entries("t", source.incarnation),
@@ -51,37 +53,37 @@ def plan(view: ArchiveView, written: Written, partitions: int, **given: Any) -> 
         is_newest=source.incarnation == 2,
     )
     offsets = {number: OffsetRange(0, 100) for number in range(partitions)}
-    return plan_topic(side, TargetTopic("t", "id", offsets, written=written), options)
+    return plan_topic(side, TargetTopic("t", "id", offsets, restored=restored), options)
 
 
 FIRST = ("t", 1)
 
 
 def test_an_incarnation_that_was_restored_is_the_one_to_compare_with(view: ArchiveView) -> None:
-    assert plan(view, Written(), 1).source.incarnation == 2
-    restored = plan(view, Written(source=FIRST), 2)
+    assert plan(view, RestoredTopic(), 1).source.incarnation == 2
+    restored = plan(view, RestoredTopic(source=FIRST), 2)
     assert restored.source.incarnation == 1
     assert restored.notes == ("its restore was of incarnation 1: compared with that",)
-    assert plan(view, Written(), 2, incarnations=(FIRST,)).source.incarnation == 1
-    asked = plan(view, Written(source=FIRST), 1, incarnations=(("t", 2),))
+    assert plan(view, RestoredTopic(), 2, incarnations=(FIRST,)).source.incarnation == 1
+    asked = plan(view, RestoredTopic(source=FIRST), 1, incarnations=(("t", 2),))
     assert asked.source.incarnation == 2
     with pytest.raises(UsageError, match="no incarnation 3") as refused:
-        plan(view, Written(), 1, incarnations=(("t", 3),))
+        plan(view, RestoredTopic(), 1, incarnations=(("t", 3),))
     assert refused.value.hint == "It has: 1, 2."
     with pytest.raises(UsageError, match="topic u has no incarnation 1"):
-        plan(view, Written(), 1, incarnations=(("u", 1),))
+        plan(view, RestoredTopic(), 1, incarnations=(("u", 1),))
 
 
 def test_a_restore_of_another_commit_is_said(view: ArchiveView) -> None:
-    written = Written(commit=("backup", 0))
-    [said] = plan(view, written, 1).notes
+    restored = RestoredTopic(commit=("backup", 0))
+    [said] = plan(view, restored, 1).notes
     assert said == f"its restore was of commit 0 of backup, this comparison is of {view.commit}"
-    assert plan(view, Written(commit=("backup", view.commit)), 1).notes == ()
+    assert plan(view, RestoredTopic(commit=("backup", view.commit)), 1).notes == ()
 
 
-def mapped(*pairs: tuple[int, int]) -> Written:
+def mapped(*pairs: tuple[int, int]) -> RestoredTopic:
     asked = {"partition_map": [list(pair) for pair in pairs], "exact": True}
-    return Written(asked=asked, source=FIRST)
+    return RestoredTopic(asked=asked, source=FIRST)
 
 
 def test_a_map_of_one_to_one_is_compared_partition_by_partition_with_offsets(
@@ -94,15 +96,16 @@ def test_a_map_of_one_to_one_is_compared_partition_by_partition_with_offsets(
 
 
 @pytest.mark.parametrize(
-    "written", [mapped((0, 0), (1, 0)), mapped((0, 1)), Written(asked={"partition_count": 3})]
+    "restored",
+    [mapped((0, 0), (1, 0)), mapped((0, 1)), RestoredTopic(asked={"partition_count": 3})],
 )
 def test_offsets_are_not_asked_for_where_records_were_spread(
-    view: ArchiveView, written: Written
+    view: ArchiveView, restored: RestoredTopic
 ) -> None:
     told = {"incarnations": (FIRST,)}
-    assert plan(view, written, 5, **told).by_key
+    assert plan(view, restored, 5, **told).by_key
     with pytest.raises(PreflightError, match="gave them other offsets"):
-        plan(view, written, 5, exact_offsets=True, **told)
+        plan(view, restored, 5, exact_offsets=True, **told)
 
 
 def test_a_commit_of_several_logs_is_refused_before_any_is_compared(tmp_path: Path) -> None:
@@ -115,4 +118,4 @@ def test_a_commit_of_several_logs_is_refused_before_any_is_compared(tmp_path: Pa
         mock.patch.object(job, "BackgroundSession"),
         pytest.raises(PreflightError, match="a commit is of one: early, late"),
     ):
-        job.run_against(asked, locations, SparkOptions())
+        job.run_compare(asked, locations, SparkOptions())

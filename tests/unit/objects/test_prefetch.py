@@ -10,7 +10,7 @@ from tests.support.waiting import until
 
 from kafkeep.errors import KeyMissingError
 from kafkeep.objects import prefetch as module
-from kafkeep.objects.prefetch import Ahead, InOrder, Read, open_ahead
+from kafkeep.objects.prefetch import Prefetcher, Read, SequentialReader, open_prefetcher
 
 MIB = 1 << 20
 
@@ -38,7 +38,7 @@ def gate() -> Iterator[Gate]:
 
 
 def test_what_is_expected_is_fetched_meanwhile_and_once(gate: Gate) -> None:
-    with open_ahead(gate) as ahead:
+    with open_prefetcher(gate) as ahead:
         ahead.expect(("a", 0, 5))
         ahead.expect(("a", 0, 5))
         ahead.expect(("b", 5, 7))
@@ -53,7 +53,7 @@ def test_what_is_expected_is_fetched_meanwhile_and_once(gate: Gate) -> None:
 
 def test_a_fault_is_told_when_its_turn_comes(gate: Gate) -> None:
     gate.opened.set()
-    with open_ahead(gate) as ahead:
+    with open_prefetcher(gate) as ahead:
         ahead.expect(("gone", 0, 5))
         assert ahead.get_range("a", 0, 5) == b"a 0 5"
         with pytest.raises(KeyMissingError):
@@ -61,7 +61,7 @@ def test_a_fault_is_told_when_its_turn_comes(gate: Gate) -> None:
 
 
 def test_readers_share_the_room_there_is(gate: Gate) -> None:
-    with open_ahead(gate) as ahead, open_ahead(ahead) as same:
+    with open_prefetcher(gate) as ahead, open_prefetcher(ahead) as same:
         assert same is ahead
         for number in range(100):
             ahead.expect((f"{number}", 0, 4 * MIB))
@@ -75,7 +75,7 @@ def test_readers_share_the_room_there_is(gate: Gate) -> None:
 
 
 def test_no_more_requests_are_made_than_there_is_room_for(gate: Gate) -> None:
-    with open_ahead(gate) as ahead:
+    with open_prefetcher(gate) as ahead:
         for number in range(1000):
             ahead.expect((f"{number}", 0, 1))
         assert len(ahead._coming) == module.ROOM_REQUESTS
@@ -85,8 +85,8 @@ def test_no_more_requests_are_made_than_there_is_room_for(gate: Gate) -> None:
 def test_a_reader_has_what_follows_under_way(gate: Gate, size: int) -> None:
     gate.opened.set()
     reads = [("k", n * size, n * size + size) for n in range(100)]
-    with open_ahead(gate) as ahead:
-        reader = InOrder(ahead, reads)
+    with open_prefetcher(gate) as ahead:
+        reader = SequentialReader(ahead, reads)
         for number, read in enumerate(reads):
             assert reader.get_range(*read) == b"k %d %d" % read[1:]
             coming = len(ahead._coming)
@@ -99,15 +99,15 @@ def test_a_reader_has_what_follows_under_way(gate: Gate, size: int) -> None:
 def test_reads_out_of_order_are_made_once(gate: Gate) -> None:
     gate.opened.set()
     reads = [(f"{n}", 0, 1) for n in range(200)]
-    with open_ahead(gate) as ahead:
-        reader = InOrder(ahead, reads)
+    with open_prefetcher(gate) as ahead:
+        reader = SequentialReader(ahead, reads)
         for read in (*reads[190:], *reads[:190]):
             reader.get_range(*read)
     assert sorted(gate.asked) == sorted(reads)
 
 
 def test_what_is_not_wanted_any_more_is_dropped(gate: Gate) -> None:
-    with open_ahead(gate) as ahead:
+    with open_prefetcher(gate) as ahead:
         for number in range(module.THREADS + 20):
             ahead.expect((f"{number}", 0, 1))
         until(lambda: len(gate.asked) == module.THREADS)
@@ -116,5 +116,5 @@ def test_what_is_not_wanted_any_more_is_dropped(gate: Gate) -> None:
     assert len(gate.asked) == module.THREADS
 
 
-def held(ahead: Ahead) -> int:
+def held(ahead: Prefetcher) -> int:
     return sum(end - start for _, start, end in ahead._coming)

@@ -26,10 +26,10 @@ from kafkeep.options.restore import RestoreOptions, parse_filter
 from kafkeep.options.unlogged import UnloggedOptions, changes_of_log
 from kafkeep.restore.groups.translate import count_records_before
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan, restore_id
-from kafkeep.restore.routing.plan import check_shape
-from kafkeep.restore.routing.routing import Shape, shape_of
-from kafkeep.restore.routing.rows import SourceRows, iter_shaped
-from kafkeep.restore.selection import Times, whole_pieces
+from kafkeep.restore.routing.plan import check_routing
+from kafkeep.restore.routing.routing import Routing, routing_of
+from kafkeep.restore.routing.rows import SourceRows, iter_routed_batches
+from kafkeep.restore.selection import Times, whole_slices
 from kafkeep.store.memory import MemoryStore
 
 SMT = "org.apache.kafka.connect.transforms."
@@ -93,13 +93,13 @@ def segment(sizes: Sequence[int] = (3, 11), codec: Codec = Codec.NONE) -> Stored
 
 
 def read(
-    stored: Stored, told: Mapping[str, str], skip: int = 0, **shape: object
+    stored: Stored, told: Mapping[str, str], skip: int = 0, **routing: object
 ) -> list[tuple[int, int, bytes | None, bytes | None]]:
     """Return offset, time, key and value of what a target partition would get."""
-    made = Shape(changes=ChangeOptions.of(told), **shape)  # type: ignore[arg-type]
-    source = SourceRows(stored.store, whole_pieces(stored.entries), options=stored.options)
+    made = Routing(changes=ChangeOptions.of(told), **routing)  # type: ignore[arg-type]
+    source = SourceRows(stored.store, whole_slices(stored.entries), options=stored.options)
     found = []
-    for batch in iter_shaped(source, made, skip):
+    for batch in iter_routed_batches(source, made, skip):
         rows = decode(scan_batches(batch.body)).to_pylist()
         offsets = batch.offsets
         if offsets is None:
@@ -177,17 +177,17 @@ def test_a_filter_of_a_restore_sees_what_transforms_made() -> None:
 
 
 def test_groups_stand_before_the_same_record_where_others_were_dropped() -> None:
-    stored, shape = segment(), Shape(changes=ChangeOptions.of(NO_BOTS))
+    stored, routing = segment(), Routing(changes=ChangeOptions.of(NO_BOTS))
     plan = PartitionPlan(0, stored.entries, times=Times())
     asked = [0, 1, 8, 23, 100]
     found = count_records_before(
-        stored.store, plan, asked, restore_aborted=False, options=NO_OPTIONS, shape=shape
+        stored.store, plan, asked, restore_aborted=False, options=NO_OPTIONS, routing=routing
     )
     kept = [r.offset for r in records() if not r.headers]
     assert found == {at: sum(offset < at for offset in kept) for at in asked}
-    masking = Shape(changes=ChangeOptions.of({**MASK, **JSON}))
+    masking = Routing(changes=ChangeOptions.of({**MASK, **JSON}))
     every = count_records_before(
-        stored.store, plan, asked, restore_aborted=False, options=NO_OPTIONS, shape=masking
+        stored.store, plan, asked, restore_aborted=False, options=NO_OPTIONS, routing=masking
     )
     assert every == {at: sum(r.offset < at for r in records()) for at in asked}
 
@@ -256,20 +256,20 @@ def plan_of(entries: Sequence[Entry], options: RestoreOptions) -> RestorePlan:
     info = TopicInfo(
         topic="t", incarnation=1, topic_id="", partitions=1, replication_factor=1, configs={}
     )
-    shape = shape_of(options, entries)
-    topic = TopicPlan(info, "t", (PartitionPlan(0, tuple(entries)),), shape)
-    return RestorePlan("id", "log", 1, (topic,), shape=shape)
+    routing = routing_of(options, entries)
+    topic = TopicPlan(info, "t", (PartitionPlan(0, tuple(entries)),), routing)
+    return RestorePlan("id", "log", 1, (topic,), routing=routing)
 
 
 def test_bytes_without_a_converter_are_not_looked_into() -> None:
     entries = segment().entries
     options = RestoreOptions(changes=ChangeOptions.of(MASK))
-    failed = [c for c in check_shape(plan_of(entries, options), options) if c.verdict == "fail"]
+    failed = [c for c in check_routing(plan_of(entries, options), options) if c.verdict == "fail"]
     assert [check.verdict for check in failed] == [CheckStatus.FAIL]
     assert "transforms.mask (MaskField$Value) looks into values" in failed[0].what
     for told in (NO_BOTS, {**MASK, **JSON}):
         options = RestoreOptions(changes=ChangeOptions.of(told))
-        checks = check_shape(plan_of(entries, options), options)
+        checks = check_routing(plan_of(entries, options), options)
         assert [check.verdict for check in checks] == [CheckStatus.PASS]
 
 
@@ -277,8 +277,8 @@ def test_a_time_from_a_field_is_for_objects_that_hold_none() -> None:
     times = {"timestamp.extractor": "RecordField", "timestamp.field": "ts"}
     options = RestoreOptions(changes=ChangeOptions.of(times))
     plan = plan_of(segment().entries, options)
-    assert plan.topics[0].shape == Shape()
-    assert "the field ts is not used" in check_shape(plan, options)[0].what
+    assert plan.topics[0].routing == Routing()
+    assert "the field ts is not used" in check_routing(plan, options)[0].what
 
 
 def test_what_makes_no_sense_over_a_log_is_refused_by_name() -> None:

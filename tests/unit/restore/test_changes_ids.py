@@ -19,11 +19,11 @@ from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import Phase, RestoreDocument
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
-from kafkeep.restore.routing.plan import check_shape
-from kafkeep.restore.routing.routing import Shape
-from kafkeep.restore.routing.rows import SourceRows, iter_shaped
+from kafkeep.restore.routing.plan import check_routing
+from kafkeep.restore.routing.routing import Routing
+from kafkeep.restore.routing.rows import SourceRows, iter_routed_batches
 from kafkeep.restore.schemas import id_map
-from kafkeep.restore.selection import whole_pieces
+from kafkeep.restore.selection import whole_slices
 from kafkeep.store.memory import MemoryStore
 
 SMT = "org.apache.kafka.connect.transforms."
@@ -63,8 +63,8 @@ def restored(told: dict[str, str], value: bytes) -> tuple[bytes, bytes]:
     options = mapped(told)
     ids = id_map(DOCUMENT, options)
     assert ids is not None
-    source = SourceRows(store, whole_pieces([entry]))
-    shaped = iter_shaped(source, Shape(changes=options.changes))
+    source = SourceRows(store, whole_slices([entry]))
+    shaped = iter_routed_batches(source, Routing(changes=options.changes))
     [batch] = IdRewriter(ids).batches(shaped, "t")
     [row] = decode(scan_batches(batch.body), range=OffsetRange(0, 1)).to_pylist()
     return row["key"], row["value"]
@@ -93,7 +93,7 @@ def test_rows_of_a_sink_are_refused() -> None:
         topic="t", incarnation=1, topic_id="", partitions=1, replication_factor=1, configs={}
     )
     for entry, expected in ((segment, False), (replace(segment, format="json"), True)):
-        shape = Shape(changes=options.changes)
-        topic = TopicPlan(info, "t", (PartitionPlan(0, (entry,)),), shape)
-        checks = check_shape(RestorePlan("id", "log", 1, (topic,), shape=shape), options)
+        routing = Routing(changes=options.changes)
+        topic = TopicPlan(info, "t", (PartitionPlan(0, (entry,)),), routing)
+        checks = check_routing(RestorePlan("id", "log", 1, (topic,), routing=routing), options)
         assert any(check.verdict is CheckStatus.FAIL for check in checks) is expected

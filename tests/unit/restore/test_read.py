@@ -13,7 +13,7 @@ from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import min_timestamps, scan_batches
 from kafkeep.objects.segment.format import SegmentEncoder
 from kafkeep.restore.plan import plan_partition
-from kafkeep.restore.read import iter_pieces
+from kafkeep.restore.read import iter_slices
 from kafkeep.restore.selection import ALL_TIMES, Times
 from kafkeep.store.memory import MemoryStore
 
@@ -96,7 +96,7 @@ def test_one_hundredth_costs_three_at_most(
     for number, entries in enumerate(partitions):
         plan = plan_partition(number, entries, ranges, times)
         planned += plan.read_bytes
-        for batch in iter_pieces(store, plan.all_pieces(), plan.times):
+        for batch in iter_slices(store, plan.all_slices(), plan.times):
             found += decode(scan_batches(batch.body)).num_rows
     assert abs(found - PARTITIONS * HUNDREDTH) <= PARTITIONS * 5
     assert store.read_bytes <= everything * 0.03

@@ -15,7 +15,7 @@ from kafkeep.options.selection import (
     parse_partitions,
 )
 from kafkeep.restore.plan import plan_partition
-from kafkeep.restore.selection import ALL_TIMES, Times, pick_pieces, whole_pieces
+from kafkeep.restore.selection import ALL_TIMES, Times, select_slices, whole_slices
 
 
 def segment(start: int, *, times: list[tuple[int, int]] | None = None) -> Entry:
@@ -32,38 +32,38 @@ def segment(start: int, *, times: list[tuple[int, int]] | None = None) -> Entry:
     )  # fmt: skip
 
 
-def shown(pieces: object) -> list[tuple[int, int, bool, int, int]]:
+def shown(slices: object) -> list[tuple[int, int, bool, int, int]]:
     return [
         (p.range.start, p.range.end, p.timed, p.records, p.stored_bytes)
-        for p in pieces  # type: ignore[attr-defined]
+        for p in slices  # type: ignore[attr-defined]
     ]
 
 
 def test_nothing_picked_is_whole() -> None:
     entries = [segment(0), segment(30)]
-    assert pick_pieces(entries, None, ALL_TIMES) == whole_pieces(entries)
-    assert all(piece.whole for piece in whole_pieces(entries))
+    assert select_slices(entries, None, ALL_TIMES) == whole_slices(entries)
+    assert all(part.whole for part in whole_slices(entries))
 
 
 def test_offsets_take_the_frames_they_lie_in() -> None:
-    pieces = pick_pieces([segment(0), segment(30)], [OffsetRange(15, 45)], ALL_TIMES)
-    assert shown(pieces) == [(15, 30, False, 15, 200), (30, 45, False, 15, 200)]
+    slices = select_slices([segment(0), segment(30)], [OffsetRange(15, 45)], ALL_TIMES)
+    assert shown(slices) == [(15, 30, False, 15, 200), (30, 45, False, 15, 200)]
 
 
 def test_times_look_into_frames_at_their_edge_alone() -> None:
-    pieces = pick_pieces([segment(0)], None, Times(5, 25))
-    assert shown(pieces) == [
+    slices = select_slices([segment(0)], None, Times(5, 25))
+    assert shown(slices) == [
         (0, 10, True, 10, 100),
         (10, 20, False, 10, 100),
         (20, 30, True, 10, 100),
     ]
-    assert pick_pieces([segment(0)], None, Times(30, None)) == ()
-    assert [p.whole for p in pick_pieces([segment(0)], None, Times(0, 30))] == [True]
+    assert select_slices([segment(0)], None, Times(30, None)) == ()
+    assert [p.whole for p in select_slices([segment(0)], None, Times(0, 30))] == [True]
 
 
 def test_out_of_order_times_leave_out_only_frames_without_any() -> None:
     entry = segment(0, times=[(0, 50), (60, 70), (5, 55)])
-    assert [p[:3] for p in shown(pick_pieces([entry], None, Times(None, 10)))] == [
+    assert [p[:3] for p in shown(select_slices([entry], None, Times(None, 10)))] == [
         (0, 10, True),
         (20, 30, True),
     ]
@@ -74,14 +74,14 @@ def test_a_plan_counts_what_is_read() -> None:
     assert (plan.records, plan.read_bytes, plan.raw_bytes) == (10, 100, 200)
     assert [entry.key for entry in plan.entries] == ["s0"]
     left = plan_partition(0, [segment(0)], ())
-    assert left.cut and not left.entries and left.all_pieces() == ()
+    assert left.cut and not left.entries and left.all_slices() == ()
 
 
 def test_rows_that_tell_no_time_are_refused() -> None:
     fields = {name: getattr(segment(0), name) for name in Entry.__slots__}
     rows = Entry(**{**fields, "format": "json", "index": (), "converter": "JsonConverter"})
     with pytest.raises(PreflightError, match="does not hold the times"):
-        pick_pieces([rows], None, Times(5, None))
+        select_slices([rows], None, Times(5, None))
 
 
 def test_texts_are_understood() -> None:

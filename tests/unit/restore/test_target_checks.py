@@ -17,7 +17,7 @@ from kafkeep.restore import target_checks as tried
 from kafkeep.restore.document import Phase, RestoreDocument, Target
 from kafkeep.restore.plan import RestorePlan, TopicPlan, plan_partition
 from kafkeep.restore.preflight import TargetSnapshot, check_targets, require_pass
-from kafkeep.restore.target_checks import rehearse
+from kafkeep.restore.target_checks import check_target_changes
 
 DAY_MS = 86_400_000
 NOW_MS = 100 * DAY_MS
@@ -72,7 +72,7 @@ def checks(
 ) -> list[tuple[str, str]]:
     admin: Any = Admin(denied)
     given = options or RestoreOptions()
-    found = rehearse(PLAN, look, document, given, known, admin=admin, now_ms=NOW_MS)
+    found = check_target_changes(PLAN, look, document, given, known, admin=admin, now_ms=NOW_MS)
     return [(check.verdict.value, check.what) for check in found]
 
 
@@ -81,7 +81,9 @@ def test_a_topic_that_may_not_be_created_fails() -> None:
     admin: Any = Admin(denied=True)
     given = RestoreOptions()
     with pytest.raises(AccessDeniedError, match="a: access denied: create topic a"):
-        require_pass(rehearse(PLAN, NOTHING, None, given, (), admin=admin, now_ms=NOW_MS))
+        require_pass(
+            check_target_changes(PLAN, NOTHING, None, given, (), admin=admin, now_ms=NOW_MS)
+        )
     told = (Check(CheckStatus.FAIL, "a", "is refused already"),)
     assert checks(NOTHING, denied=True, known=told) == []
 

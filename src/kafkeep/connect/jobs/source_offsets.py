@@ -30,7 +30,7 @@ from kafkeep.restore.follow.listing import (
     LastObject,
     next_offsets,
 )
-from kafkeep.restore.follow.log import LOG_STATES, LogState
+from kafkeep.restore.follow.log import LOG_STATES, LogFollowState
 from kafkeep.store.open import open_store
 
 FOLDER, PARTITION = "folder", "kafka_partition"
@@ -193,7 +193,7 @@ def _count(value: object) -> int:
     return int(text)
 
 
-def _view(config: SourceConfig, state: LogState) -> ArchiveView:
+def _view(config: SourceConfig, state: LogFollowState) -> ArchiveView:
     return load_view(open_store(config.archive, config.storage), state.log)
 
 

@@ -1,11 +1,11 @@
-"""Scanned objects put together: files of values with keys and headers beside, then windows. Pure.
+"""Group scanned objects into files (values with keys and headers), and files into windows. Pure.
 
 A name tells an object's first offset, a count its rows; nothing tells where it ends. Objects of a
-partition are taken by their first offsets. One whose rows fill all up to the next object is a
-window of its own, and the offset of each row is known. Where rows are fewer, some offset is a hole,
-and nobody knows which; so it may be with the last one. Objects that must overlap (several
-directories were written at once) are one window: the order inside of each is known, the order
-between them is not.
+partition are ordered by their first offsets. One whose rows fill all offsets up to the next object
+is a window of its own, and the offset of each row is known. Where rows are fewer, some offset is a
+hole, and it is unknown which; the same holds for the last object. Objects that must overlap
+(several directories were written at once) form one window: the order inside of each is known, the
+order between them is not.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""The objects of a bucket that fit the names of Confluent's sink. On the driver.
+"""List the objects of a bucket that has no log. On the driver.
 
-Objects of any name, as Confluent's source reads them in mode GENERIC. Pure.
-
-A list of regular expressions gives each object its topic; its name tells neither partition nor
-offset. So the objects of a topic are one partition, in the order of their folders and names, and
-get their places in it once they are counted.
+Names are those of Confluent's sink, or any names if the source runs in mode GENERIC. There a list
+of regular expressions gives each object its topic; its name tells neither partition nor offset.
+So the objects of a topic form one partition, in the order of their folders and names, and get
+offsets once their records are counted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the name of an object of Confluent's sink tells. Pure.
+"""Parse the object names of Confluent's sink. Pure.
 
 ``<topics.dir>/<topic>/<directories>/<topic>+<partition>+<offset>[.keys|.headers]<extension>``, with
-other delimiters if the sink was told so. The offset is that of the object's first record; where it
-has more digits than names are padded to, names no longer sort like offsets.
+other delimiters if the sink was configured so. The offset is that of the object's first record.
+Where it has more digits than names are padded to, names no longer sort like offsets.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""Is there a log, and if not, which objects are there? What a command without one begins with.
+"""Read the objects of a bucket without a log once: count their rows and take their SHA-256.
 
-Objects read once before anything is made of them: how many rows each has, and its SHA-256.
+No name tells where an object ends. The digest ensures that a later restore, perhaps after a crash,
+reads the same bytes that were counted. On the driver, several at a time.
 
-No name tells where an object ends. The digest makes sure that what is restored later, perhaps after
-a crash, are the very bytes that were counted. On the driver, several at a time.
-
-Which objects a restore without a log reads, written down before its first record is written.
-
-What is put into the bucket later does not change a restore that was begun: it goes on with the same
-objects. ``_kafkeep/restores/<id>-objects/<number>.json.zst``, created once each.
+The list of objects of a restore is stored before its first record is written. Objects that appear
+later do not change a restore that has begun. It lies under
+``_kafkeep/restores/<id>-objects/<number>.json.zst``, created once each.
 """
 
 from __future__ import annotations

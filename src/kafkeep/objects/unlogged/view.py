@@ -1,7 +1,4 @@
-"""What objects without a log do not tell of their records, and what is restored instead. Pure.
-
-Objects that no log names, as a log would name them: what a restore plans by. Pure.
-"""
+"""Present objects that no log names as a view of a log, and state what they do not tell. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a restore at exact offsets has to fill, how, and how long that takes. Pure."""
+"""Plan what a restore at exact offsets has to fill, how, and how long that takes. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kafkeep.options.units import format_duration
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
 
 HOLE_MS = 7
-"""What one empty transaction takes; it serves all partitions of a task that wait for one."""
+"""Duration of one empty transaction; it serves all partitions of a task that wait for one."""
 FILLED_PER_MS = 3000
-PATIENCE_MS = 10 * 60_000
+LONGEST_FILL_MS = 10 * 60_000
 LANES = 16
-"""Transactional ids of one restore, and so its most tasks."""
+"""Most transactional ids, and so most tasks, of one restore."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +30,19 @@ class Filling:
 
 
 def filling(partition: PartitionPlan) -> Filling:
-    """Count them as the log tells; times that were cut are known only when they are read."""
-    pieces = partition.all_pieces()
-    if not pieces:
+    """Count them by the log; what a selection by time leaves out is known only once it is read."""
+    slices = partition.all_slices()
+    if not slices:
         return Filling(0 if partition.cut else partition.end, 0)
-    main = pieces[0].window.entries[0]
-    first = max(pieces[0].range.start, main.index[0].offset if main.index else 0)
-    end = max(pieces[-1].range.end, 0 if partition.cut else partition.end)
-    perhaps = sum(piece.records for piece in pieces if piece.timed)
+    main = slices[0].window.entries[0]
+    first = max(slices[0].range.start, main.index[0].offset if main.index else 0)
+    end = max(slices[-1].range.end, 0 if partition.cut else partition.end)
+    perhaps = sum(part.records for part in slices if part.timed)
     return Filling(first, max(0, end - first - partition.records), perhaps)
 
 
 def needs_transactions(plan: RestorePlan, options: RestoreOptions) -> bool:
-    """Whether a task may come upon a hole that it has to fill with transactions."""
+    """Whether a task may have to fill a hole with transactions."""
     if options.fill_holes == "tombstones":
         return False
     return any(
@@ -63,7 +63,7 @@ def lanes(plan: RestorePlan) -> int:
 
 
 def check_exact(plan: RestorePlan, options: RestoreOptions) -> list[Check]:
-    """Say what will be filled; fail where offsets are not known or it would take too long."""
+    """Describe what will be filled; fail where offsets are unknown or it would take too long."""
     return [check for topic in plan.topics for check in _check_topic(topic, options)]
 
 
@@ -82,7 +82,7 @@ def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
     yield _check_filling(topic, parts, options)
     most = max((part.holes + part.perhaps for part in parts.values()), default=0) * HOLE_MS
     perhaps = sum(part.perhaps for part in parts.values())
-    if perhaps and most > PATIENCE_MS and options.fill_holes != "tombstones":
+    if perhaps and most > LONGEST_FILL_MS and options.fill_holes != "tombstones":
         what = (
             f"exact offsets: {perhaps:,} more may have no record, as the times of records decide: "
             f"then it takes up to {format_duration(most)}"
@@ -98,7 +98,7 @@ def _check_filling(
     holes = sum(part.holes for part in parts.values())
     before = sum(part.before for part in parts.values())
     longest = parts[worst].holes * HOLE_MS if parts else 0
-    if options.fill_holes == "auto" and longest > PATIENCE_MS:
+    if options.fill_holes == "auto" and longest > LONGEST_FILL_MS:
         return Check(
             CheckStatus.FAIL,
             topic.target,
@@ -111,7 +111,7 @@ def _check_filling(
     way = ways.get(options.fill_holes, ways["auto"])
     time = before // FILLED_PER_MS + (0 if way == "tombstones" else longest)
     return Check(
-        CheckStatus.WARN if time > PATIENCE_MS else CheckStatus.PASS,
+        CheckStatus.WARN if time > LONGEST_FILL_MS else CheckStatus.PASS,
         topic.target,
         f"exact offsets: {before:,} before the first records are filled and deleted, {holes:,} "
         f"without a record are taken by {way}, about {format_duration(time)}",

@@ -1,10 +1,9 @@
-"""A partition at its old offsets, step by step: filler, records, holes. In tasks.
+"""Cut a partition at its original offsets into steps: filler, records, holes. In tasks.
 
-Every offset of the target is written by one step: filler up to the first record, which is deleted
+One step writes every offset of the target: filler up to the first record, which is deleted
 afterwards; records in batches without holes; holes. What a step writes, and its sequence, follow
-from the archive and the offset alone, so that any attempt can go on where the target ends.
-
-Holes inside a batch, filled with tombstones under a key of kafkeep's own. In tasks.
+from the archive and the offset alone, so any attempt can continue where the target ends. Holes
+inside of a batch are filled with tombstones under a key of kafkeep's own.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from kafkeep.kafka.batch.layout import RESERVED_KEY
 from kafkeep.kafka.batch.rewrite import ReadyBatch, regroup
 from kafkeep.numba_setup import Int64s
 from kafkeep.restore.read import MAX_BATCH_BYTES
-from kafkeep.restore.selection import Piece
+from kafkeep.restore.selection import WindowSlice
 
 LARGEST_INSIDE = 10_000
 """A larger hole is left to filler batches."""
@@ -120,9 +119,9 @@ Step = Send | Hole | Trim
 
 
 class ReadPieces(Protocol):
-    """Reads the records of pieces, in order; batches may have holes."""
+    """Reads the records of slices, in order; batches may have holes."""
 
-    def __call__(self, pieces: tuple[Piece, ...]) -> Iterator[ReadyBatch]:
+    def __call__(self, slices: tuple[WindowSlice, ...]) -> Iterator[ReadyBatch]:
         """Yield the records as batches."""
 
 
@@ -130,7 +129,7 @@ class ReadPieces(Protocol):
 class ExactPartition:
     """What one target partition gets, and where it must end."""
 
-    pieces: tuple[Piece, ...]
+    slices: tuple[WindowSlice, ...]
     end: int
     """Filled up to here behind the last record."""
     tombstones: bool
@@ -141,14 +140,14 @@ class ExactPartition:
     def first(self) -> int:
         """The first record's offset, where the log is to begin; ``end`` when there is none."""
         if self._first is None:
-            ready = next(self.read(self.pieces), None)
+            ready = next(self.read(self.slices), None)
             self._first = self.end if ready is None else ready.first_offset
         return self._first
 
     @property
     def goal(self) -> int:
         """Nothing is written from here on: a target that ends later is not ours."""
-        return max(self.end, *(piece.range.end for piece in self.pieces[-1:]), 0)
+        return max(self.end, *(part.range.end for part in self.slices[-1:]), 0)
 
     def steps(self, start: int) -> Iterator[Step]:
         """Yield what is to be done for a target that ends at ``start``."""
@@ -187,12 +186,12 @@ class ExactPartition:
     def _numbered(self, start: int) -> Iterator[tuple[ReadyBatch, int]]:
         """Yield batches with the number of records before each; earlier objects are not read."""
         before = skipped = 0
-        for piece in self.pieces:
-            if piece.range.end > start or not piece.exact:
+        for part in self.slices:
+            if part.range.end > start or not part.exact:
                 break
-            before += piece.records
+            before += part.records
             skipped += 1
-        for batch in self.read(self.pieces[skipped:]):
+        for batch in self.read(self.slices[skipped:]):
             yield batch, before
             before += batch.records
 

@@ -1,7 +1,4 @@
-"""The function a Spark task runs for a restore at exact offsets.
-
-Write partitions at their old offsets: what ``send`` sends, and what fills holes. In tasks.
-"""
+"""The Spark task of a restore at exact offsets: it sends records and fills holes."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from kafkeep.kafka.admin.fill_offsets import Transactions
 from kafkeep.kafka.batch.rewrite import ReadyBatch, stamp
 from kafkeep.kafka.batch.schema_ids import IdRewriter
 from kafkeep.kafka.client.wire import Wire, wire_for
-from kafkeep.objects.prefetch import Ranges, open_ahead
+from kafkeep.objects.prefetch import RangeReader, open_prefetcher
 from kafkeep.restore.exact.steps import ExactPartition, Hole, Send, Step, Trim
 from kafkeep.restore.send import SEQUENCES, Sender, check_hole, check_tail, no_batches, send_all
 from kafkeep.restore.task import (
@@ -26,7 +23,7 @@ from kafkeep.restore.task import (
     TargetWork,
     end_offsets,
     pace_for,
-    read_pieces,
+    read_slices,
     rewriter_of,
     with_ids,
 )
@@ -87,7 +84,7 @@ class ExactSender(Sender):
         self.advance()
         return step.body, step.offset, step.records
 
-    def settle(self) -> None:
+    def update_done(self) -> None:
         """See Sender."""
         self._finish_if_over()
 
@@ -129,7 +126,7 @@ class Filler:
     transactions: Transactions | None
 
     def __call__(self) -> bool:
-        """Do what is waiting; tell whether anything was."""
+        """Do what is waiting; return whether anything was."""
         trims = [(s, at.offset) for s in self.senders if isinstance(at := s.waiting, Trim)]
         if trims:
             failpoint("exact.trim")
@@ -199,7 +196,7 @@ def restore_exactly(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]
     starts = admin.offsets(keys, OffsetSpec.EARLIEST)
     ends = admin.offsets(keys, OffsetSpec.LATEST)
     rewriter = rewriter_of(bundle)
-    with open_ahead(open_store(bundle.archive, bundle.storage)) as store:
+    with open_prefetcher(open_store(bundle.archive, bundle.storage)) as store:
         senders = [_sender(store, work, bundle, rewriter) for work in bundle.work]
         for work, sender in zip(bundle.work, senders, strict=True):
             _check_there(wire, work, sender, starts[sender.key], ends[sender.key])
@@ -219,11 +216,11 @@ def restore_exactly(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]
 
 
 def _sender(
-    store: Ranges, work: TargetWork, bundle: RestoreBundle, rewriter: IdRewriter | None
+    store: RangeReader, work: TargetWork, bundle: RestoreBundle, rewriter: IdRewriter | None
 ) -> ExactSender:
-    assert bundle.exact is not None and work.pieces is not None
-    read = with_ids(partial(read_pieces, store, work, bundle), rewriter, work)
-    contents = ExactPartition(work.pieces, work.end, bundle.exact.tombstones, read)
+    assert bundle.exact is not None and work.slices is not None
+    read = with_ids(partial(read_slices, store, work, bundle), rewriter, work)
+    contents = ExactPartition(work.slices, work.end, bundle.exact.tombstones, read)
     return ExactSender(work.topic, work.partition, work.place, contents=contents)
 
 

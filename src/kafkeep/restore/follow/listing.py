@@ -50,7 +50,7 @@ class LastObject(NamedTuple):
 
 
 Positions = Mapping[FolderPartition, LastObject]
-ListingState = FollowState[FolderPartition, LastObject]
+ListingFollowState = FollowState[FolderPartition, LastObject]
 
 
 @dataclass(kw_only=True)
@@ -75,17 +75,17 @@ class ListingFollowSource:
         """Never: objects can be selected by their topics alone."""
         return False
 
-    def begin(self, state: ListingState | None) -> ListingState:
+    def begin(self, state: ListingFollowState | None) -> ListingFollowState:
         """Continue, or begin with nothing restored."""
         return state or FollowState()
 
     def open_cycle(
         self,
-        state: ListingState,
+        state: ListingFollowState,
         open_documents: Callable[[int], ObjectStore],
         *,
         max_bytes: int,
-    ) -> ListingState | None:
+    ) -> ListingFollowState | None:
         """List the bucket, count the new objects, and store which ones the cycle restores."""
         objects = self._next_objects(state, max_bytes)
         if not objects:
@@ -99,7 +99,7 @@ class ListingFollowSource:
         topics = {one.name.topic for one in found}
         return state.begin(index.number, {topic: names.get(topic, topic) for topic in topics})
 
-    def work_of(self, state: ListingState, documents: ObjectStore, admin: Admin) -> CycleWork:
+    def work_of(self, state: ListingFollowState, documents: ObjectStore, admin: Admin) -> CycleWork:
         """Load the list of objects of the open cycle."""
         assert state.cycle is not None
         index = load_index(documents, INDEX, state.cycle.reference)
@@ -120,16 +120,16 @@ class ListingFollowSource:
         )
         return CycleWork(options, entries, counts)
 
-    def finish(self, state: ListingState) -> ListingState:
+    def finish(self, state: ListingFollowState) -> ListingFollowState:
         """Return the state after the open cycle."""
         self.waiting = max(0, self.waiting - len(self._cycle))
         return state.finish(last_objects(self._cycle, state.positions))
 
-    def forget(self, state: ListingState, topics: set[str]) -> ListingState:
+    def forget(self, state: ListingFollowState, topics: set[str]) -> ListingFollowState:
         """Forget these topics."""
         return state.forget(topics)
 
-    def lag(self, state: ListingState) -> FollowLag:
+    def lag(self, state: ListingFollowState) -> FollowLag:
         """Tell whether objects wait: how many records they hold is not known."""
         positions: dict[tuple[str, int], int] = {}
         for place, last in state.positions.items():
@@ -142,7 +142,7 @@ class ListingFollowSource:
         """Return nothing: only a log knows gaps."""
         return ()
 
-    def _next_objects(self, state: ListingState, max_bytes: int) -> list[Listed]:
+    def _next_objects(self, state: ListingFollowState, max_bytes: int) -> list[Listed]:
         """Return the next new objects, whole files of them, oldest offsets first."""
         listing = list_unlogged(self.store, self.unlogged, self.options.wants)
         new = [one for one in listing.objects if is_new(one.name, state.positions)]
@@ -219,7 +219,7 @@ def _is_whole(members: list[Listed], wanted: Mapping[str, bool]) -> bool:
     return "value" in views and all(view in views for view, needed in wanted.items() if needed)
 
 
-def _to_json(state: ListingState) -> dict[str, Any]:
+def _to_json(state: ListingFollowState) -> dict[str, Any]:
     return {
         "revision": state.revision,
         "rounds": state.cycles,
@@ -230,7 +230,7 @@ def _to_json(state: ListingState) -> dict[str, Any]:
     }
 
 
-def _from_json(document: Mapping[str, Any]) -> ListingState:
+def _from_json(document: Mapping[str, Any]) -> ListingFollowState:
     number = document["round"]
     return FollowState(
         revision=document["revision"],

@@ -22,7 +22,7 @@ from kafkeep.restore.log_source import LogSource, choose_log
 
 UNLIMITED_BYTES = 2**62
 Positions = Mapping[PartitionId, int]
-LogState = FollowState[PartitionId, int]
+LogFollowState = FollowState[PartitionId, int]
 logger = logging.getLogger(__name__)
 
 
@@ -58,13 +58,13 @@ class LogFollowSource:
         options = self.options
         return options.cuts_times or options.exact_offsets or bool(options.incarnations)
 
-    def begin(self, state: LogState | None) -> LogState:
+    def begin(self, state: LogFollowState | None) -> LogFollowState:
         """Continue, or begin with the log that the options choose."""
         if state is None:
             return FollowState(log=choose_log(self.store, self.options))
         return self._change_log(state)
 
-    def _change_log(self, state: LogState) -> LogState:
+    def _change_log(self, state: LogFollowState) -> LogFollowState:
         """Turn to the log that has the selected topics, if nothing of them was restored yet."""
         selected = {source for source, _ in self.options.topics}
         if not selected or state.cycle is not None or selected & state.restored_topics:
@@ -74,11 +74,11 @@ class LogFollowSource:
 
     def open_cycle(
         self,
-        state: LogState,
+        state: LogFollowState,
         open_documents: Callable[[int], ObjectStore],
         *,
         max_bytes: int,
-    ) -> LogState | None:
+    ) -> LogFollowState | None:
         """Choose the offsets of the next cycle."""
         if not self._has_new_commit(state.log):
             return None
@@ -98,7 +98,7 @@ class LogFollowSource:
 
     def work_of(
         self,
-        state: LogState,
+        state: LogFollowState,
         documents: ObjectStore,
         admin: Admin,
     ) -> CycleWork:
@@ -123,17 +123,17 @@ class LogFollowSource:
         entries = LogSource(store=self.store, options=options, now_ms=self.now_ms)
         return CycleWork(options, entries, counts)
 
-    def finish(self, state: LogState) -> LogState:
+    def finish(self, state: LogFollowState) -> LogFollowState:
         """Return the state after the open cycle."""
         assert state.cycle is not None
         return state.finish(state.cycle.ends)
 
-    def forget(self, state: LogState, topics: set[str]) -> LogState:
+    def forget(self, state: LogFollowState, topics: set[str]) -> LogFollowState:
         """Forget these topics; all of them where there is one cycle."""
         self.exhausted_commit = -1
         return state.forget(state.targets if self.is_one_shot else topics)
 
-    def lag(self, state: LogState) -> FollowLag:
+    def lag(self, state: LogFollowState) -> FollowLag:
         """Compare the state with the positions of the log."""
         positions = {(pid.topic, pid.partition): at for pid, at in sorted(state.positions.items())}
         view = self.view
@@ -246,7 +246,7 @@ def picks_of(positions: Positions, ends: Positions) -> tuple[OffsetPick, ...]:
     )
 
 
-def _to_json(state: LogState) -> dict[str, Any]:
+def _to_json(state: LogFollowState) -> dict[str, Any]:
     cycle = state.cycle
     return {
         "log": state.log,
@@ -260,7 +260,7 @@ def _to_json(state: LogState) -> dict[str, Any]:
     }
 
 
-def _from_json(document: Mapping[str, Any]) -> LogState:
+def _from_json(document: Mapping[str, Any]) -> LogFollowState:
     cycle = document["round"]
     return FollowState(
         log=document["log"],

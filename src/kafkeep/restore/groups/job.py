@@ -1,4 +1,4 @@
-"""Move consumer groups to where they stood: plan, apply, put back. On the driver."""
+"""Move consumer groups to their archived positions: plan, apply, roll back. On the driver."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kafkeep.restore.groups.plan import (
     Archived,
     GroupMove,
     GroupPlan,
-    Place,
+    GroupPosition,
     count_read,
     plan_groups,
     plan_routed,
@@ -53,8 +53,8 @@ class GroupJob:
     now_ms: Callable[[], int]
 
     def plan_moves(self, document: RestoreDocument | None) -> GroupPlan:
-        """Say where each group goes; before the targets are there, as far as it can be told."""
-        if self.plan.shape.routed:
+        """Plan where each group goes; before the targets exist, as far as it is known."""
+        if self.plan.routing.routed:
             return self._plan_routed(document)
         names = [topic.target for topic in self.plan.topics]
         there = self.admin.topics(names)
@@ -67,7 +67,7 @@ class GroupJob:
         ]
         starts = self.admin.offsets(keys, OffsetSpec.EARLIEST)
         ends = self.admin.offsets(keys, OffsetSpec.LATEST)
-        places: dict[tuple[str, int], Place] = {}
+        places: dict[tuple[str, int], GroupPosition] = {}
         for topic, partition, number in restored_partitions(self.plan):
             key = (topic.target, number)
             if not wanted_offsets(self.chosen, topic, partition.partition):
@@ -77,9 +77,9 @@ class GroupJob:
             known = document.target(topic.target) if document is not None else None
             ours = known is not None and bool(topic_id) and known.topic_id == topic_id
             same = described is not None and topic_id == topic.source.topic_id
-            same = same and topic.shape == SAME
+            same = same and topic.routing == SAME
             if same or (ours and self.plan.exact):
-                places[key] = Place(starts[key], ends[key])
+                places[key] = GroupPosition(starts[key], ends[key])
             elif self.plan.exact:
                 places[key] = self._expected(partition)
             elif ours:
@@ -104,17 +104,17 @@ class GroupJob:
                 options=self.reading,
             )
             bases = self._bases(topic, there.get(topic.target), document)
-            found, against = plan_routed(topic, groups, counted, bases)
+            found, impossible = plan_routed(topic, groups, counted, bases)
             moves += found
-            refused += against
+            refused += impossible
         return GroupPlan(tuple(sorted(moves, key=lambda m: m.group)), refused=tuple(refused))
 
     def _bases(
         self, topic: TopicPlan, there: TopicDescription | None, document: RestoreDocument | None
     ) -> Mapping[int, int]:
-        """Return where the first restored record of each target partition stands, or will.
+        """Return the offset that the first restored record of each target partition has or gets.
 
-        A topic that has too few of them is the preflight's to refuse.
+        The preflight refuses a topic that has too few partitions.
         """
         known = document.target(topic.target) if document is not None else None
         bases = dict.fromkeys(range(topic.target_count), 0)
@@ -126,24 +126,26 @@ class GroupJob:
         ends = self.admin.offsets(keys, OffsetSpec.LATEST)
         return bases | {number: end for (_, number), end in ends.items()}
 
-    def _expected(self, partition: PartitionPlan) -> Place:
-        pieces = partition.all_pieces()
-        last = pieces[-1].range.end if pieces else 0
-        return Place(filling(partition).before, max(last, 0 if partition.cut else partition.end))
+    def _expected(self, partition: PartitionPlan) -> GroupPosition:
+        slices = partition.all_slices()
+        last = slices[-1].range.end if slices else 0
+        return GroupPosition(
+            filling(partition).before, max(last, 0 if partition.cut else partition.end)
+        )
 
-    def _translated(self, topic: TopicPlan, partition: PartitionPlan, base: int) -> Place:
+    def _translated(self, topic: TopicPlan, partition: PartitionPlan, base: int) -> GroupPosition:
         counted = count_records_before(
             self.store,
             partition,
             wanted_offsets(self.chosen, topic, partition.partition),
             restore_aborted=self.options.restore_aborted,
             options=self.reading,
-            shape=self.plan.shape,
+            routing=self.plan.routing,
         )
-        return Place(0, 0, base, counted)
+        return GroupPosition(0, 0, base, counted)
 
     def checks(self, moves: GroupPlan) -> list[Check]:
-        """Say which groups cannot be moved, and what is left out."""
+        """Report the groups that cannot be moved, and what is left out."""
         found = [
             Check(
                 CheckStatus.FAIL,
@@ -162,13 +164,13 @@ class GroupJob:
             )
             for sentence in moves.refused
         ]
-        told = list(moves.left_out)
+        notes = list(moves.left_out)
         if moves == GroupPlan():
-            told = ["no group had an offset on these topics at that commit: none is moved"]
-        return found + [Check(CheckStatus.WARN, "groups", sentence) for sentence in told]
+            notes = ["no group had an offset on these topics at that commit: none is moved"]
+        return found + [Check(CheckStatus.WARN, "groups", sentence) for sentence in notes]
 
     def apply(self, moves: GroupPlan) -> None:
-        """Note what stands there, then commit; repeated after a crash it does the same again."""
+        """Store the present offsets, then commit the new ones; safe to repeat after a crash."""
         if not moves.moves:
             return
         self._require_idle(moves.groups)
@@ -189,9 +191,9 @@ class GroupJob:
         save_change(self.documents, self.plan.id, done)
 
     def rollback(self) -> dict[str, dict[tuple[str, int], int | None]]:
-        """Put back what stood there before this restore moved groups; return what that was.
+        """Commit the offsets again that groups had before this restore, and return them.
 
-        A dry run only tells.
+        A dry run only returns them.
         """
         history = load_history(self.documents, self.plan.id)
         before = history.before()

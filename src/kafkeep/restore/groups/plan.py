@@ -1,9 +1,8 @@
-"""Groups where records were dealt out anew: it has a meaning where what is read comes first.
+"""Plan where consumer groups continue in the target.
 
-A group's place in a target partition is before the first record that it had not read. That is its
-place only if all behind it is unread, too. On the driver.
-
-Plan consumer groups: where a group that stood at an archived offset goes on. Pure.
+Where partitions are kept, an archived offset is translated. Where records are distributed anew, a
+group's position in a target partition is before the first record that it had not read. That has
+a meaning only if everything behind it is unread, too.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ Archived = Mapping[str, Mapping[PartitionId, int]]
 
 @dataclass(frozen=True, slots=True)
 class GroupMove:
-    """One group's place in one target partition."""
+    """One group's move to an offset of one target partition."""
 
     group: str
     topic: str
     partition: int
     archived: int | None
-    """Where it stood; None where several partitions were dealt out to this one."""
+    """Its archived offset; None where the target gets records of several partitions."""
     offset: int
-    """Where it is put."""
+    """Its offset in the target."""
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -58,12 +57,12 @@ class GroupMove:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """All moves, and in sentences what is not moved."""
+    """All moves, and sentences on what is not moved."""
 
     moves: tuple[GroupMove, ...] = ()
     left_out: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
-    """Groups whose place would have no meaning."""
+    """Sentences on groups whose position would have no meaning."""
 
     @property
     def groups(self) -> list[str]:
@@ -76,11 +75,11 @@ class GroupPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What a group's offset in one target partition follows from.
+class GroupPosition:
+    """How an archived offset translates to one target partition.
 
-    Either the target keeps the archived offsets, or ``counted`` tells how many restored records
-    lie before each of them, the first at ``base``.
+    Either the target keeps the archived offsets, or ``counted`` holds how many restored records are
+    before each of them, the first at ``base``.
     """
 
     start: int
@@ -89,7 +88,7 @@ class Place:
     counted: Mapping[int, int] | None = None
 
     def offset(self, archived: int) -> tuple[int, str]:
-        """Return where the record at ``archived`` stands, or the next one; and a note."""
+        """Return the target offset of the record at ``archived`` or the next one, and a note."""
         if self.base is not None and self.counted is not None:
             return self.base + self.counted[archived], ""
         if archived < self.start:
@@ -141,7 +140,7 @@ def positions_on(chosen: Archived, topic: TopicPlan) -> dict[str, dict[int, int]
 
 
 def plan_groups(
-    chosen: Archived, plan: RestorePlan, places: Mapping[tuple[str, int], Place]
+    chosen: Archived, plan: RestorePlan, places: Mapping[tuple[str, int], GroupPosition]
 ) -> GroupPlan:
     """Plan every move; ``places`` has the target partitions that are restored."""
     moves: list[GroupMove] = []
@@ -150,7 +149,7 @@ def plan_groups(
     for group, offsets in chosen.items():
         for pid, archived in sorted(offsets.items()):
             topic = topics[pid.topic, pid.incarnation]
-            number = topic.shape.target_of(pid.partition)
+            number = topic.routing.target_of(pid.partition)
             if number is None or (topic.target, number) not in places:
                 left_out.append(f"group {group}: {topic.target}-{pid.partition} is not restored")
                 continue
@@ -161,28 +160,28 @@ def plan_groups(
 
 
 def restored_partitions(plan: RestorePlan) -> Iterator[tuple[TopicPlan, PartitionPlan, int]]:
-    """Yield the partitions that were not left out by a pick, each with its target partition."""
+    """Yield the selected partitions, each with its target partition."""
     for topic in plan.topics:
         for partition in topic.partitions:
-            number = topic.shape.target_of(partition.partition)
+            number = topic.routing.target_of(partition.partition)
             if partition.ranges != () and number is not None:
                 yield topic, partition, number
 
 
 AT_ONCE = 62
-"""Groups that are followed in one pass: a bit for each, in the place of a record's offset."""
+"""Groups that one pass counts: each has a bit in the place of a record's offset."""
 
 Positions = Mapping[int, int]
 """A group's archived offsets, by partition."""
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadCount:
     """What a group had read of a target partition."""
 
     records: int
     first: bool
-    """Whether they come before all that it had not read."""
+    """Whether they come before everything that it had not read."""
 
 
 def count_read(
@@ -192,27 +191,27 @@ def count_read(
     *,
     restore_aborted: bool,
     options: ReadOptions,
-) -> list[dict[int, Read]]:
+) -> list[dict[int, ReadCount]]:
     """Return what each group had read of each target partition; reads all of the topic.
 
-    PreflightError when objects do not tell the offsets of their records.
+    PreflightError when objects do not hold the offsets of their records.
     """
     sources = [partition for partition in topic.partitions if partition.ranges != ()]
-    for piece in (piece for source in sources for piece in source.all_pieces()):
-        check_offsets(piece)
+    for part in (part for source in sources for part in source.all_slices()):
+        check_offsets(part)
 
     def blocks(source: PartitionPlan, some: Sequence[Positions]) -> Iterator[tuple[Walked, int]]:
-        rows = SourceRows(store, source.all_pieces(), source.times, restore_aborted, options)
+        rows = SourceRows(store, source.all_slices(), source.times, restore_aborted, options)
         ends = np.array([group.get(source.partition, 0) for group in some], dtype=np.int64)
-        for records, codec in rows.rows(topic.shape):
+        for records, codec in rows.rows(topic.routing):
             yield _marked(records, ends), codec
 
-    found: list[dict[int, Read]] = []
+    found: list[dict[int, ReadCount]] = []
     for start in range(0, len(groups), AT_ONCE):
         some = groups[start : start + AT_ONCE]
         tallies = {number: _Tally(len(some)) for number in shares(topic)}
-        dealt = [blocks_of(blocks(s, some), s.partition, topic.shape) for s in sources]
-        for block in merge(dealt):
+        streams = [blocks_of(blocks(s, some), s.partition, topic.routing) for s in sources]
+        for block in merge(streams):
             for number in np.unique(block.targets).tolist():
                 tallies[number].add(block.rows.offsets[block.targets == number])
         found += [
@@ -222,7 +221,7 @@ def count_read(
 
 
 def _marked(records: Walked, ends: Int64s) -> Walked:
-    """Put in the place of each offset a bit for every group that has read it."""
+    """Replace each offset by bits, one for every group that has read it."""
     read = records.offsets[:, None] < ends[None, :]
     bits = np.left_shift(1, np.arange(len(ends), dtype=np.int64))
     marks: Int64s = (read * bits[None, :]).sum(axis=1, dtype=np.int64)
@@ -255,18 +254,18 @@ class _Tally:
             self._read[group] += int(read.sum())
             self._unread[group] += len(unread)
 
-    def of(self, group: int) -> Read:
+    def of(self, group: int) -> ReadCount:
         """Return what one group has read."""
-        return Read(int(self._read[group]), not self._mixed[group])
+        return ReadCount(int(self._read[group]), not self._mixed[group])
 
 
 def plan_routed(
     topic: TopicPlan,
     groups: Mapping[str, Positions],
-    counted: Sequence[Mapping[int, Read]],
+    counted: Sequence[Mapping[int, ReadCount]],
     bases: Mapping[int, int],
 ) -> tuple[list[GroupMove], list[str]]:
-    """Return where groups go in one topic, and in sentences which of them cannot. Pure."""
+    """Return the moves in one topic, and sentences on groups that cannot be moved. Pure."""
     moves: list[GroupMove] = []
     refused: list[str] = []
     filled = [p.partition for p in topic.partitions if p.ranges != () and p.records]

@@ -1,7 +1,7 @@
-"""What stood in a cluster before a restore moved its groups, so that it can be put back.
+"""Store what groups had committed before a restore moved them, so that it can be rolled back.
 
-Each change is an object of its own beside the restore's document, created before the first offset
-is committed; another one says that all of them are.
+Each change is an object of its own beside the restore's document. It is created before the first
+offset is committed; the next one says that all of them are.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def move_groups(
     dry_run: bool,
     on_plan: Callable[[GroupPlan], None] = lambda _plan: None,
 ) -> GroupPlan:
-    """Put groups where they stood when the archive was made; with ``dry_run``, plan alone.
+    """Move groups to their archived positions; with ``dry_run``, only plan it.
 
     The topics must be those that a restore with the same options wrote, or the very ones that
     were archived.
@@ -71,13 +71,13 @@ def _opened(options: RestoreOptions, locations: Locations) -> Iterator[tuple[Gro
 
 
 def _require_known(job: GroupJob, found: Preflight) -> None:
-    """Refuse topics of which nobody can tell where a record stands now."""
+    """Refuse topics in which the position of an archived record is unknown."""
     there = job.admin.topics([topic.target for topic in found.plan.topics])
     for topic in found.plan.topics:
         described = there.get(topic.target)
         if described is None:
             raise PreflightError(f"topic {topic.target} is not in the cluster")
-        if described.topic_id == topic.source.topic_id and topic.shape == SAME:
+        if described.topic_id == topic.source.topic_id and topic.routing == SAME:
             continue
         known = found.document.target(topic.target) if found.document else None
         if known is None or described.topic_id != known.topic_id:

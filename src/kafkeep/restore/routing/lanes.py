@@ -1,13 +1,11 @@
-"""One pass over the archive dealt out to many target partitions. In tasks.
+"""Distribute one pass over the archive to many target partitions. In tasks.
 
-A lane holds what one target partition gets next. Batches that were sent stay in it until the broker
-has them, so that after any trouble nothing is read again.
+Records of several archived partitions are merged by time. A record's rank is the latest time up to
+it in its partition: each partition keeps its order, and of equal ranks the lower partition comes
+first. The order follows from the records alone, not from how they are cut into blocks.
 
-Records of several partitions brought into one order, by time. In tasks.
-
-A record's rank is the latest time up to it in its partition: each partition stays in its order, and
-of equal ranks the lower partition comes first. The order follows from the records alone, not from
-how they are cut into blocks.
+A lane holds what one target partition gets next. It keeps batches until the broker has them, so
+after a failure nothing is read again.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from kafkeep.kafka.batch.unpack import Walked
 from kafkeep.numba_setup import Int64s, view_bytes
 from kafkeep.restore.exact.steps import cut
 from kafkeep.restore.read import MAX_BATCH_BYTES
-from kafkeep.restore.routing.routing import Shape
+from kafkeep.restore.routing.routing import Routing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,29 +45,29 @@ class Block:
 
 def merge(sources: Sequence[Iterator[Block]]) -> Iterator[Block]:
     """Yield the records of all sources in one order; holds one block of each."""
-    hands: list[Block | None] = [None] * len(sources)
+    current: list[Block | None] = [None] * len(sources)
     left = set(range(len(sources)))
     while True:
         for number in sorted(left):
-            if hands[number] is None:
-                hands[number] = next(sources[number], None)
-                if hands[number] is None:
+            if current[number] is None:
+                current[number] = next(sources[number], None)
+                if current[number] is None:
                     left.discard(number)
         if not left:
             return
-        yield _join([part for part in _take(hands, left) if len(part)])
+        yield _join([part for part in _take(current, left) if len(part)])
 
 
-def _take(hands: list[Block | None], left: set[int]) -> list[Block]:
-    """Take what comes before anything that is not at hand yet: at least one whole block."""
-    at_hand = {number: block for number in left if (block := hands[number]) is not None}
-    bound, last = min((int(block.ranks[-1]), number) for number, block in at_hand.items())
+def _take(current: list[Block | None], left: set[int]) -> list[Block]:
+    """Take what comes before everything that is not read yet: at least one whole block."""
+    loaded = {number: block for number in left if (block := current[number]) is not None}
+    bound, last = min((int(block.ranks[-1]), number) for number, block in loaded.items())
     taken = []
-    for number, block in sorted(at_hand.items()):
+    for number, block in sorted(loaded.items()):
         side = "right" if number <= last else "left"
         count = int(np.searchsorted(block.ranks, bound, side=side))  # type: ignore[call-overload]
         taken.append(block.part(slice(0, count)))
-        hands[number] = block.part(slice(count, None)) if count < len(block) else None
+        current[number] = block.part(slice(count, None)) if count < len(block) else None
     return taken
 
 
@@ -107,25 +105,27 @@ def _join(parts: list[Block]) -> Block:
 
 
 QUEUED_BYTES = 16 << 20
-"""Read on while less is waiting to be sent."""
+"""More is read while less than this is queued."""
 LANES_BYTES = 64 << 20
 _LEAST_BATCH_BYTES = 64 << 10
 
 OnEdge = Callable[[ReadyBatch | None], None]
 
 
-def blocks_of(rows: Iterator[tuple[Walked, int]], partition: int, shape: Shape) -> Iterator[Block]:
+def blocks_of(
+    rows: Iterator[tuple[Walked, int]], partition: int, routing: Routing
+) -> Iterator[Block]:
     """Give the records of an archived partition their ranks and their target partitions.
 
-    Those without a key go around, beginning with the target of the partition's own number.
+    Records without a key go to the targets in turn, beginning with the partition's own number.
     """
     latest, turn = np.iinfo(np.int64).min, partition
     for records, codec in rows:
         ranks = np.maximum(np.maximum.accumulate(records.timestamps), latest)
         latest = int(ranks[-1])
-        target = shape.target_of(partition)
-        if shape.partition_count is not None:
-            targets, turn = deal(records, shape.partition_count, turn)
+        target = routing.target_of(partition)
+        if routing.partition_count is not None:
+            targets, turn = deal(records, routing.partition_count, turn)
         else:
             assert target is not None, "the map has every partition"
             targets = np.full(len(records), target, dtype=np.int64)
@@ -143,7 +143,7 @@ class Lane:
     ) -> None:
         self.confirmed = written
         """Records before those that are kept here."""
-        self.ready: deque[ReadyBatch] = deque()
+        self.queue: deque[ReadyBatch] = deque()
         self.queued_bytes = 0
         self.ended = False
         self._sent: deque[ReadyBatch] = deque()
@@ -152,7 +152,7 @@ class Lane:
         self._merger = Merger(batch_bytes, MAX_BATCH_BYTES)
 
     def add(self, rows: Walked, codec: int) -> None:
-        """Take records in, in order."""
+        """Add records, in order."""
         if self._skip:
             skipped = min(self._skip, len(rows))
             if skipped == self._skip and self._on_edge is not None:
@@ -166,7 +166,7 @@ class Lane:
             self._queue(batch)
 
     def finish(self) -> None:
-        """Note that no more records come."""
+        """End the lane: no more records come."""
         self._flush()
         self.ended = True
         if self._skip:
@@ -176,23 +176,23 @@ class Lane:
 
     def take(self) -> ReadyBatch:
         """Return the next batch, which is kept until it is confirmed."""
-        batch = self.ready.popleft()
+        batch = self.queue.popleft()
         self.queued_bytes -= len(batch.body)
         self._sent.append(batch)
         return batch
 
     def confirm(self, written: int) -> None:
-        """Forget batches that are in the target."""
+        """Drop batches that are in the target."""
         while self._sent and self.confirmed + self._sent[0].records <= written:
             self.confirmed += self._sent.popleft().records
 
     def rewind(self, written: int) -> None:
-        """Go on behind ``written`` records, whatever was sent."""
+        """Continue after ``written`` records, whatever was sent."""
         self.confirm(written)
         self._flush()
-        kept = [*self._sent, *self.ready]
+        kept = [*self._sent, *self.queue]
         self._sent.clear()
-        self.ready.clear()
+        self.queue.clear()
         self.queued_bytes = 0
         for batch in kept:
             skip = min(written - self.confirmed, batch.records)
@@ -208,12 +208,12 @@ class Lane:
             self._queue(batch)
 
     def _queue(self, batch: ReadyBatch) -> None:
-        self.ready.append(batch)
+        self.queue.append(batch)
         self.queued_bytes += len(batch.body)
 
 
 class Router:
-    """Deals blocks out to lanes; holds about ``QUEUED_BYTES``, and a batch for each lane."""
+    """Distributes blocks to lanes; holds about ``QUEUED_BYTES``, and a batch for each lane."""
 
     def __init__(self, blocks: Iterator[Block], lanes: Mapping[int, Lane]) -> None:
         self._blocks = blocks
@@ -222,7 +222,7 @@ class Router:
         self._ended = False
 
     def pump(self) -> bool:
-        """Read on until enough is waiting; tell whether anything was read."""
+        """Read until enough is queued; return whether anything was read."""
         moved = False
         while not self._ended and self._queued() < QUEUED_BYTES:
             moved = True
@@ -232,24 +232,24 @@ class Router:
                 for lane in self._lanes.values():
                     lane.finish()
             else:
-                self._deal(block)
+                self._distribute(block)
         return moved
 
     def _queued(self) -> int:
         return sum(lane.queued_bytes for lane in self._lanes.values())
 
-    def _deal(self, block: Block) -> None:
+    def _distribute(self, block: Block) -> None:
         order = np.argsort(block.targets, kind="stable")
-        dealt = block.targets[order]
-        starts = np.searchsorted(dealt, self._numbers, side="left")
-        ends = np.searchsorted(dealt, self._numbers, side="right")
+        sorted_targets = block.targets[order]
+        starts = np.searchsorted(sorted_targets, self._numbers, side="left")
+        ends = np.searchsorted(sorted_targets, self._numbers, side="right")
         for i in np.flatnonzero(ends > starts).tolist():
             rows = block.rows.select(order[starts[i] : ends[i]])
             self._lanes[int(self._numbers[i])].add(rows, block.codec)
 
 
 def batch_bytes_for(lanes: int) -> int:
-    """Return how large batches may get, so that those in the making fit in memory together."""
+    """Return how large batches may get, so that the open ones fit in memory together."""
     return max(_LEAST_BATCH_BYTES, min(TARGET_BYTES, LANES_BYTES // max(1, lanes)))
 
 

@@ -1,4 +1,4 @@
-"""What a shape means for a plan: what comes from where, and what stands against it. Pure."""
+"""Plan a restore with routing: which records go where, and what prevents it. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def oldest_time(topic: TopicPlan, options: RestoreOptions) -> int | None:
     oldest = min((entry.min_timestamp for entry in topic.entries), default=None)
     if oldest is not None and options.from_ms is not None:
         oldest = max(oldest, options.from_ms)
-    return oldest if oldest is None or oldest < 0 else oldest + topic.shape.shift_ms
+    return oldest if oldest is None or oldest < 0 else oldest + topic.routing.shift_ms
 
 
 def largest_target(topic: TopicPlan) -> int:
@@ -41,27 +41,27 @@ def largest_target(topic: TopicPlan) -> int:
 def target_shares(topic: TopicPlan) -> Iterator[dict[str, Any]]:
     """Yield for each target partition where its records come from, and what is read for it.
 
-    With another number of partitions all of them are served by one reading of the topic; how many
-    records each gets is known only then.
+    With another number of partitions the topic is read once for all of them, and the number of
+    records that each gets is not known before.
     """
-    dealt = topic.shape.partition_count is not None
+    distributed = topic.routing.partition_count is not None
     for number in range(topic.target_count):
         sources = topic.sources_of(number)
         yield {
             "partition": number,
             "from": [source.partition for source in sources],
-            "records": None if dealt else sum(source.records for source in sources),
+            "records": None if distributed else sum(source.records for source in sources),
             "read_bytes": sum(source.read_bytes for source in sources),
         }
 
 
-def check_shape(plan: RestorePlan, options: RestoreOptions) -> list[Check]:
-    """Say what the shape does; fail where it cannot be."""
+def check_routing(plan: RestorePlan, options: RestoreOptions) -> list[Check]:
+    """Describe what the routing does; fail where it is impossible."""
     return [check for topic in plan.topics for check in _check_topic(topic, options)]
 
 
 def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
-    shape = topic.shape
+    routing = topic.routing
     if options.changes is not None:
         yield from _check_changes(topic, options.changes)
         if options.schemas == "map" and any(_is_row(entry) for entry in topic.entries):
@@ -69,25 +69,25 @@ def _check_topic(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
                 "rows of a sink get the schema ids of their converter: --schemas map and transforms"
             )
             yield Check(CheckStatus.FAIL, topic.target, f"{what} cannot both be", "Leave out one.")
-    if shape.partition_count is not None:
+    if routing.partition_count is not None:
         yield Check(
             CheckStatus.PASS,
             topic.target,
-            f"{len(topic.sources_of(0))} partitions are dealt out to {shape.partition_count} by "
+            f"{len(topic.sources_of(0))} partitions are dealt out to {routing.partition_count} by "
             "key; records without a key go to them in turn",
         )
-    elif shape.routed:
+    elif routing.routed:
         for number in range(topic.target_count):
             several = [str(source.partition) for source in topic.sources_of(number)]
             if len(several) > 1:
                 what = f"partitions {', '.join(several)} are merged into {number} by record time"
                 yield Check(CheckStatus.PASS, topic.target, what)
-    if shape.shift_ms:
+    if routing.shift_ms:
         yield from _check_times(topic, options)
 
 
 def _check_changes(topic: TopicPlan, changes: ChangeOptions) -> Iterator[Check]:
-    """Say what is done to records; fail where transforms look into bytes that stay bytes."""
+    """Describe the changes; fail where transforms read fields of undecoded bytes."""
     if changes.transforms:
         steps = ", ".join(
             f"{spec.alias} ({spec.kind}{'$' + spec.side if spec.side else ''})"
@@ -121,9 +121,9 @@ def _check_times(topic: TopicPlan, options: RestoreOptions) -> Iterator[Check]:
     first = max(min(timed, default=_LATEST), options.from_ms or 0)
     last = max((entry.max_timestamp for entry in topic.entries), default=0)
     hint = f"They are of {format_time(first)} to {format_time(last)}."
-    if first + topic.shape.shift_ms < 0:
+    if first + topic.routing.shift_ms < 0:
         what = "shift-time moves records to before 1970"
         yield Check(CheckStatus.FAIL, topic.target, what, hint)
-    elif last + topic.shape.shift_ms > _LATEST:
+    elif last + topic.routing.shift_ms > _LATEST:
         what = "shift-time moves records past the last time there is"
         yield Check(CheckStatus.FAIL, topic.target, what, hint)

@@ -12,8 +12,8 @@ from kafkeep.options.restore import Condition, RestoreOptions
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What is changed on the way; nothing unless said.
+class Routing:
+    """What a restore changes on the way; nothing by default.
 
     What a target partition gets follows from this and the archive alone, in one order: so any
     attempt can leave out the records that are there already.
@@ -38,21 +38,21 @@ class Shape:
         return self.partition_count is not None or len(set(targets)) < len(targets)
 
     def target_of(self, partition: int) -> int | None:
-        """Return where an archived partition goes as a whole; None when it does not."""
+        """Return the target of a whole archived partition; None when it is split or left out."""
         if self.partition_count is not None:
             return None
         return dict(self.partition_map).get(partition) if self.partition_map else partition
 
 
-SAME = Shape()
+SAME = Routing()
 
 
-def shape_of(options: RestoreOptions, entries: Collection[Entry] = ()) -> Shape:
-    """Return what the options ask for; a time from a field only where objects hold no times."""
+def routing_of(options: RestoreOptions, entries: Collection[Entry] = ()) -> Routing:
+    """Return the routing of the options; a time field is used only where objects hold no times."""
     changes = options.changes
     if changes is not None and not changes.transforms and all(holds_times(e) for e in entries):
         changes = None
-    return Shape(
+    return Routing(
         options.partition_map,
         options.partition_count,
         options.shift_time_ms,
@@ -62,6 +62,6 @@ def shape_of(options: RestoreOptions, entries: Collection[Entry] = ()) -> Shape:
 
 
 def holds_times(entry: Entry) -> bool:
-    """Whether an object tells the time of each of its records."""
+    """Whether an object holds the time of each of its records."""
     same = entry.min_timestamp == entry.max_timestamp
     return same or entry.format == SEGMENT or entry.converter == ENVELOPE

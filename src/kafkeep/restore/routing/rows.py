@@ -1,7 +1,4 @@
-"""What a target partition gets of one archived one: filtered, its times moved. In tasks.
-
-Records of one archived partition one by one, as far as they are wanted. In tasks.
-"""
+"""Read the records of one archived partition, filtered, changed, with shifted times. In tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.keys import matching
 from kafkeep.kafka.batch.rewrite import TARGET_BYTES, Merger, ReadyBatch
 from kafkeep.kafka.batch.unpack import Walked, iter_unpacked, walk_records
-from kafkeep.objects.prefetch import Ranges
+from kafkeep.objects.prefetch import RangeReader
 from kafkeep.objects.segment.reader import iter_segment
 from kafkeep.objects.sink.read_windows import SEGMENT
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions
@@ -31,8 +28,8 @@ from kafkeep.restore.read import (
     time_filter,
     wanted_times,
 )
-from kafkeep.restore.routing.routing import Shape
-from kafkeep.restore.selection import ALL_TIMES, Piece, Times
+from kafkeep.restore.routing.routing import Routing
+from kafkeep.restore.selection import ALL_TIMES, Times, WindowSlice
 
 ChangeRecords = Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]
 
@@ -43,109 +40,107 @@ NO_TIME = -1
 
 @dataclass(frozen=True, slots=True)
 class SourceRows:
-    """Reads the pieces of one archived partition."""
+    """Reads the slices of one archived partition."""
 
-    store: Ranges
-    pieces: Sequence[Piece]
+    store: RangeReader
+    slices: Sequence[WindowSlice]
     times: Times = ALL_TIMES
     restore_aborted: bool = False
     options: ReadOptions = NO_OPTIONS
 
     def behind(self, records: int) -> tuple[SourceRows, int]:
-        """Leave out whole pieces of the first ``records``; return how many are still to skip.
+        """Leave out whole slices of the first ``records``; return how many are still to skip.
 
-        For shapes that drop none.
+        Only for a routing that drops no record.
         """
         first = 0
-        for piece in self.pieces:
-            if not piece.exact or piece.records > records:
+        for part in self.slices:
+            if not part.exact or part.records > records:
                 break
-            records -= piece.records
+            records -= part.records
             first += 1
-        return replace(self, pieces=self.pieces[first:]), records
+        return replace(self, slices=self.slices[first:]), records
 
-    def rows(self, shape: Shape) -> Iterator[tuple[Walked, int]]:
-        """Yield records, changed, those that pass the filter, shifted; and their codec."""
+    def rows(self, routing: Routing) -> Iterator[tuple[Walked, int]]:
+        """Yield the records that pass the filter, changed and shifted, and their codec."""
         source = self
-        if shape.changes is not None:
-            source = replace(self, options=replace(self.options, asked=shape.changes))
-        for piece in self.pieces:
-            for rows, codec in source._checked(piece):
+        if routing.changes is not None:
+            source = replace(self, options=replace(self.options, asked=routing.changes))
+        for part in self.slices:
+            for rows, codec in source._checked(part):
                 kept = rows
-                if shape.filter:
-                    mask = matching(rows, shape.filter)
+                if routing.filter:
+                    mask = matching(rows, routing.filter)
                     kept = rows if mask.all() else rows.select(mask)
                 if len(kept):
-                    yield shifted(kept, shape.shift_ms), codec
+                    yield shifted(kept, routing.shift_ms), codec
 
-    def _checked(self, piece: Piece) -> Iterator[tuple[Walked, int]]:
-        """Yield a piece's records; DamagedError when they are not as many as the log says."""
-        if not piece.window.is_segment:  # what reads rows counts them
-            records = iter_records(
-                self.store, piece, self.times, self.restore_aborted, self.options
-            )
+    def _checked(self, part: WindowSlice) -> Iterator[tuple[Walked, int]]:
+        """Yield a part's records; DamagedError when they are not as many as the log says."""
+        if not part.window.is_segment:  # what reads rows counts them
+            records = iter_records(self.store, part, self.times, self.restore_aborted, self.options)
             yield from _walked(records, 0)
             return
-        change, times = self._change(piece), self.times if piece.timed else ALL_TIMES
+        change, times = self._change(part), self.times if part.timed else ALL_TIMES
         found = 0
-        for rows, codec in self._segment(piece, times):
+        for rows, codec in self._segment(part, times):
             found += len(rows)
             if change is None:
                 yield _inside(rows, times), codec
             elif len(rows):
                 wanted = time_filter(times)(to_arrow(rows))
                 yield from _walked((made for batch in wanted for made in change(batch)), codec)
-        counted = piece.exact or (piece.whole and self.restore_aborted)
-        if counted and found != piece.records:
+        counted = part.exact or (part.whole and self.restore_aborted)
+        if counted and found != part.records:
             raise DamagedError(
-                f"{piece.window.entries[0].key}: the log counts {piece.records} records, "
+                f"{part.window.entries[0].key}: the log counts {part.records} records, "
                 f"{found} were found"
             )
 
-    def _segment(self, piece: Piece, times: Times) -> Iterator[tuple[Walked, int]]:
-        """Yield the records of batches that may have such times."""
+    def _segment(self, part: WindowSlice, times: Times) -> Iterator[tuple[Walked, int]]:
+        """Yield the records of batches that may hold wanted times."""
         for batches in iter_segment(
             self.store,
-            piece.window.entries[0],
-            piece.range,
+            part.window.entries[0],
+            part.range,
             aborted=self.restore_aborted,
             from_ms=times.from_ms,
             until_ms=times.until_ms,
         ):
             data = batches.select(~batches.is_control & (batches.record_counts > 0))
-            for part in iter_unpacked(data, max_bytes=UNPACKED_BYTES):
-                yield walk_records(part, piece.range), int(part.batches.codec.max(initial=0))
+            for unpacked in iter_unpacked(data, max_bytes=UNPACKED_BYTES):
+                yield walk_records(unpacked, part.range), int(unpacked.batches.codec.max(initial=0))
 
-    def _change(self, piece: Piece) -> ChangeRecords | None:
-        """Return what makes other records of a segment's; None when they stay as they are."""
+    def _change(self, part: WindowSlice) -> ChangeRecords | None:
+        """Return what changes the records of a segment; None when they stay as they are."""
         if self.options.changes is None:
             return None
         # Converters and transforms take a while to import; segments as they are need none.
-        from kafkeep.objects.transform_back import Change  # noqa: PLC0415
+        from kafkeep.objects.transform_back import RecordChange  # noqa: PLC0415
 
-        entry = piece.window.entries[0]
-        change = Change(self.options.changes, entry.partition_id.topic)
+        entry = part.window.entries[0]
+        change = RecordChange(self.options.changes, entry.partition_id.topic)
         return partial(
             change.apply_to_records, partition=entry.partition_id.partition, where=entry.key
         )
 
 
 def _walked(records: Iterator[pa.RecordBatch], codec: int) -> Iterator[tuple[Walked, int]]:
-    for ready in iter_built(records, 0):
-        yield walk_ready(ready), codec
+    for batch in iter_built(records, 0):
+        yield walk_batch(batch), codec
 
 
-def walk_ready(ready: ReadyBatch) -> Walked:
+def walk_batch(batch: ReadyBatch) -> Walked:
     """Return the records of one uncompressed batch, with the offsets they had."""
-    [part] = iter_unpacked(scan_batches(ready.body))
-    offsets = ready.offsets
+    [part] = iter_unpacked(scan_batches(batch.body))
+    offsets = batch.offsets
     if offsets is None:
-        offsets = np.arange(ready.first_offset, ready.first_offset + ready.records, dtype=np.int64)
+        offsets = np.arange(batch.first_offset, batch.first_offset + batch.records, dtype=np.int64)
     return replace(walk_records(part), offsets=offsets)
 
 
 def shifted(rows: Walked, shift_ms: int) -> Walked:
-    """Move the times of records that have one."""
+    """Shift the times of records that have one."""
     if not shift_ms:
         return rows
     moved = np.where(rows.timestamps == NO_TIME, NO_TIME, rows.timestamps + shift_ms)
@@ -162,23 +157,25 @@ def _inside(rows: Walked, times: Times) -> Walked:
 _TIMES_AT = 27
 
 
-def needs_rows(shape: Shape, entries: Iterable[Entry]) -> bool:
-    """Whether records must be looked at one by one.
+def needs_rows(routing: Routing, entries: Iterable[Entry]) -> bool:
+    """Whether records must be decoded one by one.
 
-    The times of a batch follow from its header; but records without a time have none to move.
+    A shift of times changes only the header of a batch, unless some records have no time.
     """
-    if shape.filter or shape.changes is not None:
+    if routing.filter or routing.changes is not None:
         return True
     timed = all(entry.format == SEGMENT and entry.min_timestamp >= 0 for entry in entries)
-    return bool(shape.shift_ms) and not timed
+    return bool(routing.shift_ms) and not timed
 
 
-def iter_shaped(source: SourceRows, shape: Shape, skip_records: int = 0) -> Iterator[ReadyBatch]:
+def iter_routed_batches(
+    source: SourceRows, routing: Routing, skip_records: int = 0
+) -> Iterator[ReadyBatch]:
     """Yield the records that pass, less the first ``skip_records``, as batches for Produce."""
-    if not shape.drops:
+    if not routing.drops:
         source, skip_records = source.behind(skip_records)
     merger = Merger(TARGET_BYTES, MAX_BATCH_BYTES)
-    for rows, codec in source.rows(shape):
+    for rows, codec in source.rows(routing):
         skipped = min(skip_records, len(rows))
         skip_records -= skipped
         if codec != merger.codec:
@@ -189,7 +186,7 @@ def iter_shaped(source: SourceRows, shape: Shape, skip_records: int = 0) -> Iter
 
 
 def shift_headers(batches: Iterable[ReadyBatch], shift_ms: int) -> Iterator[ReadyBatch]:
-    """Move the times of whole batches, which are not unpacked for it."""
+    """Shift the times of whole batches without unpacking them."""
     for batch in batches:
         base, latest = struct.unpack_from(">qq", batch.body, _TIMES_AT)
         struct.pack_into(">qq", batch.body, _TIMES_AT, base + shift_ms, latest + shift_ms)

@@ -1,4 +1,4 @@
-"""The function a Spark task runs when target partitions get records of several archived ones."""
+"""The Spark task of a restore whose target partitions get records of several archived ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkeep.kafka.admin.admin import Admin, OffsetSpec
 from kafkeep.kafka.batch.rewrite import ReadyBatch, stamp
 from kafkeep.kafka.batch.schema_ids import IdRewriter
 from kafkeep.kafka.client.wire import Produced, Wire, wire_for
-from kafkeep.objects.prefetch import Ranges, open_ahead
+from kafkeep.objects.prefetch import RangeReader, open_prefetcher
 from kafkeep.restore.routing.lanes import Block, Lane, Router, batch_bytes_for, blocks_of, merge
 from kafkeep.restore.routing.rows import SourceRows
 from kafkeep.restore.send import SEQUENCES, Sender, check_tail, no_batches, send_all
@@ -43,11 +43,11 @@ class RoutedSender(Sender):
         self.lane.rewind(written)
         self.troubled = None
         self._met = False
-        self.settle()
+        self.update_done()
 
     def can_send(self) -> bool:
         """See Sender."""
-        if self.troubled is not None or not self.lane.ready:
+        if self.troubled is not None or not self.lane.queue:
             return False
         return self._met or self.in_flight == 0
 
@@ -65,23 +65,23 @@ class RoutedSender(Sender):
         Sender.acknowledge(self, answer, offset, records, size)
         self.lane.confirm(self.written)
 
-    def settle(self) -> None:
+    def update_done(self) -> None:
         """See Sender."""
-        over = self.lane.ended and not self.lane.ready
-        self.done = over and self.in_flight == 0 and self.troubled is None
+        empty = self.lane.ended and not self.lane.queue
+        self.done = empty and self.in_flight == 0 and self.troubled is None
 
 
 def restore_routed(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Write the bundle's partitions, topic by topic, each from one pass; yield their reports.
+    """Write the bundle's partitions, topic by topic, each in one pass; yield their reports.
 
-    Safe to run again, also beside a late attempt of itself: see ``restore_bundle``.
+    Safe to run again, like ``restore_bundle``.
     """
     failpoint("task.start")
     wire = wire_for(bundle.kafka)
     routes = {route.topic: route for route in bundle.routes}
     pace = pace_for(bundle.rate_bytes)
     rewriter = rewriter_of(bundle)
-    with open_ahead(open_store(bundle.archive, bundle.storage)) as store:
+    with open_prefetcher(open_store(bundle.archive, bundle.storage)) as store:
         for topic, members in groupby(sorted(bundle.work, key=_by_topic), key=lambda w: w.topic):
             work = list(members)
             blocks = iter_blocks(store, routes[topic], bundle, rewriter)
@@ -99,7 +99,7 @@ def _by_topic(work: TargetWork) -> tuple[str, int]:
 def _write(
     wire: Wire, blocks: Iterator[Block], work: list[TargetWork], pace: Callable[[int], None]
 ) -> tuple[Mapping[tuple[str, int], int], list[RoutedSender]]:
-    """Write one topic's partitions; return what was there before, and their senders."""
+    """Write one topic's partitions; return the records they had before, and their senders."""
     admin = Admin(wire)
     ends = admin.offsets([(w.topic, w.partition) for w in work], OffsetSpec.LATEST)
     senders = []
@@ -124,7 +124,7 @@ def _write(
         between=router.pump,
     )
     for sender in senders:
-        sender.settle()
+        sender.update_done()
         assert sender.done, "everything was sent"
     return before, senders
 
@@ -141,17 +141,17 @@ def _check_edge(wire: Wire, work: TargetWork, offset: int, expected: ReadyBatch 
 
 
 def iter_blocks(
-    store: Ranges, route: Route, bundle: RestoreBundle, rewriter: IdRewriter | None = None
+    store: RangeReader, route: Route, bundle: RestoreBundle, rewriter: IdRewriter | None = None
 ) -> Iterator[Block]:
     """Yield the records of all archived partitions of a topic, in the order targets get them."""
     sources = []
     for source in route.sources:
         rows = SourceRows(
-            store, source.pieces, source.times, bundle.restore_aborted, bundle.reading
+            store, source.slices, source.times, bundle.restore_aborted, bundle.reading
         )
-        records = rows.rows(route.shape)
-        if rewriter is not None:  # before they are dealt: by the keys that consumers will see
+        records = rows.rows(route.routing)
+        if rewriter is not None:  # before they are distributed: by the keys that consumers will see
             place = (route.topic, source.partition) if route.counts else None
             records = rewriter.rows(records, place)
-        sources.append(blocks_of(records, source.partition, route.shape))
+        sources.append(blocks_of(records, source.partition, route.routing))
     return merge(sources)

@@ -31,7 +31,7 @@ from kafkeep.maintenance.move_positions import move_positions
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.follow.follower import Follower
-from kafkeep.restore.follow.log import LOG_STATES, LogFollowSource, LogState
+from kafkeep.restore.follow.log import LOG_STATES, LogFollowSource, LogFollowState
 from kafkeep.restore.summary import RestoreSummary
 from kafkeep.retry import RetryPolicy
 from kafkeep.store.memory import MemoryStore
@@ -453,12 +453,12 @@ def test_people_read_of_a_connector_what_they_call_it(
 def test_how_far_a_source_is_survives_and_one_worker_alone_says_it() -> None:
     store = MemoryStore(uuid.uuid4().hex)
     assert LOG_STATES.load(store) is None
-    begun = LogState(log="x").begin(7, SAME, {P0: 5})
+    begun = LogFollowState(log="x").begin(7, SAME, {P0: 5})
     LOG_STATES.save(store, begun)
     LOG_STATES.save(store, begun)  # an answer that got lost
     assert LOG_STATES.load(store) == begun
     with pytest.raises(FencedError):
-        LOG_STATES.save(store, LogState(log="x").begin(8, SAME, {P0: 6}))
+        LOG_STATES.save(store, LogFollowState(log="x").begin(8, SAME, {P0: 6}))
     done = begun.finish({P0: 5})
     LOG_STATES.save(store, done)
     assert (done.cycles, done.positions, done.cycle) == (1, {P0: 5}, None)
@@ -467,7 +467,7 @@ def test_how_far_a_source_is_survives_and_one_worker_alone_says_it() -> None:
 
 def test_a_worker_that_slept_does_not_take_a_number_that_was_swept() -> None:
     store = MemoryStore(uuid.uuid4().hex)
-    begun = LogState(log="x").begin(7, SAME, {P0: 5})
+    begun = LogFollowState(log="x").begin(7, SAME, {P0: 5})
     for revision in (begun, begun.finish({P0: 5})):
         LOG_STATES.save(store, revision)
     LOG_STATES.sweep(store, begun.finish({P0: 5}), before_ms=2**60)
@@ -478,7 +478,7 @@ def test_a_worker_that_slept_does_not_take_a_number_that_was_swept() -> None:
 
 def test_a_topic_that_gets_another_name_begins_anew_and_others_go_on() -> None:
     store, other = MemoryStore(uuid.uuid4().hex), PartitionId("u", 1, 0)
-    done = LogState(log="x").begin(7, SAME).finish({P0: 5, other: 3})
+    done = LogFollowState(log="x").begin(7, SAME).finish({P0: 5, other: 3})
     LOG_STATES.save(store, done)
     found = LOG_STATES.load(store)
     assert found == done
@@ -487,7 +487,7 @@ def test_a_topic_that_gets_another_name_begins_anew_and_others_go_on() -> None:
 
 
 def test_moving_a_source_gives_up_the_round_under_way_and_its_number() -> None:
-    begun = LogState(log="x").begin(7, SAME, {P0: 5})
+    begun = LogFollowState(log="x").begin(7, SAME, {P0: 5})
     moved = begun.move({P0: 2})
     assert (moved.cycle, moved.positions) == (None, {P0: 2})
     opened = moved.begin(8, SAME, {P0: 5}).cycle

@@ -25,7 +25,7 @@ from kafkeep.objects.unlogged.view import what_is_not_told
 from kafkeep.options.option import ConfigErrors
 from kafkeep.options.sink.formats import Compression, FormatKind
 from kafkeep.options.unlogged import UnloggedOptions, layout_of_sink
-from kafkeep.restore.follow.listing import LISTING_STATES, ListingState, is_new, last_objects
+from kafkeep.restore.follow.listing import LISTING_STATES, ListingFollowState, is_new, last_objects
 from kafkeep.store.memory import MemoryStore
 
 SMT = "org.apache.kafka.connect.transforms."
@@ -306,7 +306,7 @@ class TestDocuments:
         options = UnloggedOptions()
         objects = list_unlogged(store, options).objects
         first, *others = scan(store, objects, options)
-        state = ListingState().begin(0, {"t": "t"}).finish(last_objects([first], {}))
+        state = ListingFollowState().begin(0, {"t": "t"}).finish(last_objects([first], {}))
         assert [is_new(one.name, state.positions) for one in others] == [True, True]
         assert not is_new(first.name, state.positions)
         store = MemoryStore()

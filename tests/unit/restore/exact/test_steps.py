@@ -19,7 +19,7 @@ from kafkeep.kafka.batch.rewrite import ReadyBatch
 from kafkeep.objects.producible import iter_ready_batches
 from kafkeep.objects.sink.read_windows import Window
 from kafkeep.restore.exact.steps import ExactPartition, Hole, Send, Trim, count_before
-from kafkeep.restore.selection import Piece
+from kafkeep.restore.selection import WindowSlice
 
 
 def entry(start: int, end: int, records: int) -> Entry:
@@ -54,18 +54,18 @@ class Source:
         self.size = size
         self.read_objects = 0
         self.objects = {}
-        pieces = []
+        slices = []
         for offsets, start, end in zip(objects, edges, edges[1:], strict=False):
             one = entry(start, end, len(offsets))
             self.objects[one.key] = offsets
             window = Window(one.range, (one,))
-            pieces.append(Piece(window, one.range, False, len(offsets), 1))
-        self.pieces = tuple(pieces)
+            slices.append(WindowSlice(window, one.range, False, len(offsets), 1))
+        self.slices = tuple(slices)
 
-    def __call__(self, pieces: tuple[Piece, ...]) -> Iterator[ReadyBatch]:
-        for piece in pieces:
+    def __call__(self, slices: tuple[WindowSlice, ...]) -> Iterator[ReadyBatch]:
+        for part in slices:
             self.read_objects += 1
-            offsets = self.objects[piece.window.entries[0].key]
+            offsets = self.objects[part.window.entries[0].key]
             if offsets:
                 yield from iter_ready_batches([rows(offsets)], target_bytes=self.size)
 
@@ -125,7 +125,7 @@ def test_whatever_cuts_it_off_each_record_stands_at_its_offset(
     source, offsets, end = given_
     target = Target()
     for most in [*patience, 10_000]:  # an attempt dies after so many steps; the last one does not
-        contents = ExactPartition(source.pieces, end, tombstones, source)
+        contents = ExactPartition(source.slices, end, tombstones, source)
         for _, step in zip(range(most), contents.steps(len(target.log)), strict=False):
             for one in singles(step):
                 target.apply(one)
@@ -140,7 +140,7 @@ def test_whatever_cuts_it_off_each_record_stands_at_its_offset(
 
 def test_objects_before_the_end_of_the_target_are_not_read() -> None:
     source = Source([[0, 1, 2], [5, 6], [8, 9]], [0, 4, 7, 10], 1 << 20)
-    contents = ExactPartition(source.pieces, 10, False, source)
+    contents = ExactPartition(source.slices, 10, False, source)
     assert contents.first == 0
     source.read_objects = 0
     steps = list(contents.steps(7))
@@ -162,7 +162,7 @@ def test_filler_is_what_it_says(count: int) -> None:
 
 def test_a_large_hole_is_left_to_filler_batches() -> None:
     source = Source([[0, 3, 50_000]], [0, 60_000], 1 << 20)
-    steps = list(ExactPartition(source.pieces, 50_001, True, source).steps(0))
+    steps = list(ExactPartition(source.slices, 50_001, True, source).steps(0))
     assert [(s.offset, s.records, s.filler) for s in steps if isinstance(s, Send)] == [
         (0, 4, False),
         (4, 49_996, True),

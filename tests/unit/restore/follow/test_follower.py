@@ -17,9 +17,10 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import DamagedError, NewerFormatError
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.restore.document import Phase, RestoreDocument, save_document
+from kafkeep.restore.follow import log
 from kafkeep.restore.follow.follower import SWEEP_EVERY, Follower
 from kafkeep.restore.follow.listing import LISTING_STATES
-from kafkeep.restore.follow.log import LOG_STATES, LogFollowSource, LogState
+from kafkeep.restore.follow.log import LOG_STATES, LogFollowSource, LogFollowState
 from kafkeep.restore.job import RestoreJob
 from kafkeep.store.memory import MemoryStore
 
@@ -50,7 +51,7 @@ class Places:
         """Return the rounds that have documents."""
         return [number for number, store in self.rounds.items() if any(store.list(""))]
 
-    def follower(self, state: LogState, **options: Any) -> Follower[PartitionId, int]:
+    def follower(self, state: LogFollowState, **options: Any) -> Follower[PartitionId, int]:
         nothing: Any = None
         source = LogFollowSource(store=nothing, options=RestoreOptions(**options), now_ms=lambda: 0)
         made = Follower(
@@ -62,7 +63,7 @@ class Places:
 
 
 ENDS = {A: 5, B: 3}
-DONE = LogState(log="x").begin(7, UNDER, ENDS).finish(ENDS)
+DONE = LogFollowState(log="x").begin(7, UNDER, ENDS).finish(ENDS)
 OPEN = DONE.begin(8, UNDER, {A: 9, B: 4})
 
 
@@ -107,7 +108,7 @@ def test_a_round_tells_its_progress_to_whoever_follows(monkeypatch: pytest.Monke
     monkeypatch.setattr(follower, "_is_begun", lambda: True)
     monkeypatch.setattr(RestoreJob, "preflight", lambda _job: None)
     monkeypatch.setattr(RestoreJob, "run", run)
-    monkeypatch.setattr("kafkeep.restore.follow.log.load_view", lambda *_, **__: None)
+    monkeypatch.setattr(log, "load_view", lambda *_, **__: None)
     follower.on_progress = lambda done, total: told.append((done, total))
     follower.step()
     assert told == [(3, 9)]

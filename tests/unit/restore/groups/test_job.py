@@ -25,7 +25,7 @@ from kafkeep.restore.groups.plan import GroupMove, GroupPlan
 from kafkeep.restore.groups.run import _require_known
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan, plan_restore
 from kafkeep.restore.preflight import Preflight
-from kafkeep.restore.routing.routing import Shape
+from kafkeep.restore.routing.routing import Routing
 from kafkeep.restore.source import load_contents
 from kafkeep.store.memory import MemoryStore
 
@@ -119,16 +119,16 @@ def document(phase: Phase) -> RestoreDocument:
     )  # fmt: skip
 
 
-def found(shape: Shape, phase: Phase | None) -> Preflight:
-    plan = replace(PLAN, topics=(replace(TOPIC, shape=shape),), shape=shape)
+def found(routing: Routing, phase: Phase | None) -> Preflight:
+    plan = replace(PLAN, topics=(replace(TOPIC, routing=routing),), routing=routing)
     return Preflight(plan, (), document(phase) if phase else None, frozenset())
 
 
-SAME, SHIFTED = Shape(), Shape(shift_ms=5)
+SAME, SHIFTED = Routing(), Routing(shift_ms=5)
 
 
 @pytest.mark.parametrize(
-    ("topic_id", "shape", "phase"),
+    ("topic_id", "routing", "phase"),
     [
         ("archived", SAME, None),
         ("archived", SAME, Phase.WRITING),
@@ -137,13 +137,13 @@ SAME, SHIFTED = Shape(), Shape(shift_ms=5)
     ],
 )
 def test_topics_of_the_archive_and_of_the_restore_are_known(
-    topic_id: str, shape: Shape, phase: Phase | None
+    topic_id: str, routing: Routing, phase: Phase | None
 ) -> None:
-    _require_known(job_on(topic_id), found(shape, phase))
+    _require_known(job_on(topic_id), found(routing, phase))
 
 
 @pytest.mark.parametrize(
-    ("topic_id", "shape", "phase", "why"),
+    ("topic_id", "routing", "phase", "why"),
     [
         ("other", SAME, Phase.DONE, "neither the one that was archived"),
         ("archived", SHIFTED, None, "neither the one that was archived"),
@@ -152,7 +152,7 @@ def test_topics_of_the_archive_and_of_the_restore_are_known(
     ids=["somebody else's", "not what the options say", "cut off"],
 )
 def test_topics_where_nobody_can_tell_are_refused(
-    topic_id: str, shape: Shape, phase: Phase | None, why: str
+    topic_id: str, routing: Routing, phase: Phase | None, why: str
 ) -> None:
     with pytest.raises(PreflightError, match=why):
-        _require_known(job_on(topic_id), found(shape, phase))
+        _require_known(job_on(topic_id), found(routing, phase))

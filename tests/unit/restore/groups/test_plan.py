@@ -7,7 +7,7 @@ import pytest
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import PartitionId
 from kafkeep.errors import DamagedError, PreflightError, UsageError
-from kafkeep.restore.groups.plan import ALL, Place, choose_groups, plan_groups
+from kafkeep.restore.groups.plan import ALL, GroupPosition, choose_groups, plan_groups
 from kafkeep.restore.groups.rollback import GroupChange, group_changes, load_history, save_change
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
 from kafkeep.store.memory import MemoryStore
@@ -34,13 +34,13 @@ def test_groups_of_other_topics_and_incarnations_are_not_moved() -> None:
 
 
 def test_old_offsets_stay_inside_of_what_is_there() -> None:
-    place = Place(50, 90)
+    place = GroupPosition(50, 90)
     assert [place.offset(at)[0] for at in (0, 50, 77, 90, 99)] == [50, 50, 77, 90, 90]
     assert place.offset(0)[1] == "the archive begins at 50" and not place.offset(77)[1]
 
 
 def test_translated_offsets_count_records_from_the_base() -> None:
-    place = Place(0, 0, 100, {10: 4})
+    place = GroupPosition(0, 0, 100, {10: 4})
     moves = plan_groups(choose_groups(ARCHIVED, PLAN, ALL), PLAN, {("new", 0): place})
     assert moves.of("g") == {("new", 0): 104}
     assert moves.left_out == ("group g: new-1 is not restored",)

@@ -1,4 +1,4 @@
-"""Texts that shape a restore, what they refuse, and what a plan says of them."""
+"""Options that route a restore, what they refuse, and what a plan says of them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from kafkeep.options.restore import (
 )
 from kafkeep.restore.document import TargetPartition
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan, check_picks
-from kafkeep.restore.routing.plan import check_shape, target_shares
-from kafkeep.restore.routing.routing import Shape
+from kafkeep.restore.routing.plan import check_routing, target_shares
+from kafkeep.restore.routing.routing import Routing
 from kafkeep.restore.task import TargetWork
 from kafkeep.restore.work import LARGEST_BUNDLE_BYTES, pack_topics
 
@@ -100,7 +100,7 @@ def segment() -> Entry:
     )  # fmt: skip
 
 
-def topic_of(shape: Shape, *, left_out: int | None = None, count: int = 3) -> TopicPlan:
+def topic_of(routing: Routing, *, left_out: int | None = None, count: int = 3) -> TopicPlan:
     info = TopicInfo(
         topic="t", incarnation=1, topic_id="", partitions=count, replication_factor=1, configs={}
     )
@@ -108,35 +108,35 @@ def topic_of(shape: Shape, *, left_out: int | None = None, count: int = 3) -> To
     partitions = tuple(
         PartitionPlan(n, (segment(),), ranges=none if n == left_out else None) for n in range(count)
     )
-    return TopicPlan(info, "new", partitions, shape)
+    return TopicPlan(info, "new", partitions, routing)
 
 
 def test_a_map_says_what_comes_from_where() -> None:
-    topic = topic_of(Shape(partition_map=((0, 3), (2, 1))), left_out=1)
+    topic = topic_of(Routing(partition_map=((0, 3), (2, 1))), left_out=1)
     assert topic.target_count == 4
     assert [share["from"] for share in target_shares(topic)] == [[], [2], [], [0]]
-    assert not topic.shape.routed
-    merged = topic_of(Shape(partition_map=((0, 1), (1, 0), (2, 1))))
+    assert not topic.routing.routed
+    merged = topic_of(Routing(partition_map=((0, 1), (1, 0), (2, 1))))
     assert [share["from"] for share in target_shares(merged)] == [[1], [0, 2]]
-    plan = RestorePlan("id", "log", 1, (merged,), False, merged.shape)
-    [check] = check_shape(plan, RestoreOptions())
+    plan = RestorePlan("id", "log", 1, (merged,), False, merged.routing)
+    [check] = check_routing(plan, RestoreOptions())
     assert check.what == "partitions 0, 2 are merged into 1 by record time"
 
 
 def test_a_map_must_name_every_partition_and_no_other() -> None:
     short = RestoreOptions(partition_map=((0, 1), (1, 0)))
     with pytest.raises(UsageError, match="does not say where t-2 goes"):
-        check_picks([topic_of(Shape())], short)
-    check_picks([topic_of(Shape(), left_out=2)], short)
+        check_picks([topic_of(Routing())], short)
+    check_picks([topic_of(Routing(), left_out=2)], short)
     with pytest.raises(UsageError, match="names 1, which no topic"):
-        check_picks([topic_of(Shape(), count=1)], short)
+        check_picks([topic_of(Routing(), count=1)], short)
 
 
 def test_with_another_count_every_partition_may_come_from_each() -> None:
-    topic = topic_of(Shape(partition_count=2), left_out=0)
+    topic = topic_of(Routing(partition_count=2), left_out=0)
     assert [(s["from"], s["records"]) for s in target_shares(topic)] == [([1, 2], None)] * 2
-    plan = RestorePlan("id", "log", 1, (topic,), False, topic.shape)
-    [check] = check_shape(plan, RestoreOptions())
+    plan = RestorePlan("id", "log", 1, (topic,), False, topic.routing)
+    [check] = check_routing(plan, RestoreOptions())
     assert "2 partitions are dealt out to 2 by key; records without a key" in check.what
 
 
@@ -146,9 +146,9 @@ def test_times_cannot_be_moved_out_of_reach() -> None:
         (2**63 - 2, CheckStatus.FAIL),
         (5, None),
     ):
-        topic = topic_of(Shape(shift_ms=shift))
-        plan = RestorePlan("id", "log", 1, (topic,), False, topic.shape)
-        found = [check.verdict for check in check_shape(plan, RestoreOptions())]
+        topic = topic_of(Routing(shift_ms=shift))
+        plan = RestorePlan("id", "log", 1, (topic,), False, topic.routing)
+        found = [check.verdict for check in check_routing(plan, RestoreOptions())]
         assert found == ([verdict] if verdict else [])
 
 
