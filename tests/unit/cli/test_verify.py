@@ -50,7 +50,7 @@ def test_clean_runs_of_verify_against_do_not_erase_the_evidence_of_removed_commi
             began_ms=0, seconds=0.0, start_seconds=0.0, topics=(),
         )  # fmt: skip
 
-    monkeypatch.setattr("kafkeep.cli.verify.start_spark", lambda _settings: None)
+    monkeypatch.setattr("kafkeep.cli.verify.start_spark", lambda *_args, **_named: None)
     monkeypatch.setattr("kafkeep.compare.job.run_compare", run)
     against = ("verify", "--archive", address, "--against", "k:1")
     assert cli.run(*against) == 0
