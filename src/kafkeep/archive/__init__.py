@@ -1,1 +1,4 @@
-"""The format: what lies in the bucket and what it means. Pure but for the store's door."""
+"""The archive format: entries, commits, the log, checkpoints and views.
+
+Its only I/O is through the ``ObjectStore`` protocol.
+"""

@@ -119,7 +119,7 @@ def _missing_hint(missing: int) -> str:
     """Return the hint for a log that lacks one of its commits."""
     if missing == 0:
         return f"It is the log's first commit, so no earlier state can be restored. {HINT}"
-    return f"What was archived before it comes back by restore --commit {missing - 1}."
+    return f"Restore what was archived before it with restore --commit {missing - 1}."
 
 
 def decode_stored(name: str, stored: StoredCommit) -> Commit:

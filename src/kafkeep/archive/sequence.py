@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class Naming(Enum):
-    """How a document's number stands in its name; a listing is in the order of names."""
+    """How names contain numbers. A listing is in the order of names."""
 
     OLDEST_FIRST = "7.json"
     NEWEST_FIRST = "99999999999999999992.json"
@@ -239,4 +239,4 @@ class DocumentSequence:
 
 @lru_cache(maxsize=_REMEMBERED_WARNINGS)
 def _warn_once(where: str, key: str) -> None:
-    logger.warning("%s: %s is no document of kafkeep's and is ignored", where, key)
+    logger.warning("%s: %s is not a document of kafkeep and is ignored", where, key)

@@ -220,7 +220,7 @@ def load_view(
     if log.state.commit < 0:
         raise NoSuchArchiveError(
             f"{store.describe()} has no log named {name!r}",
-            hint="See which there are with: kafkeep info --archive …",
+            hint="List the logs with: kafkeep info --archive …",
         )
     if commit is not None and log.state.commit != commit:
         raise NoSuchArchiveError(f"{name} has no commit {commit}: the last is {log.state.commit}")

@@ -160,8 +160,8 @@ def register_version(registry: Registry, subject: str, schema: RegisteredSchema)
     except RecordError as error:
         raise PreflightError(
             f"{subject}: {error.message}",
-            hint="What was registered so far stays; the same command goes on. If it is not "
-            "compatible, set the subject's compatibility to NONE for the while.",
+            hint="Registered schemas stay; run the same command to continue. If the schema "
+            "is incompatible, set the subject's compatibility to NONE until it is registered.",
         ) from error
     if answer is None:
         raise PreflightError(f"{subject}: the registry does not find what it has registered")

@@ -1,1 +1,1 @@
-"""One narrow door to object storage: S3, a local folder, memory; retry wraps any of them."""
+"""Object stores: S3, a local folder, memory, and a wrapper that retries."""

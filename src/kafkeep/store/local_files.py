@@ -175,9 +175,13 @@ def _translated(error: OSError, what: str) -> KafkeepError:
     if error.errno in (EACCES, EPERM, EROFS):
         return AccessDeniedError(text, hint="Check who owns the folder, and how it is mounted.")
     if error.errno in (ENOSPC, EDQUOT):
-        return EnvironmentFault(text, hint="Make room on the disk, then run the same again.")
+        return EnvironmentFault(
+            text, hint="Free some space on the disk, then run the same command again."
+        )
     if error.errno == ENAMETOOLONG:
-        return EnvironmentFault(text, hint="Use a store that takes names this long, such as S3.")
+        return EnvironmentFault(
+            text, hint="Use a store that accepts names of this length, such as S3."
+        )
     # Not transient: after a failed fsync the system may have dropped the pages, and a second
     # one would report success for bytes that never reached the disk.
     return EnvironmentFault(text, hint="Check the disk and the system's log.")

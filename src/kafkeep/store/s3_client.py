@@ -132,7 +132,7 @@ def _remember_secrets(options: StorageOptions, core: Any) -> None:
     )
     if options.secret_key is None:
         found = core.get_credentials()
-        if type(found) is Credentials:  # others fetch new ones when they are looked at
+        if type(found) is Credentials:  # reading other kinds would fetch new credentials
             remember(found.secret_key, found.token)
 
 

@@ -185,7 +185,7 @@ def _unanswered(writes: bool) -> type[TransientError]:
     return UnknownOutcomeError if writes else TransientError
 
 
-_HINT = "Check what stands before the store: a proxy or a load balancer may answer for it."
+_HINT = "Check for a proxy or a load balancer that answers in place of the store."
 
 
 def field(answer: Mapping[str, Any], name: str, what: str, *, writes: bool = False) -> Any:
@@ -196,7 +196,7 @@ def field(answer: Mapping[str, Any], name: str, what: str, *, writes: bool = Fal
     if name in answer:
         return answer[name]
     kind = UnknownOutcomeError if writes else TransientError
-    raise kind(f"{what}: the answer is no answer of S3, it has no {name}", hint=_HINT)
+    raise kind(f"{what}: the answer does not come from S3: it has no {name}", hint=_HINT)
 
 
 def check_page(page: Mapping[str, Any], asked: Mapping[str, Any], *, bucket: str | None) -> None:

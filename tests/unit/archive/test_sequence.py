@@ -43,7 +43,7 @@ def test_only_documents_named_by_a_padded_number_are_numbered(
     for _ in range(2):
         documents = DocumentSequence(store=store, folder="numbered/")
         assert sorted(documents.iter_numbers()) == [7, 10**12]
-    assert caplog.text.count("numbered/.DS_Store is no document of kafkeep's") == 1
+    assert caplog.text.count("numbered/.DS_Store is not a document of kafkeep") == 1
 
 
 def test_a_number_that_does_not_fit_into_64_bits_is_a_stray_file() -> None:

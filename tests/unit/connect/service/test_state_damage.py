@@ -274,7 +274,7 @@ def test_stray_files_in_the_state_are_ignored_with_one_warning(
     lease(store, "b", clock).step()
     for folder in ("snapshots", "lease"):
         for stray in strays:
-            assert caplog.text.count(f"{folder}/{stray} is no document of kafkeep's") == 1
+            assert caplog.text.count(f"{folder}/{stray} is not a document of kafkeep") == 1
             assert store.get(f"{folder}/{stray}") == b"stray"
 
 
