@@ -41,21 +41,21 @@ _LANES = 32
 _INT = ir.IntType(64)
 
 
-def _load(builder: Any, address: Any, lanes: int) -> Any:
-    """Emit a load of ``lanes`` bytes."""
-    kind = ir.VectorType(ir.IntType(8), lanes).as_pointer()
+def _load(builder: Any, address: Any) -> Any:
+    """Emit a load of 32 bytes."""
+    kind = ir.VectorType(ir.IntType(8), _LANES).as_pointer()
     return builder.load(builder.inttoptr(address, kind), align=1)
 
 
-def _first(builder: Any, hits: Any, lanes: int) -> Any:
-    """Emit the number of the first lane that is set, ``lanes`` if none is."""
-    mask = builder.zext(builder.bitcast(hits, ir.IntType(lanes)), _INT)
-    stop = builder.or_(mask, ir.Constant(_INT, 1 << lanes))
+def _first(builder: Any, hits: Any) -> Any:
+    """Emit the number of the first byte that is marked, 32 if none is."""
+    mask = builder.zext(builder.bitcast(hits, ir.IntType(_LANES)), _INT)
+    stop = builder.or_(mask, ir.Constant(_INT, 1 << _LANES))
     return builder.cttz(stop, ir.Constant(ir.IntType(1), 1))
 
 
-def _splat(value: int, lanes: int) -> Any:
-    return ir.Constant(ir.VectorType(ir.IntType(8), lanes), [value] * lanes)
+def _splat(value: int) -> Any:
+    return ir.Constant(ir.VectorType(ir.IntType(8), _LANES), [value] * _LANES)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -78,22 +78,11 @@ def _plain_run(typing: Any, at: Any) -> tuple[Any, Any]:
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        chunk = _load(builder, args[0], _LANES)
-        quote = builder.icmp_signed("==", chunk, _splat(0x22, _LANES))
-        slash = builder.icmp_signed("==", chunk, _splat(0x5C, _LANES))
-        odd = builder.icmp_signed("<", chunk, _splat(0x20, _LANES))
-        return _first(builder, builder.or_(builder.or_(quote, slash), odd), _LANES)
-
-    return types.int64(types.int64), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _digit_run(typing: Any, at: Any) -> tuple[Any, Any]:
-    """Count the digits from ``at``, 16 at most."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        chunk = builder.sub(_load(builder, args[0], 16), _splat(0x30, 16))
-        return _first(builder, builder.icmp_unsigned(">", chunk, _splat(9, 16)), 16)
+        chunk = _load(builder, args[0])
+        quote = builder.icmp_signed("==", chunk, _splat(0x22))
+        slash = builder.icmp_signed("==", chunk, _splat(0x5C))
+        odd = builder.icmp_signed("<", chunk, _splat(0x20))
+        return _first(builder, builder.or_(builder.or_(quote, slash), odd))
 
     return types.int64(types.int64), generate
 
@@ -103,8 +92,8 @@ def _same_run(typing: Any, one: Any, other: Any) -> tuple[Any, Any]:
     """Count the bytes, 32 at most, that are the same at both places."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        chunks = [_load(builder, address, _LANES) for address in args]
-        return _first(builder, builder.icmp_unsigned("!=", *chunks), _LANES)
+        chunks = [_load(builder, address) for address in args]
+        return _first(builder, builder.icmp_unsigned("!=", *chunks))
 
     return types.int64(types.int64, types.int64), generate
 
@@ -217,22 +206,16 @@ def skip_string(at: int, end: int, limit: int) -> int:
 
 
 @inlined
-def _skip_digits(at: int, end: int, limit: int) -> int:
+def _skip_digits(at: int, end: int) -> int:
     """Read digits, at least one."""
     start = at
-    while at <= limit - 16:
-        count = _digit_run(at)
-        at += count
-        if count < 16 or at >= end:
-            at = min(at, end)
-            return at if at > start else fail(BAD_NUMBER, at)
     while at < end and 0x30 <= byte_at(at) <= 0x39:
         at += 1
     return at if at > start else fail(BAD_NUMBER, at)
 
 
 @inlined
-def _skip_number(at: int, end: int, limit: int) -> int:
+def _skip_number(at: int, end: int) -> int:
     """Read a number; what follows it is not looked at."""
     if byte_at(at) == 0x2D:
         at += 1
@@ -241,14 +224,14 @@ def _skip_number(at: int, end: int, limit: int) -> int:
         if at < end and 0x30 <= byte_at(at) <= 0x39:
             return fail(BAD_NUMBER, at)
     else:
-        at = _skip_digits(at, end, limit)
+        at = _skip_digits(at, end)
     if 0 <= at < end and byte_at(at) == 0x2E:
-        at = _skip_digits(at + 1, end, limit)
+        at = _skip_digits(at + 1, end)
     if 0 <= at < end and byte_at(at) | 0x20 == 0x65:
         at += 1
         if at < end and (byte_at(at) == 0x2B or byte_at(at) == 0x2D):
             at += 1
-        at = _skip_digits(at, end, limit)
+        at = _skip_digits(at, end)
     return at
 
 
@@ -273,7 +256,7 @@ def skip_scalar(at: int, end: int, limit: int) -> int:
     if byte == 0x22:
         return skip_string(at + 1, end, limit)
     if 0x30 <= byte <= 0x39 or byte == 0x2D:
-        return _skip_number(at, end, limit)
+        return _skip_number(at, end)
     return _skip_word(at, end)
 
 
