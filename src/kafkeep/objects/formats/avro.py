@@ -1,10 +1,8 @@
-"""Avro object container files.
+"""Avro object container files, written and read block by block.
 
 The bytes of an object are a function of its schema and rows alone, however the rows were handed
-over: blocks are cut after the row that fills them, and the sync marker is a digest of the schema
-and the first rows. Only ``flush`` makes a block end earlier.
-
-Avro object container files, read block by block.
+over: a block ends after the row that fills it, and the sync marker is a digest of the schema and
+the first rows. Only ``flush`` makes a block end earlier.
 """
 
 from __future__ import annotations
@@ -27,6 +25,7 @@ from kafkeep.options.sink.formats import FormatOptions
 from kafkeep.records.avro.schema import dump_avro, from_avro, to_avro
 from kafkeep.records.avro.values import AvroValues, avro_values
 from kafkeep.records.schema import Column, Schema
+from kafkeep.records.varint import zigzag_varint
 
 MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
@@ -292,25 +291,14 @@ class AvroEncoder:
         self._waiting, self._waiting_rows, self.buffered_bytes = b"", 0, 0
         header = b"" if self._sync else self._header(data[:_MARKED_BYTES].tobytes())
         packed = compress(self._codec, data.data)
-        return [header, avro_long(count), avro_long(len(packed)), packed, self._sync]
+        return [header, zigzag_varint(count), zigzag_varint(len(packed)), packed, self._sync]
 
     def _header(self, first: bytes) -> bytes:
         meta = {"avro.schema": self._avro.encode(), "avro.codec": self._codec.encode()}
-        parts = [MAGIC, avro_long(len(meta))]
+        parts = [MAGIC, zigzag_varint(len(meta))]
         for key, value in meta.items():
-            parts += (avro_long(len(key)), key.encode(), avro_long(len(value)), value)
+            parts += (zigzag_varint(len(key)), key.encode(), zigzag_varint(len(value)), value)
         parts.append(b"\x00")
         digest = hashlib.blake2b(b"".join(parts) + first, digest_size=16)
         self._sync = digest.digest()
         return b"".join(parts) + self._sync
-
-
-def avro_long(number: int) -> bytes:
-    """Return a number that is not negative in Avro's form."""
-    rest = number << 1
-    out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)

@@ -19,6 +19,7 @@ import numpy as np
 
 from kafkeep.errors import DamagedError
 from kafkeep.records.json.exact import Pairs, RawJson, dump_json, is_int64, parse_json
+from kafkeep.records.varint import zigzag_varint
 
 _MEMBERS = ["boolean", "bytes", "double", "float", "int", "long", "string", "array", "map"]
 _DOUBLE = struct.Struct("<d")
@@ -33,18 +34,8 @@ def encode_anything(text: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _long(number: int) -> bytes:
-    rest = (number << 1) ^ (number >> 63)
-    out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
-
-
 def _sized(data: bytes) -> bytes:
-    return _long(len(data)) + data
+    return zigzag_varint(len(data)) + data
 
 
 def _frame(member: str) -> tuple[bytes, bytes]:
@@ -69,7 +60,7 @@ def _encode(value: Any, parts: list[bytes]) -> None:
         case str():
             parts.append(_encode_text(value))
         case int() if is_int64(value):
-            parts.append(_member("long", _long(value)))
+            parts.append(_member("long", zigzag_varint(value)))
         case int():
             parts.append(_encode_raw(RawJson(str(value))))
         case float():
@@ -78,14 +69,14 @@ def _encode(value: Any, parts: list[bytes]) -> None:
             parts.append(_encode_raw(value))
         case list():
             before, after = _FRAMES["array"]
-            parts += (before, _long(len(value)) if value else b"")
+            parts += (before, zigzag_varint(len(value)) if value else b"")
             for item in value:
                 _encode(item, parts)
             parts += (b"\x00", after)
         case _:
             pairs = value.pairs if isinstance(value, Pairs) else value.items()
             before, after = _FRAMES["map"]
-            parts += (before, _long(len(pairs)) if pairs else b"")
+            parts += (before, zigzag_varint(len(pairs)) if pairs else b"")
             for key, item in pairs:
                 parts.append(_encode_text(key))
                 _encode(item, parts)
