@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkeep.records.arrow import find_distinct
-from kafkeep.records.calendar import date_of, days_of, week_of, weekday_of
+from kafkeep.records.calendar import Zone, date_of, days_of, week_of, weekday_of
 from kafkeep.records.partitioners.joda import PathFormat, parse_text_ms
 from kafkeep.records.partitioners.partitioners import TimePaths
 from kafkeep.records.partitioners.record_time import read_texts
-from kafkeep.records.partitioners.zone import Zone
 
 VECTORS = Path(__file__).parent.parent / "golden" / "joda" / "vectors.tsv.xz"
 QUICK = settings(max_examples=100, deadline=None)

@@ -15,7 +15,7 @@ from kafkeep.archive.entry import OffsetRange
 from kafkeep.objects.range_writer import SinkTail
 from kafkeep.objects.sink.rotation import Reason
 from kafkeep.options.sink.sink import SinkOptions
-from kafkeep.records.partitioners.zone import Zone
+from kafkeep.records.calendar import Zone
 
 DAY_MS = 86_400_000
 

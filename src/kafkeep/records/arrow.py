@@ -1,16 +1,8 @@
-"""Binary arrays made of Python's bytes, without what ``pa.array`` imports when first called.
+"""Arrow arrays as numpy arrays, and back, without a copy and without pandas.
 
-The buffers of Arrow arrays as numpy arrays without a copy, slices taken into account.
-
-All are read-only, so that each kernel is compiled for one type only.
-
-The different values of a column, and which of them each row has.
-
-Arrow's results as numpy arrays; Arrow's own way there would import pandas.
-
-Arrow arrays made from numpy ones and back.
-
-``pa.array`` and ``to_numpy`` import pandas, which takes half a second: not on every record's way.
+``pa.array`` and ``to_numpy`` import pandas when first called, which takes half a second; the path
+of a record avoids them. Views are read-only, so that each kernel is compiled for one type only.
+Also here: the distinct values of a column, and which of them each row has.
 """
 
 from __future__ import annotations

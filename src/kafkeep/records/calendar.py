@@ -1,6 +1,18 @@
-"""The Gregorian calendar in whole numbers, for any year: Kafka's times are any int64."""
+"""The Gregorian calendar in whole numbers, for any year, and time zones over columns of times.
+
+Kafka's times are any int64, which ``datetime`` cannot hold. Zones go back from local time to UTC
+as Joda does.
+"""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from kafkeep.options.sink.partitioners import parse_offset
+from kafkeep.records.arrow import Int64s, find_distinct
 
 DAY_MS = 86_400_000
 MONTHS = (
@@ -66,3 +78,107 @@ def days_in_month(year: int, month: int) -> int:
     """Return how long a month is."""
     following = (year + 1, 1) if month == 12 else (year, month + 1)
     return days_of(*following, 1) - days_of(year, month, 1)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_BUCKET_MS = 6 * 3_600_000
+"""No zone has ever changed twice within so short a time."""
+_NEVER = np.iinfo(np.int64).max
+_FIRST_MS = days_of(2, 1, 1) * DAY_MS
+_LAST_MS = days_of(9000, 1, 1) * DAY_MS
+_WINTER_MS = {
+    "Africa/Casablanca": 0,
+    "Africa/El_Aaiun": 0,
+    "Africa/Windhoek": 3_600_000,
+    "Eire": 0,
+    "Europe/Dublin": 0,
+}
+"""Standard time where the tz database may call winter, or Ramadan, the exception; Joda does not."""
+
+
+class Zone:
+    """A time zone: UTC, a fixed offset (``+09:00``), or one of the tz database.
+
+    What it looked up it keeps, so one zone serves all pieces of a task.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.fixed_ms = parse_offset(name)
+        self._zone = ZoneInfo(name) if self.fixed_ms is None else None
+        self._buckets: dict[int, tuple[int, int, int]] = {}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Zone, (self.name,)
+
+    def offset_ms(self, time_ms: int) -> int:
+        """Return what local time is ahead of UTC at a moment; years beyond 9000 repeat earlier."""
+        if self._zone is None:
+            return self.fixed_ms or 0
+        before, turn, after = self._bucket(time_ms // _BUCKET_MS)
+        return before if time_ms < turn else after
+
+    def offsets_ms(self, times: Int64s) -> Int64s:
+        """Return the offset at each of many moments."""
+        if self._zone is None:
+            return np.full(len(times), self.fixed_ms, np.int64)
+        buckets, places = find_distinct(times // _BUCKET_MS)
+        known = np.array([self._bucket(bucket) for bucket in buckets.tolist()], np.int64)
+        before, turn, after = known.reshape(-1, 3).T
+        if (turn == _NEVER).all():
+            offsets: Int64s = before[places]
+            return offsets
+        return np.where(times < turn[places], before[places], after[places])
+
+    def is_standard(self, time_ms: int) -> bool:
+        """Tell whether it is standard time at a moment, not summer time."""
+        if self._zone is None:
+            return True
+        if self.name in _WINTER_MS:
+            return self.offset_ms(time_ms) == _WINTER_MS[self.name]
+        summer = self._local(time_ms).dst()
+        return summer is None or summer <= timedelta(0)
+
+    def to_utc(self, local_ms: int) -> int:
+        """Return the moment of a local time as Joda's ``convertLocalToUTC`` does, not strictly.
+
+        Which moment is taken of a local time that comes twice depends on the side of Greenwich;
+        one that never comes is moved by the length of the gap.
+        """
+        guess = self.offset_ms(local_ms)
+        offset = self.offset_ms(local_ms - guess)
+        if guess != offset and guess < 0 and self.offset_ms(local_ms - offset) != offset:
+            offset = guess
+        return local_ms - offset
+
+    def _bucket(self, bucket: int) -> tuple[int, int, int]:
+        """Return the offset at its beginning, when it changes, and the offset after that."""
+        found = self._buckets.get(bucket)
+        if found is None:
+            start = bucket * _BUCKET_MS
+            before, after = self._look_up(start), self._look_up(start + _BUCKET_MS)
+            turn = _NEVER if before == after else self._find_turn(start, before)
+            found = self._buckets[bucket] = before, turn, after
+        return found
+
+    def _find_turn(self, low: int, before: int) -> int:
+        high = low + _BUCKET_MS
+        while high - low > 1000:
+            middle = (low + high) // 2000 * 1000
+            if self._look_up(middle) == before:
+                low = middle
+            else:
+                high = middle
+        return high
+
+    def _look_up(self, time_ms: int) -> int:
+        offset = self._local(time_ms).utcoffset()
+        assert offset is not None
+        return offset // timedelta(milliseconds=1)
+
+    def _local(self, time_ms: int) -> datetime:
+        if time_ms > _LAST_MS:
+            cycle_ms = CYCLE_DAYS * DAY_MS
+            time_ms = _LAST_MS - cycle_ms + (time_ms - _LAST_MS) % cycle_ms
+        moment = _EPOCH + timedelta(milliseconds=max(time_ms, _FIRST_MS))
+        return moment.astimezone(self._zone)

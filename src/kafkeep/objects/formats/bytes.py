@@ -1,8 +1,7 @@
-"""Records as they are, a separator after each: the bytes format, and the ground JSON lines are on.
+"""The bytes format: records as they are, with a separator after each. JSON lines build on it.
 
-A separator inside of a record, or begun by the end of one, is not marked, as in Connect: such an
-object does not come apart into what it was made of. Objects of one record (``flush.size=1``) do
-when the reader says so.
+A separator inside a record is not escaped, as in Connect: such an object cannot be split into the
+records it was made of. Objects of one record (``flush.size=1``) can, when the reader says so.
 """
 
 from __future__ import annotations

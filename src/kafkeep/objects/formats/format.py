@@ -1,4 +1,4 @@
-"""What a format is: one encoder for each object being written, one reader for each being read."""
+"""The protocols of a format: an encoder for each object written, a reader for each object read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How many rows an object has, found without decoding them and in little memory.
+"""Open a format by the options of a writer, or recognise it by an object's name; count rows.
 
-Which format: by the options of a writer, or by the name of an object that is there.
+Rows are counted without decoding them, in little memory.
 """
 
 from __future__ import annotations

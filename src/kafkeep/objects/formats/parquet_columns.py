@@ -1,11 +1,10 @@
-"""Connect's columns as Parquet has them, and back.
+"""Columns of Connect's schemas as Parquet has them, and back.
 
 Columns have the values that parquet-avro would write for their Avro schema: int8 and int16 are
 ints, a map that is no Avro map is an array of entries, a union has a column for each member, and a
-Decimal is its unscaled number in bytes. ``parquet_nodes`` says what the file calls these columns. A
-struct without members, which Parquet cannot hold, has a member ``_empty`` that is always null.
-
-Loops for decimals: Connect's big-endian numbers of any length, Arrow's of 16 or 32 bytes.
+Decimal is its unscaled number in bytes. ``parquet_footer`` gives these columns their names in the
+file. A struct without members, which Parquet cannot hold, has a member ``_empty`` that is always
+null.
 """
 
 from __future__ import annotations

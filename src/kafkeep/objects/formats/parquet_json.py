@@ -1,15 +1,15 @@
-"""Columns for JSON objects that have no schema, found by looking at them.
+"""Columns for JSON objects that have no schema, inferred from the objects.
 
-The rows of the first row group decide which columns there are and of which types; objects become
-structs, arrays lists. Where rows disagree (a text here, a number there), or a number is one that
-neither int64 nor double holds exactly, the column has the JSON text of the member instead.
+The rows of the first row group decide which columns there are and of which types: objects become
+structs, arrays become lists. Where rows disagree (a text here, a number there), or where neither
+int64 nor double holds a number exactly, the column holds the JSON text of the member instead.
 
-Nothing is lost or changed: a row that its columns do not give back in full (a member that came
-later, another type, a null where others leave the member out) has its whole text in the column
-``_json`` too, which is null for all other rows. The columns then hold what fits. If no row is an
-object, there is one column ``value`` with the texts.
+Nothing is lost or changed. A row that its columns do not give back in full (a new member, another
+type, a null where others leave the member out) also has its whole text in the column ``_json``,
+which is null for all other rows. Its columns hold what fits. If no row is an object, there is one
+column ``value`` with the texts.
 
-What comes back is the same JSON value; the order of members is that of the columns.
+A reader gets the same JSON values; the order of members is that of the columns.
 """
 
 from __future__ import annotations

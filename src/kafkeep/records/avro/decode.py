@@ -1,10 +1,8 @@
-"""The program that reads Avro values of one schema; ``avro_decode_kernels`` runs it.
-
-The loop that reads Avro values: a small machine whose program is made from the schema.
+"""Read Avro values of one schema: a program made from the schema, and the loop that runs it.
 
 Instructions work on slots. Each appends one number to its slot: a number, the bits of a float, the
-branch of a union, the length of a list; for bytes, where they begin, and to the next slot how long
-they are. The loop runs twice, to count and to fill.
+branch of a union, the length of a list. For bytes it appends where they begin, and to the next slot
+how long they are. The loop runs twice: to count, then to fill.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Default values of Connect schemas in the JSON form they have in Avro schemas, and back.
-
-Names that Avro allows, and the names and properties Confluent's Avro schemas have.
-"""
+"""Names and properties of Confluent's Avro schemas, and default values as they hold them."""
 
 from __future__ import annotations
 

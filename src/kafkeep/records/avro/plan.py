@@ -1,4 +1,4 @@
-"""An Avro schema and a Connect schema laid beside each other: how values are to be walked."""
+"""Match an Avro schema with a Connect schema: a tree that says how values are read and written."""
 
 from __future__ import annotations
 

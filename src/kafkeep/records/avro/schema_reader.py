@@ -1,4 +1,4 @@
-"""Avro schemas read as Connect schemas; see ``avro_schema``."""
+"""Avro schemas read as Connect schemas, the opposite of ``to_avro`` in ``schema``."""
 
 from __future__ import annotations
 

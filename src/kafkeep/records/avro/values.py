@@ -1,4 +1,4 @@
-"""Avro's binary values and columns, both ways; what the Avro format and converter rest on."""
+"""Avro's binary values to columns, and back: the base of the Avro format and the Avro converter."""
 
 from __future__ import annotations
 

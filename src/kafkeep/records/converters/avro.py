@@ -1,6 +1,6 @@
 """AvroConverter: values whose Avro schema is in a registry.
 
-Avro schemas out of a registry: what they refer to is put in its place, so each stands alone.
+A schema that refers to others gets their definitions in place, so that it stands alone.
 """
 
 from __future__ import annotations

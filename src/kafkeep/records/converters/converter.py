@@ -1,8 +1,7 @@
-"""Keys and values of the same records, each converted in pieces of its own, side by side again.
+"""The protocol of a converter, and what all converters share.
 
-What a converter is.
-
-Under which subject a registry has the schemas of a topic.
+Keys and values of the same records are converted separately; ``iter_aligned`` puts them side by
+side again. ``TopicSubject`` is the subject under which a registry has the schemas of a topic.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""StringConverter: bytes as text.
+"""StringConverter, ByteArrayConverter, and LongConverter and its siblings.
 
-LongConverter and its siblings: numbers as Java writes them, big-endian and of fixed width.
-
-ByteArrayConverter: bytes as they are.
+Numbers are as Java writes them: big-endian and of fixed width.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ProtobufConverter: messages whose Protobuf schema is in a registry.
 
-Protobuf schemas out of a registry: their text compiled to message classes.
+The text of a schema is compiled to message classes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Values of Protobuf messages, as columns of the schemas of ``proto_types`` hold them.
-
-Protobuf messages as Connect schemas, the way Confluent's Protobuf converter does.
+"""Protobuf messages as Connect schemas and values, the way Confluent's Protobuf converter does.
 
 By default every field is optional, enums are texts, a oneof is a struct with an optional member
 for each of its fields, and Google's timestamp, date and time of day have Connect's types.

@@ -1,9 +1,8 @@
 """The text that Connect's SimpleHeaderConverter makes of a header's bytes.
 
 It guesses a type from the text (numbers, booleans, times, lists, maps), and the sink prints the
-value again: ``007`` becomes ``7``. Lossy, and kept so for those who ask for it by name.
-
-Values that SimpleHeaderConverter guesses, and how Java prints them.
+value again as Java would: ``007`` becomes ``7``. This loses information; it is here for those who
+ask for it by name.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""JSON objects taken apart and put together again as text.
+"""JSON objects split into members and joined again as text.
 
 What is not changed keeps its bytes: numbers as they were written, escapes, order, and the blanks
-around colons. Texts are valid JSON; nobody has to check them again.
-
-Where the parts of JSON texts are: columns of spans, taken apart level by level.
-
-The texts are valid: ``check_texts`` has seen them.
+around colons. Columns of texts are split level by level into spans (``FieldSpans``), single texts
+into members (``JsonMember``). All texts are valid: ``check_texts`` has read them.
 """
 
 from __future__ import annotations

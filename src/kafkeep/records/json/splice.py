@@ -1,4 +1,4 @@
-"""Fields put at the end of JSON objects, as text, by a compiled loop."""
+"""Append fields to JSON objects, as text, by a compiled loop."""
 
 # Compiled code has one integer type; mypy tells numpy's from Python's.
 # mypy: disable-error-code="return-value, arg-type"

@@ -1,4 +1,4 @@
-"""JSON texts in Arrow columns: checked strictly, made one line each, nothing else changed."""
+"""JSON texts in Arrow columns: checked strictly and put on one line each, otherwise unchanged."""
 
 # Compiled code has one integer type; mypy tells numpy's from Python's. ``in`` would be a loop.
 # mypy: disable-error-code="return-value,assignment,arg-type,no-any-return"

@@ -1,6 +1,6 @@
 """Fields of keys and values, and headers, as texts: what stands behind ``field=`` in a path.
 
-Fields of schemaless JSON documents.
+Values have a schema, or are schemaless JSON documents.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kafkeep.records.arrow import Int64s, binary_scalar, codes_of, true_rows
-from kafkeep.records.calendar import date_of
+from kafkeep.records.calendar import Zone, date_of
 from kafkeep.records.json.text import FieldKind, FieldSpans, find_fields
 from kafkeep.records.partitioners.joda import PathFormat
 from kafkeep.records.partitioners.partitioner import RowProblem
-from kafkeep.records.partitioners.zone import Zone
 from kafkeep.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Column, Kind, Schema
 
 

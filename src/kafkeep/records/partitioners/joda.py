@@ -1,12 +1,9 @@
-"""ISO-8601 times in fields, read as Joda's ``ISODateTimeFormat.dateTimeParser`` reads them.
+"""Joda's times: written by DateTimeFormat patterns, read by ``ISODateTimeFormat.dateTimeParser``.
 
-The names Joda writes in times: of eras, halves of the day, days, months and time zones.
-
-They are those of Java 17 (Unicode's CLDR), recorded by ``tests/golden/joda/make_names.java``.
-Confluent's sink takes the whole text of ``locale`` for a language: ``de`` is German, but Java knows
-no language ``de-DE``, ``en-US`` or ``C``, and gives short English names.
-
-Times written with Joda's DateTimeFormat patterns.
+The names of eras, halves of the day, days, months and time zones are those of Java 17 (Unicode's
+CLDR), recorded by ``tests/golden/joda/make_names.java``. Confluent's sink takes the whole text of
+``locale`` for a language: ``de`` is German, but Java knows no language ``de-DE``, ``en-US`` or
+``C``, and gives short English names.
 """
 
 from __future__ import annotations
@@ -21,6 +18,7 @@ from importlib.resources import files
 from kafkeep.options.sink.date_patterns import Token, iter_tokens
 from kafkeep.records.calendar import (
     DAY_MS,
+    Zone,
     date_of,
     days_in_month,
     days_of,
@@ -28,7 +26,6 @@ from kafkeep.records.calendar import (
     week_of,
     weekday_of,
 )
-from kafkeep.records.partitioners.zone import Zone
 
 _OLD_CODES = {"iw": "he", "in": "id", "ji": "yi"}
 _UNKNOWN = ""

@@ -1,14 +1,11 @@
-"""Texts as parts of paths: nothing changes or leaves the path, and no two texts give one part.
+"""The protocol of a partitioner, and texts as parts of paths.
 
-Most texts stand as they are, spaces, ``=`` and any script too, as in Confluent's sink. Written
-as the ``%XX`` of their UTF-8 bytes are ``/``, ``%`` and what no key may have. A part that would be
-``.`` or ``..`` has ``%2E`` for its dots. ``null`` alone means that there is no value; the text of
-four letters is ``%6Eull``. An empty text is ``%empty``. A long text is cut and ends in ``%~`` and a
-digest of the whole.
-
-What a partitioner is.
-
-Records that have no place.
+No text changes or leaves the path, and no two texts give the same part. Most texts stand as they
+are, with spaces, ``=`` and any script, as in Confluent's sink. ``/``, ``%`` and what no key may
+have are written as the ``%XX`` of their UTF-8 bytes. A part that would be ``.`` or ``..`` has
+``%2E`` for its dots. ``null`` alone means that there is no value; the text of four letters is
+``%6Eull``. An empty text is ``%empty``. A long text is cut and ends in ``%~`` and a digest of the
+whole.
 """
 
 from __future__ import annotations

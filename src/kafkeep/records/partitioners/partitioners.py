@@ -1,10 +1,6 @@
-"""The partitioner that options ask for.
+"""The partitioners: by Kafka partition, by fields, by time; and which one the options ask for.
 
-A directory for each Kafka partition; and the parts every partitioner shares.
-
-Directories made of fields, keys and headers: ``country=de/tenant=acme``.
-
-Directories made of times: ``year=2024/month=12/day=03/hour=10``.
+A directory is ``partition=0``, ``country=de/tenant=acme`` or ``year=2024/month=12/day=03/hour=10``.
 """
 
 from __future__ import annotations
@@ -15,6 +11,7 @@ import numpy as np
 
 from kafkeep.options.sink.partitioners import PartitionOptions, field_label
 from kafkeep.records.arrow import Int64s, find_distinct, join_codes, merge_equal
+from kafkeep.records.calendar import Zone
 from kafkeep.records.partitioners.field_values import Texts, read_column, read_header
 from kafkeep.records.partitioners.joda import PathFormat
 from kafkeep.records.partitioners.partitioner import (
@@ -25,7 +22,6 @@ from kafkeep.records.partitioners.partitioner import (
     name_part,
 )
 from kafkeep.records.partitioners.record_time import Extractor
-from kafkeep.records.partitioners.zone import Zone
 from kafkeep.records.rows import Rows
 
 

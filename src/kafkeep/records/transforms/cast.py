@@ -40,14 +40,17 @@ from kafkeep.records.schema import (
     arrow_type,
 )
 from kafkeep.records.transforms.date_format import DateFormat
-from kafkeep.records.transforms.structs import (
+from kafkeep.records.transforms.transform import (
     copy_basics,
     copy_fields,
+    edit_texts,
+    get_column,
     get_fields,
+    members_of,
     require_struct,
+    set_column,
     with_children,
 )
-from kafkeep.records.transforms.transform import edit_texts, get_column, members_of, set_column
 
 INT_BITS = {Kind.INT8: 8, Kind.INT16: 16, Kind.INT32: 32, Kind.INT64: 64}
 _LONG = (-(2**63), 2**63 - 1)

@@ -38,21 +38,19 @@ from kafkeep.records.arrow import number_array, run_bounds, valid_flags
 from kafkeep.records.json.edit import JsonMember, encode_string, find_member, join_object, kind_of
 from kafkeep.records.rows import Rows
 from kafkeep.records.schema import OPTIONAL_BYTES, Column, Field, Kind, Schema
-from kafkeep.records.transforms.structs import (
+from kafkeep.records.transforms.transform import (
     copy_fields,
+    edit_texts,
     fill_default,
     get_children,
-    get_fields,
-    require_struct,
-    struct_schema,
-    with_children,
-)
-from kafkeep.records.transforms.transform import (
-    edit_texts,
     get_column,
+    get_fields,
     is_json_null,
     members_of,
+    require_struct,
     set_column,
+    struct_schema,
+    with_children,
 )
 
 _EXTRACT_PURPOSE = "field extraction"

@@ -22,13 +22,15 @@ from kafkeep.records.json.edit import decode_string, find_member, join_object, k
 from kafkeep.records.rows import HEADERS_TYPE, Rows
 from kafkeep.records.schema import DECIMAL, Column, Kind, Schema
 from kafkeep.records.transforms.cast import to_text
-from kafkeep.records.transforms.structs import (
+from kafkeep.records.transforms.transform import (
     copy_fields,
+    get_column,
     get_fields,
+    members_of,
     require_struct,
+    set_column,
     with_children,
 )
-from kafkeep.records.transforms.transform import get_column, members_of, set_column
 
 _PARTS = frozenset({Kind.ARRAY, Kind.MAP, Kind.STRUCT})
 

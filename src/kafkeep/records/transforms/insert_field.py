@@ -15,13 +15,16 @@ from kafkeep.records.json.edit import decode_string, encode_string, join_object,
 from kafkeep.records.json.splice import AppendedField, append_fields
 from kafkeep.records.rows import Rows
 from kafkeep.records.schema import TIMESTAMP, Column, Field, Kind, Schema
-from kafkeep.records.transforms.structs import (
+from kafkeep.records.transforms.transform import (
     copy_fields,
+    get_column,
     get_fields,
+    is_json_null,
+    members_of,
     require_struct,
+    set_column,
     with_children,
 )
-from kafkeep.records.transforms.transform import get_column, is_json_null, members_of, set_column
 
 _PURPOSE = "field insertion"
 _MOST_BYTES = 2**30

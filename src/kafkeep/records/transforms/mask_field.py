@@ -23,13 +23,15 @@ from kafkeep.records.transforms.cast import (
     narrow_integer,
     scale_of,
 )
-from kafkeep.records.transforms.structs import get_fields, require_struct, with_children
 from kafkeep.records.transforms.transform import (
     get_column,
+    get_fields,
     java_class,
     json_class,
     members_of,
+    require_struct,
     set_column,
+    with_children,
 )
 
 _PURPOSE = "mask fields"

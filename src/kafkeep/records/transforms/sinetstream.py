@@ -40,22 +40,20 @@ from kafkeep.records.schema import (
     Schema,
 )
 from kafkeep.records.transforms.cast import to_text
-from kafkeep.records.transforms.structs import (
-    copy_basics,
-    copy_fields,
-    get_fields,
-    require_struct,
-    with_children,
-)
 from kafkeep.records.transforms.timestamp_converter import TimestampConverter
 from kafkeep.records.transforms.transform import (
+    copy_basics,
+    copy_fields,
     edit_texts,
     get_column,
+    get_fields,
     is_json_null,
     java_class,
     json_class,
     members_of,
+    require_struct,
     set_column,
+    with_children,
 )
 
 _LOGICAL = frozenset({DATE, DECIMAL, TIME, TIMESTAMP})

@@ -22,18 +22,16 @@ from kafkeep.records.json.edit import (
 from kafkeep.records.rows import Rows
 from kafkeep.records.schema import DATE, TIME, TIMESTAMP, Column, Field, Kind, Schema, arrow_type
 from kafkeep.records.transforms.date_format import DateFormat
-from kafkeep.records.transforms.structs import (
-    copy_fields,
-    get_fields,
-    require_struct,
-    with_children,
-)
 from kafkeep.records.transforms.transform import (
+    copy_fields,
     edit_texts,
     get_column,
+    get_fields,
     json_class,
     members_of,
+    require_struct,
     set_column,
+    with_children,
 )
 
 _PURPOSE = "converting timestamp formats"
