@@ -210,9 +210,9 @@ class PairDocument:
         return _decode(self._revisions.read(newest), self._revisions.key(newest))
 
     def put(self, pair: Pair) -> bool:
-        """Create a revision; False when another came first, or nobody can tell.
+        """Create a revision; False when another came first, or the outcome is unknown.
 
-        Whoever is told False loads it again: what was written is in it then.
+        After False, load the document again: it contains what was written.
         """
         try:
             return self._revisions.try_create(pair.revision, _encode(pair))

@@ -56,19 +56,19 @@ class SinkProgress:
 
     def saw(
         self,
-        look: ClusterSnapshot,
+        snapshot: ClusterSnapshot,
         positions: Mapping[TopicPartition, int],
         plan: CyclePlan | None = None,
     ) -> None:
         """Record how far Kafka is ahead of ``positions``, and whether ``plan`` reads any of it."""
         progress = self.progress
-        progress.ends = dict(look.stables)
-        self._measure(positions, look.at_ms, frozenset())
+        progress.ends = dict(snapshot.stables)
+        self._measure(positions, snapshot.at_ms, frozenset())
         if plan is not None and plan.stretches:
-            progress.due_since_ms = progress.due_since_ms or look.at_ms
+            progress.due_since_ms = progress.due_since_ms or snapshot.at_ms
         else:
             progress.due_since_ms = None
-        progress.measured_ms = look.at_ms
+        progress.measured_ms = snapshot.at_ms
 
     def committed(self, commit: Commit, positions: Mapping[TopicPartition, int]) -> None:
         """Count one commit of the log, which is now at ``positions``."""
@@ -329,19 +329,19 @@ class _Run:
         self._preview = _preview(sink.options, admin, store)
         self.job = sink.backup(admin, store, stop, on_snapshot=self._saw, on_commit=self._committed)
 
-    def _saw(self, look: ClusterSnapshot, plan: CyclePlan) -> None:
-        self._there = frozenset(look.topics)
+    def _saw(self, snapshot: ClusterSnapshot, plan: CyclePlan) -> None:
+        self._there = frozenset(snapshot.topics)
         if self._sink.retention is not None:
-            asked_ms = look.details.at_ms if look.details is not None else look.at_ms
+            asked_ms = snapshot.details.at_ms if snapshot.details is not None else snapshot.at_ms
             self._sink.retention.meet(self._there, asked_ms, self._admin.all_topic_configs)
-        self._sink.limit_tasks(sum(len(topic.partitions) for topic in look.topics.values()))
+        self._sink.limit_tasks(sum(len(topic.partitions) for topic in snapshot.topics.values()))
         positions = positions_now(self.job.log.state)
         if self._log_read is not self.job.log:
             self._read_gaps()
-        self._progress.saw(look, positions, plan)
+        self._progress.saw(snapshot, positions, plan)
         self._commit_group(positions)
         if self._preview is not None:
-            self._preview.check(look, plan, self.job.log.state.positions, self.job.tails)
+            self._preview.check(snapshot, plan, self.job.log.state.positions, self.job.tails)
 
     def _committed(self, commit: Commit, summary: BackupSummary) -> None:
         positions = positions_now(self.job.log.state)
@@ -375,7 +375,7 @@ def format_gap(gap: Gap) -> str:
 
 
 def _preview(options: BackupOptions, admin: Admin, store: ObjectStore) -> Preview | None:
-    """Return what looks for bad records early, if one is to stop this sink."""
+    """Return the preview that finds bad records early, if a bad record stops this sink."""
     if options.sink is None:
         return None
     sink = options.sink.options

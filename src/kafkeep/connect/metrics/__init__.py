@@ -1,1 +1,1 @@
-"""What the service tells Prometheus: Connect's names and its own."""
+"""Metrics for Prometheus: Connect's and kafkeep's own."""

@@ -21,15 +21,15 @@ CONNECTOR_COUNT = Metric(
 )
 TASK_COUNT = Metric("kafka_connect_worker_task_count", "gauge", "Tasks that this worker runs.")
 ASSIGNED_CONNECTORS = Metric(
-    "kafka_connect_coordinator_assigned_connectors", "gauge", "Connectors given to this worker."
+    "kafka_connect_coordinator_assigned_connectors", "gauge", "Connectors assigned to this worker."
 )
 ASSIGNED_TASKS = Metric(
-    "kafka_connect_coordinator_assigned_tasks", "gauge", "Tasks given to this worker."
+    "kafka_connect_coordinator_assigned_tasks", "gauge", "Tasks assigned to this worker."
 )
 REBALANCING = Metric(
     "kafka_connect_worker_rebalance_rebalancing",
     "gauge",
-    "1 while no worker leads, or this one is taking over.",
+    "1 while no worker leads, or this one takes over.",
 )
 LEADER_NAME = Metric(
     "kafka_connect_worker_rebalance_leader_name",
@@ -40,7 +40,7 @@ LEADER_NAME = Metric(
 STATUS = Metric(
     "kafka_connect_connector_status",
     "gauge",
-    "The connector's state, in small letters; always 1.",
+    "The connector's state, in lower case; always 1.",
     ("connector", "status"),
 )
 CLASS = Metric(
@@ -79,7 +79,7 @@ TASKS = Metric(
 TASK_STATUS = Metric(
     "kafka_connect_connector_task_status",
     "gauge",
-    "The task's state, in small letters; always 1.",
+    "The task's state, in lower case; always 1.",
     ("connector", "task", "status"),
 )
 
@@ -89,15 +89,19 @@ def _task(name: str, kind: str, text: str) -> Metric:
 
 
 RUNNING_RATIO = _task(
-    "connector_task_running_ratio", "gauge", "Part of the time, as /metrics saw it, it was running."
+    "connector_task_running_ratio",
+    "gauge",
+    "Share of the time, as seen by /metrics, that it was running.",
 )
 PAUSE_RATIO = _task(
-    "connector_task_pause_ratio", "gauge", "Part of the time, as /metrics saw it, it was paused."
+    "connector_task_pause_ratio",
+    "gauge",
+    "Share of the time, as seen by /metrics, that it was paused.",
 )
 COMMIT_AVG = _task(
     "connector_task_offset_commit_avg_time_ms",
     "gauge",
-    "Mean time S3 took for objects of the log: commits and what goes with them.",
+    "Mean time S3 took for objects of the log: commits and their companions.",
 )
 COMMIT_MAX = _task(
     "connector_task_offset_commit_max_time_ms",
@@ -111,7 +115,7 @@ ERRORS = _task(
     "task_error_total_record_errors", "gauge", "The same number: a record is tried once."
 )
 SKIPPED = _task(
-    "task_error_total_records_skipped", "gauge", "Records left out, as errors.tolerance allows."
+    "task_error_total_records_skipped", "gauge", "Records skipped, as errors.tolerance allows."
 )
 READ = _task("sink_task_sink_record_read_total", "counter", "Records read, bad ones included.")
 READ_RATE = _task(

@@ -18,28 +18,28 @@ from kafkeep.store.s3_timing import RequestTimes
 _CONNECTOR = ("connector",)
 _PARTITION = ("connector", "topic", "partition")
 
-BUILD = Metric("kafkeep_build_info", "gauge", "The version that runs; always 1.", ("version",))
+BUILD = Metric("kafkeep_build_info", "gauge", "The running version; always 1.", ("version",))
 LEADER = Metric(
     "kafkeep_leader",
     "gauge",
-    "1 on the worker that runs the connectors, 0 on one that stands by.",
+    "1 on the worker that runs the connectors, 0 on a standby.",
 )
 LAG_RECORDS = Metric(
     "kafkeep_lag_records",
     "gauge",
-    "Offsets in Kafka that are not archived (or not yet brought back), at the last look.",
+    "Offsets that are not archived yet (sink) or not restored yet (source), when last measured.",
     _PARTITION,
 )
 LAG_SECONDS = Metric(
     "kafkeep_lag_seconds",
     "gauge",
-    "For how long the oldest of those has waited; 0 when nothing waits.",
+    "How long the oldest of these has waited; 0 when nothing waits.",
     _PARTITION,
 )
 NO_PROGRESS = Metric(
     "kafkeep_no_progress_seconds",
     "gauge",
-    "For how long work has been due and nothing was committed; 0 up to a minute.",
+    "How long work has been due without a commit; 0 below one minute.",
     _CONNECTOR,
 )
 RECORDS = Metric("kafkeep_records_total", "counter", "Records committed.", _CONNECTOR)
@@ -53,7 +53,7 @@ COMMITS = Metric("kafkeep_commits_total", "counter", "Commits to the archive's l
 GAPS = Metric(
     "kafkeep_gaps_total",
     "counter",
-    "Stretches that Kafka deleted before they were archived.",
+    "Ranges of offsets that Kafka deleted before they were archived.",
     _CONNECTOR,
 )
 OFFSETS_SKIPPED = Metric(
@@ -62,7 +62,7 @@ OFFSETS_SKIPPED = Metric(
 BAD_RECORDS = Metric(
     "kafkeep_bad_records_total",
     "counter",
-    "Records left out because they could not be converted, as errors.tolerance allows.",
+    "Records skipped because they could not be converted, as errors.tolerance allows.",
     _CONNECTOR,
 )
 FAILURES = Metric(
@@ -74,7 +74,7 @@ FAILURES = Metric(
 SPARK_JOBS = Metric(
     "kafkeep_spark_jobs_total",
     "counter",
-    "Spark jobs run for the connector; none while there is nothing to do.",
+    "Spark jobs run for the connector; none while it is idle.",
     _CONNECTOR,
 )
 LAST_COMMIT = Metric(
@@ -86,21 +86,21 @@ LAST_COMMIT = Metric(
 LAST_VERIFY = Metric(
     "kafkeep_last_verify_timestamp_seconds",
     "gauge",
-    "When the connector's archive was last verified; absent when that is not known.",
+    "When the connector's archive was last verified; absent when unknown.",
     _CONNECTOR,
 )
 S3_SECONDS = Metric(
     "kafkeep_s3_request_seconds",
     "histogram",
-    "Time until S3's answer began, each attempt for itself, on the driver and in Spark's tasks; "
-    "requests of a task's attempt that failed, and those for the service's own state, are missing.",
+    "Time until S3's answer began, per attempt, on the driver and in Spark tasks; without requests "
+    "of failed task attempts and those for the service's own state.",
     ("operation",),
 )
 S3_ERRORS = Metric(
     "kafkeep_s3_request_errors_total",
     "counter",
-    "Those of these requests that failed: by HTTP status, or 'connection' when no answer came. "
-    "'Not there' and 'already there' are answers, not errors.",
+    "Failed requests by HTTP status, or 'connection' when there was no answer. "
+    "'Not found' and 'already exists' are answers, not errors.",
     ("operation", "reason"),
 )
 

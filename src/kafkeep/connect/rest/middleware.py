@@ -35,7 +35,7 @@ class Caller:
 
 
 EVERYONE = Caller("everyone", Role.ADMIN)
-NOBODY = Caller("nobody", None)
+ANONYMOUS = Caller("nobody", None)
 
 
 class Authenticator:
@@ -56,7 +56,7 @@ class Authenticator:
         if not self._security.has_auth:
             return EVERYONE
         if header is None:
-            return NOBODY
+            return ANONYMOUS
         scheme, _, value = header.partition(" ")
         if scheme.lower() == "bearer":
             return self._bearer(value.strip())

@@ -281,10 +281,10 @@ def _query(query: Query) -> dict[str, Any]:
 
 def _responses(endpoint: Endpoint) -> dict[str, Any]:
     responses: dict[str, Any] = {}
-    for status, shape in endpoint.answers.items():
+    for status, schema in endpoint.answers.items():
         response: dict[str, Any] = {"description": "Done." if status < 400 else "Not yet."}
-        if shape is not None:
-            response["content"] = {endpoint.media_type: {"schema": ref(shape)}}
+        if schema is not None:
+            response["content"] = {endpoint.media_type: {"schema": ref(schema)}}
         if status == 201:
             response["headers"] = {
                 "Location": {"required": True, "schema": {"type": "string"}},
@@ -336,7 +336,7 @@ def openapi_page(endpoints: Sequence[Endpoint], version: str) -> str:
 
 def _row(endpoint: Endpoint) -> str:
     answers = "<br>".join(
-        f"{status} {_schema_link(shape)}" for status, shape in sorted(endpoint.answers.items())
+        f"{status} {_schema_link(schema)}" for status, schema in sorted(endpoint.answers.items())
     )
     queries = "".join(
         f"<br><code>?{escape(query.name)}</code> {escape(query.help)}" for query in endpoint.query

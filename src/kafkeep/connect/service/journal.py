@@ -250,8 +250,8 @@ class Journal:
 
     def _unknown(self, key: str) -> UnknownOutcomeError:
         return UnknownOutcomeError(
-            f"{key} was sent to {self._store.describe()}, and no answer tells whether it is there",
-            hint="Look at the connector, and send the request again if it is not as wanted.",
+            f"{key} was sent to {self._store.describe()}, and no answer says whether it was stored",
+            hint="Check the connector, and send the request again if the change is missing.",
         )
 
     def _read_on(self, state: ServiceState) -> tuple[ServiceState, DamagedError | None]:
@@ -299,7 +299,7 @@ class Journal:
             logger.warning("cannot shorten the journal of the service: %s", error.message)
 
     def _delete_covered(self) -> None:
-        """Delete what the last snapshot but one covers: nobody reads that far back."""
+        """Delete what the last snapshot but one covers: no reader goes back that far."""
         for covered in self._snapshots_after()[:-1][-1:]:
             self._changes.prune(covered + 1)
             self._snapshots.prune(covered)

@@ -62,7 +62,7 @@ class Leader:
         return self._loop.commit(decide)
 
     def restart(self, connector: Connector) -> None:
-        """Start the connector's job anew and publish its state soon."""
+        """Restart the connector's job and publish its state soon."""
         self._loop.supervisor.restart(connector)
         self._loop.publish_soon()
 

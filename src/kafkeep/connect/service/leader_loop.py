@@ -95,7 +95,7 @@ class LeaderLoop:
                     self._on_heartbeat(heartbeat)
             except KafkeepError as error:
                 logger.warning("cannot keep the lease: %s", error.message)
-            except Exception:  # without this thread nobody would lead, or know who does
+            except Exception:  # without this thread no worker would lead, or know the leader
                 logger.exception("cannot keep the lease")
             if self._heartbeat_due.wait(self.lease.interval_s):
                 self._closing.wait(_TICK_S)

@@ -182,17 +182,17 @@ class Lease:
 
     def _renew(self, last: Heartbeat) -> None:
         begun = self._clock()
-        beat = self._next(last.number, last.epoch)
-        if not self._create(beat):
-            holder = self._load(beat.number)
+        heartbeat = self._next(last.number, last.epoch)
+        if not self._create(heartbeat):
+            holder = self._load(heartbeat.number)
             if holder is None or holder.epoch != last.epoch or holder.worker_id != last.worker_id:
                 logger.warning("another worker took the lease; this one stops its connectors")
                 self._mine = None
                 return
-            beat = holder  # sent before, and its answer was lost; when it was sent is unknown
+            heartbeat = holder  # sent before, and its answer was lost; when it was sent is unknown
             begun = self._held_until - self._timeout_s
-        self._hold(beat, begun)
-        self._delete(beat.number - _KEPT_HEARTBEATS)
+        self._hold(heartbeat, begun)
+        self._delete(heartbeat.number - _KEPT_HEARTBEATS)
 
     def _watch(self) -> None:
         begun = self._clock()
@@ -204,15 +204,15 @@ class Lease:
         # The first heartbeat has number 0 and epoch 1, and each raises the epoch by at most one.
         # So the epoch of a damaged one is at most its number plus one.
         epoch = newest.epoch if newest is not None else self._newest + 1
-        beat = self._next(self._newest, epoch + 1)
-        if not self._create(beat):
+        heartbeat = self._next(self._newest, epoch + 1)
+        if not self._create(heartbeat):
             self._see()
             return
         # A create may be so slow that others have led since and the number is free again.
-        if self._heartbeats.newest() == beat.number:
-            self._hold(beat, begun)
+        if self._heartbeats.newest() == heartbeat.number:
+            self._hold(heartbeat, begun)
             with suppress(KafkeepError):  # a later heartbeat, or another leader, deletes them
-                self._heartbeats.prune(beat.number - _KEPT_HEARTBEATS + 1)
+                self._heartbeats.prune(heartbeat.number - _KEPT_HEARTBEATS + 1)
 
     def _see(self) -> None:
         """Read the newest heartbeat; a damaged one is read again each time."""
@@ -237,9 +237,9 @@ class Lease:
         if is_new:
             self._seen_at = self._clock()
 
-    def _hold(self, beat: Heartbeat, begun: float) -> None:
-        self._mine = self._seen = beat
-        self._newest, self._seen_at = beat.number, begun
+    def _hold(self, heartbeat: Heartbeat, begun: float) -> None:
+        self._mine = self._seen = heartbeat
+        self._newest, self._seen_at = heartbeat.number, begun
         self._held_until = begun + self._timeout_s
 
     def _next(self, number: int, epoch: int, *, released: bool = False) -> Heartbeat:
@@ -254,13 +254,13 @@ class Lease:
             levels=() if released else tuple(self._levels()),
         )
 
-    def _create(self, beat: Heartbeat) -> bool:
+    def _create(self, heartbeat: Heartbeat) -> bool:
         """Create a heartbeat; False when its number is taken."""
-        body = dump_state_document(beat.to_json())
+        body = dump_state_document(heartbeat.to_json())
         if len(body) > MAX_BYTES:
             logger.warning("the states of all connectors do not fit into a heartbeat")
-            body = dump_state_document(replace(beat, statuses=()).to_json())
-        return self._heartbeats.try_create(beat.number, body)
+            body = dump_state_document(replace(heartbeat, statuses=()).to_json())
+        return self._heartbeats.try_create(heartbeat.number, body)
 
     def _load(self, number: int) -> Heartbeat | None:
         """Read a heartbeat; None for one that is gone or damaged."""

@@ -1,1 +1,1 @@
-"""What a worker is told: its file, variables and flags, and the secrets they point to."""
+"""The configuration of a worker: its file, variables and flags, and config providers."""

@@ -262,8 +262,8 @@ def _make(name: str, properties: Mapping[str, str], environ: Mapping[str, str]) 
         raise ConfigErrors({class_key: f"{problem}; there are {known}"})
     param = f"{PREFIX}.{name}.param."
     takes = "allowlist.pattern" if kind == CLASSES[2] else "allowed.paths"
-    told = [key for key in properties if key.startswith(param)]
-    if others := [key for key in told if key != param + takes]:
+    params = [key for key in properties if key.startswith(param)]
+    if others := [key for key in params if key != param + takes]:
         raise ConfigErrors(dict.fromkeys(others, f"means nothing to {kind}, which takes {takes}"))
     text = properties.get(param + takes, "").strip()
     if kind == CLASSES[2]:

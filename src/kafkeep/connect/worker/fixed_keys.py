@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from kafkeep.connect.connectors.fixed_keys import FixedKey, any_number, any_text, any_truth, only
 
-_STATE = "Connectors and what they are told to be lie under kafkeep.state, not in a topic."
+_STATE = "Connectors and their target states are stored under kafkeep.state, not in a topic."
 _OFFSETS = (
-    "How far a connector is stands in its archive's log, and for Kafka's tools in the group "
-    "connect-<name>: there is no topic of offsets."
+    "The archive's log holds a connector's offsets, and the group connect-<name> shows them to "
+    "Kafka's tools: there is no topic of offsets."
 )
-_STATUS = "The state of connectors is known to the worker that runs them: there is no such topic."
+_STATUS = "The worker that runs the connectors knows their states: there is no such topic."
 _GROUP = (
-    "Workers are no members of a group of Kafka's: one runs the connectors, found through "
+    "Workers are not members of a Kafka group. One worker runs the connectors, elected through "
     "kafkeep.state; see kafkeep.lease.timeout.ms."
 )
 _INTERNAL = (
-    "What one worker asks of another is proved with a secret that lies in the state store, and "
-    "that needs no setting."
+    "Workers authenticate to each other with a secret in the state store, which needs no setting."
 )
-_METRICS = "Metrics are at /metrics, as Prometheus reads them."
-_TUNING = "Tuning of Java's clients; no effect on what is stored."
+_METRICS = "Metrics are at /metrics, in Prometheus's format."
+_TUNING = "Tunes Java's clients; it has no effect on what is stored."
 
 
 def _empty(text: str) -> bool:
@@ -52,13 +51,13 @@ KEYS = (
     _number("offset.flush.timeout.ms", "5000", "As offset.flush.interval.ms."),
     _text(
         "plugin.path",
-        "Java classes cannot be loaded; GET /connector-plugins names what there is.",
+        "Java classes cannot be loaded; GET /connector-plugins lists the classes there are.",
     ),
     _text("plugin.discovery", "As plugin.path.", "hybrid_warn"),
     _number(
         "task.shutdown.graceful.timeout.ms",
         "5000",
-        "What is not finished at the end is not visible, and is done again at the next start.",
+        "Unfinished work is not visible, and is done again at the next start.",
     ),
     _text("internal.key.converter", "The state is JSON."),
     _text("internal.value.converter", "The state is JSON."),
@@ -73,14 +72,14 @@ KEYS = (
         "exactly.once.source.support",
         "string",
         "disabled",
-        "A restore writes each record once, without transactions, whatever stands here.",
+        "A restore writes each record once, without transactions, for every value.",
         only("disabled", "preparing", "enabled"),
     ),
     FixedKey(
         "topic.creation.enable",
         "boolean",
         "true",
-        "A restore makes the topics that are missing, with the settings they had.",
+        "A restore creates missing topics with the settings they had.",
         only("true"),
     ),
     _text("metric.reporters", _METRICS),
@@ -106,14 +105,14 @@ KEYS = (
         "admin.listeners",
         "string",
         "",
-        "/admin is where everything else is; setting log levels needs the role admin.",
+        "/admin is on the same listeners; setting log levels needs the role admin.",
         _empty,
     ),
     FixedKey(
         "response.http.headers.config",
         "string",
         "",
-        "Answers carry the headers that keep browsers from harm; a proxy may add others.",
+        "Answers have security headers for browsers; a proxy may add others.",
         _empty,
     ),
     *(
@@ -145,7 +144,7 @@ UNDER = (
     _text("confluent.topic.", "kafkeep keeps no license topic."),
     _text("log4j.", "Log levels are set at /admin/loggers; kafkeep --debug shows everything."),
 )
-"""By how they begin."""
+"""Keys by their prefix."""
 
 _BY_NAME = {key.name: key for key in KEYS}
 

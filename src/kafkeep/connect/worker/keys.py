@@ -92,92 +92,92 @@ class RestOptions:
 
     listeners: tuple[Listener, ...] = option(
         "listeners",
-        "Where the REST API listens: http://host:port and https://host:port, as many as wished. "
-        "Without a host, everywhere; then users, tokens or certificates of callers are needed.",
+        "Where the REST API listens: a list of http://host:port and https://host:port. Without a "
+        "host it listens on all addresses, and needs users, tokens or certificates of callers.",
         default=(),
         parse=_listeners,
         metavar="URL,…",
     )
     rest_host_name: str = option(
         "rest.host.name",
-        "The address to listen on, where listeners is not set.",
+        "The address to listen on when listeners is not set.",
         default="127.0.0.1",
         parse=str.strip,
     )
     rest_port: int = option(
         "rest.port",
-        "The port to listen on, where listeners is not set; 0 takes a free one.",
+        "The port to listen on when listeners is not set; 0 takes a free one.",
         default=DEFAULT_PORT,
         parse=_port,
     )
     rest_advertised_host_name: str | None = option(
         "rest.advertised.host.name",
-        "The name others call this worker by; it stands in worker_id.",
+        "The host name that other workers and clients use; it is part of worker_id.",
         default=None,
         parse=lambda text: text.strip() or None,
     )
     rest_advertised_port: int | None = option(
         "rest.advertised.port",
-        "The port others call this worker at.",
+        "The port that other workers and clients use.",
         default=None,
         parse=lambda text: _port(text) if text.strip() else None,
     )
     rest_advertised_listener: str | None = option(
         "rest.advertised.listener",
-        "http or https: others call this worker at its first listener of that kind; at the first "
-        "of http, if there is one, unless set. A kind without a listener is what a proxy in front "
-        "speaks: then its host and port are advertised too.",
+        "http or https: others use the first listener of that kind. Unless set, the first http "
+        "listener, if there is one. For a kind that only a proxy in front speaks, advertise the "
+        "proxy's host and port, too.",
         default=None,
         parse=_scheme,
     )
     rest_extension_classes: tuple[str, ...] = option(
         "rest.extension.classes",
-        f"{BASIC_AUTH} demands kafkeep.rest.users.file; other classes are refused.",
+        f"{BASIC_AUTH} needs kafkeep.rest.users.file; other classes are refused.",
         default=(),
         parse=_extensions,
     )
     kafkeep_rest_users_file: str | None = option(
         "kafkeep.rest.users.file",
-        "Users with passwords (Basic), a line each: name:role:argon2 hash. Roles are read, operate "
-        "and admin. kafkeep user prints a line.",
+        "Users with passwords (Basic), one per line: name:role:argon2 hash. Roles are read, "
+        "operate and admin. kafkeep user prints a line.",
         default=None,
         parse=lambda text: text.strip() or None,
         metavar="FILE",
     )
     kafkeep_rest_tokens_file: str | None = option(
         "kafkeep.rest.tokens.file",
-        "Bearer tokens, a line each: role:token, or role:sha256:digest in hex.",
+        "Bearer tokens, one per line: role:token, or role:sha256:digest in hex.",
         default=None,
         parse=lambda text: text.strip() or None,
         metavar="FILE",
     )
     kafkeep_rest_hosts: tuple[str, ...] = option(
         "kafkeep.rest.hosts",
-        "More names this service is called by, and whose pages may call it; the advertised one, "
-        "those of listeners, loopback names and addresses are known as Host anyway. A request for "
-        "another Host is refused (DNS rebinding); * takes every Host, but no further page.",
+        "More host names of this service, whose pages may call it. The advertised name, those of "
+        "listeners, loopback names and IP addresses are always allowed as Host. A request for "
+        "another Host is refused (DNS rebinding); * allows every Host, but no further pages.",
         default=(),
         parse=comma_list,
     )
     kafkeep_rest_body_limit_bytes: int = option(
         "kafkeep.rest.body.limit.bytes",
-        "Larger requests are refused.",
+        "The largest body of a request; larger ones are refused.",
         default=DEFAULT_BODY_LIMIT_BYTES,
         parse=positive("kafkeep.rest.body.limit.bytes"),
         metavar="BYTES",
     )
     kafkeep_rest_mask_secrets: str = option(
         "kafkeep.rest.mask.secrets",
-        "Whether configurations are shown with ****** in place of secrets. never: callers who may "
-        "change connectors (admin) see them as they were sent, as in Connect, others do not. "
-        "always: nobody does. auto: as never where every caller has to say who they are (users, "
-        "tokens or certificates), else as always.",
+        "Whether answers show ****** instead of secrets. never: callers who may change connectors "
+        "(admin) see configurations as they were sent, as in Connect; others do not. always: no "
+        "caller sees secrets. auto: like never when every caller must authenticate (users, tokens "
+        "or certificates), otherwise like always.",
         default="auto",
         parse=lambda text: one_of("masking", "auto", "always", "never")(text.strip().lower()),
     )
     kafkeep_rest_insecure: bool = option(
         "kafkeep.rest.insecure",
-        "Listen beyond this machine although nobody has to say who they are.",
+        "Listen beyond this machine without authentication.",
         default=False,
     )
 
@@ -193,7 +193,7 @@ class RestOptions:
 
     @property
     def advertised(self) -> Listener:
-        """The listener that others are told, as Connect chooses it: http, if there is one."""
+        """The listener that other workers and clients use, as Connect chooses it: http first."""
         wanted = self.rest_advertised_listener or SCHEMES[0]
         found = (one for one in self.listening if one.scheme == wanted)
         return next(found, self.listening[0])
@@ -282,28 +282,28 @@ class ServiceOptions:
 
     bootstrap_servers: str = option(
         "bootstrap.servers",
-        "Kafka brokers to begin with: host:port,host:port.",
+        "Kafka brokers to connect to first: host:port,host:port.",
         parse=_servers,
         metavar="HOST:PORT,…",
     )
     group_id: str = option(
         "group.id",
-        "The name of the service: its state lies in a folder of this name under kafkeep.state. "
-        "Workers with one group.id and one state share their connectors.",
+        "The name of the service: its state is in a folder of this name under kafkeep.state. "
+        "Workers with the same group.id and state share their connectors.",
         default="kafkeep",
         parse=_group,
     )
     kafkeep_state: str = option(
         "kafkeep.state",
-        "Where connectors and what they are told to be are kept: s3://bucket/prefix, or a folder. "
-        "Workers on several machines need a bucket or a shared folder.",
+        "Where the service stores its connectors and their target states: s3://bucket/prefix, or a "
+        "folder. Workers on several machines need a bucket or a shared folder.",
         default="~/.local/state/kafkeep",
         parse=_address,
         metavar="ADDRESS",
     )
     kafkeep_lease_timeout_ms: int = option(
         "kafkeep.lease.timeout.ms",
-        "After so long without a sign of life of the worker that runs the connectors, another one "
+        "How long the worker that runs the connectors may send no heartbeat before another one "
         "takes over.",
         default=10_000,
         parse=positive("kafkeep.lease.timeout.ms"),
@@ -322,11 +322,11 @@ class TrackingOptions:
 
     topic_tracking_enable: bool = option(
         "topic.tracking.enable",
-        "Whether GET /connectors/…/topics tells the topics a connector has used.",
+        "Whether GET /connectors/…/topics lists the topics that a connector has used.",
         default=True,
     )
     topic_tracking_allow_reset: bool = option(
-        "topic.tracking.allow.reset", "Whether that list may be emptied.", default=True
+        "topic.tracking.allow.reset", "Whether callers may reset that list.", default=True
     )
 
 
@@ -343,14 +343,14 @@ class RestrictionOptions:
     )
     kafkeep_outbound_hosts: tuple[str, ...] = option(
         "kafkeep.outbound.hosts",
-        "Hosts that addresses in connectors may name: names, *.domain, addresses, networks "
+        "Hosts that URLs in connectors may name: host names, *.domain, addresses, networks "
         "(10.0.0.0/8). Unless set, all but link-local and metadata addresses; those only if named.",
         default=(),
         parse=comma_list,
     )
     kafkeep_allowed_folders: tuple[str, ...] = option(
         "kafkeep.allowed.folders",
-        "Folders of this machine in which connectors may have archives (file:///…) and key and "
+        "Folders of this machine where connectors may have archives (file:///…), key stores and "
         "trust stores. Unless set, none.",
         default=(),
         parse=_folders,

@@ -22,9 +22,10 @@ HEADING = "## The worker's keys"
 _INTRO = f"""\
 {HEADING}
 
-**honoured**; **always so**: what the key asks for holds anyway, and a value for which it does not
-is refused; **refused**: with the reason. Keys that are not here are named in a warning at the
-start, with the nearest one there is. This table is made from the declarations in the code.
+**honoured**: the key works as in Connect. **always so**: kafkeep always does what the key asks for,
+and refuses other values. **refused**: kafkeep does not start, and says why. At the start, a warning
+names every key that is not in this table and suggests the nearest one. The table is generated from
+the declarations in the code.
 """
 
 
@@ -62,16 +63,16 @@ def _listener_rows() -> list[Row]:
     return [
         _row(
             f"{LISTENER}ssl.…",
-            f"Of an https listener: {stores} and ssl.client.auth. With one of them set, keys "
-            "without the prefix are for Kafka's clients alone; with none, those are for both.",
+            f"Keys of an https listener: {stores} and ssl.client.auth. If one of them is set, "
+            "keys without the prefix are for Kafka's clients alone; otherwise for both.",
         ),
         Row(
             CLIENT_AUTH,
             "string",
             "none",
             KeySupport.HONOURED,
-            "required: only callers with a certificate that the trust store knows get through; "
-            "requested: one that is shown has to be known. Also under the prefix.",
+            "required: callers need a certificate that the trust store knows. requested: a "
+            "certificate is optional, but must be known. Also under the prefix.",
         ),
     ]
 
@@ -80,29 +81,32 @@ def _default_rows() -> list[Row]:
     rows = [
         _row(
             f"{role}.converter",
-            "Holds for connectors that write files of a format and name none, with the keys under "
-            "it; a connector that names one brings its own keys.",
+            "The default for connectors that write files of a format and set no converter, with "
+            "the keys under it. A connector that sets one brings its own keys.",
         )
         for role in ("key", "value", "header")
     ]
     return [
         *rows,
-        _row("….converter.…", "Sub-keys of the three, as connectors have them."),
+        _row("….converter.…", "Sub-keys of these three, as in connectors."),
         _row("consumer.auto.offset.reset", "As consumer.override.auto.offset.reset of connectors."),
         _row("consumer.isolation.level", "As consumer.override.isolation.level of connectors."),
     ]
 
 
 def _client_rows() -> list[Row]:
-    plain = [_row(name, "Of all clients.") for name in PLAIN]
-    rights = [_row(f"{start}…", "Rights of all clients, by Java's names.") for start in STARTS]
+    plain = [_row(name, "For all clients.") for name in PLAIN]
+    rights = [_row(f"{start}…", "Security of all clients, with Java's names.") for start in STARTS]
     uses = {
         "consumer": "what sinks read with",
         "producer": "what restores write with",
-        "admin": "what topics and groups are asked with",
+        "admin": "what reads topics and groups",
     }
     own = [
-        _row(f"{name}.…", f"Over those without a prefix: {uses[name]}, also bootstrap.servers.")
+        _row(
+            f"{name}.…",
+            f"Overrides keys without a prefix for {uses[name]}, also bootstrap.servers.",
+        )
         for name in CLIENTS
     ]
     return [*plain, *rights, *own]
