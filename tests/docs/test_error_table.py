@@ -42,3 +42,24 @@ def test_the_page_lists_every_exit_code_and_no_other() -> None:
     page = (ROOT / "docs" / "exit-codes.md").read_text().split("## ")[0]
     listed = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
     assert listed == {0} | {kind.exit_code for kind in CLASSES.values()}
+
+
+CATCH_EVERYTHING = {
+    "cli",  # becomes the exit code
+    "connect",  # becomes a REST answer, or is logged by work that must go on
+    "kafka",  # raised again after cached metadata is dropped
+    "maintenance",  # becomes a check of doctor; the clean-up of a drill
+    "restore",  # progress, which is optional
+    "spark",  # becomes the result row of a task
+    "store",  # raised again after an upload is aborted
+}
+
+
+def test_only_the_packages_named_in_the_docstring_catch_the_base_class() -> None:
+    source = ROOT / "src" / "kafkeep"
+    catching = {
+        path.relative_to(source).parts[0]
+        for path in source.rglob("*.py")
+        if re.search(r"^\s+except .*\bKafkeepError\b", path.read_text(), re.MULTILINE)
+    }
+    assert catching <= CATCH_EVERYTHING
