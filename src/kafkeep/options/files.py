@@ -1,10 +1,8 @@
-r"""Java's ``.properties`` files: what ``client.properties`` is written in.
+r"""Files that options name: their paths, their text, and Java's ``.properties`` format.
 
-The rules are those of ``java.util.Properties.load``: ``#`` and ``!`` begin comments, a backslash
+Properties follow ``java.util.Properties.load``: ``#`` and ``!`` begin comments, a backslash
 at the end of a line joins it to the next, a key ends at the first unescaped ``=``, ``:`` or
-blank, and ``\t \n \r \f \uXXXX`` are escapes. The last of two equal keys holds.
-
-Paths that options name: what can be one, and the text of the file there.
+blank, and ``\t \n \r \f \uXXXX`` are escapes. The last of two equal keys wins.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from kafkeep.errors import UsageError
 
 
 def check_path(path: str | Path) -> Path:
-    """Return a path; UsageError where no file can be called so: a NUL, half of a character."""
+    """Return a path; UsageError if no file can have this name: a NUL, an unpaired surrogate."""
     try:
         possible = b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:
@@ -29,7 +27,7 @@ def check_path(path: str | Path) -> Path:
 
 
 def load_text(path: str | Path) -> str:
-    """Return the text of a file; UsageError says why it cannot be read, and names it."""
+    """Return the text of a file; UsageError names the file and the reason."""
     try:
         return check_path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -45,7 +43,7 @@ _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the keys and values of ``text``; UsageError names a line that is not one."""
+    """Return the keys and values of ``text``; UsageError names an invalid line."""
     found: dict[str, str] = {}
     for number, line in _logical_lines(text):
         key, value = _split(line)

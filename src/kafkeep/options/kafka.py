@@ -1,6 +1,6 @@
-"""Where Kafka and the archive are, in a form that travels to tasks.
+"""Where Kafka and the archive are: bootstrap servers, client properties, archive address.
 
-Where Kafka is and how to log in: the bootstrap servers and the client's properties.
+The values are plain and picklable, because they are sent to tasks.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _DEFAULT_CLIENT_ID = "kafkeep"
 
 @dataclass(frozen=True, repr=False)
 class KafkaOptions:
-    """One cluster and the rights to use it; travels to executors, so it is plain and picklable.
+    """A cluster and the client properties to reach it.
 
-    ``properties`` bear Java's names, as in the ``client.properties`` of Kafka's own tools. Their
-    values are secrets as far as ``repr`` is concerned.
+    ``properties`` have Java's names, as in the ``client.properties`` of Kafka's own tools. ``repr``
+    hides their values.
     """
 
     bootstrap_servers: str
@@ -38,7 +38,7 @@ class KafkaOptions:
     def load(
         cls, bootstrap_servers: str | None, command_config: str | Path | None = None
     ) -> KafkaOptions:
-        """Read the properties file, if any; its ``bootstrap.servers`` holds when none is given."""
+        """Read the properties file, if any; its ``bootstrap.servers`` is the default."""
         properties = _read(Path(command_config)) if command_config is not None else {}
         servers = bootstrap_servers or properties.get("bootstrap.servers")
         if not servers:
@@ -56,7 +56,7 @@ class KafkaOptions:
 
     @property
     def client_id(self) -> str:
-        """What brokers see in their logs and quotas."""
+        """The client id, which brokers use in logs and quotas."""
         return self.properties.get("client.id") or _DEFAULT_CLIENT_ID
 
     def __repr__(self) -> str:
@@ -99,11 +99,11 @@ def _read(path: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Locations:
-    """A backup reads Kafka and writes the archive; a restore goes the other way."""
+    """The cluster and the archive of a backup or a restore."""
 
     kafka: KafkaOptions
     archive: str
     storage: StorageOptions
 
     def __post_init__(self) -> None:
-        ArchiveAddress.parse(self.archive)  # told before Kafka is asked anything
+        ArchiveAddress.parse(self.archive)  # fail before Kafka is contacted

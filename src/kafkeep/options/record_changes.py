@@ -1,6 +1,6 @@
-"""What becomes of records on their way back: converters, transforms, the field that is their time.
+"""Options that change restored records: converters, transforms, and the field of the timestamp.
 
-The keys are Connect's. The names of topics are not changed here: a restore has ``topics=a:new-a``.
+The keys are Connect's. Topics are renamed with ``topics=a:new-a`` of a restore, not here.
 """
 
 from __future__ import annotations
@@ -165,5 +165,5 @@ class ChangeOptions:
 
 
 def is_change_key(key: str) -> bool:
-    """Tell whether a key says what records become."""
+    """Return whether a key changes records."""
     return key in _EXACT or key.startswith(_BELOW)

@@ -1,4 +1,4 @@
-"""Where an archive lies, and how to reach the store it lies in."""
+"""The address of an archive, and how to reach its store."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 class StorageOptions:
     """How to reach S3. Without keys, boto3's chain finds them (profile, role, instance).
 
-    ``multipart_bytes``: objects at least this large go up in parts. It is 32 MiB on AWS. With an
-    endpoint of another maker everything up to 4 GiB is one PUT, for not every store decides a race
-    of two conditional completions for one alone (SeaweedFS 4.48 lets several win); a conditional
-    PUT it does. ``part_bytes`` bounds the parts.
+    ``multipart_bytes``: objects of at least this size are uploaded in parts. The default on AWS is
+    32 MiB. With another endpoint, everything up to 4 GiB is one PUT: some stores let several
+    racing conditional completions win (SeaweedFS 4.48 does), but only one conditional PUT.
+    ``part_bytes`` is the maximum size of a part.
 
-    A failed request is sent again ``part_retries`` times, at first after ``retry_backoff_ms``, then
-    after twice as long each time; then all that once more after ``round_backoff_ms``, until
-    ``retry_deadline_ms`` are over. Without ``part_retries`` there is one long round. An answer that
-    does not come takes all of that time by itself: it is asked for once more.
+    A failed request is retried ``part_retries`` times, first after ``retry_backoff_ms``, then after
+    twice as long each time. After ``round_backoff_ms`` the retries start again, until
+    ``retry_deadline_ms`` has passed. Without ``part_retries`` there is one long round. A request
+    that times out uses up all of that time: it is retried once.
 
-    ``customer_key`` (SSE-C) goes with every request that writes or reads an object: who has not
-    got it cannot read the archive. ``expect_continue``: the store is asked before
-    a body of 1 MiB or more is sent, so that it can refuse without having to take it.
+    ``customer_key`` (SSE-C) is sent with every request that writes or reads an object; nobody can
+    read the archive without it. ``expect_continue`` asks the store before sending a body of 1 MiB
+    or more, so that it can refuse early.
     """
 
     endpoint: str | None = None
@@ -117,18 +117,18 @@ class StorageOptions:
 
     @property
     def uses_path_style(self) -> bool:
-        """Tell whether the bucket goes in the path: by default when an endpoint is set."""
+        """Whether the bucket is in the path: by default if an endpoint is set."""
         return self.endpoint is not None if self.path_style is None else self.path_style
 
     @property
     def is_amazon(self) -> bool:
-        """Tell whether requests go to AWS itself."""
+        """Whether requests go to AWS itself."""
         host = urlsplit(self.endpoint or "").hostname or ""
         return self.endpoint is None or _AMAZON.fullmatch(host) is not None
 
     @property
     def multipart_from_bytes(self) -> int:
-        """The size from which an object goes up in parts."""
+        """The size from which an object is uploaded in parts."""
         if self.multipart_bytes is not None:
             return self.multipart_bytes
         if not self.is_amazon:
@@ -178,7 +178,7 @@ def parse_customer_key(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveAddress:
-    """Where an archive lies: a bucket and prefix, a folder, or (for tests) memory.
+    """The address of an archive: a bucket and prefix, a folder, or (for tests) memory.
 
     ``path`` is the prefix for s3 (no slash at either end), the absolute folder for file, and the
     name for memory.
@@ -199,7 +199,7 @@ class ArchiveAddress:
 
     @classmethod
     def parse(cls, text: str) -> ArchiveAddress:
-        """Understand ``s3://bucket/prefix``, ``file:///folder``, a plain folder or ``memory:x``."""
+        """Parse ``s3://bucket/prefix``, ``file:///folder``, a plain folder or ``memory:x``."""
         if text.startswith("s3://") and not text.startswith("s3:///"):
             return _parse_s3(text)
         if near := _S3_NEAR_MISS.match(text):

@@ -1,4 +1,4 @@
-"""Sizes, durations and times as people write them.
+"""Parse and format sizes, durations and times.
 
 ``parse_*`` and ``format_*`` of one kind are each other's inverse up to rounding; ``write_*`` is the
 exact inverse, for defaults that are shown.
@@ -50,7 +50,7 @@ def parse_size(text: str) -> int:
 
 
 def above_zero(parse: Callable[[str], int]) -> Callable[[str], int]:
-    """Make a parser of sizes or durations that refuses one of nothing."""
+    """Make a parser of sizes or durations that refuses zero."""
 
     def parse_some(text: str) -> int:
         found = parse(text)
@@ -70,7 +70,7 @@ def parse_duration(text: str) -> int:
             return 0
         hint = "Write a number with a unit: 500ms, 10s, 15m, 1h30m, 7d."
         if bare.isascii() and bare.isdigit():
-            hint = f"Say the unit: {bare}ms or {bare}s."
+            hint = f"Add the unit: {bare}ms or {bare}s."
         raise UsageError(f"{text!r} is not a duration", hint=hint)
     total = sum((Fraction(part[1]) * _DURATIONS[part[2]] for part in parts), Fraction(0))
     return _whole(total, text, "milliseconds")

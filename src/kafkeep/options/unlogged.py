@@ -1,7 +1,7 @@
-"""Objects that Confluent's sink wrote and no log names: how they were written, what they become.
+"""Options to read a bucket without a log: how its objects were written, how records change.
 
-The keys are Connect's. Those of the layout and the formats say how objects are found and read; what
-records are made of their rows is ``ChangeOptions``, as for records of a log.
+The keys are Connect's. Those of the layout and the formats say how to find and read objects.
+``ChangeOptions`` say how records change, as for records of a log.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def parse_topic_regexes(text: str) -> tuple[tuple[str, JavaPattern], ...]:
 
 
 def is_read_key(key: str) -> bool:
-    """Tell whether a key matters for reading objects and making records of them."""
+    """Return whether a key is about reading objects or changing their records."""
     return key in READ_KEYS or is_change_key(key)
 
 

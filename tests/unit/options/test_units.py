@@ -88,7 +88,7 @@ def test_durations_are_written_with_a_unit_that_fits(milliseconds: int, text: st
 def test_a_duration_without_unit_is_asked_for_one() -> None:
     with pytest.raises(UsageError) as caught:
         parse_duration("30")
-    assert caught.value.hint == "Say the unit: 30ms or 30s."
+    assert caught.value.hint == "Add the unit: 30ms or 30s."
 
 
 @pytest.mark.parametrize(

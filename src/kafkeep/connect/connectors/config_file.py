@@ -1,4 +1,4 @@
-"""Files that describe a connector, as Connect's users have them."""
+"""Read connector configurations from JSON and ``.properties`` files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHAPES = (
 
 @dataclass(frozen=True, slots=True)
 class ConnectorDocument:
-    """A connector as a file has it; ``config`` is not looked at yet."""
+    """The content of a connector file; ``config`` is not validated yet."""
 
     name: str | None
     config: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""A configuration of a connector that brings records back; every error is told at once."""
+"""Parse the configuration of a source connector; report all errors at once."""
 
 from __future__ import annotations
 

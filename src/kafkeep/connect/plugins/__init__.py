@@ -1,1 +1,1 @@
-"""The connector classes there are, their keys, and whether a configuration is right."""
+"""Connector classes, the definitions of their keys, and validation of configurations."""

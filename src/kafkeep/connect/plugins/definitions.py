@@ -1,4 +1,4 @@
-"""Whether a configuration may become a connector: plugins, providers and validation together."""
+"""Check a configuration before it becomes a connector: plugins, providers, validation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkeep.options.option import ConfigErrors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definitions:
-    """Checks configurations as one worker sees them."""
+    """Checks configurations from the point of view of one worker."""
 
     providers: Providers
     defaults: Mapping[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Definitions:
         return PluginInfo(type=kind, version=found.version)
 
     def resolve(self, config: Mapping[str, str]) -> dict[str, str]:
-        """Fill in every reference and look at the result: what a job is given. ConfigErrors."""
+        """Resolve every reference and check the result, which a job gets; raise ConfigErrors."""
         resolved = self.providers.resolve(config)
         if refused := self.restrictions(resolved):
             raise ConfigErrors(refused)

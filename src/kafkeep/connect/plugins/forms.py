@@ -1,4 +1,4 @@
-"""How forms show the keys of a connector: type, importance, group, width and order, as Connect's.
+"""The layout of keys in forms, as Connect defines it: type, importance, group, width, order.
 
 What a key means, its default and its help come from the declarations in ``config``; here is only
 what user interfaces lay forms out by. Pure.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """One key in a form."""
+    """The layout of one key in a form."""
 
     type: str
     importance: str
@@ -148,7 +148,7 @@ def _read(table: str) -> dict[str, FormField]:
 
 
 COMMON: Mapping[str, FormField] = _read(_COMMON)
-"""Keys every sink has."""
+"""The keys of every sink."""
 S3_SINK: Mapping[str, FormField] = _read(_S3_SINK)
 """Keys of Confluent's S3 sink."""
 NOT_IN_SOURCES = frozenset(

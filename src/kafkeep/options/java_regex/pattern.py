@@ -1,6 +1,6 @@
-"""A pattern as Java writes it, compiled for RE2: any pattern takes time linear in the text.
+"""Java patterns, compiled for RE2 so that matching takes linear time, and Java replacements.
 
-Replacements as Java writes them: ``$1``, ``${name}``. Pure.
+Replacements may contain ``$1`` and ``${name}``. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Patterns of Java's ``SimpleDateFormat``, read into fields and texts.
-
-``path.format``: Joda's patterns, taken apart and checked as the pattern of a path.
-"""
+"""Parse date patterns: Joda's, for ``path.format``, and Java's ``SimpleDateFormat``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""The options of transforms that Apache Kafka does not have: SINETStream's, and our own.
+"""The options of transforms and predicates: Apache Kafka's, SINETStream's and kafkeep's own.
 
-Paths to fields, in the two syntaxes Connect has for them.
-
-The options of Connect's transforms and predicates, by the names Apache Kafka gives them.
+Paths to fields have the two syntaxes of Connect (``field.syntax.version``).
 """
 
 from __future__ import annotations
