@@ -225,4 +225,7 @@ def test_doctor_tries_exact_offsets_and_leaves_no_topic(cluster: Cluster) -> Non
         lambda: not [n for n in cluster.admin.list_topics(timeout=30).topics if "doctor" in n],
         "the scratch topic is gone",
     )
-    assert "--exact needs a Kafka cluster" in kafkeep("doctor", "--exact", "--no-spark").expect(2).stderr
+    assert (
+        "--exact needs a Kafka cluster"
+        in kafkeep("doctor", "--exact", "--no-spark").expect(2).stderr
+    )
