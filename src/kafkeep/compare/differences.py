@@ -63,7 +63,7 @@ class DifferencePlace(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """How often each verdict was given, and the first few places of each."""
+    """How often each verdict was given, and its first few places."""
 
     counts: dict[Verdict, int] = field(default_factory=dict)
     places: dict[Verdict, list[DifferencePlace]] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class Tally:
 
 _TELLING = 3
 """Of the first so many fields one must be the same for a record to be another's altered form,
-where nothing that follows shows that it stands in its place."""
+where no later record shows that it is in the same place."""
 
 ReadAgain = Callable[[], Iterator[DigestRows]]
 """Reads the archive's records once more."""
@@ -155,7 +155,7 @@ def classify(
     """Give each record that is not in both a verdict.
 
     What was more than could be kept is counted as lost or extra. The archive is read once more
-    when the target has records of its own: to tell which of them are there twice.
+    when the target has records of its own, to find those that are there twice.
     """
     tally = Tally()
     if leniency.exact:
@@ -216,7 +216,7 @@ class _Classifier:
                 del self.ours_left[row]
 
     def _unheld(self) -> None:
-        """Let pass what stands where the archive's records have expired, no more than it had."""
+        """Accept records where the archive's records have expired, no more than it had."""
         left = dict(self.leniency.unheld)
         for row in list(self.theirs_left):
             place = None if None in left else int(self.their_gaps[row])

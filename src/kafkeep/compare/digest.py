@@ -113,7 +113,7 @@ def _header_bytes(headers: list[dict[str, bytes | None]]) -> bytes:
 
 
 _SMALL = 1 << 20
-"""So many pairs at most are looked at one by one where nothing stands out."""
+"""Most pairs that are compared one by one where no digest is unique."""
 
 
 class AlignedBlock(NamedTuple):
@@ -132,10 +132,10 @@ class _Stretch(NamedTuple):
 
 
 def align(a: Digests, b: Digests) -> list[AlignedBlock]:
-    """Return what both have, in order; as much as can be where no number stands twice.
+    """Return what both have, in order; as much as possible if no number occurs twice.
 
-    What stands once in each is lined up first (the longest run that is in order in both), and
-    what lies between is looked at in the same way.
+    Numbers that occur once in each are aligned first (the longest run that is in order in both),
+    and what lies between is treated in the same way.
     """
     found: list[AlignedBlock] = []
     waiting = [_Stretch(0, len(a), 0, len(b))]
@@ -175,7 +175,7 @@ def _alike(a: Digests, b: Digests) -> int:
 
 
 def _anchors(a: Digests, b: Digests) -> list[AlignedBlock]:
-    """Line up what stands once in each."""
+    """Align what occurs once in each."""
     once_a, at_a = _once(a)
     once_b, at_b = _once(b)
     _, in_a, in_b = np.intersect1d(once_a, once_b, assume_unique=True, return_indices=True)
@@ -227,7 +227,7 @@ def longest_rising(values: Int64s) -> Int64s:
 
 
 def _look_closely(a: Digests, b: Digests, stretch: _Stretch) -> Iterator[AlignedBlock]:
-    """Match what stands several times; a stretch too large for that has nothing in common."""
+    """Match what occurs several times; a stretch that is too large counts as different."""
     mine, theirs = a[stretch.a : stretch.a_end], b[stretch.b : stretch.b_end]
     if len(mine) * len(theirs) > _SMALL or not np.isin(mine, theirs).any():
         return

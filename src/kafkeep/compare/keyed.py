@@ -29,7 +29,7 @@ class Share:
     count: int
 
     def wants(self, rows: DigestRows) -> NDArray[np.bool_]:
-        """Say which records are in this share: by key, or by all they are when there is none."""
+        """Return which records are in this share: by key, or by digest without a key."""
         keys = rows.parts[:, KEY]
         by = np.where(keys == NOTHING, rows.digests, keys)
         wanted: NDArray[np.bool_] = by % np.uint64(self.count) == np.uint64(self.number)
@@ -118,7 +118,7 @@ def compare_keys(
 
 
 def _suspects(ours: _Held, theirs: _Held) -> set[int]:
-    """Return the keys that must be looked at: their records are not the same in the same order."""
+    """Return the keys whose records are not the same in the same order."""
     mine, other = ours.rows.parts[:, KEY], theirs.rows.parts[:, KEY]
     if len(mine) == len(other) and bool((mine == other).all()):
         return set(mine[ours.rows.digests != theirs.rows.digests].tolist())

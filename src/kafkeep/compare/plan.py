@@ -33,9 +33,9 @@ from kafkeep.options.option import did_you_mean
 def archive_part(
     partition: int, entries: Sequence[Entry], selection: Selection, expired: frozenset[str]
 ) -> ArchivePart:
-    """Leave expired objects out, and remember where their records stood: a target may have them.
+    """Leave out expired objects, and note where their records were: a target may have them.
 
-    Behind how many records that was is known when nothing was selected.
+    The number of records before them is known only without a selection.
     """
     gone = with_companions(entries, expired & {entry.key for entry in entries})
     kept = tuple(entry for entry in entries if entry.key not in gone)
@@ -51,7 +51,7 @@ def archive_part(
 
 
 def expired_notes(entries: Sequence[Entry], expired: Mapping[str, str]) -> Iterator[str]:
-    """Say of each partition which offsets are no longer held, and why."""
+    """State for each partition which offsets are no longer archived, and why."""
     gone = [entry for entry in entries if entry.key in expired]
     for partition_id, mine in sorted(entries_by_partition(gone).items()):
         start, end = min(e.range.start for e in mine), max(e.range.end for e in mine)
@@ -63,12 +63,12 @@ def expired_notes(entries: Sequence[Entry], expired: Mapping[str, str]) -> Itera
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredTopic:
-    """What a document says of one target topic; empty when there is none."""
+    """What a restore's document says of one target topic; empty without one."""
 
     bases: Mapping[int, int] = field(default_factory=dict)
     """Where each partition's records begin."""
     asked: Mapping[str, Any] = field(default_factory=dict)
-    """What was picked, and into what shape: ``RestoreOptions.selection``."""
+    """What was restored, and how it was routed: ``RestoreOptions.selection``."""
     ids: IdMap | None = None
     """Which schema ids records got; None: they kept theirs."""
     source: tuple[str, int] | None = None
@@ -101,9 +101,9 @@ def as_restored(
     restored: RestoredTopic,
     options: CompareOptions,
 ) -> TopicInfo:
-    """Return the incarnation to compare with: the one asked for, else the one that was restored."""
-    told = dict(options.incarnations)
-    if newest.topic in told or restored.source is None or restored.source[0] != newest.topic:
+    """Return the incarnation to compare with: the selected one, else the restored one."""
+    selected = dict(options.incarnations)
+    if newest.topic in selected or restored.source is None or restored.source[0] != newest.topic:
         return newest
     return topics.get(restored.source, newest)
 
@@ -126,7 +126,7 @@ def check_comparable(topic: str, restored: RestoredTopic) -> None:
 def restore_notes(
     side: ArchiveSide, restored: RestoredTopic, options: CompareOptions
 ) -> Iterator[str]:
-    """Say what the document tells, as far as it matters here."""
+    """State what the restore's document says that matters here."""
     bases = {n: base for n, base in restored.bases.items() if base}
     if bases:
         yield "records before the restore began are not compared: " + ", ".join(
@@ -152,7 +152,7 @@ def restore_notes(
 
 
 def is_exact(restored: RestoredTopic, options: CompareOptions) -> bool:
-    """Whether records must stand at their old offsets: said here, or by the document."""
+    """Whether records must have their original offsets: by the options or the document."""
     return options.exact_offsets or bool(restored.asked.get("exact"))
 
 
@@ -209,11 +209,13 @@ def choose_topics(
 ) -> list[tuple[TopicInfo, str]]:
     """Return the archived topics and their names in the target.
 
-    Each in its newest incarnation, or the one asked for.
+    Each in its newest incarnation, or the selected one.
     """
-    told = dict(options.incarnations)
-    known = {name for name, _ in archived} | told.keys()
-    chosen = {name: choose_incarnation(archived, name, told.get(name)) for name in sorted(known)}
+    selected = dict(options.incarnations)
+    known = {name for name, _ in archived} | selected.keys()
+    chosen = {
+        name: choose_incarnation(archived, name, selected.get(name)) for name in sorted(known)
+    }
     pairs = options.topics or [(name, name) for name in chosen]
     for source, _ in pairs:
         if source not in chosen:
@@ -294,7 +296,7 @@ def _selection(topic: str, partition: int, options: CompareOptions) -> Selection
 
 
 def _check_by_key(target: TargetTopic, options: CompareOptions, expired: Mapping[str, str]) -> None:
-    """Refuse what cannot be told where records were spread anew."""
+    """Refuse what cannot be compared where records were distributed anew."""
     if options.exact_offsets:
         raise PreflightError(
             f"topic {target.name}: its restore spread records anew, and gave them other offsets",

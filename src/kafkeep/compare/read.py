@@ -33,11 +33,11 @@ _FRAME = 5
 
 def ids_of(document: Mapping[str, Any]) -> IdMap | None:
     """Return the ids that a restore's document says records got; None when they kept theirs."""
-    told = document.get("schemas") or {}
-    if told.get("mode") != "map":
+    schemas = document.get("schemas") or {}
+    if schemas.get("mode") != "map":
         return None
     where = (document.get("asked") or {}).get("ids_in")
-    ids = {int(old): int(new) for old, new in told.get("ids", {}).items()}
+    ids = {int(old): int(new) for old, new in schemas.get("ids", {}).items()}
     return IdMap(ids, where != "values", where != "keys")
 
 
@@ -77,7 +77,7 @@ def mapped(column: pa.BinaryArray, ids: Mapping[int, int]) -> pa.BinaryArray:
 
 
 class Fillers:
-    """Takes fillers out of a stream, and remembers where the first of them stood."""
+    """Takes fillers out of a stream, and keeps the offsets of the first ones."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -103,7 +103,7 @@ class Fillers:
 
 
 def classify_fillers(archive: Fillers, target: Fillers, tally: Tally) -> None:
-    """Tell fillers that only one side has; which of several they are does not matter."""
+    """Classify fillers that only one side has; which of several does not matter."""
     more = target.count - archive.count
     if more > 0:
         tally.add(Verdict.FILLER, count=more)

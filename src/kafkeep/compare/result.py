@@ -17,7 +17,7 @@ KIND = "verify-against"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicResult:
-    """One topic: what its partitions came to."""
+    """The results of one topic."""
 
     plan: TopicComparison
     compared: tuple[WorkResult, ...]
@@ -124,7 +124,7 @@ class CompareResult:
         }
 
     def lines(self) -> list[str]:
-        """Say in sentences what differs, the worst first; for people."""
+        """Return sentences on what differs, the worst first."""
         found = []
         for topic in self.topics:
             for one in topic.compared:

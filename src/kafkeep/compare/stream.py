@@ -21,7 +21,7 @@ FIRST_WINDOW = 1 << 10
 LARGEST_WINDOW = 1 << 18
 """Records of each stream; 48 bytes are kept of each."""
 MOST_KEPT = 1 << 18
-"""Unmatched records of each stream that are told apart; more are counted only."""
+"""Unmatched records of each stream that are classified; more are only counted."""
 MOST_COMPARED = 1 << 16
 _GROWTH = 4
 _PLACES = 5
@@ -104,7 +104,7 @@ class Unmatched:
 
 @dataclass(slots=True)
 class StreamComparison:
-    """What came of two streams: how many records are the same, and which are not."""
+    """The result of two streams: how many records are the same, and which are not."""
 
     matched: int = 0
     displaced: int = 0
@@ -153,7 +153,7 @@ def _offsets(batch: pa.RecordBatch, count: int) -> Int64s:
 
 
 def _count_alike(ours: pa.RecordBatch, theirs: pa.RecordBatch, fields: Collection[str]) -> int:
-    """Return how many records at the beginning are known to be alike; 0 when they part soon."""
+    """Return how many records at the beginning are known to be equal; 0 if few are."""
     count: int = min(ours.num_rows, theirs.num_rows, MOST_COMPARED)
     while count:
         a, b = ours.slice(0, count), theirs.slice(0, count)
@@ -164,7 +164,7 @@ def _count_alike(ours: pa.RecordBatch, theirs: pa.RecordBatch, fields: Collectio
 
 
 def _realign(archive: RecordStream, target: RecordStream, found: StreamComparison) -> None:
-    """Line windows up until both streams stand at the same place, or one has ended."""
+    """Align windows until both streams are at the same record, or one has ended."""
     ours = theirs = NO_ROWS
     size = FIRST_WINDOW
     while True:
@@ -199,7 +199,7 @@ def _realign(archive: RecordStream, target: RecordStream, found: StreamCompariso
 
 
 def _lacks(mine: DigestRows, others: DigestRows, size: int) -> int:
-    """Return how many records to take: as many as the other stream is ahead, or a window."""
+    """Return how many records to take: up to where the other stream is, or a window."""
     if not len(mine) and len(others):
         return len(others)
     return size - len(mine)
@@ -208,7 +208,7 @@ def _lacks(mine: DigestRows, others: DigestRows, size: int) -> int:
 def _take_aligned(
     ours: DigestRows, theirs: DigestRows, blocks: list[AlignedBlock], found: StreamComparison
 ) -> tuple[DigestRows, DigestRows]:
-    """Count what is alike and what lies before it; return what comes after the last of it."""
+    """Count equal records and what is before them; return what comes after the last of them."""
     at_a = at_b = 0
     for a, b, size in blocks:
         found.lacking.add(ours.pick(slice(at_a, a)), found.matched)

@@ -30,7 +30,7 @@ def describe_targets(
     if missing:
         raise PreflightError(
             f"the target has no topic {', '.join(missing)}",
-            hint="Say how topics are called there with --topics a:new-a.",
+            hint="Give the names of topics there with --topics a:new-a.",
         )
     partitions = [(name, number) for name in names for number in there[name].partitions]
     starts = admin.offsets(partitions, OffsetSpec.EARLIEST)
@@ -56,7 +56,7 @@ def describe_targets(
 def load_restored_topics(store: ObjectStore) -> dict[str, RestoredTopic]:
     """Return what the archive's restore documents say, by the id of the target topic.
 
-    It tells where to begin to look; what lies there is compared whatever they say.
+    They say where the restored records begin; all of these are compared whatever they say.
     """
     found: dict[str, tuple[int, RestoredTopic]] = {}
     for document in _iter_documents(store):

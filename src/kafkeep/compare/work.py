@@ -46,7 +46,7 @@ class ArchivePart:
 
     @property
     def sha256(self) -> str:
-        """A digest over the digests of its objects: says what the target was held against."""
+        """A digest over the digests of its objects: it names what the target is compared with."""
         whole = hashlib.sha256()
         for entry in self.entries:
             whole.update(f"{entry.key} {entry.sha256}\n".encode())
@@ -77,7 +77,7 @@ class CompareWork:
     leniency: Leniency
     share: Share | None = None
     ids: IdMap | None = None
-    """Which schema ids archived records have in the target; None: their own."""
+    """The schema ids of archived records in the target; None if they kept theirs."""
 
     @property
     def est_bytes(self) -> int:
@@ -87,7 +87,7 @@ class CompareWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareBundle:
-    """Everything one task needs; travels to the executor as it is."""
+    """Everything that one task needs; travels to the executor."""
 
     work: tuple[CompareWork, ...]
     locations: Locations
@@ -96,7 +96,7 @@ class CompareBundle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkResult:
-    """What came of one piece of work; ``partition`` is None for a share of a whole topic."""
+    """The result of one piece of work; ``partition`` is None for a share of a whole topic."""
 
     source: str
     target: str

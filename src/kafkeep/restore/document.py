@@ -67,7 +67,7 @@ FOLDER = "_kafkeep/restores"
 
 
 class Phase(StrEnum):
-    """How far a restore has come."""
+    """The phase that a restore has reached."""
 
     PREPARING = "preparing"
     WRITING = "writing"
@@ -76,7 +76,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TargetPartition:
-    """Where one partition's records go: the first at ``base``, under one producer id."""
+    """One target partition: its first record is at ``base``, under one producer id."""
 
     base: int
     producer_id: int
@@ -99,7 +99,7 @@ class Target:
     topic_id: str = ""
     partitions: tuple[TargetPartition, ...] = ()
     done: bool = False
-    """Whether it was restored before the others, which were deleted since and are made anew."""
+    """Whether it is restored, while others were deleted since and are created again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +117,9 @@ class RestoreDocument:
     asked: Mapping[str, Any] = field(default_factory=dict)
     """What is restored, and how it is routed; a later comparison reads it."""
     schemas: Mapping[str, Any] = field(default_factory=dict)
-    """What was done in a schema registry, and which ids records get; empty: nothing."""
+    """What the restore did in a schema registry, and which ids records get."""
     lost: tuple[Mapping[str, Any], ...] = ()
-    """Offsets that were left out, once it is done; since version 2."""
+    """Offsets that were left out, once the restore is done; since version 2."""
 
     def next(self, phase: Phase, *, at_ms: int, targets: tuple[Target, ...]) -> RestoreDocument:
         """Return the following revision."""
@@ -134,7 +134,7 @@ _OLDER_FIELDS = ("version", *(one.name for one in fields(RestoreDocument)))
 
 
 def open_documents(state: str | None, storage: StorageOptions, archive: ObjectStore) -> ObjectStore:
-    """Return where restores keep their documents: the archive, unless ``state`` says where."""
+    """Return where restores keep their documents: in ``state``, else in the archive."""
     return open_store(state, storage, create=True) if state else archive
 
 
@@ -156,7 +156,7 @@ def save_document(store: ObjectStore, document: RestoreDocument) -> None:
         ) from error
     raise PreflightError(
         "another run of this restore is under way",
-        hint="Wait for it to end, then run the same command to check or go on.",
+        hint="Wait for it to end, then run the same command to check or resume it.",
     )
 
 

@@ -50,15 +50,15 @@ class GenericNames:
 
 
 def names_of(options: UnloggedOptions) -> Names | GenericNames:
-    """Return what takes names apart as the options want it."""
+    """Return the parser of names that the options select."""
     return Names(options) if options.generic is None else GenericNames(options)
 
 
 def numbered(scanned: Iterable[Scanned], after: Mapping[str, int]) -> Iterator[Scanned]:
-    """Give objects without an offset theirs, in the order given; ``after`` is where topics go on.
+    """Give objects without an offset one, in the order given; ``after`` is where topics continue.
 
-    An object without records takes up room as well, so that no two begin at one offset; it is more
-    than one, for else all might seem to have one record each.
+    An object without records takes offsets, too, so that no two begin at the same one. It takes
+    more than one, or all objects could seem to have one record each.
     """
     nexts = dict(after)
     for one in scanned:
@@ -84,7 +84,7 @@ class Listed:
 
 @dataclass(slots=True)
 class Listing:
-    """What a listing found, by topic, partition and offset."""
+    """The objects of a bucket, by topic, partition and offset."""
 
     objects: list[Listed] = field(default_factory=list)
     odd: list[tuple[str, str]] = field(default_factory=list)
@@ -92,15 +92,15 @@ class Listing:
     odd_count: int = 0
     odd_bytes: int = 0
     others: set[str] = field(default_factory=set)
-    """Topics there are objects of that were not wanted."""
+    """Topics of objects that were not wanted."""
 
     @property
     def topics(self) -> set[str]:
-        """The topics there are objects of."""
+        """The topics of the objects."""
         return {one.name.topic for one in self.objects}
 
     def add_odd(self, key: str, why: str, size_bytes: int = 0) -> None:
-        """Count what does not fit, and remember its name while there is room."""
+        """Count an object that does not fit, and keep its name while there is room."""
         self.odd_count += 1
         self.odd_bytes += size_bytes
         if len(self.odd) < MOST_ODD:

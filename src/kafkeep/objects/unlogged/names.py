@@ -17,14 +17,14 @@ from kafkeep.options.sink.formats import Compression, FormatKind
 from kafkeep.options.unlogged import UnloggedOptions
 
 NO_OFFSET = -1
-"""The start of an object whose name tells none, until it is counted."""
+"""The start of an object whose name has no offset, until its records are counted."""
 _VIEWS = ("keys", "headers")
 _TOPIC = r"(?P<topic>[A-Za-z0-9._-]{1,249}?)"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class UnloggedName:
-    """An object's name, taken apart; they sort by topic, partition and offset."""
+    """A parsed object name; names sort by topic, partition and offset."""
 
     topic: str
     partition: int
@@ -41,13 +41,13 @@ class UnloggedName:
 
     @property
     def stem(self) -> tuple[str, str, int, int]:
-        """Alike for the objects of one file; without an offset each is a file of its own."""
+        """The same for the objects of one file; without an offset each is a file of its own."""
         place = self.key if self.start == NO_OFFSET else self.folder
         return place, self.topic, self.partition, self.start
 
 
 class Names:
-    """Takes names apart as the options of one sink want it."""
+    """Parses names as the options of one sink define them."""
 
     def __init__(self, options: UnloggedOptions) -> None:
         naming = options.naming

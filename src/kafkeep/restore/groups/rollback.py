@@ -31,9 +31,9 @@ class GroupChange:
     at_ms: int
     before: Mapping[str, Offsets]
     rolled_back: bool = False
-    """Whether this change puts back what the ones before it had moved."""
+    """Whether this change rolls the earlier ones back."""
     pending: bool = False
-    """Whether its offsets were still to be committed; the change after it says that they are."""
+    """Whether its offsets may not be committed yet; the next change says that they are."""
 
 
 @dataclass(slots=True)
@@ -49,12 +49,12 @@ class GroupHistory:
 
     @property
     def moved(self) -> bool:
-        """Whether groups were moved, all of them, and not put back."""
+        """Whether all groups were moved, and not rolled back."""
         last = self.changes[-1] if self.changes else None
         return last is not None and not last.rolled_back and not last.pending
 
     def before(self) -> dict[str, dict[tuple[str, int], int | None]]:
-        """Return what stood there before the first change that was not put back."""
+        """Return the offsets before the first change that was not rolled back."""
         found: dict[str, dict[tuple[str, int], int | None]] = {}
         for change in self.changes:
             if change.rolled_back:
