@@ -1,1 +1,1 @@
-"""The whole story on real services: produce, back up, look, query, lose, restore, compare."""
+"""The demo on real services: produce, back up, inspect, query, lose, restore, compare."""

@@ -1,7 +1,4 @@
-"""Write the demo's records to Kafka: a few at once, or a stream in a thread.
-
-The records of the demo: a handful that people know by name, and a stream without end.
-"""
+"""The records of the demo: a few that people know by name, an endless stream, and a producer."""
 
 from __future__ import annotations
 

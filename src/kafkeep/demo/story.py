@@ -1,6 +1,6 @@
-"""The story, step by step. Each step says what it does and the command that does the same.
+"""The steps of the demo. Each prints what it does and the command that does the same.
 
-How the demo ended: for people a line per claim, for machines one document.
+The result has a line per claim for people, and one document for machines.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ Tell = Callable[[str], None]
 @contextmanager
 def open_spark() -> Iterator[BackgroundSession]:
     """Start one Spark session for the whole demo, in the background."""
-    with BackgroundSession(SparkOptions.load(preload=preload.DEMO)) as door:
-        yield door
+    with BackgroundSession(SparkOptions.load(preload=preload.DEMO)) as session:
+        yield session
 
 
 @dataclass

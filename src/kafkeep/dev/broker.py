@@ -1,7 +1,4 @@
-"""Kafka's own command-line tools, by the names of its shell scripts.
-
-Kafka brokers (KRaft, each a controller too): their settings, start and readiness.
-"""
+"""Kafka brokers (KRaft, each a controller too): settings, start, readiness, command-line tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Start, stop and look at a whole development environment."""
+"""Start, stop and describe a whole development environment."""
 
 from __future__ import annotations
 
@@ -212,8 +212,8 @@ def _wait_for(
     for service in services:
         server = state.servers[service.name]
         left_s = None if timeout_s is None else timeout_s - (time.monotonic() - began)
-        told = _tell_waiting(server, progress)
-        if not wait_ready(server, service.ready, timeout_s=left_s, on_wait=told):
+        on_wait = _tell_waiting(server, progress)
+        if not wait_ready(server, service.ready, timeout_s=left_s, on_wait=on_wait):
             raise _still_starting(status(folder), service.name, timeout_s)
         mark_ready(folder, server)
         progress(f"{service.name} is ready")

@@ -1,7 +1,4 @@
-"""Server processes that outlive the command that started them.
-
-Free TCP ports on the loopback address.
-"""
+"""Server processes that outlive the command that started them, and free TCP ports for them."""
 
 from __future__ import annotations
 

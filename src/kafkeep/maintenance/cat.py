@@ -1,8 +1,6 @@
-"""Records of an archive, in order, reading no more than is asked for.
+"""Print records of an archive in order, reading no more than requested.
 
-Where to begin in a partition, in kcat's words.
-
-Records as text: kcat's JSON, and kcat's format strings. Pure.
+Positions to start from are kcat's. So are the output formats: JSON and format strings.
 """
 
 from __future__ import annotations
@@ -232,9 +230,9 @@ def iter_lines(
     view = load_view(store, name)
     planned = plan_windows(view, options)
     of_sink = any(not window.is_segment for window, _ in planned)
-    told = load_read_options(store, view).read_only() if of_sink else NO_OPTIONS
+    read_options = load_read_options(store, view).read_only() if of_sink else NO_OPTIONS
     expiry = Expiry(store, view, now_ms())
-    pieces = iter_pieces(store, planned, told, options, to_line, expiry=expiry)
+    pieces = iter_pieces(store, planned, read_options, options, to_line, expiry=expiry)
     yield from limited(pieces, options.count)
 
 
@@ -274,7 +272,7 @@ def plan_windows(view: ArchiveView, options: CatOptions) -> list[Planned]:
 def iter_pieces(
     store: ObjectStore,
     planned: Iterable[Planned],
-    told: ReadOptions,
+    read_options: ReadOptions,
     options: CatOptions,
     to_line: ToLine,
     *,
@@ -285,7 +283,7 @@ def iter_pieces(
         topic, _, partition = window.entries[0].partition_id
         vague = not window.is_segment
         for decoded in _unless_expired(
-            expiry, window, _iter_records(store, window, offsets, options, told)
+            expiry, window, _iter_records(store, window, offsets, options, read_options)
         ):
             columns = [column.to_pylist() for column in decoded.columns]
             yield [
@@ -315,7 +313,7 @@ def _iter_records(
     window: Window,
     offsets: OffsetRange,
     options: CatOptions,
-    told: ReadOptions,
+    read_options: ReadOptions,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records that may be wanted; checked, and aborted ones left out."""
     if not window.is_segment:
@@ -323,7 +321,7 @@ def _iter_records(
         from kafkeep.objects.records import inside, iter_window  # noqa: PLC0415
 
         files = [file for file in window.files() if options.may_want(file.main)]
-        for records in iter_window(store, window, options=told, files=files):
+        for records in iter_window(store, window, options=read_options, files=files):
             yield from iter_slices(inside(records, offsets), PIECE_BYTES)
         return
     for batches in iter_segment(

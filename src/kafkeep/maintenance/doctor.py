@@ -1,14 +1,8 @@
-"""All checks, in the order in which they help: the machine, Kafka, the store, then Spark.
+"""Check the environment, in the order in which it helps: the machine, Kafka, the store, Spark.
 
-Ways to make a check, and to turn an error into one.
-
-The machine we run on: Java, Spark, room for temporary files.
-
-The store: can it be read and written, does it decide races, does its clock agree.
-
-Kafka: is it there, how do we talk to it, and what may we see.
-
-Kafka: does what a restore at exact offsets needs work here? Tried on a topic of its own.
+The machine needs Java and room for temporary files. Kafka must be reachable, and show and permit
+what a backup needs; on request a topic of its own tries what a restore at exact offsets needs. The
+store must be readable and writable, decide races, and agree on the time. Spark must run a job.
 """
 
 from __future__ import annotations
@@ -75,8 +69,8 @@ def check_java() -> Iterator[Check]:
 def check_spark(options: SparkOptions) -> Iterator[Check]:
     """Start Spark, run a job, and stop it."""
     began = time.monotonic()
-    with BackgroundSession(options) as door:
-        spark = door.session()
+    with BackgroundSession(options) as session:
+        spark = session.session()
         took = time.monotonic() - began
         cores = "1 task" if spark.cores == 1 else f"{spark.cores} tasks"
         yield passed("spark", f"ran its first job after {took:.1f} s; {cores} at a time")
@@ -280,7 +274,7 @@ def _try(wire: Wire, admin: Admin, name: str, topic_id: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorPlaces:
-    """What to look at; None is left out."""
+    """What to check; None is left out."""
 
     archive: str | None = None
     storage: StorageOptions = field(default_factory=StorageOptions)

@@ -1,7 +1,7 @@
 """A drill: restore the newest backup into scratch topics, compare, clean up, report.
 
-What restores is given to it. Nothing else is written: the restore's document lies in a folder that
-is gone afterwards.
+The caller passes the function that restores. A drill writes nothing else: the document of its
+restore lies in a folder that it removes.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def run_drill(
     A drill that is killed outright leaves them: the next one names them.
     """
     began_ms, began = now_ms(), time.monotonic()
-    with BackgroundSession(spark) as door, Wire(locations.kafka) as wire:
+    with BackgroundSession(spark) as session, Wire(locations.kafka) as wire:
         admin = Admin(wire)
         store = open_store(locations.archive, locations.storage)
         view = view_to_try(store, options)
@@ -135,7 +135,7 @@ def run_drill(
         leftovers = _leftovers(admin)
         archived = {(info.topic, info.incarnation) for info in sources}
         picks = pick_sample(view, archived, options.sample, random.SystemRandom())
-        door.session()  # both runs below borrow it
+        session.session()  # both runs below borrow it
         kept: list[str] = []
         names = tuple(scratch.values())
         with cleaned_up(admin, names, kept), tempfile.TemporaryDirectory() as folder:

@@ -51,7 +51,7 @@ class FindingKind(StrEnum):
     NO_LOG = "no-log"
     """Objects of another writer: nothing says which there were, and what their bytes were."""
     ORPHAN = "orphan"
-    """An object that no log names: the left-over of a backup that was cut short."""
+    """An object that no log names: a backup that was cut short left it behind."""
     STRAY = "stray"
     """A link, a special file or a name that is not UTF-8, in a folder: it was passed over."""
 

@@ -1,12 +1,9 @@
-"""Removes what crashes left behind: objects that no log names, and uploads nobody finished.
+"""Remove what crashed backups left behind: orphans, which no log names, and unfinished uploads.
 
-Safe beside a running backup. Objects are listed before the logs are read, so one that a log does
-not name, and whose start its position has passed, can never be named. What is foreign, too young,
-or the only copy of an offset stays.
-
-May a left-over go? What its metadata claims, held against the log that wrote it. Pure.
-
-It may when no commit can ever name it, and when all it holds is in other objects of its log.
+Safe beside a running backup. Objects are listed before the logs are read. An object that its log
+does not name, and whose start its position has passed, can therefore never be named. An orphan goes
+when no commit can ever name it and other objects of its log hold all of its offsets. Objects of
+other writers, young ones, and the only copy of an offset stay.
 """
 
 from __future__ import annotations
@@ -135,7 +132,7 @@ OnProgress = Callable[[int, int], None]
 
 
 class Fate(StrEnum):
-    """What becomes of a left-over."""
+    """What becomes of an orphan."""
 
     REMOVE = "remove"
     REMOVED = "removed"

@@ -1,9 +1,4 @@
-"""What an archive holds, log by log and topic by topic.
-
-What a log has of a registry's schemas, counted.
-
-What a log, a topic and a partition hold, added up. Pure.
-"""
+"""What an archive holds: the totals of each log, topic and partition, and of its schemas."""
 
 from __future__ import annotations
 
@@ -29,12 +24,12 @@ def count_schemas(store: ObjectStore, view: ArchiveView) -> dict[str, Any] | Non
     """Count what a registry held; a document that cannot be read is for verify to name."""
     if not view.schemas:
         return None
-    told: dict[str, Any] = {"document": view.schemas, "subjects": None, "versions": None}
+    counts: dict[str, Any] = {"document": view.schemas, "subjects": None, "versions": None}
     try:
         found = load_schemas(store, view.name, view.schemas)
     except DamagedError:
-        return told
-    return {**told, "subjects": len(found.subjects), "versions": len(found.versions())}
+        return counts
+    return {**counts, "subjects": len(found.subjects), "versions": len(found.versions())}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +123,7 @@ class TopicSummary:
 
     @property
     def deleted(self) -> bool:
-        """Whether Kafka no longer had it at the last look."""
+        """Whether Kafka no longer had it at the last snapshot."""
         return self.info.deleted
 
     @property

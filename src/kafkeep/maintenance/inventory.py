@@ -1,7 +1,4 @@
-"""What lies in the store where data belongs: objects that logs name, and left-overs.
-
-The objects of an archive, as its logs know them.
-"""
+"""The objects in the store where data belongs: those that logs name, and orphans."""
 
 from __future__ import annotations
 
@@ -61,7 +58,7 @@ _NUMBER = re.compile(r"~[1-9][0-9]*(?=/|$)")
 def list_data(store: ObjectStore, entries: Iterable[Entry]) -> dict[str, int]:
     """Return the sizes of all objects in ``topics/``, and where else these entries have theirs.
 
-    Other folders may be anybody's: they are not looked at.
+    Other folders may be anybody's: they are not listed.
     """
     entries = list(entries)
     bare = dict[str, list[str]]()

@@ -1,7 +1,7 @@
-"""Does the bucket show that a log once went further? Objects and traces, compared with the log.
+"""Find out whether a log once went further: compare objects and traces in the bucket with it.
 
 A log that lost its newest commits looks like a shorter one. But the objects of those commits are
-still there, and say of themselves which offsets they hold; and an earlier verify wrote down which
+still there, and their metadata says which offsets they hold. An earlier verify recorded which
 commit it saw.
 """
 

@@ -1,7 +1,7 @@
-"""Move a log's positions on request: back, so that records are archived again, or past some.
+"""Move a log's positions on request: back, to archive records again, or forward, to skip some.
 
-Nothing is deleted. What lies past a position that moves back no longer counts from here on, and is
-still there at earlier commits (``--commit``); what is skipped is a gap, by request.
+Nothing is deleted. Entries past a position that moves back no longer count from here on, and remain
+at earlier commits (``--commit``). Skipped offsets are a gap, by request.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A report one can hand to an auditor: a page of facts, charts and tables, or the same as JSON.
+"""A report for an auditor: facts, charts and tables as one HTML page, or the same as JSON.
 
-A report as one HTML page that needs nothing else: styles and charts are in it.
+The page needs nothing else: styles and charts are inside it.
 """
 
 from __future__ import annotations

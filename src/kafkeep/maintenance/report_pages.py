@@ -1,7 +1,4 @@
-"""Results as pages of a report. Pure.
-
-What ended in an error, as the page of a report. Pure.
-"""
+"""Turn results and errors into pages of a report. Pure."""
 
 from __future__ import annotations
 
@@ -196,7 +193,7 @@ def drill_page(result: DrillResult) -> ReportPage:
         *(f"left over by another drill: {name}" for name in result.leftovers),
         *result.warnings,
     ]
-    told: list[Section] = (
+    sections: list[Section] = (
         [Table("Warnings", ("warning",), [(r,) for r in remarks])] if remarks else []
     )
     return ReportPage(
@@ -212,7 +209,7 @@ def drill_page(result: DrillResult) -> ReportPage:
             ("bytes written", format_size(result.restored.bytes)),
             *against_facts(result.against),
         ],
-        sections=[*told, *against_sections(result.against), scratch],
+        sections=[*sections, *against_sections(result.against), scratch],
         document=result.to_json(),
     )
 

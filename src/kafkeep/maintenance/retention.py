@@ -1,7 +1,7 @@
 """Retention of objects: for ever, unless a rule lets the store delete them after some days.
 
-The rule is the bucket's own (S3 lifecycle); the log's folder remembers it, so that what is gone by
-a rule is explained and everything else that is gone is damage.
+The rule is the bucket's own (S3 lifecycle). The log's folder records it, so that a missing object
+is either explained by a rule or damage.
 """
 
 from __future__ import annotations

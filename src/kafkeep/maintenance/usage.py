@@ -97,7 +97,7 @@ class Usage:
 def load_usage(store: ObjectStore, names: Sequence[str]) -> Usage:
     """Add up what the logs of those names take up; lists the store, reads no data.
 
-    What any log of the archive names is no left-over, also when that log was not asked for.
+    What any log of the archive names is no orphan, also when that log was not asked for.
     """
     views = _load_all(store)
     entries = {name: view.entries() for name, view in views.items()}

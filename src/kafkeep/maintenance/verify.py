@@ -32,7 +32,7 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyReport:
-    """What was looked at and what was found; damage first, then warnings, then the rest."""
+    """What was checked and what was found; damage first, then warnings, then the rest."""
 
     archive: str
     logs: tuple[str, ...]
@@ -109,7 +109,7 @@ def verify(
     """Check the logs of those names and every object they name.
 
     Runs in threads of this process; each holds a few MiB. With ``topics`` only their objects are
-    read. Left-overs are looked for when all logs and topics are. ``now_ms`` is for what may have
+    read. Orphans are searched for when all logs and topics are. ``now_ms`` is for what may have
     expired by now.
     """
     # Before the logs are read: another verify may see more of them meanwhile, and write that down.

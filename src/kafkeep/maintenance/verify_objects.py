@@ -1,6 +1,6 @@
-"""One data object against its entry: read once, in order, a few MiB at a time.
+"""Check one data object against its entry: read it once, in order, a few MiB at a time.
 
-The rows of a sink's object, read one and all.
+Of a sink's object every row is read.
 """
 
 from __future__ import annotations

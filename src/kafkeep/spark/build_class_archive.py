@@ -1,7 +1,7 @@
 """Build the class-data archive: ``python -m kafkeep.spark.build_class_archive <path>``.
 
-Runs the first job of a session once, in a JVM that writes down its classes when it ends, and puts
-the archive in place by a rename, so that nobody ever sees half of it.
+Runs the first job of a session once, in a JVM that writes its classes to the archive when it ends.
+A rename puts the archive in place, so that nobody ever sees half of it.
 """
 
 from __future__ import annotations

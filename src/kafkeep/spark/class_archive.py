@@ -1,7 +1,8 @@
-"""A class-data archive of Spark's driver: the JVM maps its classes instead of loading 15,000.
+"""The class-data archive of Spark's driver: the JVM maps 15,000 classes instead of loading them.
 
-Built once, in a process of its own and out of the way; it halves the time to the first job. One
-archive for each pair of Java and Spark, in the user's cache. Without it everything works, slower.
+It is built once, in the background, by a process of its own, and halves the time to the first job.
+The user's cache holds one archive for each pair of Java and Spark. Without it everything works,
+slower.
 """
 
 from __future__ import annotations

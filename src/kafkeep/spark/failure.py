@@ -1,8 +1,6 @@
-"""What Spark says when a job fails, told in a sentence.
+"""Explain in one sentence why Spark failed, from its exception and from the log of its JVM.
 
-The log of Spark's JVM: where it is written, and the line in it that says why Spark failed.
-
-This module does not import pyspark, so that the JVM can start while Python imports the rest.
+This module does not import pyspark: the JVM starts while Python imports the rest.
 """
 
 from __future__ import annotations
@@ -123,11 +121,11 @@ def explain_failure(error: BaseException, label: str) -> KafkeepError:
         return _noted(TransientError(message, hint=AGAIN), text)
     if kind:
         short = kind.rsplit(".", 1)[-1]
-        told = message if short == "KafkeepError" else f"{short}: {message}"
-        return _noted(KafkeepError(f"a task of {label} failed: {told}"), text)
+        reason = message if short == "KafkeepError" else f"{short}: {message}"
+        return _noted(KafkeepError(f"a task of {label} failed: {reason}"), text)
     if any(sign in text for sign in _LOST_WORKER):
-        told = f"a task of {label} lost its Python worker each time"
-        return _noted(TransientError(told, hint=AGAIN), text)
+        reason = f"a task of {label} lost its Python worker each time"
+        return _noted(TransientError(reason, hint=AGAIN), text)
     if "cancelled" in text:
         return _noted(TransientError(f"{label} was cancelled"), text)
     return _noted(KafkeepError(f"{label} failed in Spark: {_first_line(text)}"), text)

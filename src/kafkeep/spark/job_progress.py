@@ -12,7 +12,7 @@ OnProgress = Callable[[int, int], None]
 """Called with the tasks done and their total, from a thread of its own."""
 
 CANCEL_AFTER_S = 10.0
-"""How long tasks may go on that are told to stop: enough to finish, if nothing holds them up."""
+"""How long tasks may continue after ``stop``: enough to finish, if nothing holds them up."""
 _POLL_SECONDS = 0.2
 _POOL = "spark.scheduler.pool"
 
@@ -86,7 +86,7 @@ def _poll(
     done: threading.Event,
 ) -> None:
     tracker = context.statusTracker()
-    told = -1
+    reported = -1
     while not done.wait(_POLL_SECONDS):
         with suppress(Exception):  # a figure less is no reason to fail
             finished = 0
@@ -94,6 +94,6 @@ def _poll(
                 info = tracker.getJobInfo(job)
                 stages = [tracker.getStageInfo(stage) for stage in info.stageIds] if info else []
                 finished += sum(stage.numCompletedTasks for stage in stages if stage)
-            if finished != told and not done.is_set():
+            if finished != reported and not done.is_set():
                 on_progress(min(finished, count), count)
-                told = finished
+                reported = finished

@@ -1,8 +1,6 @@
-"""What a topic would be set to if it set nothing itself.
+"""Read and change a cluster: topics, settings, permissions, producer ids.
 
-The changes a restore makes to a cluster, on top of the questions: topics, settings, ids.
-
-What we may do to topics, as the broker tells it. Changes nothing.
+``Cluster`` answers questions; this module adds the changes that a restore makes.
 """
 
 from __future__ import annotations

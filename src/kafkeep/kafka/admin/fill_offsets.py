@@ -1,4 +1,4 @@
-"""What fills offsets that no record has: batches of filler, and empty transactions.
+"""Fill offsets that no record has: with batches of filler, and with empty transactions.
 
 A transaction that only names partitions leaves one control record in each: one offset that no
 consumer sees.

@@ -1,6 +1,6 @@
-"""Consumer groups: their committed offsets, read all at once and written back for one group.
+"""Consumer groups: read the committed offsets of all of them, write those of one.
 
-Requests to the coordinators of consumer groups: found, asked, and asked again when they move.
+Requests go to the coordinator of each group and are repeated when the coordinator moves.
 """
 
 from __future__ import annotations

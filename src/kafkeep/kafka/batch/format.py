@@ -219,7 +219,7 @@ def _read_headers(buffer: Bytes, columns: NDArray[np.int64]) -> None:
 
 
 def scan_batches(buffer: Any, *, partial_tail: bool = True) -> Batches:
-    """Find the whole batches of one partition in ``buffer``; checksums are not looked at.
+    """Find the whole batches of one partition in ``buffer``; checksums are not checked.
 
     Headers make sense and offsets ascend: no checksum covers base offsets.
 

@@ -1,7 +1,4 @@
-"""Which partition a key belongs to, as Kafka's own producer tells it.
-
-Which records have a key or a header that was asked for.
-"""
+"""Keys and headers of records: the partition of a key as Kafka's producer has it, and filters."""
 
 from __future__ import annotations
 

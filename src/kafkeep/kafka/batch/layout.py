@@ -1,7 +1,4 @@
-"""CRC32C, the checksum of record batches, for few large stretches and for many small ones.
-
-Numbers of the record batch's format (v2): sizes, positions, attribute bits.
-"""
+"""The layout of record batches (v2): sizes, positions, attribute bits, and their CRC32C."""
 
 from __future__ import annotations
 

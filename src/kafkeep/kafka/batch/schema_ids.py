@@ -1,7 +1,7 @@
-"""The schema id in the first five bytes of keys and values, put in place of another.
+"""Replace the schema id in the first five bytes of keys and values.
 
 Confluent's serializers write a zero byte, the id as four bytes, big-endian, then the data. Only
-these four bytes are changed, so lengths, headers, times and everything else stay as they are.
+these four bytes change; lengths, headers, times and everything else stay as they are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ALL = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class IdMap:
-    """Which id stands for which, and where it is looked for."""
+    """Which id replaces which, and where."""
 
     ids: Mapping[int, int]
     keys: bool = True

@@ -1,7 +1,4 @@
-"""Record batches unpacked: where the records of each lie once compression is undone.
-
-Go over the records of unpacked batches, checking every length on the way.
-"""
+"""Decompress record batches and walk their records, checking every length on the way."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Fetch: record batches as they lie on the broker's disk, for many partitions at once.
 
-Each leader gets one request. Answers that only mean "look elsewhere" or "later" are retried
-until the deadline; what the caller must decide about comes back as a value.
+Each leader gets one request. An answer that only means "not here" or "not yet" is retried until the
+deadline. What the caller must decide about is returned as a value.
 """
 
 from __future__ import annotations

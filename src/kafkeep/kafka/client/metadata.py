@@ -68,7 +68,7 @@ def parse_topic_id(text: str) -> uuid.UUID:
 
 
 class Metadata:
-    """The cluster's topics as last seen; ``stale`` makes the next look ask again."""
+    """The cluster's topics as last seen; ``stale`` makes the next call ask again."""
 
     def __init__(self, link: Link) -> None:
         self._link = link

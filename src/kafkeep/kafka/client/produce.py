@@ -1,9 +1,8 @@
-"""Produce: one record batch per partition, several partitions per request, acks from all.
+"""Produce: one record batch per partition, several partitions per request, acks from all replicas.
 
-A Produce request in the pieces it is sent in: record batches lie between them as they are.
-
-kafka-python writes a request into one buffer and copies that once more. For large batches both
-copies together took an eighth of a restore's processor time.
+A request is sent in slices, with the record batches between them as they are. kafka-python would
+write it into one buffer and copy that once more. For large batches both copies together took an
+eighth of a restore's processor time.
 """
 
 from __future__ import annotations

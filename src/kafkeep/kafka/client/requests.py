@@ -1,6 +1,7 @@
-"""Small requests and whom to ask: any broker, the controller, or each partition's leader.
+"""Route small requests: to any broker, to the controller, or to each partition's leader.
 
-Every route asks again, until the deadline, when the answer only means "not here" or "not yet".
+Every route repeats a request until the deadline when the answer only means "not here" or "not
+yet".
 """
 
 from __future__ import annotations

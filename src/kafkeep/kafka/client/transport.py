@@ -1,10 +1,10 @@
-"""kafka-python's connections, with the bytes read straight into one buffer per answer.
+"""kafka-python's connections, with each response read straight into one buffer.
 
-kafka-python reads 4 KiB at a time, joins, slices and copies each answer about five times. Here
-an answer is received into a buffer of its own size, and the record batches of a Fetch are views
-of that buffer; requests are sent in pieces, as they are. Everything else (SASL, versions,
-timeouts) stays kafka-python's. What is relied upon inside of it is pinned by
-tests/contract/test_kafka_client.py.
+kafka-python reads 4 KiB at a time, and joins, slices and copies each response about five times.
+Here a response is received into a buffer of its own size, and the record batches of a Fetch are
+views of that buffer. Requests are sent in slices, without a copy. Everything else (SASL, versions,
+timeouts) stays kafka-python's. tests/contract/test_kafka_client.py pins the internals that this
+relies on.
 """
 
 from __future__ import annotations

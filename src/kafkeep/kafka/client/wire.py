@@ -1,7 +1,7 @@
-"""The wire: record batches in and out of Kafka as bytes, several requests in flight.
+"""The Kafka client: record batches in and out as bytes, several requests in flight.
 
-One ``Wire`` is one client with a thread of its own for the network. Tasks take theirs from
-``wire_for``, which makes it after the fork and keeps it for the next task.
+One ``Wire`` is one client with a network thread of its own. Tasks take theirs from ``wire_for``,
+which creates it after the fork and keeps it for the next task.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The client's properties, under Java's names, as the configuration of the client in use.
+"""Translate Kafka's client properties, under Java's names, into the configuration of this client.
 
-Reads ``sasl.jaas.config``: one login module, its flag and its options.
-
-Which of Kafka's client properties are honoured, which mean nothing here, which are refused.
+It declares which properties are honoured, which have no meaning here, and which are refused, and
+parses ``sasl.jaas.config``: one login module, its flag and its options.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Java's key and trust stores as a TLS context: PEM, PKCS12 and JKS.
+"""Java's key stores and trust stores as a TLS context: PEM, PKCS12 and JKS.
 
-Stores are told apart by their content, as Java does. JKS goes through Java's own ``keytool``.
-Private keys touch the disk only as a 0600 file that is removed at once, since that is the only
-way into a TLS context.
+The content of a store decides its kind, as in Java. Java's own ``keytool`` reads JKS. A private key
+touches the disk only as a 0600 file that is removed at once: a TLS context takes keys from files
+alone.
 """
 
 from __future__ import annotations

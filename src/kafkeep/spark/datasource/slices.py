@@ -1,6 +1,6 @@
-"""Decoded records in the schema of Spark's own Kafka source.
+"""Cut the wanted part of an archive into slices, pack them into bundles, and decode their records.
 
-Cut the wanted part of an archive into pieces, and pack the pieces into bundles for tasks.
+Records have the schema of Spark's own Kafka source.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _iter_pieces(
     entries: Iterable[Entry], wanted: PushedFilters, reading: Mapping[str, ReadOptions]
 ) -> Iterator[AnySlice]:
     for partition_id, mine in entries_by_partition(entries).items():
-        told = reading.get(partition_id.topic, NO_OPTIONS)
+        read_options = reading.get(partition_id.topic, NO_OPTIONS)
         for window in iter_windows(mine):
             if window.is_segment:
                 yield from _iter_stretches(window.entries[0], wanted)
@@ -104,7 +104,7 @@ def _iter_pieces(
             if asked is not None and any(wanted.wants(entry) for entry in window.entries):
                 for file in window.files():
                     if wanted.wants(file.main):
-                        yield FileSlice(file, asked, told)
+                        yield FileSlice(file, asked, read_options)
 
 
 def _iter_stretches(entry: Entry, wanted: PushedFilters) -> Iterator[SegmentSlice]:
