@@ -17,7 +17,7 @@ from tests.support.faults.dying_store import Died, MortalStore
 from kafkeep.archive.commit import Intent, PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.backup import task
-from kafkeep.backup.fetch import RangeReader, iter_chunks
+from kafkeep.backup.fetch import RangeFetch, iter_chunks
 from kafkeep.backup.reconcile import reconcile
 from kafkeep.backup.task import BackupBundle, BundledRange, RangeReport, archive_bundle
 from kafkeep.kafka.batch.build import Record
@@ -52,7 +52,7 @@ def test_any_cut_of_a_stretch_tiles_and_owns_each_record_once(
     start = data.draw(st.integers(log.start, log.end))
     end = data.draw(st.integers(start, log.end))
     readers = [
-        RangeReader(one, begins_stretch=n == 0, est_bytes=1, keeps_aborted=False)
+        RangeFetch(one, begins_stretch=n == 0, est_bytes=1, keeps_aborted=False)
         for n, one in enumerate(cut(data, start, end))
     ]
     wire: Any = FakeFetchWire({("t", 0): log}, limit)

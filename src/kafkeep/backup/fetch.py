@@ -39,7 +39,7 @@ MAX_EMPTY_ANSWERS = 20
 
 
 @dataclass(slots=True)
-class RangeReader:
+class RangeFetch:
     """One range being read: its position, and what it accepts of each answer."""
 
     planned: PlannedRange
@@ -169,13 +169,13 @@ class RangeReader:
 @dataclass(slots=True)
 class _Request:
     pending: Pending[list[Fetched]]
-    readers: list[RangeReader]
+    readers: list[RangeFetch]
     positions: list[int]
 
 
 def iter_chunks(
-    wire: Wire, readers: list[RangeReader], *, deadline: float
-) -> Iterator[tuple[RangeReader, Chunk]]:
+    wire: Wire, readers: list[RangeFetch], *, deadline: float
+) -> Iterator[tuple[RangeFetch, Chunk]]:
     """Yield what each range reads until all are read, or ``deadline`` (monotonic) has passed.
 
     While the caller stores a chunk, the next requests are under way. Every range gets at least one
@@ -221,7 +221,7 @@ def _complete(wire: Wire, answer: Fetched) -> Fetched:
     return replace(answer, log_start=Admin(wire).offsets([key], OffsetSpec.EARLIEST)[key])
 
 
-def _send(wire: Wire, readers: list[RangeReader], requests: deque[_Request]) -> None:
+def _send(wire: Wire, readers: list[RangeFetch], requests: deque[_Request]) -> None:
     """Keep ``PREFETCHED_REQUESTS`` under way, small ranges together, large ones alone."""
     busy = {id(r) for request in requests for r in request.readers}
     ready = deque(r for r in readers if r.is_open and id(r) not in busy)

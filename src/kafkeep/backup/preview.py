@@ -16,7 +16,7 @@ from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.keys import KeyLimits
 from kafkeep.backup.cluster_snapshot import ClusterSnapshot
-from kafkeep.backup.fetch import RangeReader
+from kafkeep.backup.fetch import RangeFetch
 from kafkeep.backup.plan import CyclePlan
 from kafkeep.errors import TransientError
 from kafkeep.kafka.batch.decode import iter_decode
@@ -76,7 +76,7 @@ class Preview:
 
     def _reader(
         self, snapshot: ClusterSnapshot, pid: PartitionId, begin: int, tail: SinkTail | None
-    ) -> RangeReader | None:
+    ) -> RangeFetch | None:
         topic = snapshot.topics[pid.topic]
         begin = max(begin, self._seen.get(pid, 0), tail.read_to if tail else 0)
         end = topic.partitions[pid.partition].stable
@@ -84,9 +84,9 @@ class Preview:
             return None
         wanted = OffsetRange(begin, end)
         planned = PlannedRange(partition_id=pid, topic_id=topic.topic_id, range=wanted)
-        return RangeReader(planned, begins_stretch=True, est_bytes=0, keeps_aborted=False)
+        return RangeFetch(planned, begins_stretch=True, est_bytes=0, keeps_aborted=False)
 
-    def _fetched(self, readers: list[RangeReader]) -> list[tuple[RangeReader, Fetched]]:
+    def _fetched(self, readers: list[RangeFetch]) -> list[tuple[RangeFetch, Fetched]]:
         if not readers:
             return []
         # Kafka returns a batch of any size for the first of them, and what fits for the others.
@@ -97,7 +97,7 @@ class Preview:
         answers = self._wire.fetch(wanted, max_bytes=READ_BYTES, wait_ms=0).result()
         return list(zip(readers, answers, strict=True))
 
-    def _take(self, reader: RangeReader, answer: Fetched) -> None:
+    def _take(self, reader: RangeFetch, answer: Fetched) -> None:
         if answer.error is not None or not len(scan_batches(answer.records)):
             return
         begin = reader.position

@@ -11,7 +11,7 @@ from typing import Any
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.archive.object_store import ObjectStore
-from kafkeep.backup.fetch import REQUEST_BYTES, RangeReader, iter_chunks
+from kafkeep.backup.fetch import REQUEST_BYTES, RangeFetch, iter_chunks
 from kafkeep.failpoint import failpoint
 from kafkeep.kafka.client.wire import Wire, wire_for
 from kafkeep.objects.range_writer import Chunk, RangeWriter, Uploads
@@ -103,7 +103,7 @@ class _RangeWork:
     """One range at work: its reader, its writer, and its gaps."""
 
     number: int
-    reader: RangeReader
+    reader: RangeFetch
     writer: RangeWriter
     gaps: list[OffsetRange] = field(default_factory=list)
 
@@ -223,7 +223,7 @@ def _open_works(
 ) -> dict[int, _RangeWork]:
     works: dict[int, _RangeWork] = {}
     for item in bundle.ranges:
-        reader = RangeReader(
+        reader = RangeFetch(
             item.planned, item.begins_stretch, item.est_bytes, bundle.write.keeps_aborted
         )
         works[id(reader)] = _RangeWork(item.number, reader, open_writer(item.planned))

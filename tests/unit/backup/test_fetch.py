@@ -4,17 +4,17 @@ import pytest
 
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.backup.fetch import MAX_EMPTY_ANSWERS, RangeReader
+from kafkeep.backup.fetch import MAX_EMPTY_ANSWERS, RangeFetch
 from kafkeep.errors import AccessDeniedError, DamagedError, KafkeepError, TransientError
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.client.wire import Fetched, FetchError, FetchErrorKind
 
 
-def reader(start: int, end: int, *, begins: bool = True) -> RangeReader:
+def reader(start: int, end: int, *, begins: bool = True) -> RangeFetch:
     planned = PlannedRange(
         partition_id=PartitionId("t", 1, 0), topic_id="id", range=OffsetRange(start, end)
     )
-    return RangeReader(planned, begins, 1, False)
+    return RangeFetch(planned, begins, 1, False)
 
 
 def batch(first: int, last: int, epoch: int = -1) -> bytes:
