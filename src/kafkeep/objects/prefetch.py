@@ -31,7 +31,7 @@ Read = tuple[str, int, int]
 """An object's key, and its bytes from a start to an end."""
 
 
-class RangeReader(Protocol):
+class ByteRangeReader(Protocol):
     """What reads bytes of objects: an ObjectStore does."""
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
@@ -45,7 +45,7 @@ class Prefetcher:
     a read is raised when its turn comes.
     """
 
-    def __init__(self, store: RangeReader, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, store: ByteRangeReader, pool: ThreadPoolExecutor) -> None:
         self._store = store
         self._pool = pool
         self._coming: dict[Read, Future[bytes]] = {}
@@ -63,7 +63,7 @@ class Prefetcher:
             self._bytes += read[2] - read[1]
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
-        """See RangeReader."""
+        """See ByteRangeReader."""
         coming = self._coming.pop((key, start, end), None)
         if coming is None:
             return self._store.get_range(key, start, end)
@@ -83,7 +83,7 @@ class SequentialReader:
         """What was wanted before it was asked for."""
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
-        """See RangeReader."""
+        """See ByteRangeReader."""
         read = key, start, end
         if read in self._asked:
             self._asked.remove(read)
@@ -118,7 +118,7 @@ def reads_of(entries: Iterable[Entry]) -> Iterator[Read]:
 
 
 @contextmanager
-def open_prefetcher(store: RangeReader) -> Iterator[Prefetcher]:
+def open_prefetcher(store: ByteRangeReader) -> Iterator[Prefetcher]:
     """Open one over a store; one that is given is shared."""
     if isinstance(store, Prefetcher):
         yield store
@@ -131,7 +131,7 @@ def open_prefetcher(store: RangeReader) -> Iterator[Prefetcher]:
 
 
 @contextmanager
-def read_in_order(store: RangeReader, entries: Iterable[Entry]) -> Iterator[SequentialReader]:
+def read_in_order(store: ByteRangeReader, entries: Iterable[Entry]) -> Iterator[SequentialReader]:
     """Open a reader of objects that will be read whole, about in the order given."""
     with open_prefetcher(store) as ahead:
         yield SequentialReader(ahead, reads_of(entries))
@@ -145,7 +145,7 @@ HINT = "See what is lost with kafkeep verify; restore --allow-missing goes on wi
 
 @contextmanager
 def open_object(
-    store: RangeReader, entry: Entry, *, memory_bytes: int = MEMORY_BYTES
+    store: ByteRangeReader, entry: Entry, *, memory_bytes: int = MEMORY_BYTES
 ) -> Iterator[BinaryIO]:
     """Give the object's bytes as a file that can be read from any place.
 
@@ -164,7 +164,7 @@ def open_object(
         yield spool
 
 
-def _fill(spool: BinaryIO, store: RangeReader, entry: Entry) -> tuple[str, bytes] | None:
+def _fill(spool: BinaryIO, store: ByteRangeReader, entry: Entry) -> tuple[str, bytes] | None:
     """Write the object's bytes into ``spool``; None when they are the log's.
 
     Else what is wrong with them, and what tells this reading from another.
@@ -209,7 +209,7 @@ def _spool(size_bytes: int, memory_bytes: int) -> BinaryIO:
     return cast(BinaryIO, tempfile.TemporaryFile(prefix="kafkeep-object-"))
 
 
-def _get(store: RangeReader, entry: Entry, start: int, end: int) -> bytes:
+def _get(store: ByteRangeReader, entry: Entry, start: int, end: int) -> bytes:
     try:
         return store.get_range(entry.key, start, end)
     except KeyMissingError as error:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.kafka.batch.decode import iter_decode
-from kafkeep.objects.prefetch import MEMORY_BYTES, RangeReader
+from kafkeep.objects.prefetch import MEMORY_BYTES, ByteRangeReader
 from kafkeep.objects.segment.reader import iter_segment
 from kafkeep.objects.sink.read_rows import iter_file
 from kafkeep.objects.sink.read_windows import (
@@ -57,7 +57,7 @@ def iter_records(
 
 
 def iter_window(
-    store: RangeReader,
+    store: ByteRangeReader,
     window: Window,
     *,
     options: ReadOptions = NO_OPTIONS,

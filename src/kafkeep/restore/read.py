@@ -19,7 +19,7 @@ from kafkeep.kafka.batch.decode import decode, iter_decode
 from kafkeep.kafka.batch.format import Batches
 from kafkeep.kafka.batch.rewrite import ReadyBatch, regroup
 from kafkeep.numba_setup import Int64s
-from kafkeep.objects.prefetch import RangeReader, read_in_order
+from kafkeep.objects.prefetch import ByteRangeReader, read_in_order
 from kafkeep.objects.segment.reader import iter_segment
 from kafkeep.objects.sink.read_windows import Window, iter_windows
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions
@@ -27,7 +27,7 @@ from kafkeep.restore.selection import ALL_TIMES, Times, WindowSlice
 
 
 def iter_slices(
-    store: RangeReader,
+    store: ByteRangeReader,
     slices: Iterable[WindowSlice],
     times: Times = ALL_TIMES,
     *,
@@ -58,7 +58,7 @@ def iter_slices(
 
 
 def _iter_frames(
-    store: RangeReader, part: WindowSlice, skip_records: int, restore_aborted: bool
+    store: ByteRangeReader, part: WindowSlice, skip_records: int, restore_aborted: bool
 ) -> Generator[ReadyBatch, None, int]:
     """Yield some of a segment's batches; return how many records are still to be skipped."""
     found = 0
@@ -111,7 +111,7 @@ def iter_built(
 
 
 def iter_records(
-    store: RangeReader,
+    store: ByteRangeReader,
     part: WindowSlice,
     times: Times,
     restore_aborted: bool,
@@ -164,7 +164,7 @@ MAX_BATCH_BYTES = 4 << 20
 
 
 def iter_ready(
-    store: RangeReader,
+    store: ByteRangeReader,
     entries: Sequence[Entry],
     *,
     skip_records: int = 0,
@@ -192,7 +192,7 @@ def iter_ready(
 
 
 def _iter_sink(
-    store: RangeReader, windows: Sequence[Window], skip_records: int, options: ReadOptions
+    store: ByteRangeReader, windows: Sequence[Window], skip_records: int, options: ReadOptions
 ) -> Iterator[ReadyBatch]:
     # Formats and converters take a while to import; segments need none of them.
     from kafkeep.objects.producible import iter_ready_batches  # noqa: PLC0415
@@ -206,7 +206,7 @@ def _iter_sink(
 
 
 def _iter_records(
-    store: RangeReader, windows: Sequence[Window], skip_records: int, options: ReadOptions
+    store: ByteRangeReader, windows: Sequence[Window], skip_records: int, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a sink's windows, less the first ones."""
     from kafkeep.objects.records import iter_window  # noqa: PLC0415
@@ -233,13 +233,13 @@ def _skip_entries(
 
 
 def _iter_run(
-    store: RangeReader, run: list[Entry], skip_records: int, restore_aborted: bool
+    store: ByteRangeReader, run: list[Entry], skip_records: int, restore_aborted: bool
 ) -> Generator[ReadyBatch, None, int]:
     """Yield one run's batches; return how many records are still to be skipped after it."""
     covered = OffsetRange(run[0].range.start, run[-1].range.end)
     found = 0
 
-    def counted(reader: RangeReader) -> Iterator[Batches]:
+    def counted(reader: ByteRangeReader) -> Iterator[Batches]:
         nonlocal found
         for batches in _iter_chunks(reader, run, restore_aborted):
             found += int(batches.record_counts.sum())
@@ -284,7 +284,7 @@ def _runs(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 
 
 def _iter_chunks(
-    store: RangeReader, entries: Iterable[Entry], restore_aborted: bool
+    store: ByteRangeReader, entries: Iterable[Entry], restore_aborted: bool
 ) -> Iterator[Batches]:
     for entry in entries:
         yield from iter_segment(store, entry, entry.range, aborted=restore_aborted)

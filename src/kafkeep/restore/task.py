@@ -15,7 +15,7 @@ from kafkeep.kafka.admin.admin import Admin, OffsetSpec
 from kafkeep.kafka.batch.rewrite import ReadyBatch
 from kafkeep.kafka.batch.schema_ids import IdMap, IdRewriter
 from kafkeep.kafka.client.wire import Wire, wire_for
-from kafkeep.objects.prefetch import Prefetcher, RangeReader, open_prefetcher, reads_of
+from kafkeep.objects.prefetch import ByteRangeReader, Prefetcher, open_prefetcher, reads_of
 from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.storage import StorageOptions
@@ -191,7 +191,7 @@ def report_of(sender: Sender, before: int) -> dict[str, Any]:
 
 
 def _read(
-    store: RangeReader, work: TargetWork, bundle: RestoreBundle, skip: int
+    store: ByteRangeReader, work: TargetWork, bundle: RestoreBundle, skip: int
 ) -> Iterator[ReadyBatch]:
     aborted, reading = bundle.restore_aborted, bundle.reading
     if work.slices is None and work.routing == SAME:
@@ -203,7 +203,7 @@ def _read(
 
 
 def read_slices(
-    store: RangeReader,
+    store: ByteRangeReader,
     work: TargetWork,
     bundle: RestoreBundle,
     slices: tuple[WindowSlice, ...],

@@ -21,7 +21,7 @@ from kafkeep.errors import DamagedError, KeyMissingError
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import Batches, UnsupportedBatchError, check_crcs, scan_batches
 from kafkeep.kafka.batch.unpack import iter_unpacked, walk_records
-from kafkeep.objects.prefetch import HINT, RangeReader, lost_with
+from kafkeep.objects.prefetch import HINT, ByteRangeReader, lost_with
 from kafkeep.objects.segment.format import FRAME_BYTES, MAX_FRAME_BYTES, read_segment, unpack_frame
 from kafkeep.objects.sink.read_windows import SEGMENT
 
@@ -138,7 +138,7 @@ def _decode_all(batches: Batches) -> tuple[int | None, int | None]:
 
 
 def iter_segment(
-    store: RangeReader,
+    store: ByteRangeReader,
     entry: Entry,
     range: OffsetRange,
     *,

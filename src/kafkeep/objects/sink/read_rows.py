@@ -20,7 +20,7 @@ from kafkeep.objects.formats.bytes import BytesFormat
 from kafkeep.objects.formats.envelope import KAFKA_RECORD, from_envelope
 from kafkeep.objects.formats.format import Format
 from kafkeep.objects.formats.open import open_format
-from kafkeep.objects.prefetch import HINT, RangeReader, naming, open_object
+from kafkeep.objects.prefetch import HINT, ByteRangeReader, naming, open_object
 from kafkeep.objects.producible import Original, null_is_none, without_nulls
 from kafkeep.objects.sink.read_windows import UNKNOWN, RowOffsets, StoredFile
 from kafkeep.objects.sink.spec import ReadOptions
@@ -39,7 +39,7 @@ _NO_HEADER = pa.array([], _HEADERS.value_type)
 
 
 def iter_columns(
-    store: RangeReader, entry: Entry, options: ReadOptions, *, memory_bytes: int
+    store: ByteRangeReader, entry: Entry, options: ReadOptions, *, memory_bytes: int
 ) -> Iterator[Column]:
     """Yield the rows of an object in pieces; their number is checked against the log's.
 
@@ -89,7 +89,7 @@ def check_documents(column: Column, before: int) -> Column:
 
 
 def iter_file(
-    store: RangeReader, file: StoredFile, options: ReadOptions, *, memory_bytes: int
+    store: ByteRangeReader, file: StoredFile, options: ReadOptions, *, memory_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a file in ``RECORD_SCHEMA``, in the order they were written.
 
@@ -129,7 +129,7 @@ def time_of(entry: Entry) -> int:
 
 
 def _iter_bytes(
-    store: RangeReader, entry: Entry | None, options: ReadOptions, memory_bytes: int
+    store: ByteRangeReader, entry: Entry | None, options: ReadOptions, memory_bytes: int
 ) -> Iterator[pa.BinaryArray] | None:
     if entry is None:
         return None
@@ -138,7 +138,7 @@ def _iter_bytes(
 
 
 def _iter_headers(
-    store: RangeReader, entry: Entry | None, options: ReadOptions, memory_bytes: int
+    store: ByteRangeReader, entry: Entry | None, options: ReadOptions, memory_bytes: int
 ) -> Iterator[pa.ListArray] | None:
     if entry is None:
         return None
@@ -149,7 +149,7 @@ def _iter_headers(
 
 
 def _iter_changed(
-    store: RangeReader,
+    store: ByteRangeReader,
     entry: Entry,
     options: ReadOptions,
     memory_bytes: int,
@@ -225,7 +225,7 @@ def _batch(
 
 
 def iter_changed_file(
-    store: RangeReader, file: StoredFile, options: ReadOptions, *, memory_bytes: int
+    store: ByteRangeReader, file: StoredFile, options: ReadOptions, *, memory_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield what becomes of a file's records in ``RECORD_SCHEMA``; some may be left out.
 
@@ -270,7 +270,7 @@ def _open_change(file: StoredFile, options: ReadOptions) -> RecordChange:
 
 
 def _iter_rows(
-    store: RangeReader, file: StoredFile, options: ReadOptions, memory_bytes: int
+    store: ByteRangeReader, file: StoredFile, options: ReadOptions, memory_bytes: int
 ) -> Iterator[Rows]:
     """Yield the rows of a file as values; what it does not hold is null, empty or unknown."""
     main, offsets, done = file.main, RowOffsets(file.main), 0
@@ -305,7 +305,7 @@ def _no_changed_headers(rows: int) -> pa.ListArray:
 
 
 def _changed_aligned(
-    store: RangeReader, file: StoredFile, options: ReadOptions, memory_bytes: int
+    store: ByteRangeReader, file: StoredFile, options: ReadOptions, memory_bytes: int
 ) -> Iterator[tuple[Column, Column | None, Column | None]]:
     """Cut the pieces of a file's objects alike; None where there is no object."""
     views = [
@@ -330,7 +330,7 @@ def _changed_aligned(
 
 
 def _iter_named(
-    store: RangeReader, entry: Entry, options: ReadOptions, memory_bytes: int
+    store: ByteRangeReader, entry: Entry, options: ReadOptions, memory_bytes: int
 ) -> Iterator[Column]:
     nulls = null_is_none(entry, options)
     for column in iter_columns(store, entry, options, memory_bytes=memory_bytes):

@@ -15,7 +15,7 @@ from kafkeep.kafka.admin.fill_offsets import Transactions
 from kafkeep.kafka.batch.rewrite import ReadyBatch, stamp
 from kafkeep.kafka.batch.schema_ids import IdRewriter
 from kafkeep.kafka.client.wire import Wire, wire_for
-from kafkeep.objects.prefetch import RangeReader, open_prefetcher
+from kafkeep.objects.prefetch import ByteRangeReader, open_prefetcher
 from kafkeep.restore.exact.steps import ExactPartition, Hole, Send, Step, Trim
 from kafkeep.restore.send import SEQUENCES, Sender, check_hole, check_tail, no_batches, send_all
 from kafkeep.restore.task import (
@@ -216,7 +216,7 @@ def restore_exactly(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]
 
 
 def _sender(
-    store: RangeReader, work: TargetWork, bundle: RestoreBundle, rewriter: IdRewriter | None
+    store: ByteRangeReader, work: TargetWork, bundle: RestoreBundle, rewriter: IdRewriter | None
 ) -> ExactSender:
     assert bundle.exact is not None and work.slices is not None
     read = with_ids(partial(read_slices, store, work, bundle), rewriter, work)

@@ -17,7 +17,7 @@ from kafkeep.kafka.batch.format import scan_batches
 from kafkeep.kafka.batch.keys import matching
 from kafkeep.kafka.batch.rewrite import TARGET_BYTES, Merger, ReadyBatch
 from kafkeep.kafka.batch.unpack import Walked, iter_unpacked, walk_records
-from kafkeep.objects.prefetch import RangeReader
+from kafkeep.objects.prefetch import ByteRangeReader
 from kafkeep.objects.segment.reader import iter_segment
 from kafkeep.objects.sink.read_windows import SEGMENT
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions
@@ -42,7 +42,7 @@ NO_TIME = -1
 class SourceRows:
     """Reads the slices of one archived partition."""
 
-    store: RangeReader
+    store: ByteRangeReader
     slices: Sequence[WindowSlice]
     times: Times = ALL_TIMES
     restore_aborted: bool = False

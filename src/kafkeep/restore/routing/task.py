@@ -13,7 +13,7 @@ from kafkeep.kafka.admin.admin import Admin, OffsetSpec
 from kafkeep.kafka.batch.rewrite import ReadyBatch, stamp
 from kafkeep.kafka.batch.schema_ids import IdRewriter
 from kafkeep.kafka.client.wire import Produced, Wire, wire_for
-from kafkeep.objects.prefetch import RangeReader, open_prefetcher
+from kafkeep.objects.prefetch import ByteRangeReader, open_prefetcher
 from kafkeep.restore.routing.lanes import Block, Lane, Router, batch_bytes_for, blocks_of, merge
 from kafkeep.restore.routing.rows import SourceRows
 from kafkeep.restore.send import SEQUENCES, Sender, check_tail, no_batches, send_all
@@ -141,7 +141,7 @@ def _check_edge(wire: Wire, work: TargetWork, offset: int, expected: ReadyBatch 
 
 
 def iter_blocks(
-    store: RangeReader, route: Route, bundle: RestoreBundle, rewriter: IdRewriter | None = None
+    store: ByteRangeReader, route: Route, bundle: RestoreBundle, rewriter: IdRewriter | None = None
 ) -> Iterator[Block]:
     """Yield the records of all archived partitions of a topic, in the order targets get them."""
     sources = []
