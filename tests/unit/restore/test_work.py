@@ -11,7 +11,7 @@ from kafkeep.restore.work import (
     LARGEST_BUNDLE_BYTES,
     LARGEST_HELD_BYTES,
     TASKS_PER_CORE,
-    count_bundles,
+    bundles_for,
     pack_work,
 )
 
@@ -44,7 +44,7 @@ def work(*sizes: int) -> list[TargetWork]:
     ids=["nothing", "little", "much", "very much", "many small ones"],
 )
 def test_few_tasks_are_best(sizes: list[int], tasks: int) -> None:
-    assert count_bundles(work(*sizes), 2) == tasks
+    assert bundles_for(work(*sizes), 2) == tasks
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_few_tasks_are_best(sizes: list[int], tasks: int) -> None:
 )
 def test_no_task_holds_much_at_once_however_many_partitions_there_are(sizes: list[int]) -> None:
     wanted = work(*sizes)
-    bundles = pack_work(wanted, bundles=count_bundles(wanted, 2))
+    bundles = pack_work(wanted, bundles=bundles_for(wanted, 2))
     for bundle in bundles:
         held = sum(min(item.est_bytes, HELD_BYTES) for item in bundle)
         assert held < 2 * LARGEST_HELD_BYTES
