@@ -19,14 +19,14 @@ from kafkeep.spark.tasks import TaskRunner
 _DUMP_SECONDS = 180.0
 
 
-def train(path: Path) -> bool:
+def build(path: Path) -> bool:
     """Write the archive to ``path``; False when the JVM did not make one."""
     archive = ClassArchive(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(f".{os.getpid()}")
     try:
-        options = SparkOptions(app_name="kafkeep-train")
-        jvm = launch_jvm(options, train=part)
+        options = SparkOptions(app_name="kafkeep-class-archive")
+        jvm = launch_jvm(options, write_to=part)
         jvm.archive, jvm.stop_seconds = None, _DUMP_SECONDS
         session = start_session(options, jvm=jvm)
         TaskRunner(session).run_first_job()
@@ -42,4 +42,4 @@ def train(path: Path) -> bool:
 
 if __name__ == "__main__":
     os.nice(19)
-    sys.exit(0 if train(Path(sys.argv[1])) else 1)
+    sys.exit(0 if build(Path(sys.argv[1])) else 1)

@@ -45,10 +45,10 @@ class ClassArchive:
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
         return cls(cache_folder() / f"spark-{digest}.jsa")
 
-    def jvm_flags(self, train: Path | None = None) -> list[str]:
-        """Return the flags that write the archive to ``train``, or that use it when it exists."""
-        if train is not None:
-            return [f"-XX:ArchiveClassesAtExit={train}"]
+    def jvm_flags(self, write_to: Path | None = None) -> list[str]:
+        """Return the flags that write the archive to ``write_to``, else those that use it."""
+        if write_to is not None:
+            return [f"-XX:ArchiveClassesAtExit={write_to}"]
         return [f"-XX:SharedArchiveFile={self.path}"] if is_on() and self.path.is_file() else []
 
     def build_in_background(self) -> None:

@@ -127,10 +127,10 @@ class Jvm:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def launch_jvm(options: SparkOptions, *, train: Path | None = None) -> Jvm:
+def launch_jvm(options: SparkOptions, *, write_to: Path | None = None) -> Jvm:
     """Start the gateway in the background and return at once.
 
-    It ends with this process, however that ends. ``train`` makes it write a class archive there
+    It ends with this process, however that ends. ``write_to`` is where it writes a class archive
     when it ends.
     """
     java = require_java()
@@ -140,7 +140,7 @@ def launch_jvm(options: SparkOptions, *, train: Path | None = None) -> Jvm:
     log = named or folder / "spark.log"
     jars = sorted(str(jar) for jar in (home / "jars").glob("*.jar"))
     archive = ClassArchive.for_runtime(java, home, jars, _JVM_FLAGS)
-    command = [java, "-cp", os.pathsep.join(jars), *_JVM_FLAGS, *archive.jvm_flags(train)]
+    command = [java, "-cp", os.pathsep.join(jars), *_JVM_FLAGS, *archive.jvm_flags(write_to)]
     command += [f"-Xmx{options.conf.get('spark.driver.memory', '1g')}"]
     command += [f"-Dlog4j2.configurationFile={LOG4J}", f"-Djava.io.tmpdir={folder}"]
     command += ["org.apache.spark.api.python.PythonGatewayServer"]
