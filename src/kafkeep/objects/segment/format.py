@@ -38,7 +38,7 @@ FRAME_BYTES = 1 << 20
 READ_BYTES = 4 << 20
 """Stored bytes asked for at once when several neighbouring frames are wanted."""
 FIRST_READ_BYTES = 1 << 20
-"""The first time it is fewer: what waits for them is quick to have something to do."""
+"""The first read is smaller, so that its reader starts early."""
 MAX_FRAME_BYTES = 256 << 20
 """A frame that claims more than this is damage (or an attack), not data: a frame is one MiB, or one
 batch, and no larger answer is taken from a broker."""
@@ -48,7 +48,7 @@ GetRange = Callable[[int, int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class SegmentSummary:
-    """What the log must know of a finished segment object.
+    """What the entry of a finished segment object holds.
 
     The timestamps are -1 when the segment holds no batch.
     """
@@ -220,7 +220,7 @@ def _read_batches(
         except DamagedError as error:
             if readings.is_conclusive(data):
                 raise
-            logger.warning("%s is read again from byte %d on: %s", name, start, error.message)
+            logger.warning("reading %s again from byte %d on: %s", name, start, error.message)
         data = get_range(start, end)
 
 
@@ -257,7 +257,7 @@ def _stretches(
 
 
 def _decompressor() -> zstandard.ZstdDecompressor:
-    """Return this thread's: a new one for every frame costs a third of the unpacking."""
+    """Return the decompressor of this thread: a new one for every frame costs a third more."""
     if not hasattr(_of_thread, "decompressor"):
         _of_thread.decompressor = zstandard.ZstdDecompressor()
     found: zstandard.ZstdDecompressor = _of_thread.decompressor
@@ -265,14 +265,14 @@ def _decompressor() -> zstandard.ZstdDecompressor:
 
 
 def unpack_frame(frame: bytes | memoryview) -> bytes:
-    """Return one frame's batches; DamagedError unless it is exactly one sound frame."""
+    """Return one frame's batches; DamagedError unless it is exactly one intact frame."""
     try:
         size = zstandard.get_frame_parameters(frame).content_size
         if size > MAX_FRAME_BYTES:
             raise DamagedError(f"a zstd frame claims {size} bytes")
         return _decompressor().decompress(frame, allow_extra_data=False)
     except zstandard.ZstdError as error:
-        raise DamagedError(f"not a sound zstd frame: {error}") from error
+        raise DamagedError(f"not an intact zstd frame: {error}") from error
 
 
 def _within(batches: Batches, range: OffsetRange | None) -> Batches:

@@ -1,10 +1,8 @@
-"""Where a segment object ends, from its last frame alone: its metadata may not tell.
+"""Read segment objects: iterate over batches, check frames, salvage what is intact.
 
-One frame of a segment object, held against what the log says of it. Pure.
-
-The batches of a segment object that are wanted, each checked. In tasks.
-
-What is left of a damaged object: the stretches of a segment whose frames are sound. Pure.
+``iter_segment`` yields the checked batches of a range. ``check_frame`` compares one frame with the
+index in the log. ``salvage_segment`` returns what a damaged object still holds. ``read_end`` finds
+the end of an object from its last frame.
 """
 
 from __future__ import annotations
@@ -28,29 +26,29 @@ from kafkeep.objects.sink.read_windows import SEGMENT
 
 @dataclass(frozen=True, slots=True)
 class SegmentFrame:
-    """Where a frame lies in its object, and what the log's index says of it."""
+    """Where a frame lies in its object, and its point in the index."""
 
     number: int
     start: int
     end: int
     point: IndexPoint
     offsets: OffsetRange
-    """What of the entry's range this frame answers for."""
+    """The part of the entry's range that this frame covers."""
     following: int | None
     """The offset the next frame begins at; None for the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameContents:
-    """What a sound frame holds."""
+    """What an intact frame holds."""
 
     records: int
-    """All of its records, also those outside of the entry's range."""
+    """All of its records, including those outside the entry's range."""
     wanted: int
-    """Those inside of it."""
+    """The records inside the entry's range."""
     raw_bytes: int
     problem: str | None = None
-    """What does not agree with the index, or None."""
+    """How it differs from the index, or None."""
 
 
 def plan_frames(entry: Entry) -> list[SegmentFrame] | None:
@@ -80,7 +78,7 @@ def _answers_for(entry: Entry, number: int) -> OffsetRange:
 def check_frame(
     data: bytes | memoryview, frame: SegmentFrame, entry: Entry, *, deep: bool
 ) -> FrameContents:
-    """Unpack a frame and check every batch; DamagedError when it is not sound."""
+    """Unpack a frame and check every batch; DamagedError when it is not intact."""
     raw = unpack_frame(data)
     try:
         batches = scan_batches(raw, partial_tail=False)
@@ -184,9 +182,9 @@ IntactFrame = tuple[SegmentFrame, FrameContents]
 
 
 def salvage_segment(data: bytes, entry: Entry) -> tuple[Entry, ...]:
-    """Return the sound stretches of a damaged segment, as entries to read it by; none of others.
+    """Return entries for the intact stretches of a damaged segment; none for other formats.
 
-    Where every frame is sound nobody can tell what was changed, so nothing of it counts.
+    When every frame is intact, the damage cannot be located, so nothing of it counts.
     """
     frames = plan_frames(entry.stored) if entry.format == SEGMENT else None
     if frames is None:
@@ -199,7 +197,7 @@ def salvage_segment(data: bytes, entry: Entry) -> tuple[Entry, ...]:
 
 
 def lost_ranges(entry: Entry, parts: Sequence[Entry]) -> Iterator[OffsetRange]:
-    """Yield the offsets of an entry that none of its parts answers for."""
+    """Yield the offsets of an entry that none of its parts covers."""
     reached = entry.range.start
     for part in parts:
         if part.range.start > reached:
@@ -220,7 +218,7 @@ def _checked(data: bytes, frame: SegmentFrame, entry: Entry) -> IntactFrame | No
 
 
 def _stretches(checked: Sequence[IntactFrame | None]) -> Iterator[list[IntactFrame]]:
-    """Group sound frames that are neighbours."""
+    """Group neighbouring intact frames."""
     stretch: list[IntactFrame] = []
     for frame in (*checked, None):
         if frame is not None:
@@ -231,7 +229,7 @@ def _stretches(checked: Sequence[IntactFrame | None]) -> Iterator[list[IntactFra
 
 
 def _part(entry: Entry, stretch: Sequence[IntactFrame]) -> Entry | None:
-    """Return an entry that reads these frames alone, or None when it answers for nothing of them.
+    """Return an entry that reads these frames alone, or None when they cover no offset of it.
 
     Positions of its index are those in the object.
     """

@@ -1,11 +1,8 @@
 """Write one planned range as segment objects, each created once. Runs in tasks.
 
-Names are taken to be free, as they nearly always are: whether one is, its conditional PUT tells.
-When one is not, the range is written once more by a writer that looks at each name first: an object
-of the same plan is adopted as it stands (a dead attempt of this range wrote it), anything else is
-foreign and left alone.
-
-Read back an object that a dead attempt left, so that the log can know it as its own.
+A writer assumes that names are free, as they nearly always are; the conditional PUT fails if one is
+taken. Then the range is written again by a writer that checks each name first. It adopts an object
+of the same plan, which a dead attempt left, and leaves any other object alone.
 """
 
 from __future__ import annotations
@@ -51,7 +48,7 @@ def read_adopted(
 ) -> Entry:
     """Describe the object at ``key`` from its own bytes; every CRC is checked.
 
-    Its range ends with its last batch: what follows is read again, so nothing is assumed.
+    Its range ends with its last batch; what follows is read again.
     """
     readings = RepeatedReads(key)
     while True:
@@ -127,12 +124,12 @@ log = logging.getLogger(__name__)
 
 
 class NameTakenError(TransientError):
-    """An object is where none was looked for; what was read for it must be read again."""
+    """The name of an object is taken; its records must be read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentIntent:
-    """What shapes the bytes of objects: part of the intent, and of every plan digest."""
+    """The options that decide the bytes of segments: part of the intent and the plan digest."""
 
     segment_bytes: int
     keeps_aborted: bool
@@ -165,7 +162,7 @@ class _OpenObject:
     outside: int
     """Records of its first batch that lie before its start."""
     end: int = 0
-    """Behind its last batch so far."""
+    """The offset after its last batch so far."""
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
     aborted: list[OffsetRange] = field(default_factory=list)
 
@@ -296,7 +293,7 @@ class SegmentWriter:
         return None
 
     def _find(self, key: str) -> ObjectInfo | None:
-        """Return what is there, None where nothing is, or nobody looks."""
+        """Return the object of that name; None when there is none, or names are not checked."""
         try:
             return self._store.head(key) if self._checks_names else None
         except KeyMissingError:
@@ -349,7 +346,7 @@ class SegmentWriter:
         return metadata
 
     def _can_adopt(self, metadata: Mapping[str, str]) -> bool:
-        """Whether the object says which of its batches were aborted, where that matters."""
+        """Whether the object names its aborted batches, if they are kept."""
         return not self._options.keeps_aborted or ABORTED_KEY in metadata
 
 

@@ -1,6 +1,6 @@
-"""The topic of dead letters, made when it is not there. On the driver.
+"""The dead letter queue: bad records go to a topic of their own, with the error. In tasks.
 
-Dead letters: bad records on their way to a topic of their own, with what was wrong. In tasks.
+The driver creates the topic when it does not exist.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from kafkeep.store.spill import Spill
 
 PREFIX = "__connect.errors."
 BATCH_BYTES = 512 * 1024
-"""Half of what a topic takes unless it is told otherwise; a larger letter goes alone."""
+"""Half of Kafka's default for max.message.bytes; a larger dead letter is sent alone."""
 FIRST = 50
-"""So many letters are kept to tell of."""
+"""Dead letters that are kept in memory to describe them in the log."""
 MEMORY_BYTES = 8 << 20
 _TOO_LARGE = 10
 _CLASSES: Mapping[Stage, str] = {
@@ -41,14 +41,14 @@ _CLASSES: Mapping[Stage, str] = {
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One bad record as it lay in Kafka, and what was wrong with it."""
+    """One bad record as it is in Kafka, and its error."""
 
     record: Record
     stage: Stage
     error: RecordError
 
     def describe(self, source: PartitionId, *, details: bool) -> str:
-        """Say it in a line, without the record's content; with its time and sizes if asked."""
+        """Return one line without the record's content; ``details`` adds its time and sizes."""
         line = f"{source} offset {self.record.offset}: {self.stage}: {self.error.message}"
         if not details:
             return line
@@ -70,9 +70,9 @@ def make_dead_letter(raw: pa.RecordBatch, bad: BadRecord) -> DeadLetter:
 
 
 class DeadLetterQueue:
-    """The bad records of one range, as they were found; many of them lie on disk.
+    """The bad records of one range, in the order they were found; large queues go to disk.
 
-    Those before ``end`` are due. Others belong to records that are read again.
+    Those before ``end`` are due. The others are in a range that is read again.
     """
 
     def __init__(self, *, are_sent: bool) -> None:
@@ -87,7 +87,7 @@ class DeadLetterQueue:
         self._spilled: list[tuple[int, int]] = []
 
     def add(self, letter: DeadLetter) -> None:
-        """Take one."""
+        """Add a bad record."""
         self._offsets.append(letter.record.offset)
         self._last = max(self._last, letter.record.offset)
         if len(self._first) < FIRST:
@@ -103,7 +103,7 @@ class DeadLetterQueue:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there are some that are not due."""
+        """Whether some are not due yet."""
         return self._last >= self.end
 
     def __len__(self) -> int:
@@ -111,11 +111,11 @@ class DeadLetterQueue:
 
     @property
     def first(self) -> list[DeadLetter]:
-        """Those that are due among the first there were, to tell of them."""
+        """Those of the first ``FIRST`` that are due, for the log."""
         return list(self._due(self._first))
 
     def __iter__(self) -> Iterator[DeadLetter]:
-        """Yield those that are due; none where nobody gets them."""
+        """Yield those that are due; none if there is no topic to send them to."""
         for start, size in self._spilled:
             yield from self._due(pickle.loads(b"".join(self._spill.read(start, size))))
         yield from self._due(self._newest)
@@ -138,7 +138,7 @@ def send_dead_letters(
     connector: str,
     with_context: bool,
 ) -> None:
-    """Produce the letters; each at least once. TransientError when Kafka does not take them."""
+    """Produce each at least once; TransientError when Kafka does not take them."""
     records: list[Record] = []
     weight = 0
     for letter in letters:
@@ -187,7 +187,7 @@ def _addressed(
 
 
 def create_dead_letter_topic(admin: Admin, errors: ErrorOptions) -> None:
-    """Make it unless it is there. Connectors share one, and may be about to make it at once."""
+    """Create the topic unless it exists. Connectors that share it may do so at the same time."""
     name = errors.dead_letter_topic
     if name in admin.topics([name]):
         return
@@ -196,7 +196,7 @@ def create_dead_letter_topic(admin: Admin, errors: ErrorOptions) -> None:
             name,
             1,
             replication_factor=errors.dead_letter_replication,
-            configs={"retention.ms": "-1"},  # letters have their records' times, old ones too
+            configs={"retention.ms": "-1"},  # dead letters keep the times of their records
             may_exist=True,
         )
     except PreflightError as error:

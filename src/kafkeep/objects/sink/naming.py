@@ -1,7 +1,7 @@
-"""What a sink's objects are called, and for which records there is no name. Pure.
+"""The names of a sink's objects, and the records whose object cannot have a name. Pure.
 
-How long a name is can be told before its object is there: what is not known yet is given the most
-room it can take. So a record that has passed is never refused because of its object's name later.
+The length of a name is checked before its object exists, with the longest offsets and times. So no
+record that has passed is refused later because of the name of its object.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _NAMES = "No part of a name is empty, . or .., or has a backslash or a control c
 
 
 def object_key(naming: NamingOptions, facts: NameFacts, *, extra: int = 0) -> str:
-    """Return an object's name in the layout asked for; ``extra`` zeros tell it from a foreign one.
+    """Return the name of an object; ``extra`` zeros keep it apart from an object of others.
 
-    No two objects of a partition have the same first or last offset, and every layout names one
-    of these with the topic and the partition. Not checked: ``NameCheck`` was asked before.
+    No two objects of a partition have the same first or last offset, and every layout has one of
+    these in the name, with topic and partition. The name is not checked: see ``NameCheck``.
     """
     if naming.name_template is None:
         return _confluent_key(naming, facts, extra)
@@ -48,13 +48,13 @@ def _confluent_key(naming: NamingOptions, facts: NameFacts, extra: int) -> str:
 
 
 class NameCheck:
-    """Tells the directories whose records cannot be stored: no object there can have a name.
+    """Finds directories in which no object can have a valid name.
 
-    Each is judged once, not with every batch that has records for it.
+    Checks each directory once, not with every batch that has records for it.
     """
 
     def __init__(self, naming: NamingOptions, limits: KeyLimits, extension: str) -> None:
-        """Make it for a store's limits and the longest of the objects' extensions."""
+        """Check for a store's limits and the longest extension of the objects."""
         self._naming = naming
         self._limits = limits
         self._extension = extension
@@ -63,7 +63,7 @@ class NameCheck:
     def refusals(
         self, source: PartitionId, topic: str, paths: Iterable[str]
     ) -> list[RecordError | None]:
-        """Return for each path of a topic why no record of ``source`` can go there, or None."""
+        """Return for each path why no record of ``source`` can be stored there, or None."""
         known = self._known
         return [known(source, topic, path) for path in paths]
 

@@ -1,12 +1,10 @@
-"""One open file of a window: rows in, its objects out, complete but for their names. In tasks.
+"""One open file of a window: takes rows, and makes an object of values. In tasks.
 
-What the allocator keeps of freed memory, given back before it is too much. In tasks.
+If the options ask for it, objects of keys and headers lie beside the values (``Views``).
 
-Workers keep what is freed, as taking it again from the system costs more than the work done in it
-(``spark.jvm.WORKER_MEMORY``). Between the small things that stay, free pieces then add up to more
-than all that is in use.
-
-What lies in the objects of a sink: values, and if asked for the keys and headers beside them.
+``MemoryTrimmer`` returns freed memory to the system. Workers keep what is freed, as taking it again
+costs more than the work done in it (``spark.jvm.WORKER_MEMORY``). But fragments of free memory then
+add up to more than all that is in use.
 """
 
 from __future__ import annotations
@@ -36,28 +34,28 @@ from kafkeep.records.schema import OPTIONAL_BYTES, Column, Kind, Schema, arrow_t
 from kafkeep.store.spill import Body, Spill
 
 MORE_BYTES = 200 << 20
-"""A worker may hold so much more than it did at its first task before anything is given back."""
+"""How much a worker may grow after its first task before it returns memory."""
 STEP_BYTES = 16 << 20
-"""What is in use cannot be given back: the next try is worth it when so much more has come."""
+"""Memory in use cannot be returned: try again only after this much growth."""
 _STATM = Path("/proc/self/statm")
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 class MemoryTrimmer:
-    """Watches the memory of this process; elsewhere than on Linux with glibc it does nothing."""
+    """Watches the memory of this process; does nothing except on Linux with glibc."""
 
     def __init__(self, more_bytes: int = MORE_BYTES) -> None:
         self._allowed = self._due = _first_bytes() + more_bytes
 
     def save(self) -> None:
-        """Give free memory back when the process holds much."""
+        """Return free memory to the system when the process holds much."""
         if _trim is not None and resident_bytes() > self._due:
             _trim(0)
             self._due = max(self._allowed, resident_bytes() + STEP_BYTES)
 
 
 def resident_bytes() -> int:
-    """Return what this process holds in memory; 0 where the system does not say."""
+    """Return the resident memory of this process; 0 where the system does not report it."""
     if not _STATM.exists():
         return 0
     return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -85,7 +83,7 @@ class Views:
 
     @property
     def keys_have_schema(self) -> bool:
-        """Whether keys are stored, and their objects say whether one may be null."""
+        """Whether keys are stored in a format whose schema says whether one may be null."""
         kind = self.sink.format.keys_format_class
         return "keys" in self.formats and kind in (FormatKind.AVRO, FormatKind.PARQUET)
 
@@ -95,23 +93,23 @@ class Views:
 
     @property
     def longest_extension(self) -> str:
-        """The one that takes most bytes."""
+        """The extension with the most bytes."""
         return max(map(self.extension, self.formats), key=lambda text: len(text.encode()))
 
     def is_nulls(self, view: str, rows: Rows) -> bool:
-        """Whether these are nulls alone, which any object takes, whatever its schema."""
+        """Whether all rows are null: any object takes them, whatever its schema."""
         if view == "keys":
             return bool(rows.key.array.null_count == len(rows))
         in_line = view == "value" and self._writes_nulls and not self.sink.has_envelope
         return in_line and bool(rows.value.array.null_count == len(rows))
 
     def nulls(self, schema: Schema | None, count: int) -> Column:
-        """Return nulls as they stand among values or keys of a schema."""
+        """Return ``count`` nulls as a column of values or keys of a schema."""
         kind = pa.binary() if schema is None else arrow_type(schema)
         return optional(Column(schema, pa.nulls(count, kind)))
 
     def schema_of_nulls(self, view: str, schema: Schema | None) -> Schema | None:
-        """Return the schema of an object of nulls alone, which came with ``schema``."""
+        """Return the schema of an object that holds only nulls; they came with ``schema``."""
         if view != "keys":
             return schema and schema.as_optional()
         as_bytes = self.sink.format.keys_format_class is FormatKind.BYTES
@@ -120,7 +118,7 @@ class Views:
     def column(self, view: str, rows: Rows) -> Column:
         """Return what goes into the objects of a view."""
         if view == "keys":
-            # A required schema stays as it is where it can: a restore makes the keys' bytes of it.
+            # A required schema stays if it can: a restore rebuilds the bytes of the keys from it.
             has_room = rows.key.array.null_count or not self.keys_have_schema
             return optional(rows.key) if has_room else rows.key
         if view == "headers":
@@ -132,7 +130,7 @@ class Views:
 
 
 def optional(column: Column) -> Column:
-    """Return a column in which nulls have a place."""
+    """Return a column that may hold nulls."""
     if column.schema is None:
         return _with_json_nulls(column)
     array = column.array
@@ -142,7 +140,7 @@ def optional(column: Column) -> Column:
 
 
 def _with_members(array: pa.StructArray, schema: Schema) -> pa.StructArray:
-    """Return structs whose required members are not null inside of a null: Parquet asks for it."""
+    """Return structs whose required members are not null inside a null, as Parquet demands."""
     if not schema.fields:
         return array
     members = [
@@ -175,13 +173,13 @@ def _with_json_nulls(column: Column) -> Column:
 
 
 MAX_RUNS = 100_000
-"""More are not told: they would take more room in the log than they are worth."""
+"""An entry lists no more runs: they would take too much room in the log."""
 TOMBSTONES = "tombstones"
 
 
 @dataclass(frozen=True, slots=True)
 class FileLocation:
-    """One file of a window: the topic and directory it lies in, and whether it is of tombstones."""
+    """Where a file of a window lies: topic and directory, and whether it holds tombstones."""
 
     topic: str
     path: str
@@ -190,7 +188,7 @@ class FileLocation:
 
 @dataclass(slots=True)
 class Part:
-    """One object of a file in the making: its values, its keys or its headers."""
+    """One object of an open file: its values, keys or headers."""
 
     encoder: Encoder
     schema: Schema | None
@@ -204,7 +202,7 @@ class Part:
 
     @property
     def in_memory(self) -> int:
-        """What it holds that is not on disk."""
+        """The bytes that it holds in memory."""
         return self.body.in_memory + self.encoder.buffered_bytes
 
 
@@ -223,13 +221,13 @@ class FinishedObject:
     min_timestamp: int
     max_timestamp: int
     raw_bytes: int
-    """What its records weighed in Kafka; of keys and headers beside values, its own size."""
+    """The size of its records in Kafka; for keys and headers beside values, its own size."""
     body: Body
     sha256: str
 
     @property
     def runs(self) -> Runs:
-        """The offsets it holds; none when they are too many runs to tell."""
+        """The offsets of its rows as runs; none when there are too many runs."""
         edges = np.flatnonzero(np.diff(self.offsets) != 1) + 1
         if len(edges) >= MAX_RUNS:
             return NO_RUNS
@@ -239,7 +237,7 @@ class FinishedObject:
 
 
 class OpenFile:
-    """One file: an object of values, and those that lie beside it."""
+    """One file: an object of values, and those of keys and headers beside it."""
 
     def __init__(self, views: Views, place: FileLocation, spill: Spill) -> None:
         self._views = views
@@ -249,13 +247,13 @@ class OpenFile:
         self._weight = 0
         self._low, self._high = np.iinfo(np.int64).max, np.iinfo(np.int64).min
         self._nulls: dict[str, int] = {}
-        """Nulls of an object before the first value or key that tells its schema."""
+        """Nulls of an object before the first value or key that has a schema."""
         self._null_schema: Schema | None = None
         self.parts: dict[str, Part] = {}
         self._names = [v for v in views.formats if not (place.tombstones and v == "value")]
 
     def prepare(self, rows: Rows) -> dict[str, tuple[Part, Column]]:
-        """Return what each of its objects gets; RecordError when one cannot take a row."""
+        """Return the columns for each of its objects; RecordError when one cannot take a row."""
         found = {}
         for view in self._names:
             column = self._views.column(view, rows)
@@ -264,7 +262,7 @@ class OpenFile:
                 if part is not None:
                     column = self._views.nulls(part.schema, len(rows))
                 elif view == "value" or column.schema is None:
-                    continue  # they wait until others tell the schema
+                    continue  # they wait for a row that has a schema
             if part is None:
                 column = optional(column) if view in self._nulls else column
                 part = self._begin(view, column.schema)
@@ -284,7 +282,7 @@ class OpenFile:
         return Part(self._views.formats[view].encoder(schema), schema, Body(self._spill))
 
     def take(self, prepared: PreparedRows, weight: int) -> None:
-        """Add rows that were prepared for it, and weigh so many bytes in Kafka."""
+        """Add prepared rows, which have ``weight`` bytes in Kafka."""
         rows = prepared.rows
         self._weight += weight
         self._offsets.append(rows.offsets)
@@ -337,7 +335,7 @@ class OpenFile:
 
 @dataclass(frozen=True, slots=True)
 class PreparedRows:
-    """Rows of one file, in the form its objects take; nothing is added yet."""
+    """Rows of one file as the columns of its objects; nothing is added yet."""
 
     place: FileLocation
     file: OpenFile

@@ -1,6 +1,6 @@
-"""Records on their way through a sink: convert, transform, drop nulls, place. In tasks.
+"""The pipeline of a sink: convert, transform, drop nulls, place. In tasks.
 
-What cannot go on is a ``BadRecord``: the caller decides whether that stops the run.
+A record that fails is a ``BadRecord``. The caller decides whether it stops the run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Stage(StrEnum):
-    """Where a record was stopped, by Connect's names."""
+    """The stage at which a record failed, by Connect's names."""
 
     KEY_CONVERTER = "KEY_CONVERTER"
     VALUE_CONVERTER = "VALUE_CONVERTER"
@@ -43,21 +43,21 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that cannot be stored as it should be."""
+    """A record that cannot be stored."""
 
     offset: int
     stage: Stage
     error: RecordError
 
     def error_in(self, pid: PartitionId) -> RecordError:
-        """Return its error with the place where it is, named once."""
+        """Return its error, which names partition and offset once."""
         named = f"{pid} offset {self.offset}: "
         return RecordError(named + self.error.message.removeprefix(named), hint=self.error.hint)
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedRows:
-    """Rows to write, where each goes, and what each weighs."""
+    """Rows to write, with the directory and the size of each."""
 
     rows: Rows
     placed: Placed
@@ -65,10 +65,10 @@ class PlacedRows:
 
 
 class Pipeline:
-    """One partition's way from Kafka's bytes to placed rows; remembers nothing between calls."""
+    """Turns decoded batches into placed rows; keeps no state between calls."""
 
     def __init__(self, sink: SinkOptions, names: NameCheck) -> None:
-        # A whole record holds its null value: there is nothing to fail, ignore or write apart.
+        # An envelope holds the null value: there is nothing to fail, ignore or write apart.
         self._nulls = "write" if sink.has_envelope else sink.nulls.behavior_on_null_values
         self._reports_nulls = (
             sink.nulls.report_null_values_to_dlq
@@ -93,7 +93,7 @@ class Pipeline:
         at_ms: int,
         on_bad: Callable[[BadRecord], None],
     ) -> Iterator[PlacedRows]:
-        """Yield a decoded batch (``kafka.records.RECORD_SCHEMA``) as placed rows, in order.
+        """Yield a decoded batch (``kafka.batch.decode.RECORD_SCHEMA``) as placed rows, in order.
 
         ``source`` has the number of its folder, as ``PlannedRange.folder_id``.
         """
@@ -185,7 +185,7 @@ class Pipeline:
 
 
 def _apart(rows: Rows, placed: Placed, folder: str) -> Placed:
-    """Place records without a value in a folder of their own."""
+    """Place tombstones in a folder of their own."""
     if rows.value.array.null_count == 0:
         return placed
     absent, code = view_valid(rows.value.array) == 0, len(placed.paths)
@@ -206,7 +206,7 @@ def _careful(
     stage: Stage,
     on_bad: Callable[[BadRecord], None],
 ) -> Iterator[tuple[Rows, T]]:
-    """Run ``step`` on rows; where it fails, on halves, until the bad record stands alone."""
+    """Run ``step`` on rows; where it fails, on halves, until the bad record is alone."""
     if len(rows) == 0:
         return
     try:
@@ -224,7 +224,7 @@ def _careful(
 
 
 def _convert_keys(converter: Converter | None, keys: pa.BinaryArray) -> list[ConvertedRange]:
-    """Keys that nobody asks for stay bytes: a key that cannot be read harms nobody then."""
+    """Convert keys; those that are not stored stay bytes, so that a bad key does no harm."""
     if converter is None:
         return [ConvertedRange(0, len(keys), Column(OPTIONAL_BYTES, keys))]
     return list(converter.convert(keys))

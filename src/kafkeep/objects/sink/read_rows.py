@@ -1,7 +1,4 @@
-"""Rows of a sink's objects made records again, changed on the way. In tasks.
-
-The rows of one object, and the records of one file. In tasks.
-"""
+"""Read the rows of a sink's object, and the records of a file, changed if asked for. In tasks."""
 
 from __future__ import annotations
 
@@ -69,7 +66,7 @@ def iter_source(source: BinaryIO, entry: Entry, options: ReadOptions) -> Iterato
 
 def _miscounted(entry: Entry, form: Format, found: str) -> DamagedError | PreflightError:
     if isinstance(form, BytesFormat):
-        # Its SHA-256 is right: it was written so.
+        # Its SHA-256 is right, so it was written like this.
         return PreflightError(
             f"{entry.key}: its {entry.records} records cannot be told apart: split at the "
             f"separator they are {found}",

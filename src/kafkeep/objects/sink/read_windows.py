@@ -1,9 +1,7 @@
-"""Files of one window brought into the order of their offsets. In tasks.
-
-The objects of a partition put together again: windows, and in each the files it is made of.
+"""Group the objects of a partition into windows and files, and merge files by offset. In tasks.
 
 A segment is a window of its own. A sink closes several files at once: they share one range of
-offsets, each lies in its own directory, and may be of up to three objects: values, keys, headers.
+offsets, and each lies in its own directory. A file has up to three objects: values, keys, headers.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ class StoredFile:
 
     @property
     def stored(self) -> StoredFile:
-        """The file as it lies in the store, also what of it no longer counts."""
+        """The file as it is in the store, including records that no longer count."""
         objects = (e and e.stored for e in (self.main, self.keys, self.headers))
         return StoredFile(*objects)  # type: ignore[arg-type]
 
@@ -101,9 +99,9 @@ def iter_windows(entries: Iterable[Entry]) -> Iterator[Window]:
 
 
 def with_companions(entries: Sequence[Entry], keys: Collection[str]) -> frozenset[str]:
-    """Return ``keys`` and those of the objects that are of no use without them.
+    """Return ``keys`` and the keys of the objects that are in the same files.
 
-    Values without their keys would be other records: a file is read whole or not at all.
+    Values without their keys would be other records, so a file is read whole or not at all.
     ``entries`` are of one partition.
     """
     found = set(keys)
@@ -116,14 +114,14 @@ def with_companions(entries: Sequence[Entry], keys: Collection[str]) -> frozense
 
 
 def first_offset(entry: Entry) -> int | None:
-    """Return the offset of an object's first row; None when the log does not tell offsets."""
+    """Return the offset of an object's first row; None when the log does not hold offsets."""
     if entry.records == len(entry.range):
         return entry.range.start
     return int(entry.runs.edges()[0, 0]) if entry.runs else None
 
 
 class RowOffsets:
-    """The offsets of an object's rows, as its entry tells them."""
+    """The offsets of an object's rows, from its entry."""
 
     def __init__(self, entry: Entry) -> None:
         whole = entry.records == len(entry.range)
@@ -134,7 +132,7 @@ class RowOffsets:
         np.cumsum(edges[:, 1] - self._starts, out=self._before[1:])
         if self.known and self._before[-1] != entry.records:
             raise DamagedError(
-                f"{entry.key}: the log tells {self._before[-1]} offsets for its "
+                f"{entry.key}: the log has {self._before[-1]} offsets for its "
                 f"{entry.records} records"
             )
 
@@ -228,12 +226,12 @@ def entries_by_partition(entries: Iterable[Entry]) -> Mapping[PartitionId, list[
 
 
 MERGED_BYTES = 64 << 20
-"""About what is put in order at a time."""
+"""About how much is merged at a time."""
 
 
 @dataclass(slots=True)
 class FileStream:
-    """One file: how many records it has, where it begins if that is known, and how to read it."""
+    """One file to merge: its number of records, its first offset if known, and how to open it."""
 
     name: str
     records: int
@@ -246,7 +244,7 @@ class FileStream:
     _last: int = -1
 
     def advance(self) -> None:
-        """Have a piece at hand, unless the file is at its end; it is opened the first time."""
+        """Read the next piece unless one is held; open the file the first time."""
         if self._batches is None:
             self._batches = self.open()
         if self._piece is not None:
@@ -267,7 +265,7 @@ class FileStream:
 
     @property
     def known_to(self) -> int | None:
-        """Every record up to this offset is at hand; None when all are."""
+        """Every record up to this offset was read; None when all were."""
         return None if self._read >= self.records else self._last
 
     def weigh(self, bound: int) -> int:
@@ -278,7 +276,7 @@ class FileStream:
         return int(self._piece.nbytes) * rows // int(self._piece.num_rows)
 
     def take(self, bound: int) -> pa.RecordBatch | None:
-        """Return the records at hand up to ``bound``, which are gone then."""
+        """Remove and return the held records up to ``bound``."""
         if self._piece is None:
             return None
         rows = int(np.searchsorted(self._offsets, bound, side="right"))
@@ -290,7 +288,7 @@ class FileStream:
         return taken if rows else None
 
     def finish(self) -> None:
-        """Read to the end, so that what is wrong there is met."""
+        """Read to the end, so that damage there is found."""
         for _ in self._batches or ():
             raise DamagedError(f"{self.name}: more than {self.records} records")
 
@@ -316,7 +314,7 @@ def merge(streams: Sequence[FileStream]) -> Iterator[pa.RecordBatch]:
 
 
 def _open_due(waiting: list[FileStream], opened: list[FileStream]) -> None:
-    """Open what may hold the next record: all of unknown beginning, else the lowest one."""
+    """Open what may hold the next record: all with unknown start, else the lowest one."""
     while waiting:
         first, lowest = waiting[0].first, [s.lowest for s in opened if s.lowest is not None]
         if first is not None and lowest and first > min(lowest):
@@ -330,7 +328,7 @@ def _open_due(waiting: list[FileStream], opened: list[FileStream]) -> None:
 
 
 def _bound(waiting: list[FileStream], opened: list[FileStream]) -> int:
-    """Return the last offset up to which everything is at hand, and is not too much at once."""
+    """Return the last offset up to which everything was read and fits in ``MERGED_BYTES``."""
     limits = [s.known_to for s in opened if s.known_to is not None]
     if waiting and waiting[0].first is not None:
         limits.append(waiting[0].first - 1)

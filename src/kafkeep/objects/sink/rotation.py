@@ -1,8 +1,7 @@
-"""Where files end: the rules of Connect's sink, in its order, and the reason for each cut. Pure.
+"""Rotation: where files end, by the rules of Connect's sink in their order, and why. Pure.
 
-All open files of a partition close together: a window. A new window begins with the record that
-closed the last one (rules that look at a record before it is added) or with the one after it
-(rules that look at what was added).
+All open files of a partition are a window and close together. Some rules check a record before it
+is added: it begins the next window. Others check what was added: the record after it does.
 """
 
 from __future__ import annotations
@@ -39,19 +38,19 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RotateRules:
-    """When a window closes; None means that rule is off."""
+    """When a window closes; None turns a rule off."""
 
     size: int | None = None
     bytes: int | None = None
     interval_ms: int | None = None
     on_path_change: bool = False
     max_files: int | None = None
-    """So many directories have a file open; a record for another one closes the window."""
+    """With this many directories open, a record for another one closes the window."""
 
 
 @dataclass(slots=True)
 class WindowState:
-    """What lies in the open files of one partition so far."""
+    """What the open files of one partition hold so far."""
 
     count: int = 0
     bytes: int = 0
@@ -72,7 +71,7 @@ class Cut:
 
 
 _REASONS = (Reason.COUNT, Reason.BYTES, Reason.INTERVAL, Reason.PATH, Reason.FILES)
-_COUNT, _BYTES, _INTERVAL, _PATH, _NONE = 0, 1, 2, 3, -1
+_COUNT, _BYTES, _INTERVAL, _PATH, _FILES, _NONE = 0, 1, 2, 3, 4, -1
 _ELSEWHERE, _ANYWHERE = -1, -2
 
 
@@ -92,21 +91,21 @@ def _next_cut(  # noqa: PLR0917
     by path, the code that closes nothing, most open files. ``is_open`` has one flag for each code.
     """
     count, weight, base, last, files = state[0], state[1], state[2], state[3], state[4]
-    reason = -1
+    reason = _NONE
     i = begin
     while i < len(codes):
         time = times[i]
         if count > 0 and NO_TIME not in (base, time) and time - base >= rules[2]:
-            reason = 2
+            reason = _INTERVAL
             break
         aside = codes[i] == rules[4]
         changed = codes[i] != last and last != _ANYWHERE and not aside
         if count > 0 and rules[3] == 1 and changed:
-            reason = 3
+            reason = _PATH
             break
         if not is_open[codes[i]]:
             if files >= rules[5]:
-                reason = 4
+                reason = _FILES
                 break
             is_open[codes[i]] = True
             files += 1
@@ -117,10 +116,10 @@ def _next_cut(  # noqa: PLR0917
             base = time
         i += 1
         if count >= rules[0]:
-            reason = 0
+            reason = _COUNT
             break
         if weight >= rules[1]:
-            reason = 1
+            reason = _BYTES
             break
     state[0], state[1], state[2], state[3], state[4] = count, weight, base, last, files
     return i, reason
@@ -137,11 +136,11 @@ def find_cut(
     sizes: Int64s,
     aside: int | None = None,
 ) -> Cut | None:
-    """Add rows from ``begin`` on to ``window``; return where it ends, or None when it goes on.
+    """Add rows from ``begin`` on to ``window``; return where it ends, or None when it stays open.
 
     ``times`` are ms, with ``NO_TIME`` for records without one; older records never close a
     window. Going to the directory of code ``aside``, and from it, is no change of directory.
-    After a cut the caller begins a new Window.
+    After a cut the caller begins a new window.
     """
     if times is None:
         times = np.full(len(codes), NO_TIME, dtype=np.int64)

@@ -1,9 +1,7 @@
-"""How objects were made, as far as readers must know it: a sink's options, found in its log.
+"""What the log keeps of a sink's options: written with each intent, read to open its objects.
 
-Entries tell format, compression and converter. What they do not tell (the separator of bytes
-objects, encodings, registries) is in the intents, which hold a sink's options without secrets.
-
-What shapes the objects of a sink, as an intent keeps it: no secrets, the clock included.
+Entries hold the format, compression and converter of each object. The rest (the separator of bytes
+objects, encodings, registries) is in the intents, which hold the options of a sink without secrets.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ class SinkIntent:
     keeps_aborted: bool = False
 
     def closes_tail(self, partition_id: PartitionId) -> Reason | None:
-        """Return why the tail of a partition is closed, or None when it is left."""
+        """Return why the tail of a partition is closed, or None when it stays open."""
         reason = self.closes.get(str(partition_id))
         return None if reason is None else Reason(reason)
 
@@ -89,29 +87,29 @@ class ReadOptions:
     spec: SinkSpec | None = None
     """The options of the sink; None when its log does not hold them."""
     registers: bool = True
-    """Whether schemas may be registered on the way: not by those who only look."""
+    """Whether reading may register schemas: not in a command that only reads."""
     unlogged: UnloggedOptions | None = None
-    """Given for objects that no log names: what is known of them, and what they become."""
+    """For objects that no log names: what is known of them, and what they become."""
     asked: ChangeOptions | None = None
     """What records of a log become, if they are to be changed."""
 
     @property
     def changes(self) -> ChangeOptions | None:
-        """What records become on their way back; None when they get the bytes they had."""
+        """How records are changed; None when they get the bytes they had."""
         return self.asked or self.unlogged
 
     @cached_property
     def sink(self) -> SinkOptions | None:
-        """The options, if they are there and can be understood."""
+        """The parsed options; None when the log has none, or this version cannot parse them."""
         try:
             return self.spec.options if self.spec is not None else None
         except UsageError:
             return None
 
     def converter(self, entry: Entry) -> ConverterOptions | None:
-        """Return the converter its rows came through; None for headers as they are.
+        """Return the converter that made an object's rows; None for headers without one.
 
-        What it was told is known when the log's options name the same one.
+        Its settings are known when the options in the log name the same converter.
         """
         role = _ROLES[entry.view]
         if not entry.converter:
@@ -127,7 +125,7 @@ class ReadOptions:
         return ConverterOptions(role, kind, shape)
 
     def read_only(self) -> ReadOptions:
-        """Return the same for who writes nothing, not even to a registry."""
+        """Return the same options for a reader that registers no schema."""
         return replace(self, registers=False)
 
     def _known_converter(self, role: Role) -> ConverterOptions | None:
@@ -138,7 +136,7 @@ class ReadOptions:
         return self.sink.key if role == "key" else self.sink.value
 
     def format(self, entry: Entry) -> FormatOptions:
-        """Return what the object's format must be told to read it."""
+        """Return the format options that reading an object needs."""
         try:
             kind = FormatKind(entry.format)
             whole = kind in (FormatKind.JSON, FormatKind.BYTES)
@@ -164,7 +162,7 @@ NO_OPTIONS = ReadOptions()
 def load_read_options(store: ObjectStore, view: ArchiveView) -> ReadOptions:
     """Return the options of the sink that wrote a log, from its last intent.
 
-    Nearly always that is among the last three commits; while only groups move it may be far back.
+    It is nearly always among the last three commits. While only group offsets move, it is older.
     """
     if view.intent is not None and (found := _options(view.intent)) is not None:
         return found

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What all objects of one planned range have in common."""
+    """What all objects of one planned range share."""
 
     log_name: str
     planned: PlannedRange
@@ -43,7 +43,7 @@ class Origin:
 def store_object(
     store: ObjectStore, origin: Origin, done: FinishedObject, window: OffsetRange, entry: Entry
 ) -> Entry:
-    """Create the object and return its entry with the name it got."""
+    """Create or adopt an object; return its entry with the name."""
     metadata = {
         **object_metadata(
             writer=origin.log_name,
@@ -118,6 +118,6 @@ def _is_ours(there: ObjectInfo, mine: Mapping[str, str]) -> bool:
     # Records compacted away between two attempts move windows: as many rows, but others.
     same = all(found.get(name) == mine[name] for name in (RECORDS, VIEW, END))
     if found.get(SHA256) == mine[SHA256]:
-        # The same bytes, written before an option was changed that does not show in them.
+        # The same bytes: the option that was changed since does not affect them.
         mine = {**mine, PLAN: found.get(PLAN, "")}
     return isinstance(identify_object(found, mine), OwnObject) and same

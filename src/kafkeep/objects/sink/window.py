@@ -1,9 +1,7 @@
-"""The open files of one partition: rows in, finished objects out. In tasks.
+"""An open window: the open files of one partition, filled until a rule ends them. In tasks.
 
-A window being filled: which file each row goes to, where the window ends, what has no place.
-
-Rows are looked at before any of them is added: one that no file can take is handed back, and the
-window is as if it had never come. In tasks.
+Rows are checked before any of them is added. A row that no file can take is returned to the caller,
+and the window is as if it had never come.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from kafkeep.store.spill import Spill
 
 @dataclass(frozen=True, slots=True)
 class AssignedRows:
-    """Rows, and for each of them its file, its weight and perhaps its time."""
+    """Rows, with the file, the size and perhaps the time of each."""
 
     rows: Rows
     places: tuple[FileLocation, ...]
@@ -49,11 +47,11 @@ class AssignedRows:
 
     @property
     def tombstones(self) -> int | None:
-        """Which of the places is the folder of records without a value; None without one."""
+        """Which of the places is the folder of tombstones; None without one."""
         return len(self.places) - 1 if self.places and self.places[-1].tombstones else None
 
     def without(self, rows: Sequence[int]) -> AssignedRows:
-        """Return the others. They are copied: nothing of those left out stays behind."""
+        """Return a copy without these rows, which holds none of their memory."""
         kept = np.delete(np.arange(len(self), dtype=np.int64), rows)
         return replace(
             self,
@@ -65,7 +63,7 @@ class AssignedRows:
 
 
 def assign_files(ready: PlacedRows, *, with_times: bool) -> AssignedRows:
-    """Say which files rows go to."""
+    """Assign each row to its file."""
     rows, placed = ready.rows, ready.placed
     places = tuple(
         FileLocation(rows.topic, path, tombstones=code == placed.tombstones)
@@ -79,14 +77,14 @@ def assign_files(ready: PlacedRows, *, with_times: bool) -> AssignedRows:
 
 @dataclass(frozen=True, slots=True)
 class FillResult:
-    """How far rows were added, and why not farther."""
+    """How far rows were added, and why no further."""
 
     stop: int
     """The first row that was not added."""
     reason: Reason | None = None
     """Why the window ends in front of it."""
     bad: tuple[tuple[int, RecordError], ...] = ()
-    """Rows from ``stop`` on that have no place: to be left out before going on."""
+    """Rows from ``stop`` on that no file takes: the caller leaves them out and continues."""
 
 
 class OpenWindow:
@@ -101,7 +99,7 @@ class OpenWindow:
         self._keys_have_schema = views.keys_have_schema
 
     def fill(self, assigned: AssignedRows, begin: int) -> FillResult:
-        """Add rows from ``begin`` on until the window ends, one has no place, or none is left."""
+        """Add rows from ``begin`` until the window ends, a row is refused, or none is left."""
         limit, refusal = self._limit(assigned, begin)
         if (at := self._null_key(assigned, begin, limit)) < limit:
             limit, refusal = at, None
@@ -136,7 +134,7 @@ class OpenWindow:
     def _limit(self, assigned: AssignedRows, begin: int) -> tuple[int, RecordError | None]:
         """Return the first row that the file open for it does not take.
 
-        With an error when a new file is no answer to that.
+        With an error when a new file would not take it either.
         """
         limit, refusal = len(assigned), None
         barred = self._barred(assigned)
@@ -181,7 +179,7 @@ class OpenWindow:
     def _refused(
         self, assigned: AssignedRows, begin: int, refusal: RecordError
     ) -> tuple[tuple[int, RecordError], ...]:
-        """Return the row that was refused, and those right behind it that go to the same file."""
+        """Return the refused row, and those right after it that go to the same file."""
         others = np.flatnonzero(assigned.codes[begin:] != assigned.codes[begin])
         end = begin + int(others[0]) if len(others) else len(assigned)
         return tuple((row, refusal) for row in range(begin, end))
@@ -189,7 +187,7 @@ class OpenWindow:
     def _prepare(
         self, assigned: AssignedRows, begin: int, stop: int
     ) -> Iterator[tuple[PreparedRows, int]]:
-        """Yield what each file gets, and its weight; nothing is added yet."""
+        """Yield the rows of each file, and their size; nothing is added yet."""
         if begin == stop:
             return
         rows, here = assigned.rows.slice(begin, stop), assigned.codes[begin:stop]
@@ -207,7 +205,7 @@ class OpenWindow:
     def _bad(
         self, assigned: AssignedRows, begin: int, stop: int
     ) -> Iterator[tuple[int, RecordError]]:
-        """Find the rows that have no place, halving what holds one until it stands alone."""
+        """Find the rows that no file takes, by halving until each is alone."""
         try:
             for _ in self._prepare(assigned, begin, stop):
                 pass
@@ -221,14 +219,14 @@ class OpenWindow:
 
 
 MEMORY_BYTES = 80 << 20
-"""What the files of one task may hold in memory before they go to disk."""
+"""The memory that the files of one task may use before they go to disk."""
 
 
 class MemoryBudget:
-    """What the files of all partitions of a task hold: when it is much, the largest go to disk.
+    """The memory of all files of a task: beyond the limit, the largest files go to disk.
 
-    Files that are being stored count too, but stay as they are: others are reading them. They are
-    waited for first, with ``wait_one``, which tells whether there was any.
+    Files that are being stored count too, but stay in memory, as uploads read them. ``wait_one``
+    waits for one of these first, and returns whether there was any.
     """
 
     def __init__(
@@ -249,11 +247,11 @@ class MemoryBudget:
 
     @property
     def held_bytes(self) -> int:
-        """What all of them hold."""
+        """The memory that all windows hold."""
         return sum(window.held_bytes for window in tuple(self._windows))
 
     def save(self) -> None:
-        """Move complete bytes to disk, the largest first; where that is not enough, all bytes."""
+        """Move complete bytes to disk, the largest first; if that is not enough, all bytes."""
         self._trimmer.save()
         while self.held_bytes > self._limit and self._wait_one():
             pass
@@ -278,7 +276,7 @@ class WindowFiles:
         self._schemas: dict[FileLocation, Schema | None] = {}
         self._memory = memory
         self.held_bytes = 0
-        """What they hold in memory, as it was last counted."""
+        """The memory that they held when it was last counted."""
         self.is_finished = False
         memory.join(self)
 
@@ -297,14 +295,14 @@ class WindowFiles:
         return begins_so if file is None else file.takes_null_keys
 
     def prepare(self, place: FileLocation, rows: Rows) -> PreparedRows:
-        """Make rows ready for one file; RecordError when it cannot take one, nothing is changed."""
+        """Prepare rows for one file; RecordError when it cannot take one. Changes nothing."""
         file = self._files.get(place) or OpenFile(self._views, place, self._spill)
         return PreparedRows(place, file, rows, file.prepare(rows))
 
     def take(self, prepared: PreparedRows, weight: int) -> None:
-        """Add rows, which weigh so many bytes in Kafka, to their file, which begins if it is new.
+        """Add rows, which have ``weight`` bytes in Kafka, to their file; open it if it is new.
 
-        What was prepared is taken before anything else is prepared for that file.
+        Prepared rows must be taken before others are prepared for the same file.
         """
         self._files.setdefault(prepared.place, prepared.file)
         if "value" in prepared.columns:
@@ -312,7 +310,7 @@ class WindowFiles:
         prepared.file.take(prepared, weight)
 
     def save_memory(self) -> None:
-        """Count what the files hold, and move some to disk when that of the task is too much."""
+        """Count the memory of the files, and move some to disk when the task uses too much."""
         self._count()
         self._memory.save()
 
@@ -337,7 +335,7 @@ class WindowFiles:
         return done
 
     def close(self) -> None:
-        """Forget everything; give the disk space back."""
+        """Forget everything and free the disk space."""
         self._memory.leave(self)
         self._spill.close()
 

@@ -1,8 +1,6 @@
-"""Write one planned range as a sink does: windows of files, cut by rules. Runs in tasks.
+"""Write one planned range as windows of files, which rotation rules close. Runs in tasks.
 
-What no rule has closed at the end of the range is left in Kafka, unless the plan says to close it.
-
-What the log says of an object of a sink. Pure.
+Records that no rule has closed at the end of the range stay in Kafka, unless the plan closes them.
 """
 
 from __future__ import annotations
@@ -78,15 +76,15 @@ def _converter(sink: SinkOptions, view: str) -> str:
 
 LAST_OFFSET = 2**63 - 1
 PIECE_BYTES = 8 << 20
-"""Records decoded at a time: few enough for memory, and so many that Python's part is small."""
+"""Bytes decoded at a time: few enough for memory, enough to make Python's share small."""
 MANY_FILES = 64
-"""Beyond these, more are decoded at a time, so that each file gets more than a row or two."""
+"""With more files, more is decoded at a time, so that each gets more than a row or two."""
 SKIP_AFTER = 10_000
-"""So many records left out in a row, and none kept: the position moves on without an object."""
+"""After this many records left out and none kept, the position advances without an object."""
 
 
 def rules_of(sink: SinkOptions) -> RotateRules:
-    """Return the rules that records decide."""
+    """Return the rotation rules that depend on records."""
     rotate = sink.rotate
     by_path = rotate.rotate_file_on_partition_change and rotate.rotate_interval_ms is not None
     return RotateRules(
@@ -242,7 +240,7 @@ class SinkWriter:
         self.dead_letters.add(make_dead_letter(self._raw, bad))
 
     def _write(self, ready: PlacedRows) -> int:
-        """Add rows to the window, closing it wherever a rule says so; return how many it took."""
+        """Add rows; close the window wherever a rule says so. Return how many were added."""
         assigned = assign_files(ready, with_times=self._rules.interval_ms is not None)
         begin = 0
         while begin < len(assigned):
@@ -259,7 +257,7 @@ class SinkWriter:
         return len(assigned)
 
     def _close(self, end: int, reason: Reason) -> None:
-        """Complete the window: its objects go up, its bad records are due."""
+        """Close the window: its objects are uploaded, its bad records are due."""
         window = OffsetRange(self.position, end)
         files = self._window.files
         finished = files.finish()
