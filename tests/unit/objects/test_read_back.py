@@ -34,7 +34,7 @@ from kafkeep.objects.records import iter_records
 from kafkeep.objects.sink import open_file
 from kafkeep.objects.sink import read_windows as merging
 from kafkeep.objects.sink.read_windows import iter_windows, with_companions
-from kafkeep.objects.sink.spec import ReadOptions, SinkIntent, load_read_options
+from kafkeep.objects.sink.spec import ReadOptions, load_read_options
 from kafkeep.restore.read import iter_ready
 from kafkeep.store.memory import MemoryStore
 
@@ -68,7 +68,7 @@ def in_log(stored: Stored, name: str = "sink", topic: str = "t") -> None:
     planned = PlannedRange(partition_id=PID, topic_id="id", range=OffsetRange(0, end))
     spec = stored.options.spec
     if spec is not None:
-        options = SinkIntent(sink=spec).to_json()
+        options = {"sink": dict(spec.texts), "closes": {}, "keeps_aborted": False}
         log.append(Changes(intent=Intent(ranges=(planned,), options=options, at_ms=5)))
     info = TopicInfo(
         topic=topic, incarnation=1, topic_id="id", partitions=1, replication_factor=1, configs={}

@@ -16,6 +16,7 @@ from kafkeep.errors import UsageError
 from kafkeep.objects.sink.naming import object_key
 from kafkeep.options.option import ConfigErrors
 from kafkeep.options.sink.object_name import NameFacts, format_name, parse_name_template
+from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.options.sink.transform_options import CsvLineOptions
 from kafkeep.records.rows import HEADERS_TYPE, Rows
 from kafkeep.records.schema import Column, Kind, Schema
@@ -310,7 +311,7 @@ def test_lenses_compresses_with_its_codec(
 ) -> None:
     statement = f"INSERT INTO lake SELECT * FROM orders STOREAS `{store_as}`"
     config = read(kcql(statement, **{"connect.s3.compression.codec": codec}))
-    assert config.sink.options
+    assert SinkOptions.parse(config.sink.texts) == config.sink.options
     assert config.sink.texts[key] == value
     assert name_of(config).endswith(end)
 
