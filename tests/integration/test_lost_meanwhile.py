@@ -16,7 +16,7 @@ from kafkeep import failpoint
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.archive.log_check import check_log
 from kafkeep.archive.view import load_view
-from kafkeep.backup import reconcile, writer
+from kafkeep.backup import log_writer, reconcile
 from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
@@ -32,7 +32,7 @@ def split(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let several tasks read a partition, however small it is."""
     monkeypatch.setattr(reconcile, "SMALLEST_SPLIT_BYTES", 1)
     monkeypatch.setattr(reconcile, "SMALLEST_BUNDLE_BYTES", 1)
-    monkeypatch.setattr(writer, "RANGES_PER_CORE", 5)
+    monkeypatch.setattr(log_writer, "RANGES_PER_CORE", 5)
 
 
 @pytest.fixture

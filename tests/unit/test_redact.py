@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from kafkeep import redact as redact_module
-from kafkeep.connect.safety.secrets import HideSecrets
+from kafkeep.connect.safety.secrets import SecretRedactor
 from kafkeep.connect.service.loggers import Loggers
 from kafkeep.errors import KafkeepError
 from kafkeep.options.storage import StorageOptions
@@ -127,7 +127,7 @@ def test_a_library_set_to_debug_over_rest_shows_no_credential(endpoint: str, log
     levels = {one: logging.getLogger(one).level for one in logging.Logger.manager.loggerDict}
     root = logging.getLogger()
     before = root.level
-    undo = HideSecrets().install()
+    undo = SecretRedactor().install()
     root.addHandler(handler)
     try:
         Loggers(lambda: 1).set(logger, "DEBUG")

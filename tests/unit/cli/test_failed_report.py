@@ -87,7 +87,7 @@ def test_the_page_of_what_fails_says_why(
 def test_a_report_that_cannot_be_written_does_not_hide_the_error(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def meet(*_args: object) -> None:
+    def meet(*_args: object, **_named: object) -> None:
         (tmp_path / "gone").rmdir()
         raise NoSuchArchiveError("nothing is there")
 
