@@ -48,10 +48,10 @@ def die(code: str, *arguments: str, failpoint: str) -> None:
 CHANGE = """
 import sys
 from kafkeep.connect.service.journal import Journal
-from kafkeep.connect.service.state import Change
+from kafkeep.connect.service.state import StateChange
 from kafkeep.store.local import LocalStore
 folder, name = sys.argv[1:]
-Journal.open(LocalStore(folder)).commit(lambda _: Change(kind="define", name=name))
+Journal.open(LocalStore(folder)).commit(lambda _: StateChange(kind="define", name=name))
 """
 
 
