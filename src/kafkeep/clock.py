@@ -6,7 +6,6 @@ import os
 import socket
 import time
 import uuid
-from importlib.metadata import version
 
 
 def now_ms() -> int:
@@ -19,5 +18,8 @@ def writer_id() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
-TOOL = f"kafkeep {version('kafkeep')}"
-"""What reports and traces of verify name as their maker."""
+def tool_name() -> str:
+    """Return what reports and traces of verify name as their maker."""
+    from importlib.metadata import version  # noqa: PLC0415 - keeps --help fast
+
+    return f"kafkeep {version('kafkeep')}"

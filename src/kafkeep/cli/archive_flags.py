@@ -14,8 +14,6 @@ import typer
 
 from kafkeep.cli.flags import flag, with_flags
 from kafkeep.cli.output import say
-from kafkeep.connect.connectors.config_file import read_connector_file
-from kafkeep.connect.connectors.families import find_family
 from kafkeep.errors import UsageError
 from kafkeep.options.java_regex import java_regex
 from kafkeep.options.kafka import KafkaOptions
@@ -23,7 +21,6 @@ from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.selection import parse_renames
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import StorageOptions
-from kafkeep.options.unlogged import UnloggedOptions, is_read_key, layout_of_sink
 from kafkeep.spark.jvm import prelaunch_jvm
 
 if TYPE_CHECKING:
@@ -31,6 +28,7 @@ if TYPE_CHECKING:
     from kafkeep.archive.view import ArchiveView
     from kafkeep.options.kafka import Locations
     from kafkeep.options.selection import LogOptions
+    from kafkeep.options.unlogged import UnloggedOptions
 
 
 _BOOTSTRAP = typer.Option(
@@ -199,12 +197,16 @@ def options_of_restore(
 
 
 def _load(file: str | None) -> Mapping[str, str] | None:
+    from kafkeep.connect.connectors.config_file import read_connector_file  # noqa: PLC0415 - keeps --help fast
+
     return None if file is None else read_connector_file(file).config
 
 
 def _reading(config: Mapping[str, str] | None, settings: Sequence[str]) -> UnloggedOptions | None:
     if config is None and not settings:
         return None
+    from kafkeep.options.unlogged import UnloggedOptions  # noqa: PLC0415 - keeps --help fast
+
     return UnloggedOptions.parse(_from_file(config or {}) | parse_settings(settings))
 
 
@@ -219,6 +221,9 @@ def _with_topics(config: Mapping[str, str], options: RestoreOptions) -> RestoreO
 
 
 def _from_file(config: Mapping[str, str]) -> dict[str, str]:
+    from kafkeep.connect.connectors.families import find_family  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.options.unlogged import is_read_key, layout_of_sink  # noqa: PLC0415
+
     name = config.get("connector.class", "")
     if name and find_family(name).kind == "sink":
         return layout_of_sink(config)

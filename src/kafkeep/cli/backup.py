@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -28,12 +28,14 @@ from kafkeep.cli.archive_flags import (
 )
 from kafkeep.cli.flags import build, with_options
 from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, say, task_progress
-from kafkeep.connect.connectors.sink_config import ConnectorConfig, read_connector_file
 from kafkeep.errors import UsageError
 from kafkeep.options.backup import FORMATS, BackupOptions
 from kafkeep.options.option import one_of
 from kafkeep.options.storage import StorageOptions
 from kafkeep.options.units import format_size
+
+if TYPE_CHECKING:
+    from kafkeep.connect.connectors.sink_config import ConnectorConfig
 
 _SEGMENT_FLAGS = {"segment_bytes": "flush.bytes", "segment_age_ms": "rotate.schedule.interval.ms"}
 
@@ -86,6 +88,11 @@ def parse_backup(flags: Mapping[str, Any], given: BackupFlags) -> BackupRequest:
 
 
 def _read(flags: Mapping[str, Any], given: BackupFlags) -> ConnectorConfig:
+    from kafkeep.connect.connectors.sink_config import (  # noqa: PLC0415 - keeps --help fast
+        ConnectorConfig,
+        read_connector_file,
+    )
+
     texts: dict[str, str] = {}
     name: str | None = None
     if given.connector_config is not None:

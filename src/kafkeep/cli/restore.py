@@ -32,7 +32,7 @@ from kafkeep.cli.output import (
     say,
 )
 from kafkeep.cli.verify import ReportOption
-from kafkeep.clock import TOOL, now_ms
+from kafkeep.clock import now_ms, tool_name
 from kafkeep.errors import UsageError
 from kafkeep.maintenance.report import Bars, ReportPage, Section, Table
 from kafkeep.options.restore import RestoreOptions
@@ -80,7 +80,7 @@ def restore_page(summary: RestoreSummary, locations: Locations, ended_ms: int) -
             **told,
             "report": "restore",
             "version": VERSION,
-            "tool": TOOL,
+            "tool": tool_name(),
             "verdict": "warnings" if warnings else "done",
             "archive": locations.archive,
             "bootstrap_servers": locations.kafka.bootstrap_servers,

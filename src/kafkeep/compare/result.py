@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kafkeep.clock import TOOL
+from kafkeep.clock import tool_name
 from kafkeep.compare.differences import Tally, Verdict
 from kafkeep.compare.plan import TopicComparison
 from kafkeep.compare.work import WorkResult
@@ -102,7 +102,7 @@ class CompareResult:
             "message_type": "summary",
             "report": KIND,
             "version": VERSION,
-            "tool": TOOL,
+            "tool": tool_name(),
             "verdict": self.verdict,
             "archive": self.archive,
             "log": self.log,

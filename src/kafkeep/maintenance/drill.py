@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.view import ArchiveView
-from kafkeep.clock import TOOL, now_ms
+from kafkeep.clock import now_ms, tool_name
 from kafkeep.compare.job import run_compare
 from kafkeep.compare.plan import choose_topics
 from kafkeep.compare.result import CompareResult
@@ -99,7 +99,7 @@ class DrillResult:
             "message_type": "summary",
             "report": "drill",
             "version": VERSION,
-            "tool": TOOL,
+            "tool": tool_name(),
             "verdict": self.verdict,
             "archived": self.archived,
             "restored": self.restored.records,

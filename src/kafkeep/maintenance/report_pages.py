@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kafkeep.clock import TOOL
+from kafkeep.clock import tool_name
 from kafkeep.compare.differences import WARNINGS, Verdict
 from kafkeep.compare.result import CompareResult
 from kafkeep.maintenance.drill import DrillResult
@@ -52,7 +52,7 @@ def failed_page(
             **error,
             "report": report,
             "version": VERSION,
-            "tool": TOOL,
+            "tool": tool_name(),
             "verdict": "failed",
             "archive": archive,
             "bootstrap_servers": bootstrap,
@@ -219,7 +219,7 @@ def verify_page(report: VerifyReport, *, began_ms: int, seconds: float) -> Repor
     document = {
         "report": "verify",
         "version": VERSION,
-        "tool": TOOL,
+        "tool": tool_name(),
         "began_ms": began_ms,
         "seconds": round(seconds, 3),
         **report.to_json(),

@@ -20,7 +20,7 @@ from kafkeep.archive.keys import ROOT, check_log_name
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.sequence import DocumentSequence, Naming
 from kafkeep.archive.state import LogState
-from kafkeep.clock import TOOL
+from kafkeep.clock import tool_name
 from kafkeep.errors import AccessDeniedError, DamagedError, KeyMissingError
 
 VERSION = 1
@@ -38,7 +38,7 @@ def verified_prefix(log: str) -> str:
 
 def save_verified(store: ObjectStore, log: str, at_ms: int, document: dict[str, Any]) -> bool:
     """Store a trace; return False when the archive is read-only."""
-    body = {"version": VERSION, "tool": TOOL, "at_ms": at_ms, **document}
+    body = {"version": VERSION, "tool": tool_name(), "at_ms": at_ms, **document}
     try:
         # The number is taken when another one ended in the same millisecond: one trace is enough.
         _traces(store, log).try_create(at_ms, orjson.dumps(body, option=orjson.OPT_SORT_KEYS))
