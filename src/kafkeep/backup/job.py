@@ -45,6 +45,7 @@ from kafkeep.objects.range_writer import SinkTail
 from kafkeep.objects.sink.dead_letters import create_dead_letter_topic
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.kafka import Locations
+from kafkeep.retry import FOLLOW
 
 SNAPSHOT_MS = 5_000
 """Between two snapshots this close together, comparing the end offsets is enough."""
@@ -54,7 +55,6 @@ REFUSED_MS = 60_000
 """While following, an answer that a topic coming or going may cause is final only after this."""
 DENIED_MS = 300_000
 """While following, refused credentials that were good before may be renewed for this long."""
-LONGEST_PAUSE_S = 15.0
 logger = logging.getLogger(__name__)
 
 
@@ -207,9 +207,7 @@ class BackupJob:
 
     def _pause(self, failures: int) -> float:
         """Return the seconds until the next cycle: longer after each failure in a row."""
-        pause = self.options.interval_ms / 1000
-        longer = pause * (1 << min(10, max(0, failures - 1)))
-        return min(max(pause, LONGEST_PAUSE_S), longer)
+        return replace(FOLLOW, first_wait_s=self.options.interval_ms / 1000).wait_s(failures)
 
     def _observe_while_following(self) -> PlanInput:
         """Take a snapshot; tolerate for a while what a topic that comes or goes may cause."""
