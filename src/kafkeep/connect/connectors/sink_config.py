@@ -147,7 +147,7 @@ class _Reader:
         extra = self._extra()
         s3 = self._try(parse_group, S3Options, self._texts)
         consumer = self._try(ConsumerOptions.parse, self._texts)
-        self._check_standing()
+        self._check_fixed_keys()
         unknown = self._unknown()
         spec = self._sink_spec(unknown)
         sink = self._sink(spec) if meaning is not None else None
@@ -243,7 +243,7 @@ class _Reader:
                 self._wrong.setdefault(key, why)
         return None
 
-    def _check_standing(self) -> None:
+    def _check_fixed_keys(self) -> None:
         for key, text in self._given.items():
             found = None
             if key not in DECLARED and key not in self._family.keys:

@@ -161,7 +161,7 @@ class _Reader:
         meaning = self._try(self._family.translate, self._given, self._given.get("name", ""))
         self._meaning = meaning or Meaning()
         texts = self._meaning.over(self._given)
-        self._check_standing()
+        self._check_fixed_keys()
         unknown = self._unknown()
         options = self._try(parse_group, SourceOptions, texts)
         s3 = self._try(parse_group, S3Options, texts)
@@ -204,7 +204,7 @@ class _Reader:
                 self._wrong.setdefault(key, why)
         return None
 
-    def _check_standing(self) -> None:
+    def _check_fixed_keys(self) -> None:
         for key, text in self._given.items():
             found = source_fixed_key(key, self._family)
             try:
