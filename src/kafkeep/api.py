@@ -134,7 +134,7 @@ def _unlogged_options(settings: Mapping[str, Any]) -> UnloggedOptions | None:
     """Read the settings of a restore: transforms, converters, the layout of unlogged objects."""
     if not settings:
         return None
-    from kafkeep.connect.connectors.config_file import to_texts  # noqa: PLC0415 - keeps the import light
+    from kafkeep.connect.connectors.config_reader import to_texts  # noqa: PLC0415 - keeps the import light
     from kafkeep.options.unlogged import UnloggedOptions  # noqa: PLC0415
 
     return UnloggedOptions.parse(to_texts(settings))

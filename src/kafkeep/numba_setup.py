@@ -324,3 +324,21 @@ def copy_bytes(  # noqa: PLR0917
         return context.get_dummy_value()
 
     return types.void(target, types.intp, source, types.intp, types.intp), generate
+
+
+def varint(number: int) -> bytes:
+    """Return a number that is not negative, seven bits to the byte, the lowest first.
+
+    In plain Python, for headers and footers; kernels use ``write_varlong``.
+    """
+    out = bytearray()
+    while number > 0x7F:
+        out.append((number & 0x7F) | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def zigzag_varint(number: int) -> bytes:
+    """Return any number; small ones of either sign take few bytes."""
+    return varint(2 * number if number >= 0 else -2 * number - 1)

@@ -1,6 +1,6 @@
 """What kafkeep relies upon inside kafka-python, which is pinned for this reason.
 
-When one of these fails after an upgrade, read kafkeep/kafka/client/transport.py and link.py again.
+When one of these fails after an upgrade, read kafkeep/kafka/client/transport.py again.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from kafkeep.archive.object_store import ObjectStore, ObjectWriter
 from kafkeep.errors import EnvironmentFault, KeyExistsError, KeyMissingError, TransientError
 from kafkeep.store.local import LocalStore
 from kafkeep.store.memory import MemoryStore
-from kafkeep.store.probe_conditional_writes import probe_conditional_create
+from kafkeep.store.open import probe_conditional_create
 from kafkeep.store.retry import RetryingStore
 from kafkeep.store.s3 import S3Store
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.cluster import Cluster
 from tests.support.run_kafkeep import share_spark
+from tests.support.versioned_bucket import VersionedBucket
 
 from kafkeep.dev import DevOptions, DevStatus, start, stop
 
@@ -21,6 +22,12 @@ def module_s3(services: DevStatus) -> Iterator[None]:
         for name, value in services.s3.environment.items():
             patch.setenv(name, value)
         yield
+
+
+@pytest.fixture
+def versioned(s3_env: DevStatus) -> VersionedBucket:
+    """A bucket that keeps every version of an object."""
+    return VersionedBucket.create(s3_env.s3.endpoint)
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-import uuid
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
 
-import boto3
 import pytest
 from tests.support.cluster import Cluster
 from tests.support.faults.s3_proxy import (
@@ -27,16 +24,16 @@ from tests.support.faults.s3_proxy import (
 from tests.support.independent_client import assert_same, count, dump
 from tests.support.kills import chances_of_run
 from tests.support.run_kafkeep import kafkeep
+from tests.support.versioned_bucket import VersionedBucket
 
 from kafkeep.archive.log_check import check_log
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 MIB = 1 << 20
-BUCKET = f"bad-days-{uuid.uuid4().hex[:8]}"
 SHARE = 0.3
 FAULTS: tuple[Fault, ...] = (
     Answer(503, "SlowDown"),
@@ -78,15 +75,6 @@ class BadDays(Rule):
         return True
 
 
-@pytest.fixture
-def versions(s3_env: DevStatus) -> Any:
-    """Boto's own client on a bucket that keeps every version of an object."""
-    client = boto3.client("s3", endpoint_url=s3_env.s3.endpoint)
-    client.create_bucket(Bucket=BUCKET)
-    client.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
-    return client
-
-
 def change_options(monkeypatch: pytest.MonkeyPatch, **changed: int) -> None:
     """Have all commands use the store as no flag of theirs says."""
     told = StorageOptions.from_env
@@ -120,11 +108,11 @@ def fill(cluster: Cluster, topic: str, chances: Random) -> None:
 def test_a_backup_and_a_restore_on_bad_days_bring_back_each_record_and_write_each_key_once(
     cluster: Cluster,
     topic_name: str,
-    versions: Any,
+    versioned: VersionedBucket,
     bad_days: BadDays,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    archive, target = f"s3://{BUCKET}/archive", f"{topic_name}-back"
+    archive, target = f"s3://{versioned.name}/archive", f"{topic_name}-back"
     where = ("--bootstrap-servers", cluster.bootstrap, "--archive", archive)
     cluster.create(topic_name, 2)
     for size in ("64KiB", "3MiB", "6MiB"):
@@ -140,7 +128,5 @@ def test_a_backup_and_a_restore_on_bad_days_bring_back_each_record_and_write_eac
     assert count(original) > 2000
     assert_same(original, dump(cluster.bootstrap, target))
     assert check_log(open_store(archive, StorageOptions.from_env()), "backup") == []
-    told = versions.list_object_versions(Bucket=BUCKET)
-    assert not told["IsTruncated"]
-    assert all("/_kafkeep/probe/" in one["Key"] for one in told.get("DeleteMarkers", []))
-    assert set(Counter(one["Key"] for one in told["Versions"]).values()) == {1}
+    assert all("/_kafkeep/probe/" in key for key in versioned.deleted_keys())
+    assert set(versioned.count_versions().values()) == {1}

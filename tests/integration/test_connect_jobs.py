@@ -20,7 +20,7 @@ from tests.support.waiting import PATIENCE_S
 from kafkeep.archive.names import connector_log
 from kafkeep.archive.view import load_view
 from kafkeep.connect.jobs.make import make_job
-from kafkeep.connect.jobs.sink_offsets import alter_offsets, read_offsets, reset_offsets
+from kafkeep.connect.jobs.offsets import alter_offsets, read_offsets, reset_offsets
 from kafkeep.connect.model import RestError
 from kafkeep.dev import DevStatus
 from kafkeep.errors import NoSuchArchiveError, RecordError
@@ -164,7 +164,7 @@ def test_an_idle_connector_runs_no_spark_job_and_asks_little(
     produce_json(cluster, topic, *range(4))
     with worker.running("idle", worker.json_sink(topic)) as job:
         until(lambda: job.progress.records == 3, "one object is written")
-        time.sleep(1.5)  # the tail is read once, and then waits
+        until(lambda: job.progress.lag_records == {(topic, 0): 1}, "the tail waits")
         spent = [spent_idle(worker)]
         while min(spent) >= 0.15 and len(spent) < 5:  # others slow this process down, too
             spent.append(spent_idle(worker))
@@ -188,7 +188,10 @@ def test_a_bad_record_stops_a_sink_when_it_comes_not_when_its_file_is_due(
     with worker.running("early", config) as job:
         until(lambda: job.progress.lag_records.get((topic, 0), 0) > 1, "records wait")
         produce_json(cluster, topic, 2)
-        time.sleep(2.5)  # two looks: what was aborted harms nobody
+        end = cluster.end(topic)
+        until(
+            lambda: job.progress.lag_records == {(topic, 0): end}, "an aborted record harms nobody"
+        )
     bad = cluster.end(topic)
     cluster.produce(topic, [{"value": b"{not json", "partition": 0}])
     with pytest.raises(RecordError, match=f"{topic}-0 offset {bad}: "):
@@ -249,7 +252,7 @@ def test_a_source_restores_then_brings_what_is_new_and_doubles_nothing_over_rest
         archive(worker, cluster, topic, 9)
         until(lambda: job.progress.records == 9, "what is new comes too")
     with worker.running("back", config) as job:  # what came while it was away
-        time.sleep(1)
+        until(lambda: job.progress.lag_records == {(topic, 0): 0}, "it has read the log")
         assert job.progress.records == 0
         produce_json(cluster, topic, *range(9, 12))
         archive(worker, cluster, topic, 12)
@@ -350,7 +353,7 @@ def test_a_source_that_is_there_before_its_archive_waits_and_then_restores(
     config = worker.config("kafkeep.Restore", topics=f"{topic}:{target}", **poll)
     with worker.running("early", config) as job:
         until(lambda: "no log of kafkeep's yet" in caplog.text, "it says that it waits")
-        time.sleep(1)
+        time.sleep(1)  # it looks again meanwhile, and does not say so again
         produce_json(cluster, topic, *range(3))
         archive(worker, cluster, topic, 3)
         until(lambda: job.progress.records == 3, "what is there by now comes back")

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -53,7 +52,6 @@ def test_the_demo_cleans_up_when_it_is_interrupted(tmp_path: Path, sign: signal.
             folder = Path(line.split()[-1])
         if line.startswith("2."):
             break
-    time.sleep(0.5)
     demo.send_signal(sign)
     _, stderr = demo.communicate(timeout=PATIENCE_S)
     assert demo.returncode == 130, stderr[-3000:]

@@ -25,7 +25,7 @@ from kafkeep.dev import (
     stop,
 )
 from kafkeep.errors import TransientError, UnknownOutcomeError
-from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
 

@@ -21,8 +21,8 @@ from tests.support.run_kafkeep import Outcome, kafkeep
 from kafkeep.dev import DevOptions, DevStatus
 from kafkeep.dev.plan import plan_state
 from kafkeep.dev.process import Ports, wait_ready
-from kafkeep.dev.s3 import BUCKET, bucket_ready, launch_s3, remove_sockets, s3_answers
-from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.dev.services import BUCKET, bucket_ready, launch_s3, remove_sockets, s3_answers
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.options.storage import StorageOptions
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]

@@ -14,7 +14,7 @@ from tests.support.run_kafkeep import Driver, signal_group
 
 from kafkeep.archive.log_check import check_log
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.layout import Record, build_batch
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 PARTITIONS, BATCHES, ROWS = 2, 10, 500

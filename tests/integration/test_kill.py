@@ -25,7 +25,7 @@ from kafkeep.archive.log_check import check_log
 from kafkeep.archive.view import list_logs, load_view
 from kafkeep.clock import now_ms
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.layout import Record, build_batch
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 PARTITIONS = 3

@@ -24,7 +24,7 @@ from tests.support.kills import Trial
 from tests.support.run_kafkeep import Driver
 
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.layout import Record, build_batch
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 PARTITIONS = 3

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 from tests.support.cluster import ANY_TIME
 
 import kafkeep
-from kafkeep.demo.compare import compare_topics, dump_topics
+from kafkeep.demo.records import compare_topics, dump_topics
 from kafkeep.dev import DevStatus
 from kafkeep.kafka.admin.admin import Admin
-from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.spark.session import start_session, stop_session

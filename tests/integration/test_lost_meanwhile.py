@@ -17,7 +17,7 @@ from kafkeep.archive.entry import OffsetRange
 from kafkeep.archive.log_check import check_log
 from kafkeep.archive.view import load_view
 from kafkeep.backup import log_writer, reconcile
-from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.open import open_store
 

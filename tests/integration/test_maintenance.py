@@ -22,7 +22,7 @@ from tests.support.run_kafkeep import kafkeep
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.view import load_view
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.batch.build import Record
+from kafkeep.kafka.batch.layout import Record
 from kafkeep.options.unlogged import layout_of_sink
 from kafkeep.store.open import open_store
 

@@ -16,7 +16,7 @@ from tests.support.cluster import Cluster
 from tests.support.run_kafkeep import kafkeep
 from tests.support.waiting import PATIENCE_S
 
-from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.layout import Record, build_batch
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 TERMINAL = {"TERM": "xterm", "COLUMNS": "120", "LINES": "24"}

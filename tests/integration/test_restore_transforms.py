@@ -15,8 +15,8 @@ from tests.support.run_kafkeep import Driver, Outcome, kafkeep
 from tests.support.waiting import until
 
 import kafkeep as library
-from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.compression import Codec
+from kafkeep.kafka.batch.layout import Record, build_batch
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark", "module_s3")]
 NOW = time.time_ns() // 1_000_000 - 3_600_000

@@ -25,7 +25,7 @@ from tests.support.run_kafkeep import Driver, kafkeep
 
 from kafkeep.dev import DevStatus
 from kafkeep.dev.process import Ports
-from kafkeep.dev.registry import launch_registry, registry_answers, registry_url
+from kafkeep.dev.services import launch_registry, registry_answers, registry_url
 
 pytestmark = pytest.mark.integration
 

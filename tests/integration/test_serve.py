@@ -58,7 +58,7 @@ def test_pause_stop_restart_and_a_new_start_under_the_name_lose_and_double_nothi
     until(lambda: service.states("story") == ("PAUSED", ["PAUSED"] * 2), "both tasks pause")
     before = topic.sent
     topic.send(1)
-    time.sleep(2.5)
+    time.sleep(2.5)  # longer than a connector that runs takes
     assert len(topic.stored()) == before
     service.call("PUT", "/connectors/story/resume", expect=202)
     topic.expect_all()
@@ -187,7 +187,7 @@ def test_the_other_service_takes_over_when_the_leader_is_killed(world: World) ->
     lags = [one.pop("kafkeep") for one in seen]
     assert seen[0] == seen[1]
     assert [(one["lag_records"], one["gaps"]["count"]) for one in lags] == [(0, 0)] * 2
-    logger = "/admin/loggers/kafkeep.connect.service.leader_loop"
+    logger = "/admin/loggers/kafkeep.connect.service.leader"
     follower.call("PUT", f"{logger}?scope=cluster", {"level": "DEBUG"}, expect=204)
     assert leader.call("GET", logger)["level"] == "DEBUG"
     leader.call("PUT", f"{logger}?scope=cluster", {"level": "ERROR"}, expect=204)

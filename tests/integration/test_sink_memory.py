@@ -24,7 +24,7 @@ from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.backup.task import BackupBundle, BundledRange, archive_bundle
 from kafkeep.dev import DevStatus
-from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.objects.segment.writer import SegmentIntent
 from kafkeep.objects.sink.rotation import Reason
 from kafkeep.objects.sink.spec import SinkIntent

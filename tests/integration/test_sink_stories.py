@@ -194,7 +194,7 @@ def test_a_connector_leaves_the_tail_that_no_rule_closes(shop: Shop, tmp_path: P
     wanted = {f"topics/{topic}/partition=0/{topic}+0+0000000000.json": lines(1, 5)}
     try:
         until(lambda: shop.objects(topic) == wanted, "five records make a file")
-        time.sleep(2)
+        time.sleep(2)  # some cycles more, none of which may close the tail
         driver.signal(signal.SIGTERM)
         driver.wait().expect(0)
     except BaseException:

@@ -23,7 +23,7 @@ from kafkeep.errors import (
 )
 from kafkeep.options.storage import StorageOptions
 from kafkeep.retry import RetryPolicy
-from kafkeep.store.probe_conditional_writes import probe_parts
+from kafkeep.store.open import probe_parts
 from kafkeep.store.retry import RetryingStore
 from kafkeep.store.s3 import S3Store
 

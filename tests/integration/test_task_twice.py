@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +59,14 @@ def test_a_task_whose_worker_is_killed_runs_again_and_takes_what_is_there(trial:
     assert_once(trial, driver.wait())
 
 
+def is_inside(process: Path, folder: Path) -> bool:
+    """Whether the folder in which a process works is one below ``folder``."""
+    try:
+        return folder in (process / "cwd").readlink().parents
+    except OSError:  # it has ended, or is somebody else's
+        return False
+
+
 class Fleet:
     """Spark's own cluster: a master and two executors, one slower than the other."""
 
@@ -90,6 +97,10 @@ class Fleet:
         found = re.search(pattern, log.read_text())
         assert found is not None
         return found[1]
+
+    def has_executors(self) -> bool:
+        """Whether an executor or a Python worker of one runs: they do in the workers' folders."""
+        return any(is_inside(process, self.folder) for process in Path("/proc").glob("[0-9]*"))
 
     def stop(self) -> None:
         for process in reversed(self.processes):
@@ -125,7 +136,7 @@ def test_of_two_attempts_at_once_one_is_committed(trial: Trial, tmp_path: Path) 
         }
         flags = [part for pair in conf.items() for part in ("--spark-conf", "=".join(pair))]
         done = trial.start("backup", "--topics", trial.topic, *flags).wait()
-        time.sleep(2.0)  # the attempts that lost are done as well
+        until(lambda: not fleet.has_executors(), "the attempts that lost are done as well")
     told = "".join(path.read_text() for path in events.rglob("*") if path.suffix != ".crc")
     begun = [json.loads(line) for line in told.splitlines() if '"SparkListenerTaskStart"' in line]
     assert any(one["Task Info"]["Speculative"] for one in begun), "no task ran twice at once"

@@ -22,7 +22,7 @@ from tests.support.independent_client import dump
 from tests.support.run_kafkeep import Outcome, kafkeep
 
 from kafkeep import failpoint
-from kafkeep.connect.jobs.sink_offsets import read_offsets
+from kafkeep.connect.jobs.offsets import read_offsets
 from kafkeep.dev import DevStatus
 from kafkeep.options.spark import SparkOptions
 from kafkeep.options.unlogged import layout_of_sink

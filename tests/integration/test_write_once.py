@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,24 +13,15 @@ from tests.support.cluster import Cluster
 from tests.support.faults.s3_proxy import Answer, FaultProxy, Rule
 from tests.support.independent_client import assert_same, dump
 from tests.support.run_kafkeep import kafkeep
+from tests.support.versioned_bucket import VersionedBucket
 
 from kafkeep.dev import DevStatus
 from kafkeep.options.maintenance import DAY_MS
 from kafkeep.store.s3 import S3Store
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
-BUCKET = f"every-version-{uuid.uuid4().hex[:8]}"
 LOCKED = f"locked-{uuid.uuid4().hex[:8]}"
 TEXT = "value.converter=org.apache.kafka.connect.storage.StringConverter"
-
-
-@pytest.fixture
-def versions(s3_env: DevStatus) -> Any:
-    """Boto's own client on a bucket with versions."""
-    client = boto3.client("s3", endpoint_url=s3_env.s3.endpoint)
-    client.create_bucket(Bucket=BUCKET)
-    client.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
-    return client
 
 
 @pytest.fixture
@@ -45,10 +35,10 @@ def without_delete(s3_env: DevStatus, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 @pytest.mark.usefixtures("without_delete")
 def test_an_archive_is_made_and_restored_without_deleting_or_replacing_an_object(
-    cluster: Cluster, topic_name: str, versions: Any
+    cluster: Cluster, topic_name: str, versioned: VersionedBucket
 ) -> None:
-    prefix = uuid.uuid4().hex
-    where = ("--bootstrap-servers", cluster.bootstrap, "--archive", f"s3://{BUCKET}/{prefix}")
+    archive = f"s3://{versioned.name}/archive"
+    where = ("--bootstrap-servers", cluster.bootstrap, "--archive", archive)
     sink = ("--name", "sink", "--format", "json", "--set", "flush.size=40", "--set", TEXT)
     cluster.create(topic_name, 2)
     for _ in range(3):
@@ -59,12 +49,11 @@ def test_an_archive_is_made_and_restored_without_deleting_or_replacing_an_object
     renamed = ("--topics", f"{topic_name}:{target}", "--name", "backup")
     for _ in range(2):
         kafkeep("restore", *where, *renamed).expect(0)
-    kafkeep("verify", "--archive", f"s3://{BUCKET}/{prefix}", "--deep").expect(0)
+    kafkeep("verify", "--archive", archive, "--deep").expect(0)
     assert_same(dump(cluster.bootstrap, topic_name), dump(cluster.bootstrap, target))
 
-    told = versions.list_object_versions(Bucket=BUCKET, Prefix=f"{prefix}/")
-    assert "DeleteMarkers" not in told
-    seen = Counter(version["Key"] for version in told["Versions"])
+    assert versioned.deleted_keys() == set()
+    seen = versioned.count_versions()
     assert len(seen) > 15
     assert set(seen.values()) == {1}
 

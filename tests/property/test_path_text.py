@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import posixpath
+import re
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.partition_rows import make_rows, struct_column
 
 from kafkeep.options.sink.partitioners import PartitionOptions
-from kafkeep.records.partitioners.partitioner import MAX_BYTES, decode_part, encode_part, name_part
+from kafkeep.records.partitioners.field_values import MAX_BYTES, encode_part, name_part
 from kafkeep.records.partitioners.partitioners import open_partitioner
 from kafkeep.records.schema import Field, Kind, Schema
 
@@ -31,6 +32,14 @@ def is_safe(part: str) -> bool:
         and not any(letter in "/\\\ufffe\uffff" or ord(letter) < 32 for letter in part)
         and not any(127 <= ord(letter) < 160 for letter in part)
     )
+
+
+def decode_part(part: str) -> str:
+    """Return the text that ``encode_part`` was given, unless it was cut."""
+    if part == "%empty":
+        return ""
+    escapes = re.compile(r"((?:%[0-9A-F]{2})+)")
+    return escapes.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode(), part)
 
 
 @QUICK

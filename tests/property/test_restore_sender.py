@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.fake_kafka import Answer, FakeTarget
 
 from kafkeep.errors import PreflightError, TransientError, UnknownOutcomeError
-from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.batch.rewrite import ReadyBatch
 from kafkeep.kafka.client.wire import Produced
 from kafkeep.restore import send

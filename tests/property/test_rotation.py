@@ -20,9 +20,9 @@ from kafkeep.backup import task
 from kafkeep.backup.fetch import RangeFetch, iter_chunks
 from kafkeep.backup.reconcile import reconcile
 from kafkeep.backup.task import BackupBundle, BundledRange, RangeReport, archive_bundle
-from kafkeep.kafka.batch.build import Record
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import scan_batches
+from kafkeep.kafka.batch.layout import Record
 from kafkeep.objects.segment.writer import SegmentIntent
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.storage import StorageOptions

@@ -12,15 +12,15 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kafka.partitioner.default import murmur2
 from tests.support.fake_kafka import Answer, FakeTarget
 
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import PreflightError, TransientError, UnknownOutcomeError
-from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.compression import Codec
 from kafkeep.kafka.batch.format import min_timestamps, scan_batches
-from kafkeep.kafka.batch.keys import murmur2
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.batch.rewrite import ReadyBatch
 from kafkeep.kafka.client.wire import Produced
 from kafkeep.objects.segment.format import SegmentEncoder

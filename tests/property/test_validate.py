@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kafkeep.connect.model import RestError
 from kafkeep.connect.plugins.classes import connectors, definitions
-from kafkeep.connect.plugins.definitions import Definitions
+from kafkeep.connect.plugins.validate import Definitions
 from kafkeep.connect.safety.restrictions import check_connector
 from kafkeep.connect.worker.config_providers import Providers
 from kafkeep.connect.worker.options import WorkerOptions

@@ -26,8 +26,8 @@ from confluent_kafka.admin import (
 )
 from tests.support.waiting import PATIENCE_S, until
 
-from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.compression import Codec
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.options.kafka import KafkaOptions
 

@@ -14,7 +14,7 @@ from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.backup import task
 from kafkeep.backup.task import BackupBundle, BundledRange, archive_bundle
-from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.objects.sink.rotation import Reason
 from kafkeep.objects.sink.spec import ReadOptions, SinkIntent
 from kafkeep.options.kafka import KafkaOptions

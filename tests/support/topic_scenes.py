@@ -10,9 +10,8 @@ from confluent_kafka.admin import ResourceType
 from tests.support.cluster import ANY_TIME, Cluster, until
 from tests.support.independent_client import count, dump
 
-from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.compression import Codec
-from kafkeep.kafka.batch.layout import TimestampType
+from kafkeep.kafka.batch.layout import Record, TimestampType, build_batch
 
 Scene = Callable[[Cluster, str], None]
 NOW = time.time_ns() // 1_000_000

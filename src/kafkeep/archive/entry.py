@@ -41,7 +41,7 @@ class Runs:
     @classmethod
     def of(cls, edges: Any) -> Runs:
         """Build runs from ``edges``: anything that makes an array with rows of start and end."""
-        import numpy as np  # noqa: PLC0415 - takes longer to load than a short command
+        import numpy as np  # noqa: PLC0415
 
         flat = np.asarray(edges, dtype=np.int64).reshape(-1)
         numbers = np.diff(flat, prepend=np.int64(0))

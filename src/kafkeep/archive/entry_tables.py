@@ -24,7 +24,8 @@ from kafkeep.archive.document import (
     reading,
     unpack,
 )
-from kafkeep.archive.keys import parse_folder, table_key
+from kafkeep.archive.keys import table_key
+from kafkeep.archive.names import parse_folder
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import DamagedError, KeyExistsError, KeyMissingError, TransientError
 

@@ -22,7 +22,7 @@ from kafkeep.archive.document import (
     reading,
 )
 from kafkeep.archive.entry import Entry
-from kafkeep.archive.keys import ROOT, check_log_name, check_topic_name
+from kafkeep.archive.names import ROOT, check_log_name, check_topic_name
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.sequence import DocumentSequence, Naming
 from kafkeep.archive.view import ArchiveView

@@ -1,4 +1,4 @@
-"""Object keys: built, parsed, and checked when a stored document names one.
+"""The keys of objects, built and parsed.
 
 All keys are relative to the archive's prefix::
 
@@ -13,42 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import NamedTuple
 
 from kafkeep.archive.entry import PartitionId
-from kafkeep.archive.names import (
-    ROOT,
-    KeyLimits,
-    check_key,
-    check_log_name,
-    check_topic_name,
-    parse_folder,
-)
-
-__all__ = [
-    "DATA_FOLDER",
-    "LAST_NUMBER",
-    "ROOT",
-    "START_DIGITS",
-    "DataName",
-    "KeyLimits",
-    "check_key",
-    "check_log_name",
-    "check_topic_name",
-    "checkpoint_key",
-    "checkpoint_prefix",
-    "checkpoints_after",
-    "data_key",
-    "is_schemas_key",
-    "log_key",
-    "log_prefix",
-    "padded_again",
-    "parse_checkpoint_key",
-    "parse_data_key",
-    "parse_folder",
-    "schemas_key",
-    "table_key",
-]
+from kafkeep.archive.names import ROOT, check_log_name
 
 DATA_FOLDER = "topics"
 """The folder of data objects, unless topics.dir names another."""
@@ -57,16 +24,7 @@ LAST_NUMBER = 10**20 - 1
 MAX_STEM = 200
 """File systems refuse file names over 255 bytes, so longer topic names are shortened."""
 
-_FILE = re.compile(r"([A-Za-z0-9._~-]+)\+([0-9]+)\+([0-9]{10,})((?:\.[A-Za-z0-9]+)+)")
 _CHECKPOINT = re.compile(r"_kafkeep/([^/]+)/checkpoint/([0-9]{20})-([0-9]+)\.json\.zst")
-
-
-class DataName(NamedTuple):
-    """The parts of a data object's key in the default layout."""
-
-    partition_id: PartitionId
-    start: int
-    extension: str
 
 
 def data_key(partition_id: PartitionId, start: int, extension: str, pad: int = START_DIGITS) -> str:
@@ -85,22 +43,6 @@ def padded_again(key: str) -> str:
     if not plus or not tail[:1].isdigit():
         raise ValueError(f"no offset in the key {key!r}")
     return f"{head}+0{tail}"
-
-
-def parse_data_key(key: str) -> DataName:
-    """Parse a key made by data_key, with any padding; ValueError when it is another's.
-
-    The number of a folder is an incarnation or a generation: only the entry says which.
-    """
-    parts = check_key(key).split("/")
-    match = _FILE.fullmatch(parts[-1])
-    if len(parts) != 4 or parts[0] != DATA_FOLDER or match is None:
-        raise ValueError(f"not a data object in the default layout: {key!r}")
-    topic, incarnation = parse_folder(parts[1])
-    if parts[2] != f"partition={int(match[2])}" or match[1] != _stem(topic):
-        raise ValueError(f"folder and name of {key!r} do not agree")
-    partition_id = PartitionId(topic, incarnation, int(match[2]))
-    return DataName(partition_id, int(match[3]), match[4])
 
 
 def log_prefix(name: str) -> str:

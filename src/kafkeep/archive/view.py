@@ -12,8 +12,9 @@ from kafkeep.archive.commit_chain import decode_stored, iter_stored_commits, rea
 from kafkeep.archive.document import reading
 from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.entry_tables import TableInfo, TableRows
-from kafkeep.archive.keys import LAST_NUMBER, ROOT, check_log_name, log_prefix, parse_folder
+from kafkeep.archive.keys import LAST_NUMBER, log_prefix
 from kafkeep.archive.log_check import CheckedCommit, LogFinding, check_log, iter_commits
+from kafkeep.archive.names import ROOT, check_log_name, parse_folder
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.state import LogState
 from kafkeep.errors import NoSuchArchiveError

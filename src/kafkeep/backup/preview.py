@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.archive.keys import KeyLimits
+from kafkeep.archive.names import KeyLimits
 from kafkeep.backup.cluster_snapshot import ClusterSnapshot
 from kafkeep.backup.fetch import RangeFetch
 from kafkeep.backup.plan import CyclePlan

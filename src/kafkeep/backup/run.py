@@ -26,8 +26,7 @@ from kafkeep.options.spark import SparkOptions
 from kafkeep.options.storage import ArchiveAddress
 from kafkeep.spark.background_session import BackgroundSession
 from kafkeep.spark.worker_daemon import open_clients
-from kafkeep.store.open import open_store
-from kafkeep.store.probe_conditional_writes import probe_conditional_create
+from kafkeep.store.open import open_store, probe_conditional_create
 
 
 def check_store(store: ObjectStore, name: str) -> None:

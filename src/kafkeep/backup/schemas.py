@@ -13,7 +13,7 @@ from kafkeep.errors import TransientError
 from kafkeep.failpoint import failpoint
 from kafkeep.options.backup import BackupOptions
 from kafkeep.registry.client import open_registry
-from kafkeep.registry.read import RegistryReader
+from kafkeep.registry.schemas import RegistryReader
 
 logger = logging.getLogger(__name__)
 QUIET_MS = 10_000

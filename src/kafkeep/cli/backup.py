@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from kafkeep import preload
-from kafkeep.cli.archive_flags import (
+from kafkeep.cli.flags import (
     CommandConfigOption,
     ConnectorConfigOption,
     EndpointOption,
@@ -21,12 +21,13 @@ from kafkeep.cli.archive_flags import (
     RegionOption,
     SetOption,
     SparkConfOption,
+    build,
     kafka_options,
     parse_settings,
     start_spark,
     storage_options,
+    with_options,
 )
-from kafkeep.cli.flags import build, with_options
 from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, say, task_progress
 from kafkeep.errors import UsageError
 from kafkeep.options.backup import FORMATS, BackupOptions

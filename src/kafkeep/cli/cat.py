@@ -9,8 +9,13 @@ from typing import Annotated
 
 import typer
 
-from kafkeep.cli.archive_flags import ArchiveSource, PartitionsOption, TopicsOption, reads_archive
-from kafkeep.cli.flags import with_options
+from kafkeep.cli.flags import (
+    ArchiveSource,
+    PartitionsOption,
+    TopicsOption,
+    reads_archive,
+    with_options,
+)
 from kafkeep.cli.output import Output, OutputOption
 from kafkeep.errors import UsageError
 from kafkeep.options.selection import TimeRangeOptions

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kafkeep.cli.archive_flags import (
+from kafkeep.cli.flags import (
     CommandConfigOption,
     EndpointOption,
     ProfileOption,

@@ -7,7 +7,7 @@ import signal
 import typer
 
 from kafkeep import preload
-from kafkeep.cli.archive_flags import (
+from kafkeep.cli.flags import (
     ArchiveLocation,
     BootstrapOption,
     CommandConfigOption,
@@ -15,8 +15,8 @@ from kafkeep.cli.archive_flags import (
     kafka_options,
     start_spark,
     with_archive,
+    with_options,
 )
-from kafkeep.cli.flags import with_options
 from kafkeep.cli.output import Output, OutputOption, failure_reported, print_json, print_pairs, say
 from kafkeep.cli.verify import ReportOption
 from kafkeep.options.maintenance import DrillOptions

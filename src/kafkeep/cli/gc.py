@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kafkeep.cli.archive_flags import ArchiveLocation, when, with_archive
-from kafkeep.cli.flags import with_options
+from kafkeep.cli.flags import ArchiveLocation, with_archive, with_options
 from kafkeep.cli.output import (
     Output,
     OutputOption,
@@ -16,6 +15,7 @@ from kafkeep.cli.output import (
     print_table,
     say,
     task_progress,
+    when,
 )
 from kafkeep.errors import AccessDeniedError
 from kafkeep.options.maintenance import GcOptions

@@ -7,16 +7,17 @@ from typing import Any
 
 import typer
 
-from kafkeep.cli.archive_flags import (
+from kafkeep.cli.flags import (
     ArchiveLocation,
     BootstrapOption,
     CommandConfigOption,
     SetOption,
     kafka_options,
     load_log_view,
+    unlogged_options,
     with_archive,
+    with_options,
 )
-from kafkeep.cli.flags import with_options
 from kafkeep.cli.output import Output, OutputOption, print_json, print_table, say
 from kafkeep.cli.restore import show_moves
 from kafkeep.options.restore import RestoreOptions
@@ -67,7 +68,7 @@ def plan_command(
 
     Exits with 0, or with 14 when the topics are not those of the archive or of that restore.
     """
-    from kafkeep.restore.groups.run import move_groups  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.restore.run import move_groups  # noqa: PLC0415
 
     locations = archive.beside(kafka_options(bootstrap_servers, command_config))
     _show(move_groups(_of(options, settings), locations, dry_run=True), output)
@@ -92,7 +93,7 @@ def apply_command(
     Exits with 0; 3 when some offsets were skipped; 14 when a group is active or the topics are not
     those of that restore, and nothing was changed.
     """
-    from kafkeep.restore.groups.run import move_groups  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.restore.run import move_groups  # noqa: PLC0415
 
     locations = archive.beside(kafka_options(bootstrap_servers, command_config))
     asked = _of(options, settings)
@@ -120,7 +121,7 @@ def rollback_command(
 
     Exits with 0, or with 14 when a group is active or no group was moved.
     """
-    from kafkeep.restore.groups.run import put_groups_back  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.restore.run import put_groups_back  # noqa: PLC0415
 
     locations = archive.beside(kafka_options(bootstrap_servers, command_config))
     rows = [
@@ -137,7 +138,6 @@ def rollback_command(
 
 def _of(options: RestoreOptions, settings: list[str] | None) -> RestoreOptions:
     """Add the transforms of the restore."""
-    from kafkeep.cli.archive_flags import unlogged_options  # noqa: PLC0415 - keeps --help fast
     from kafkeep.options.unlogged import changes_of_log  # noqa: PLC0415
 
     told = unlogged_options(None, settings or ())

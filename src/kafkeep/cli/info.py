@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from kafkeep.cli.archive_flags import ArchiveSource, TopicsOption, reads_archive, when
-from kafkeep.cli.output import Output, OutputOption, print_json, print_table
+from kafkeep.cli.flags import ArchiveSource, TopicsOption, reads_archive
+from kafkeep.cli.output import Output, OutputOption, print_json, print_table, when
 from kafkeep.options.units import format_size
 
 if TYPE_CHECKING:

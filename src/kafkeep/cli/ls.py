@@ -6,20 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkeep.cli.archive_flags import (
+from kafkeep.cli.flags import (
     ArchiveSource,
     PartitionsOption,
     TopicsOption,
     reads_archive,
-    when,
 )
-from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, print_table
+from kafkeep.cli.output import Output, OutputOption, print_json, print_pairs, print_table, when
 from kafkeep.options.units import format_size
 
 if TYPE_CHECKING:
     from kafkeep.archive.object_store import ObjectStore
-    from kafkeep.maintenance.inventory import ListedObject
-    from kafkeep.maintenance.usage import Usage
+    from kafkeep.maintenance.inventory import ListedObject, Usage
     from kafkeep.options.unlogged import UnloggedOptions
 
 
@@ -181,7 +179,7 @@ def du_command(
 def _usage(source: ArchiveSource) -> Usage:
     store, unlogged = source.open()
     if unlogged is None:
-        from kafkeep.maintenance.usage import load_usage  # noqa: PLC0415
+        from kafkeep.maintenance.inventory import load_usage  # noqa: PLC0415
         from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415 - keeps --help fast
 
         return load_usage(store, choose_logs(store, source.name))

@@ -170,6 +170,13 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+def when(time_ms: int | None) -> str:
+    """Format a time, or a dash for none."""
+    from kafkeep.options.units import format_time  # noqa: PLC0415
+
+    return "-" if time_ms is None else format_time(time_ms)
+
+
 def print_pairs(pairs: Mapping[str, Any]) -> None:
     """Print names and values on stdout, one pair per line."""
     width = max((len(name) for name in pairs), default=0)

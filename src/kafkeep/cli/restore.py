@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
+from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from kafkeep import preload
-from kafkeep.cli.archive_flags import (
+from kafkeep.cli.flags import (
     ArchiveLocation,
     BootstrapOption,
     CommandConfigOption,
@@ -17,10 +19,12 @@ from kafkeep.cli.archive_flags import (
     SetOption,
     SparkConfOption,
     kafka_options,
+    load_connector_config,
+    parse_unlogged,
     start_spark,
     with_archive,
+    with_options,
 )
-from kafkeep.cli.flags import with_options
 from kafkeep.cli.output import (
     Output,
     OutputOption,
@@ -34,8 +38,17 @@ from kafkeep.cli.output import (
 from kafkeep.cli.verify import ReportOption
 from kafkeep.clock import now_ms, tool_name
 from kafkeep.errors import UsageError
-from kafkeep.maintenance.report import Bars, ReportPage, Section, Table
+from kafkeep.maintenance.report import (
+    Bars,
+    ReportPage,
+    Section,
+    Table,
+    check_report_path,
+    write_report,
+)
+from kafkeep.options.java_regex import java_regex
 from kafkeep.options.restore import RestoreOptions
+from kafkeep.options.selection import parse_renames
 from kafkeep.options.units import format_size, format_time
 
 if TYPE_CHECKING:
@@ -111,18 +124,17 @@ def restore_command(
     there is no archive; 13 when objects are damaged; 14 when the target does not allow the restore,
     and nothing was written.
     """
-    from kafkeep.cli.archive_flags import options_of_restore  # noqa: PLC0415 - keeps --help fast
-    from kafkeep.maintenance.report import check_report_path, write_report  # noqa: PLC0415
-
     if options.dry_run and report is not None:
         raise UsageError(
             "--report cannot be combined with --dry-run: nothing is restored",
             hint="Leave out --report; --output json prints the plan and the preflight.",
         )
     file = check_report_path(report) if report is not None else None
-    unlogged, options = options_of_restore(connector_config, settings or (), options)
+    config = load_connector_config(connector_config)
+    unlogged = parse_unlogged(config, settings or ())
+    options = _with_topics(config or {}, options)
     spark = start_spark(spark_conf, now=not options.dry_run, preload=preload.RESTORE)
-    from kafkeep.restore.run import run_restore  # noqa: PLC0415 - imports while the JVM starts
+    from kafkeep.restore.run import run_restore  # noqa: PLC0415
 
     locations = archive.beside(kafka_options(bootstrap_servers, command_config))
     plans: list[Any] = []
@@ -160,6 +172,16 @@ def restore_command(
 
 class _PausedError(KeyboardInterrupt):
     """SIGTERM came; as Ctrl-C does, it ends the tasks. Their batches are there or are not."""
+
+
+def _with_topics(config: Mapping[str, str], options: RestoreOptions) -> RestoreOptions:
+    """Take the topics from a connector's file unless a flag names them."""
+    if options.topics or options.topics_regex is not None:
+        return options
+    if topics := config.get("topics", "").strip():
+        return replace(options, topics=parse_renames(topics))
+    regex = config.get("topics.regex", "").strip()
+    return replace(options, topics_regex=java_regex(regex)) if regex else options
 
 
 def _pause(_signal: int, _frame: FrameType | None) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkeep.cli.archive_flags import ArchiveLocation, NameOption, when, with_archive
-from kafkeep.cli.output import Output, OutputOption, print_json, print_table, say
+from kafkeep.cli.flags import ArchiveLocation, NameOption, with_archive
+from kafkeep.cli.output import Output, OutputOption, print_json, print_table, say, when
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkeep.cli.archive_flags import ArchiveLocation, load_log_view, with_archive
-from kafkeep.cli.flags import with_options
+from kafkeep.cli.flags import ArchiveLocation, load_log_view, with_archive, with_options
 from kafkeep.cli.output import Output, OutputOption, print_json, print_table
 from kafkeep.errors import NoSuchArchiveError, UsageError
 from kafkeep.options.selection import LogOptions

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkeep.cli.archive_flags import (
+from kafkeep.cli.flags import (
     CommandConfigOption,
     EndpointOption,
     OptionalBootstrapOption,

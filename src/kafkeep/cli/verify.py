@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kafkeep import preload
-from kafkeep.cli.archive_flags import (
+from kafkeep.cli.flags import (
     ArchiveLocation,
     ArchiveSource,
     CommandConfigOption,
@@ -20,8 +20,8 @@ from kafkeep.cli.archive_flags import (
     kafka_options,
     reads_archive,
     start_spark,
+    with_options,
 )
-from kafkeep.cli.flags import with_options
 from kafkeep.cli.output import (
     Output,
     OutputOption,
@@ -38,8 +38,7 @@ from kafkeep.options.units import format_size
 if TYPE_CHECKING:
     from kafkeep.archive.object_store import ObjectStore
     from kafkeep.compare.result import CompareResult
-    from kafkeep.maintenance.finding import Finding
-    from kafkeep.maintenance.verify import VerifyReport
+    from kafkeep.maintenance.finding import Finding, VerifyReport
 
 DeepOption = Annotated[
     bool, typer.Option("--deep", help="Also decode every record, not only verify checksums.")
@@ -149,8 +148,8 @@ def _alone(  # noqa: PLR0917
 ) -> None:
     from kafkeep.clock import now_ms  # noqa: PLC0415
     from kafkeep.maintenance.unlogged import verify_unlogged  # noqa: PLC0415
-    from kafkeep.maintenance.verified import trace_of  # noqa: PLC0415
     from kafkeep.maintenance.verify import DEFAULT_WORKERS, verify  # noqa: PLC0415
+    from kafkeep.maintenance.verify_trace import trace_of  # noqa: PLC0415
     from kafkeep.objects.choose_log import choose_logs  # noqa: PLC0415 - keeps --help fast
 
     began_ms, began = now_ms(), time.monotonic()
@@ -241,7 +240,7 @@ def _with_lost_commits(store: ObjectStore, result: CompareResult) -> CompareResu
 
 def _leave_trace(store: ObjectStore, log: str, document: dict[str, object]) -> None:
     from kafkeep.clock import now_ms  # noqa: PLC0415
-    from kafkeep.maintenance.verified import save_verified  # noqa: PLC0415
+    from kafkeep.maintenance.verify_trace import save_verified  # noqa: PLC0415
 
     if not save_verified(store, log, now_ms(), document):
         say("note: the archive is read-only, so metrics will not show this verification")

@@ -1,24 +1,46 @@
-"""The Spark task of a comparison: it compares partitions and reports the differences."""
+"""The Spark task of a comparison: it compares partitions and reports the differences.
+
+Both sides are read as records: the archive by its log, the target by Fetch. Archived records get
+the schema ids that their restore gave them. Tombstones that an exact restore put where there was no
+record are counted and not compared: there may be millions of them, and an archive of such a target
+has some too.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.clock import now_ms
-from kafkeep.compare.differences import Tally, classify
+from kafkeep.compare.differences import MOST_PLACES, DifferencePlace, Tally, Verdict, classify
 from kafkeep.compare.digest import DigestRows, digest_rows
 from kafkeep.compare.keyed import compare_keys
-from kafkeep.compare.read import Fillers, classify_fillers, iter_archive, iter_target, with_ids
 from kafkeep.compare.stream import RecordStream, compare_streams
-from kafkeep.compare.work import ArchivePart, CompareBundle, CompareWork, TargetPart, WorkResult
-from kafkeep.kafka.client.wire import Wire, wire_for
+from kafkeep.compare.work import (
+    ArchivePart,
+    CompareBundle,
+    CompareWork,
+    Selection,
+    TargetPart,
+    WorkResult,
+)
+from kafkeep.errors import KafkeepError, TransientError
+from kafkeep.kafka.batch.decode import iter_decode
+from kafkeep.kafka.batch.format import Batches, check_crcs, scan_batches
+from kafkeep.kafka.batch.layout import RESERVED_KEY
+from kafkeep.kafka.batch.schema_ids import IdMap
+from kafkeep.kafka.batch.transactions import drop_aborted
+from kafkeep.kafka.client.wire import Fetched, FetchWanted, Isolation, Pending, Wire, wire_for
 from kafkeep.objects.sink.spec import ReadOptions
+from kafkeep.records.arrow import view_numbers
 from kafkeep.store.open import open_store
 
 
@@ -103,3 +125,161 @@ def _digest(work: CompareWork) -> str:
     if len(work.archive) == 1:
         return work.archive[0].sha256
     return hashlib.sha256("".join(part.sha256 for part in work.archive).encode()).hexdigest()
+
+
+_FRAME = 5
+
+
+def ids_of(document: Mapping[str, Any]) -> IdMap | None:
+    """Return the ids that a restore's document says records got; None when they kept theirs."""
+    schemas = document.get("schemas") or {}
+    if schemas.get("mode") != "map":
+        return None
+    where = (document.get("asked") or {}).get("ids_in")
+    ids = {int(old): int(new) for old, new in schemas.get("ids", {}).items()}
+    return IdMap(ids, where != "values", where != "keys")
+
+
+def with_ids(batches: Iterable[pa.RecordBatch], ids: IdMap) -> Iterator[pa.RecordBatch]:
+    """Yield records with their ids replaced."""
+    wanted = [name for name, has in (("key", ids.keys), ("value", ids.values)) if has]
+    for batch in batches:
+        changed = batch
+        for name in wanted:
+            at = batch.schema.get_field_index(name)
+            column = mapped(batch.column(at), ids.ids)
+            changed = changed.set_column(at, batch.schema.field(at), column)
+        yield changed
+
+
+def mapped(column: pa.BinaryArray, ids: Mapping[int, int]) -> pa.BinaryArray:
+    """Return a column whose framed ids are others; what is not framed stays."""
+    known = column.fill_null(b"")
+    starts, data = known.buffers()[1:]
+    if data is None or not len(column):
+        return column
+    edges = np.frombuffer(starts, np.int32)[known.offset : known.offset + len(known) + 1]
+    first, length = edges[:-1].astype(np.int64), np.diff(edges)
+    texts = np.frombuffer(data, np.uint8).copy()
+    places = first[length >= _FRAME]
+    places = places[texts[places] == 0]
+    there = np.zeros(len(places), dtype=np.int64)
+    for byte in range(1, _FRAME):
+        there = (there << 8) | texts[places + byte]
+    new = np.array([ids.get(id, id) for id in there.tolist()], dtype=np.int64)
+    for byte in range(1, _FRAME):
+        texts[places + byte] = (new >> (8 * (_FRAME - 1 - byte))) & 0xFF
+    made = pa.Array.from_buffers(
+        known.type, len(known), [None, starts, pa.py_buffer(texts)], offset=known.offset
+    )
+    return pc.if_else(column.is_null(), pa.scalar(None, known.type), made)
+
+
+class Fillers:
+    """Takes fillers out of a stream, and keeps the offsets of the first ones."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.offsets: list[int] = []
+
+    def left_out(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the other records."""
+        # pa.scalar would import pandas, which takes half a second.
+        key = pa.array([RESERVED_KEY], pa.binary())[0]
+        for batch in batches:
+            named = pc.fill_null(pc.equal(batch.column("key"), key), False)
+            filler = np.asarray(pc.and_(named, batch.column("value").is_null()))
+            if not filler.any():
+                yield batch
+                continue
+            self.count += int(filler.sum())
+            lacking = MOST_PLACES - len(self.offsets)
+            if lacking > 0:
+                places = pa.array(np.flatnonzero(filler)[:lacking])
+                self.offsets.extend(batch.column("offset").take(places).to_pylist())
+            if not filler.all():
+                yield batch.take(pa.array(np.flatnonzero(~filler)))
+
+
+def classify_fillers(archive: Fillers, target: Fillers, tally: Tally) -> None:
+    """Classify fillers that only one side has; which of several does not matter."""
+    more = target.count - archive.count
+    if more > 0:
+        tally.add(Verdict.FILLER, count=more)
+        for offset in target.offsets:
+            tally.add_place(Verdict.FILLER, DifferencePlace(None, offset))
+    elif more < 0:
+        tally.add(Verdict.LOST, count=-more)
+        for offset in archive.offsets:
+            tally.add_place(Verdict.LOST, DifferencePlace(offset, None))
+
+
+PIECE_BYTES = 4 << 20
+FETCH_BYTES = 8 << 20
+_MOST_EMPTY = 20
+
+
+def iter_archive(
+    store: ObjectStore, entries: tuple[Entry, ...], selection: Selection, options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    """Yield the archived records of one partition that were selected, in order."""
+    # Formats and converters take a while to import; the driver needs none of them.
+    from kafkeep.objects.records import iter_records  # noqa: PLC0415
+
+    for wanted in selection.ranges if selection.ranges is not None else (None,):
+        for batch in iter_records(store, entries, wanted, options=options):
+            yield _in_time(batch, selection)
+
+
+def _in_time(batch: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
+    if selection.from_ms is None and selection.until_ms is None:
+        return batch
+    times = view_numbers(batch.column("timestamp"), np.int64)
+    keep = np.ones(len(times), dtype=np.bool_)
+    if selection.from_ms is not None:
+        keep &= times >= selection.from_ms
+    if selection.until_ms is not None:
+        keep &= times < selection.until_ms
+    return batch if keep.all() else batch.take(pa.array(np.flatnonzero(keep)))
+
+
+def iter_target(
+    wire: Wire, topic: str, topic_id: str, partition: int, offsets: OffsetRange
+) -> Iterator[pa.RecordBatch]:
+    """Yield what a consumer that reads committed records sees of these offsets.
+
+    Every batch's CRC is checked. While one answer is decoded the next is under way.
+    """
+
+    def ask(offset: int) -> Pending[list[Fetched]]:
+        wanted = FetchWanted(topic, topic_id, partition, offset, FETCH_BYTES)
+        return wire.fetch([wanted], max_bytes=FETCH_BYTES, isolation=Isolation.READ_COMMITTED)
+
+    position, empty = offsets.start, 0
+    pending = ask(position) if position < offsets.end else None
+    while pending is not None:
+        answer = pending.result()[0]
+        if answer.error is not None:
+            raise answer.error.exception()
+        batches = scan_batches(answer.records)
+        check_crcs(batches)
+        if not len(batches) and len(answer.records):
+            raise KafkeepError(
+                f"{topic}-{partition}: the batch at offset {position} is larger than the "
+                f"{len(answer.records)} bytes Kafka sent"
+            )
+        wanted = OffsetRange(position, offsets.end)
+        if len(batches):
+            position, empty = max(position, int(batches.last_offsets[-1]) + 1), 0
+        else:
+            empty += 1
+            if empty > _MOST_EMPTY:
+                raise TransientError(f"{topic}-{partition}: Kafka answers nothing at {position}")
+            if empty > 1 and answer.last_stable >= offsets.end:
+                return  # nothing but a hole is left
+        pending = ask(position) if position < offsets.end else None
+        yield from iter_decode(_committed(batches, answer), wanted, max_bytes=PIECE_BYTES)
+
+
+def _committed(batches: Batches, answer: Fetched) -> Batches:
+    return batches.select(drop_aborted(batches, answer.aborted).keep & (batches.record_counts > 0))

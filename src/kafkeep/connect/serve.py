@@ -15,17 +15,16 @@ from kafkeep.clock import now_ms
 from kafkeep.connect.jobs.job import ConnectorJob, JobContext
 from kafkeep.connect.metrics.totals import Totals, measured
 from kafkeep.connect.model import ConnectorStatus
-from kafkeep.connect.plugins.definitions import Definitions
-from kafkeep.connect.plugins.validate import machine_problems
+from kafkeep.connect.plugins.validate import Definitions, machine_problems
 from kafkeep.connect.rest.app import make_app
-from kafkeep.connect.rest.forwarding import ForwardMiddleware
+from kafkeep.connect.rest.middleware import ForwardMiddleware
 from kafkeep.connect.rest.server import BoundListener, RestServer, bind
 from kafkeep.connect.safety.restrictions import check_connector
 from kafkeep.connect.safety.secrets import SecretRedactor
 from kafkeep.connect.service.forward import shared_token
 from kafkeep.connect.service.herder import Herder
 from kafkeep.connect.service.journal import Journal, open_state
-from kafkeep.connect.service.leader_loop import LeaderLoop
+from kafkeep.connect.service.leader import LeaderLoop
 from kafkeep.connect.service.lease import HEARTBEATS_PER_TIMEOUT, Lease
 from kafkeep.connect.service.loggers import Loggers
 from kafkeep.connect.service.shared_spark import SharedSpark

@@ -21,13 +21,16 @@ from kafkeep.archive.entry import Entry
 from kafkeep.archive.view import load_view
 from kafkeep.backup.run import run_backup
 from kafkeep.backup.summary import BackupSummary
-from kafkeep.demo.compare import Comparison, Dump, compare_topics, dump_topics
 from kafkeep.demo.records import (
     EVENTS,
     ORDERS,
     PARTITIONS,
+    Comparison,
     DemoStream,
+    Dump,
     Ledger,
+    compare_topics,
+    dump_topics,
     more_records,
     produce,
     sample_records,

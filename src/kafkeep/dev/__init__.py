@@ -5,8 +5,16 @@ on the loopback address alone, and outlives the process that started it.
 """
 
 from kafkeep.dev.broker import kafka_tool
-from kafkeep.dev.environment import start, status, stop
-from kafkeep.dev.faults import kill_broker, pause_broker, resume_broker, start_broker, stop_broker
+from kafkeep.dev.environment import (
+    kill_broker,
+    pause_broker,
+    resume_broker,
+    start,
+    start_broker,
+    status,
+    stop,
+    stop_broker,
+)
 from kafkeep.dev.state import DevOptions, DevStatus
 
 __all__ = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kafkeep.dev.broker import new_cluster_id
 from kafkeep.dev.process import Ports
-from kafkeep.dev.s3 import SEAWEEDFS_PORTS
 from kafkeep.dev.secure import LISTENERS, port_name
+from kafkeep.dev.services import SEAWEEDFS_PORTS
 from kafkeep.dev.state import DevOptions, DevState
 from kafkeep.errors import UsageError
 

@@ -28,8 +28,7 @@ from kafkeep.options.spark import SparkOptions, java_version, require_java
 from kafkeep.options.storage import StorageOptions
 from kafkeep.options.units import format_duration, format_size
 from kafkeep.spark.background_session import BackgroundSession
-from kafkeep.store.open import open_store
-from kafkeep.store.probe_conditional_writes import probe_conditional_create, probe_parts
+from kafkeep.store.open import open_store, probe_conditional_create, probe_parts
 from kafkeep.store.retry import RetryingStore
 from kafkeep.store.s3 import S3Store
 

@@ -1,12 +1,15 @@
-"""What was found wrong with an archive, or worth knowing, as values."""
+"""What was found wrong with an archive, or worth knowing, and the report of it, as values."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
+from kafkeep.archive.state import LogState
+from kafkeep.errors import DamagedError, GapError
 
 
 class Severity(StrEnum):
@@ -85,6 +88,72 @@ class Finding:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """What was checked and what was found; damage first, then warnings, then the rest."""
+
+    archive: str
+    logs: tuple[str, ...]
+    deep: bool
+    commits: int
+    objects: int
+    records: int
+    """Records that the logs count, lost ones included."""
+    read_bytes: int
+    findings: tuple[Finding, ...]
+    states: tuple[LogState, ...] = ()
+    """What the logs said when they were verified."""
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether anything is damaged."""
+        return any(finding.severity is Severity.DAMAGE for finding in self.findings)
+
+    @property
+    def intact(self) -> bool:
+        """Whether nothing is damaged, and nothing shows that commits were removed."""
+        lost = any(finding.kind is FindingKind.LOST_COMMITS for finding in self.findings)
+        return not self.is_damaged and not lost
+
+    @property
+    def verdict(self) -> str:
+        """One word for people; without a log nobody can say that nothing is missing."""
+        if not self.intact:
+            return "damaged" if self.is_damaged else "incomplete"
+        return "intact" if self.logs else "readable"
+
+    @property
+    def exit_code(self) -> int:
+        """13 for damage, 3 when only commits are missing."""
+        if self.is_damaged:
+            return DamagedError.exit_code
+        return 0 if self.intact else GapError.exit_code
+
+    @property
+    def lost_offsets(self) -> int:
+        """How many offsets can no longer be read or trusted; each is counted once."""
+        lost: dict[PartitionId | None, list[OffsetRange]] = {}
+        for finding in self.findings:
+            if finding.lost is not None:
+                lost.setdefault(finding.partition_id, []).append(finding.lost)
+        return sum(_covered(sorted(ranges)) for ranges in lost.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form printed by ``verify --output json``; scripts may rely on it."""
+        return {
+            "archive": self.archive,
+            "logs": list(self.logs),
+            "deep": self.deep,
+            "intact": self.intact,
+            "commits": self.commits,
+            "objects": self.objects,
+            "records": self.records,
+            "read_bytes": self.read_bytes,
+            "lost_offsets": self.lost_offsets,
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+
 def damage(
     kind: FindingKind, log: str, entry: Entry, message: str, lost: OffsetRange | None = None
 ) -> Finding:
@@ -98,3 +167,11 @@ def damage(
         partition_id=entry.partition_id,
         lost=lost,
     )
+
+
+def _covered(ranges: Sequence[OffsetRange]) -> int:
+    total = reached = 0
+    for offsets in ranges:
+        total += max(0, offsets.end - max(offsets.start, reached))
+        reached = max(reached, offsets.end)
+    return total

@@ -17,9 +17,9 @@ from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import DamagedError, NoSuchArchiveError, UsageError
 from kafkeep.maintenance.cat import CatOptions, Planned, ToLine, iter_pieces, limited, plan_windows
-from kafkeep.maintenance.finding import Finding, FindingKind, Severity
-from kafkeep.maintenance.usage import TopicUsage, Usage
-from kafkeep.maintenance.verify import DEFAULT_WORKERS, OnProgress, VerifyReport, in_order
+from kafkeep.maintenance.finding import Finding, FindingKind, Severity, VerifyReport
+from kafkeep.maintenance.inventory import TopicUsage, Usage
+from kafkeep.maintenance.verify import DEFAULT_WORKERS, OnProgress, in_order
 from kafkeep.objects.sink.read_windows import LAST, entries_by_partition, iter_windows
 from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.objects.unlogged.group import Grouped, expects, group

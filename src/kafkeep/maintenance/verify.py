@@ -1,99 +1,36 @@
-"""Is the archive complete and unchanged? Every byte is read; what is wrong comes back as values."""
+"""Is the archive complete and unchanged? Every byte is read; what is wrong comes back as values.
+
+Entries and gaps of each partition are laid end to end: what is archived, and what is not.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import NamedTuple
 
 from kafkeep import clock
+from kafkeep.archive.commit import Gap
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.expiry import Expiry
 from kafkeep.archive.keys import is_schemas_key
 from kafkeep.archive.object_store import ObjectStore, Stray
-from kafkeep.archive.state import LogState
 from kafkeep.archive.view import ArchiveView, check_log, iter_commits, list_logs, load_view
-from kafkeep.errors import DamagedError, GapError
-from kafkeep.maintenance.coverage import iter_coverage_findings
-from kafkeep.maintenance.finding import Finding, FindingKind, Severity
+from kafkeep.errors import DamagedError
+from kafkeep.maintenance.finding import Finding, FindingKind, Severity, VerifyReport, damage
 from kafkeep.maintenance.inventory import find_left_overs, find_strays, list_data
 from kafkeep.maintenance.lost_commits import check_objects_beyond, check_verified
-from kafkeep.maintenance.verified import load_verified
 from kafkeep.maintenance.verify_objects import CheckedObject, check_object
+from kafkeep.maintenance.verify_trace import load_verified
 from kafkeep.objects.choose_log import check_topics
-from kafkeep.objects.sink.read_windows import SEGMENT
+from kafkeep.objects.sink.read_windows import SEGMENT, Window, entries_by_partition, iter_windows
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions, load_read_options
 
 DEFAULT_WORKERS = 4
 OnProgress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyReport:
-    """What was checked and what was found; damage first, then warnings, then the rest."""
-
-    archive: str
-    logs: tuple[str, ...]
-    deep: bool
-    commits: int
-    objects: int
-    records: int
-    """Records that the logs count, lost ones included."""
-    read_bytes: int
-    findings: tuple[Finding, ...]
-    states: tuple[LogState, ...] = ()
-    """What the logs said when they were verified."""
-
-    @property
-    def is_damaged(self) -> bool:
-        """Whether anything is damaged."""
-        return any(finding.severity is Severity.DAMAGE for finding in self.findings)
-
-    @property
-    def intact(self) -> bool:
-        """Whether nothing is damaged, and nothing shows that commits were removed."""
-        lost = any(finding.kind is FindingKind.LOST_COMMITS for finding in self.findings)
-        return not self.is_damaged and not lost
-
-    @property
-    def verdict(self) -> str:
-        """One word for people; without a log nobody can say that nothing is missing."""
-        if not self.intact:
-            return "damaged" if self.is_damaged else "incomplete"
-        return "intact" if self.logs else "readable"
-
-    @property
-    def exit_code(self) -> int:
-        """13 for damage, 3 when only commits are missing."""
-        if self.is_damaged:
-            return DamagedError.exit_code
-        return 0 if self.intact else GapError.exit_code
-
-    @property
-    def lost_offsets(self) -> int:
-        """How many offsets can no longer be read or trusted; each is counted once."""
-        lost: dict[PartitionId | None, list[OffsetRange]] = {}
-        for finding in self.findings:
-            if finding.lost is not None:
-                lost.setdefault(finding.partition_id, []).append(finding.lost)
-        return sum(_covered(sorted(ranges)) for ranges in lost.values())
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the form printed by ``verify --output json``; scripts may rely on it."""
-        return {
-            "archive": self.archive,
-            "logs": list(self.logs),
-            "deep": self.deep,
-            "intact": self.intact,
-            "commits": self.commits,
-            "objects": self.objects,
-            "records": self.records,
-            "read_bytes": self.read_bytes,
-            "lost_offsets": self.lost_offsets,
-            "findings": [finding.to_json() for finding in self.findings],
-        }
 
 
 def verify(
@@ -318,9 +255,84 @@ def _stray(found: Stray) -> Finding:
     )
 
 
-def _covered(ranges: Sequence[OffsetRange]) -> int:
-    total = reached = 0
-    for offsets in ranges:
-        total += max(0, offsets.end - max(offsets.start, reached))
-        reached = max(reached, offsets.end)
-    return total
+class _Tile(NamedTuple):
+    range: OffsetRange
+    entry: Entry | None
+
+
+def iter_coverage_findings(
+    log: str, entries: Iterable[Entry], gaps: Iterable[Gap], positions: Mapping[PartitionId, int]
+) -> Iterator[Finding]:
+    """Yield overlaps and objects past the position (damage), gaps, and stretches without object."""
+    tiles: dict[PartitionId, list[_Tile]] = defaultdict(list)
+    for partition_id, mine in entries_by_partition(entries).items():
+        for window in iter_windows(mine):
+            tiles[partition_id].append(_Tile(window.range, window.entries[0]))
+            yield from _iter_window(log, window)
+    for gap in gaps:
+        tiles[gap.partition_id].append(_Tile(gap.range, None))
+        yield _note(
+            Severity.WARNING,
+            FindingKind.GAP,
+            log,
+            gap.partition_id,
+            f"offsets {gap.range.start} to {gap.range.end - 1} were never archived: {gap.reason}",
+        )
+    for partition_id, laid in sorted(tiles.items()):
+        yield from _iter_partition(log, partition_id, laid, positions.get(partition_id, 0))
+
+
+def _iter_window(log: str, window: Window) -> Iterator[Finding]:
+    """Objects of a sink share offsets: all of them must be in the log, and belong together."""
+    first, count = window.entries[0], len(window.entries)
+    if count != first.parts:
+        text = f"{count} objects are of its offsets, the log says there were {first.parts}"
+        yield damage(FindingKind.MISCOUNTED, log, first, text, window.range)
+    elif not window.is_segment:
+        try:
+            window.files()
+        except DamagedError as error:
+            yield damage(FindingKind.MISCOUNTED, log, first, error.message, window.range)
+        if window.records > len(window.range):
+            text = f"{window.records} records for {len(window.range)} offsets"
+            yield damage(FindingKind.MISCOUNTED, log, first, text, window.range)
+
+
+def _iter_partition(
+    log: str, partition_id: PartitionId, tiles: list[_Tile], position: int
+) -> Iterator[Finding]:
+    tiles = sorted(tiles, key=lambda tile: tile.range)
+    reached = tiles[0].range.start
+    for tile in tiles:
+        if tile.range.start < reached and tile.entry is not None:
+            text = (
+                f"offsets {tile.range.start} to {min(reached, tile.range.end) - 1} are told twice"
+            )
+            yield damage(FindingKind.OVERLAP, log, tile.entry, text)
+        if tile.range.start > reached:
+            yield _empty(log, partition_id, OffsetRange(reached, tile.range.start))
+        reached = max(reached, tile.range.end)
+        if tile.range.end > position and tile.entry is not None:
+            text = f"ends at {tile.range.end}, past the position {position} of its partition"
+            yield damage(FindingKind.BROKEN_CHAIN, log, tile.entry, text)
+    if reached < position:
+        yield _empty(log, partition_id, OffsetRange(reached, position))
+
+
+def _empty(log: str, partition_id: PartitionId, offsets: OffsetRange) -> Finding:
+    text = f"offsets {offsets.start} to {offsets.end - 1} held no records and have no object"
+    return _note(Severity.INFO, FindingKind.NO_OBJECT, log, partition_id, text)
+
+
+def _note(
+    severity: Severity, kind: FindingKind, log: str, partition_id: PartitionId, message: str
+) -> Finding:
+    key = f"topics/{partition_id.folder}/partition={partition_id.partition}/"
+    return Finding(
+        severity=severity,
+        kind=kind,
+        log=log,
+        key=key,
+        message=message,
+        partition_id=partition_id,
+    )

@@ -34,10 +34,9 @@ from kafkeep.numba_setup import (
 from kafkeep.objects.sink.spec import REGISTERED, ReadOptions
 from kafkeep.options.sink.converters import ConverterClass
 from kafkeep.options.sink.formats import DecimalText, FormatKind
-from kafkeep.records.arrow import frozen, view_numbers, view_offsets
+from kafkeep.records.arrow import frozen, is_valid, view_binary, view_numbers, view_offsets
 from kafkeep.records.converters.converter import Converter
 from kafkeep.records.converters.open import open_converter
-from kafkeep.records.json.arrow import is_valid, view_binary
 from kafkeep.records.json.decode import decode_spans
 from kafkeep.records.json.edit import find_documents
 from kafkeep.records.json.encode import constant, json_texts

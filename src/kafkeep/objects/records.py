@@ -24,7 +24,7 @@ from kafkeep.objects.sink.read_windows import (
     merge,
 )
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions
-from kafkeep.records.json.arrow import number_array
+from kafkeep.records.arrow import number_array
 
 LEAST_MEMORY_BYTES = 256 * 1024
 

@@ -25,10 +25,9 @@ from kafkeep.objects.sink.read_windows import UNKNOWN
 from kafkeep.objects.sink.spec import REGISTERED
 from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.sink.converters import ConverterClass, ConverterOptions
-from kafkeep.records.arrow import view_numbers
+from kafkeep.records.arrow import number_array, view_numbers
 from kafkeep.records.converters.converter import ConvertedRange, Converter, iter_aligned
 from kafkeep.records.converters.open import open_converter
-from kafkeep.records.json.arrow import number_array
 from kafkeep.records.json.decode import decode_spans
 from kafkeep.records.json.edit import find_documents
 from kafkeep.records.partitioners.record_time import Extractor

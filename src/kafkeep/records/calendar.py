@@ -11,8 +11,9 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from kafkeep.numba_setup import Int64s
 from kafkeep.options.sink.partitioners import parse_offset
-from kafkeep.records.arrow import Int64s, find_distinct
+from kafkeep.records.arrow import find_distinct
 
 DAY_MS = 86_400_000
 MONTHS = (

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafkeep.records.arrow import view_offsets
-from kafkeep.records.json.arrow import number_array
+from kafkeep.records.arrow import number_array, view_offsets
 from kafkeep.records.schema import Column
 
 HEADERS_TYPE = pa.list_(

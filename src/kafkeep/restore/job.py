@@ -20,7 +20,6 @@ from kafkeep.restore.exact.plan import check_exact, lanes, needs_transactions, t
 from kafkeep.restore.exact.task import restore_exactly
 from kafkeep.restore.groups.job import GroupJob
 from kafkeep.restore.groups.plan import ALL, choose_groups
-from kafkeep.restore.log_source import gaps_of
 from kafkeep.restore.plan import RestorePlan, fewer_replicas, plan_restore, restore_id
 from kafkeep.restore.preflight import (
     Preflight,
@@ -34,7 +33,7 @@ from kafkeep.restore.prepare import begun, is_done, prepare, without_restored
 from kafkeep.restore.routing.plan import check_routing, largest_target, oldest_time
 from kafkeep.restore.routing.task import restore_routed
 from kafkeep.restore.schemas import OFF, id_map, plan_schemas
-from kafkeep.restore.source import EntrySource, load_contents
+from kafkeep.restore.source import EntrySource, gaps_of, load_contents
 from kafkeep.restore.summary import RestoreSummary, watch
 from kafkeep.restore.target_checks import check_target_changes
 from kafkeep.restore.task import RestoreBundle, TargetWork, restore_bundle

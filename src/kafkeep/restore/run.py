@@ -1,16 +1,16 @@
-"""Open everything that a restore needs, run it, and close it."""
+"""Open everything that a restore, or its consumer groups, need; run it, and close it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.clock import now_ms
-from kafkeep.errors import NoSuchArchiveError
+from kafkeep.errors import NoSuchArchiveError, PreflightError
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.objects.unlogged.scan import without_log
@@ -18,11 +18,14 @@ from kafkeep.options.kafka import Locations
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.spark import SparkOptions, usable_cores
 from kafkeep.options.unlogged import UnloggedOptions, changes_of_log
-from kafkeep.restore.document import open_documents
+from kafkeep.restore.document import Phase, open_documents
+from kafkeep.restore.groups.job import GroupJob
+from kafkeep.restore.groups.plan import GroupPlan
 from kafkeep.restore.job import RestoreJob
 from kafkeep.restore.listing_source import ListingSource, options_for_listing
-from kafkeep.restore.log_source import LogSource
 from kafkeep.restore.preflight import Preflight, require_pass
+from kafkeep.restore.routing.routing import SAME
+from kafkeep.restore.source import LogSource
 from kafkeep.restore.summary import RestoreSummary
 from kafkeep.spark.background_session import BackgroundSession
 from kafkeep.spark.worker_daemon import open_clients
@@ -100,3 +103,76 @@ def _open_source(
         admin=admin,
         documents=documents,
     )
+
+
+def move_groups(
+    options: RestoreOptions,
+    locations: Locations,
+    *,
+    dry_run: bool,
+    on_plan: Callable[[GroupPlan], None] = lambda _plan: None,
+) -> GroupPlan:
+    """Move groups to their archived positions; with ``dry_run``, only plan it.
+
+    The topics must be those that a restore with the same options wrote, or the very ones that
+    were archived.
+    """
+    with _opened(options, locations) as (job, found):
+        _require_known(job, found)
+        moves = job.plan_moves(found.document)
+        on_plan(moves)
+        if not dry_run:
+            require_pass(job.checks(moves))
+            job.apply(moves)
+        return moves
+
+
+def put_groups_back(
+    options: RestoreOptions, locations: Locations
+) -> dict[str, dict[tuple[str, int], int | None]]:
+    """Undo what a restore with these options, or ``move_groups``, did to groups."""
+    with _opened(options, locations) as (job, _):
+        return job.rollback()
+
+
+@contextmanager
+def _opened(options: RestoreOptions, locations: Locations) -> Iterator[tuple[GroupJob, Preflight]]:
+    with Wire(locations.kafka) as wire:
+        store = open_store(locations.archive, locations.storage)
+        job = RestoreJob(
+            options=options,
+            locations=locations,
+            admin=Admin(wire),
+            store=store,
+            source=LogSource(store=store, options=options, now_ms=now_ms),
+            documents=open_documents(options.state, locations.storage, store),
+            cores=1,
+            now_ms=now_ms,
+        )
+        # What was left out as damaged is not among the records that are counted.
+        found = job.preflight() if options.allow_missing else job.plan_only()
+        yield job.group_job(found), found
+
+
+def _require_known(job: GroupJob, found: Preflight) -> None:
+    """Refuse topics in which the position of an archived record is unknown."""
+    there = job.admin.topics([topic.target for topic in found.plan.topics])
+    for topic in found.plan.topics:
+        described = there.get(topic.target)
+        if described is None:
+            raise PreflightError(f"topic {topic.target} is not in the cluster")
+        if described.topic_id == topic.source.topic_id and topic.routing == SAME:
+            continue
+        known = found.document.target(topic.target) if found.document else None
+        if known is None or described.topic_id != known.topic_id:
+            raise PreflightError(
+                f"topic {topic.target} is neither the one that was archived nor one that a restore "
+                "with these options wrote",
+                hint="Give the options of that restore, or run it with --groups.",
+            )
+        if found.document is not None and found.document.phase is not Phase.DONE:
+            raise PreflightError(
+                f"topic {topic.target} does not hold all of its records yet: its restore was cut "
+                "off",
+                hint="Run that restore to its end first, best with --groups.",
+            )

@@ -28,9 +28,9 @@ from kafkeep.kafka.batch.schema_ids import IdMap
 from kafkeep.options.registry import bare_address
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.registry.client import Registry, open_registry
-from kafkeep.registry.read import RegistryReader
-from kafkeep.registry.write import (
+from kafkeep.registry.schemas import (
     ImportMethod,
+    RegistryReader,
     SubjectVersion,
     delete_versions,
     find_import_method,

@@ -7,6 +7,9 @@ To describe a DataFrame to the JVM and to have it planned takes a tenth of a sec
 many a job. ``TaskRunner`` therefore makes one DataFrame for each number of tasks and keeps it: to
 Spark every job is numbers in, rows out. What its tasks are to do travels beside it, as a property
 of the job, and each worker looks it up.
+
+A job on a classic session has a group of its own. It is counted while it runs, and cancelled when
+nobody wants it any more.
 """
 
 from __future__ import annotations
@@ -24,21 +27,19 @@ import orjson
 import pyarrow as pa
 from cryptography.fernet import Fernet
 from py4j.clientserver import ClientServer
-from pyspark import TaskContext, cloudpickle
+from pyspark import SparkContext, TaskContext, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 import kafkeep.errors
 from kafkeep.errors import KafkeepError, TransientError
 from kafkeep.spark.failure import explain_end, explain_failure, interruption, is_ended_application
-from kafkeep.spark.job_progress import OnProgress, watch_job
 from kafkeep.spark.session import has_stopped, is_classic, task_slots, why_stopped
 from kafkeep.store.local_files import disk_fault
 
 RunOne = Callable[[int], pa.RecordBatch]
 """Does the work of the bundle with this number, and returns its rows."""
 _FrameRun = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
 ROWS = pa.schema([("bundle", pa.int64()), ("kind", pa.string()), ("body", pa.binary())])
 _SPARK_ROWS = StructType(
     [
@@ -51,52 +52,21 @@ _SPARK_ROWS = StructType(
 WORK = "kafkeep.work"
 MAX_PROPERTY_BYTES = 256 * 1024
 """Each task gets a copy of the job's properties; what is larger travels with the function."""
-
-
-def has_own_properties(session: SparkSession) -> bool:
-    """Return whether a job's properties belong to the thread that set them.
-
-    Spark Connect has none. With PYSPARK_PIN_THREAD=false they belong to whichever thread of the JVM
-    is at hand: a job would run another job's work, or find none.
-    """
-    return is_classic(session) and isinstance(session.sparkContext._gateway, ClientServer)
-
-
-def _describe(session: SparkSession, count: int, run: _FrameRun) -> DataFrame:
-    return session.range(0, count, 1, count).mapInArrow(run, _SPARK_ROWS)
-
-
-def _carrying(run_one: RunOne) -> _FrameRun:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _run_all(batches, run_one)
-
-    return run
-
-
-def _looking_up(key: bytes) -> _FrameRun:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context: Any = TaskContext.get()
-        work = Fernet(key).decrypt(context.getLocalProperty(WORK))
-        return _run_all(batches, pickle.loads(work))
-
-    return run
-
-
-def _run_all(batches: Iterator[pa.RecordBatch], run_one: RunOne) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield run_one(number)
-
-
 T = TypeVar("T")
 Task = Callable[[T], Iterator[tuple[str, dict[str, Any]]]]
-
 ERROR_KIND = "error"
 SPARE_TASKS = 8
 """This many idle tasks take less time than to have the JVM plan another job."""
 _DESCRIBING = threading.Lock()
 """Jobs that are described to the JVM at the same time compete for the interpreter with everything
 else in the process. One after the other they take no longer, and leave it free."""
+OnProgress = Callable[[int, int], None]
+"""Called with the tasks done and their total, from a thread of its own."""
+CANCEL_AFTER_S = 10.0
+"""How long tasks may continue after ``stop``: enough to finish, if nothing holds them up."""
+_POLL_SECONDS = 0.2
+_POOL = "spark.scheduler.pool"
+_GROUP_KEYS = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +185,89 @@ class TaskRunner:
                 self.session.sparkContext.setLocalProperty(WORK, None)
 
 
+def has_own_properties(session: SparkSession) -> bool:
+    """Return whether a job's properties belong to the thread that set them.
+
+    Spark Connect has none. With PYSPARK_PIN_THREAD=false they belong to whichever thread of the JVM
+    is at hand: a job would run another job's work, or find none.
+    """
+    return is_classic(session) and isinstance(session.sparkContext._gateway, ClientServer)
+
+
+@contextmanager
+def watch_job(
+    context: SparkContext,
+    *,
+    group: str,
+    label: str,
+    pool: str | None,
+    count: int,
+    on_progress: OnProgress | None,
+    stop: threading.Event | None = None,
+) -> Iterator[None]:
+    """Run the body's job under a group of its own; cancel it when the body is interrupted.
+
+    It is cancelled as well when it has not ended some seconds after ``stop`` was set. The caller's
+    own job group and pool are put back afterwards.
+    """
+    before = {key: context.getLocalProperty(key) for key in (*_GROUP_KEYS, _POOL)}
+    context.setJobGroup(group, label, interruptOnCancel=True)
+    if pool is not None:
+        context.setLocalProperty(_POOL, pool)
+    done = threading.Event()
+    watcher = None
+    if on_progress is not None:
+        watcher = threading.Thread(
+            target=_poll, args=(context, group, count, on_progress, done), daemon=True
+        )
+        watcher.start()
+    if stop is not None:
+        threading.Thread(
+            target=_cancel_late, args=(context, group, stop, done), daemon=True
+        ).start()
+    try:
+        yield
+        if on_progress is not None and watcher is not None:
+            done.set()
+            watcher.join()  # what it is about to tell is older than the end
+            on_progress(count, count)
+    except KeyboardInterrupt:
+        with suppress(Exception):  # the gateway may be gone; the interrupt matters more
+            context.cancelJobGroup(group)
+        raise
+    finally:
+        done.set()
+        with suppress(Exception):
+            for key, value in before.items():
+                context.setLocalProperty(key, value)
+
+
+def _describe(session: SparkSession, count: int, run: _FrameRun) -> DataFrame:
+    return session.range(0, count, 1, count).mapInArrow(run, _SPARK_ROWS)
+
+
+def _carrying(run_one: RunOne) -> _FrameRun:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _run_all(batches, run_one)
+
+    return run
+
+
+def _looking_up(key: bytes) -> _FrameRun:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context: Any = TaskContext.get()
+        work = Fernet(key).decrypt(context.getLocalProperty(WORK))
+        return _run_all(batches, pickle.loads(work))
+
+    return run
+
+
+def _run_all(batches: Iterator[pa.RecordBatch], run_one: RunOne) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield run_one(number)
+
+
 def _read_rows(collected: Sequence[Any]) -> list[TaskRow]:
     """Return the rows by bundle; raise the first error that a task reported."""
     rows = [TaskRow(row.bundle, row.kind, orjson.loads(bytes(row.body))) for row in collected]
@@ -295,3 +348,34 @@ def _rebuild_error(body: dict[str, Any]) -> KafkeepError:
     if not (isinstance(kind, type) and issubclass(kind, KafkeepError)):
         kind = KafkeepError
     return kind(body["message"], hint=body["hint"])
+
+
+def _cancel_late(
+    context: SparkContext, group: str, stop: threading.Event, done: threading.Event
+) -> None:
+    while not done.wait(_POLL_SECONDS):
+        if stop.is_set() and not done.wait(CANCEL_AFTER_S):
+            with suppress(Exception):  # a JVM that is gone runs nothing
+                context.cancelJobGroup(group)
+            return
+
+
+def _poll(
+    context: SparkContext,
+    group: str,
+    count: int,
+    on_progress: OnProgress,
+    done: threading.Event,
+) -> None:
+    tracker = context.statusTracker()
+    reported = -1
+    while not done.wait(_POLL_SECONDS):
+        with suppress(Exception):  # a figure less is no reason to fail
+            finished = 0
+            for job in tracker.getJobIdsForGroup(group):
+                info = tracker.getJobInfo(job)
+                stages = [tracker.getStageInfo(stage) for stage in info.stageIds] if info else []
+                finished += sum(stage.numCompletedTasks for stage in stages if stage)
+            if finished != reported and not done.is_set():
+                on_progress(min(finished, count), count)
+                reported = finished

@@ -15,7 +15,7 @@ from tests.support.stored_sinks import write_sink
 from kafkeep.archive.entry import Entry
 from kafkeep.archive.view import ArchiveView, load_view
 from kafkeep.errors import DamagedError, TransientError
-from kafkeep.kafka.batch.build import Record
+from kafkeep.kafka.batch.layout import Record
 from kafkeep.maintenance.unlogged import verify_unlogged
 from kafkeep.maintenance.verify import verify
 from kafkeep.maintenance.verify_objects import check_object
@@ -24,10 +24,9 @@ from kafkeep.objects.records import iter_records
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.unlogged import UnloggedOptions
-from kafkeep.restore.log_source import leave_out_damage
 from kafkeep.restore.plan import RestorePlan, plan_restore
 from kafkeep.restore.read import iter_ready
-from kafkeep.restore.source import load_contents
+from kafkeep.restore.source import leave_out_damage, load_contents
 from kafkeep.store.memory import MemoryStore
 
 ALWAYS = 10**9

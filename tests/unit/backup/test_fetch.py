@@ -6,7 +6,7 @@ from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.backup.fetch import MAX_EMPTY_ANSWERS, RangeFetch
 from kafkeep.errors import AccessDeniedError, DamagedError, KafkeepError, TransientError
-from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.client.wire import Fetched, FetchError, FetchErrorKind
 
 

@@ -10,12 +10,12 @@ from tests.support.fake_kafka import Answer, FakeLog
 
 from kafkeep.archive.commit import LogSpan
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.archive.keys import KeyLimits
+from kafkeep.archive.names import KeyLimits
 from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 from kafkeep.backup.plan import CyclePlan, Stretch
 from kafkeep.backup.preview import Preview
 from kafkeep.errors import RecordError, TransientError
-from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.client.wire import Fetched, FetchWanted
 from kafkeep.objects.range_writer import SinkTail
 from kafkeep.options.sink.sink import SinkOptions

@@ -23,7 +23,7 @@ from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, 
 from kafkeep.backup.job import DENIED_MS, BackupJob
 from kafkeep.backup.task import BackupBundle
 from kafkeep.errors import AccessDeniedError, RecordError
-from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.kafka import KafkaOptions, Locations
 from kafkeep.options.sink.sink import SinkSpec

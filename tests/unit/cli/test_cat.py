@@ -15,7 +15,7 @@ from tests.support.archive_builder import (
 from tests.support.invoke import Cli
 
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.kafka.batch.build import Record
+from kafkeep.kafka.batch.layout import Record
 from kafkeep.store.memory import MemoryStore
 
 

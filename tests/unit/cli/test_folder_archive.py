@@ -11,9 +11,8 @@ from tests.support.invoke import Cli
 
 from kafkeep.archive.view import load_view
 from kafkeep.options.restore import RestoreOptions
-from kafkeep.restore.log_source import choose_log
 from kafkeep.restore.plan import plan_restore
-from kafkeep.restore.source import load_contents
+from kafkeep.restore.source import choose_log, load_contents
 from kafkeep.store.local import LocalStore
 
 pytestmark = pytest.mark.timeout(60)

@@ -16,8 +16,8 @@ from kafkeep.compare import stream
 from kafkeep.compare.differences import STRICT, Leniency, Tally, Verdict, classify
 from kafkeep.compare.digest import FIELDS, align, digest_rows, longest_rising
 from kafkeep.compare.keyed import Share, compare_keys
-from kafkeep.compare.read import Fillers, classify_fillers
 from kafkeep.compare.stream import RecordStream, compare_streams
+from kafkeep.compare.task import Fillers, classify_fillers
 from kafkeep.kafka.batch.decode import RECORD_SCHEMA
 
 Record = tuple[int, bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...]]

@@ -235,12 +235,11 @@ def test_a_level_set_over_rest_is_told_and_an_unknown_one_is_not(
 ) -> None:
     leader, _ = pair
     changed = leader.call(
-        "PUT", "/admin/loggers/kafkeep.connect.service.leader_loop", {"level": "DEBUG"}
+        "PUT", "/admin/loggers/kafkeep.connect.service.leader", {"level": "DEBUG"}
     )
-    assert changed == (200, ["kafkeep.connect.service.leader_loop"])
+    assert changed == (200, ["kafkeep.connect.service.leader"])
     assert (
-        leader.call("GET", "/admin/loggers/kafkeep.connect.service.leader_loop")[1]["level"]
-        == "DEBUG"
+        leader.call("GET", "/admin/loggers/kafkeep.connect.service.leader")[1]["level"] == "DEBUG"
     )
     assert leader.call("PUT", "/admin/loggers/root", {"level": "LOUD"})[0] == 404
 

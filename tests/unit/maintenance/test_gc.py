@@ -24,7 +24,7 @@ from kafkeep.archive.keys import log_key
 from kafkeep.archive.object_store import ObjectInfo
 from kafkeep.errors import AccessDeniedError, DamagedError, NoSuchArchiveError
 from kafkeep.maintenance.gc import Fate, GcPlan, plan_gc, remove
-from kafkeep.maintenance.usage import load_usage
+from kafkeep.maintenance.inventory import load_usage
 from kafkeep.maintenance.verify import verify
 from kafkeep.options.maintenance import DAY_MS
 from kafkeep.store.memory import MemoryStore

@@ -13,7 +13,7 @@ from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.object_store import ObjectInfo
 from kafkeep.maintenance.finding import FindingKind
-from kafkeep.maintenance.usage import load_usage
+from kafkeep.maintenance.inventory import load_usage
 from kafkeep.maintenance.verify import verify
 from kafkeep.store.memory import MemoryStore
 

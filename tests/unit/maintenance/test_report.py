@@ -23,7 +23,7 @@ from kafkeep.maintenance.report import (
     check_report_path,
     write_report,
 )
-from kafkeep.maintenance.verified import last_verified_ms, save_verified, verified_prefix
+from kafkeep.maintenance.verify_trace import last_verified_ms, save_verified, verified_prefix
 from kafkeep.options.maintenance import CompareOptions, Sample, parse_sample
 from kafkeep.store.memory import MemoryStore
 

@@ -21,9 +21,9 @@ from kafkeep.archive.commit import Changes, Intent, PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.archive.keys import log_key
 from kafkeep.errors import NoSuchArchiveError
-from kafkeep.kafka.batch.build import Record
-from kafkeep.maintenance.finding import FindingKind, Severity
-from kafkeep.maintenance.verify import VerifyReport, verify
+from kafkeep.kafka.batch.layout import Record
+from kafkeep.maintenance.finding import FindingKind, Severity, VerifyReport
+from kafkeep.maintenance.verify import verify
 from kafkeep.store.memory import MemoryStore
 
 ORDERS = PartitionId("orders", 1, 0)

@@ -18,14 +18,14 @@ from kafkeep.archive.entry import Entry, OffsetRange, Runs
 from kafkeep.archive.log import CommitLog
 from kafkeep.archive.view import load_view
 from kafkeep.errors import DamagedError, PreflightError
-from kafkeep.kafka.batch.build import Record
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import scan_batches
+from kafkeep.kafka.batch.layout import Record
 from kafkeep.maintenance.cat import CatOptions, iter_lines, json_line
-from kafkeep.maintenance.finding import FindingKind, Severity
+from kafkeep.maintenance.finding import FindingKind, Severity, VerifyReport
 from kafkeep.maintenance.info import load_info
-from kafkeep.maintenance.usage import load_usage
-from kafkeep.maintenance.verify import VerifyReport, verify
+from kafkeep.maintenance.inventory import load_usage
+from kafkeep.maintenance.verify import verify
 from kafkeep.objects import prefetch as spooling
 from kafkeep.objects.choose_log import choose_log
 from kafkeep.objects.completeness import what_is_missing

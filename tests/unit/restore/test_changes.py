@@ -14,17 +14,17 @@ from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.check_result import CheckStatus
 from kafkeep.errors import PreflightError, UsageError
-from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.compression import Codec
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import min_timestamps, scan_batches
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.objects.segment.format import SegmentEncoder
 from kafkeep.objects.sink.spec import NO_OPTIONS
 from kafkeep.options.option import ConfigErrors
 from kafkeep.options.record_changes import ChangeOptions
 from kafkeep.options.restore import RestoreOptions, parse_filter
 from kafkeep.options.unlogged import UnloggedOptions, changes_of_log
-from kafkeep.restore.groups.translate import count_records_before
+from kafkeep.restore.groups.plan import count_records_before
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan, restore_id
 from kafkeep.restore.routing.plan import check_routing
 from kafkeep.restore.routing.routing import Routing, routing_of

@@ -13,9 +13,8 @@ from kafkeep.objects.choose_log import choose_log as choose_log_to_read
 from kafkeep.options.maintenance import DrillOptions
 from kafkeep.options.option import parse_group
 from kafkeep.options.restore import RestoreOptions
-from kafkeep.restore.log_source import choose_log
 from kafkeep.restore.plan import plan_restore
-from kafkeep.restore.source import load_contents
+from kafkeep.restore.source import choose_log, load_contents
 from kafkeep.store.memory import MemoryStore
 
 

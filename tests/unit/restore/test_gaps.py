@@ -18,9 +18,8 @@ from kafkeep.archive.entry import OffsetRange
 from kafkeep.archive.view import ArchiveView, load_view
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.selection import OffsetPick
-from kafkeep.restore.log_source import gaps_of
 from kafkeep.restore.plan import plan_restore
-from kafkeep.restore.source import load_contents
+from kafkeep.restore.source import gaps_of, load_contents
 from kafkeep.store.memory import MemoryStore
 
 FIRST, MIDDLE, LAST, OTHER = (0, 0), (0, 40), (0, 90), (1, 20)

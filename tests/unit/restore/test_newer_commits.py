@@ -11,9 +11,9 @@ import pytest
 from kafkeep.archive.commit import TopicInfo
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.options.restore import RestoreOptions
-from kafkeep.restore.log_source import newer_topics
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
 from kafkeep.restore.selection import Times
+from kafkeep.restore.source import newer_topics
 
 INFO = TopicInfo(
     topic="t", incarnation=1, topic_id="a", partitions=2, replication_factor=1, configs={}

@@ -34,8 +34,7 @@ from kafkeep.options.registry import bare_address
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.registry.apicurio import import_zip
 from kafkeep.registry.client import Registry
-from kafkeep.registry.read import RegistryReader
-from kafkeep.registry.write import ImportMethod, in_order
+from kafkeep.registry.schemas import ImportMethod, RegistryReader, in_order
 from kafkeep.restore.document import Phase, RestoreDocument
 from kafkeep.restore.schemas import (
     SchemaStep,

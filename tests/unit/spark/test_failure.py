@@ -1,7 +1,20 @@
+"""Why Spark failed, from its exception and its log, and where that log is."""
+
 from __future__ import annotations
 
-from kafkeep.errors import KafkeepError, TransientError
-from kafkeep.spark.failure import explain_failure, interruption
+from pathlib import Path
+
+import pytest
+
+from kafkeep.errors import EnvironmentFault, KafkeepError, TransientError
+from kafkeep.spark.failure import (
+    LOG_VARIABLE,
+    SparkLog,
+    explain_failure,
+    find_cause,
+    interruption,
+    named_log,
+)
 
 WALL = """An error occurred while calling o88.collectToPython.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 4 times
@@ -49,3 +62,60 @@ def test_an_interrupt_is_found_behind_what_the_gateway_said_on_the_way_out() -> 
     except RuntimeError as error:
         assert interruption(error) is interrupt
     assert interruption(RuntimeError("Answer from Java side is empty")) is None
+
+
+NOISE = """\
+WARNING: Using incubator modules: jdk.incubator.vector
+Setting default log level to "WARN".
+To adjust logging level use sc.setLogLevel(newLevel). For SparkR, use setLogLevel(newLevel).
+"""
+TRACE = "\tat org.apache.spark.SparkContext.<init>(SparkContext.scala:1)\n\t... 20 more\n\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        (
+            "2026-11-18 03:29:39 ERROR StandaloneSchedulerBackend: Application has been killed."
+            " Reason: All masters are unresponsive! Giving up.",
+            "Application has been killed. Reason: All masters are unresponsive! Giving up.",
+        ),
+        (
+            "2026-11-18 03:28:14 ERROR Inbox: Ignoring error\norg.apache.spark.SparkException:"
+            " Exiting due to error from cluster scheduler: Master removed our application: FAILED",
+            "SparkException: Exiting due to error from cluster scheduler:"
+            " Master removed our application: FAILED",
+        ),
+        (
+            'Exception in thread "main" org.apache.spark.SparkException: no HADOOP_CONF_DIR',
+            "SparkException: no HADOOP_CONF_DIR",
+        ),
+        ("Caused by: java.net.ConnectException: refused", "ConnectException: refused"),
+        ("", "its log says nothing"),
+    ],
+)
+def test_the_cause_is_the_last_line_that_says_why(said: str, cause: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(f"{NOISE}{said}\n{TRACE}")
+    assert find_cause(log) == cause
+    assert find_cause(tmp_path / "none") == "its log says nothing"
+
+
+def test_a_log_that_was_named_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LOG_VARIABLE, str(tmp_path / "log"))
+    assert SparkLog.create() == SparkLog(tmp_path / "log", True)
+    monkeypatch.setenv(LOG_VARIABLE, str(tmp_path / "no" / "log"))
+    with pytest.raises(EnvironmentFault, match=LOG_VARIABLE):
+        named_log()
+
+
+def test_a_temporary_log_is_kept_once_a_user_was_told_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(LOG_VARIABLE, raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    log, other = SparkLog.create(), SparkLog.create()
+    assert str(log.path) in log.keep()
+    log._remove()
+    other._remove()
+    assert list(tmp_path.iterdir()) == [log.path]

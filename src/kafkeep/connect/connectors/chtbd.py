@@ -33,6 +33,10 @@ def _hours(text: str) -> float:
     return hours
 
 
+def _log_name(text: str) -> str | None:
+    return connector_log(text) if text.strip() else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class CompactOptions:
     """Options of a pair of connectors that alternate in writing snapshots of a compacted topic."""
@@ -55,6 +59,18 @@ class CompactOptions:
     def length_ms(self) -> int:
         """The duration of a role."""
         return max(1, round(self.length_hours * HOUR_MS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChTbdSourceOptions:
+    """ch.tbd's RestoreSourceConnector."""
+
+    instance_name_restore: str | None = option(
+        "instance.name.restore",
+        "RestoreSourceConnector: the name of the connector of the pair whose snapshot to restore.",
+        default=None,
+        parse=_log_name,
+    )
 
 
 _NO_TOPIC = "The two connectors coordinate through a document in the archive, not through a topic."
@@ -112,6 +128,14 @@ def _compact(_texts: Mapping[str, str], name: str) -> Meaning:
     return _whole_records(f"{connector_log(name) if name.strip() else 'backup'}/")
 
 
+def _restore(texts: Mapping[str, str], _name: str) -> Meaning:
+    options = parse_group(ChTbdSourceOptions, texts)
+    found = {"restore.into.non.empty": "true"}
+    if options.instance_name_restore:
+        found["restore.log"] = options.instance_name_restore
+    return Meaning(texts=found)
+
+
 SINK = Family(
     name="ch.tbd",
     kind="sink",
@@ -126,4 +150,11 @@ PAIR = Family(
     groups=(CompactOptions,),
     fixed_keys=_FIXED_KEYS,
     translate=_compact,
+)
+SOURCE = Family(
+    name="ch.tbd",
+    kind="source",
+    classes=(RESTORE,),
+    groups=(ChTbdSourceOptions,),
+    translate=_restore,
 )

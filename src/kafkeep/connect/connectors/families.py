@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafkeep.connect.connectors import aiven, chtbd, lenses, source_families, spredfast
+from kafkeep.connect.connectors import aiven, chtbd, confluent, lenses, spredfast
 from kafkeep.connect.connectors.family import ConnectorKind, Family
 from kafkeep.errors import UsageError
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.option import did_you_mean, iter_options
 
-CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
 OURS = "kafkeep.Backup"
+OUR_SOURCE = "kafkeep.Restore"
 _OWN_KEYS = (
     *("interval", "on.gap", "segment.bytes", "segment.age", "cycle.bytes", "cycle.time"),
     *("schema.registry", "schema.registry.config"),
 )
 _EXTRA = tuple(one for one in iter_options(BackupOptions) if one.name in _OWN_KEYS)
 FAMILIES: tuple[Family, ...] = (
-    Family(name="confluent", kind="sink", classes=(CONFLUENT,), region="us-west-2"),
+    confluent.SINK,
     Family(name="kafkeep", kind="sink", classes=(OURS,), extra=_EXTRA),
     spredfast.SINK,
     chtbd.SINK,
     chtbd.PAIR,
     aiven.SINK,
     lenses.SINK,
-    source_families.CONFLUENT,
-    source_families.OURS,
-    source_families.SPREDFAST,
-    source_families.CH_TBD,
+    confluent.SOURCE,
+    Family(name="kafkeep", kind="source", classes=(OUR_SOURCE,)),
+    spredfast.SOURCE,
+    chtbd.SOURCE,
 )
 CLASSES: Mapping[str, Family] = {name: one for one in FAMILIES for name in one.classes}
 """All families, by the full name of each class."""
@@ -50,8 +50,8 @@ def matches(name: str) -> tuple[str, ...]:
     if bare in CLASSES:
         return (bare,)
     found = tuple(full for full in CLASSES if bare in short_names(full))
-    confluent = tuple(full for full in found if CLASSES[full].name == "confluent")
-    return confluent[:1] or found
+    of_confluent = tuple(full for full in found if CLASSES[full].name == confluent.SINK.name)
+    return of_confluent[:1] or found
 
 
 def find_family(name: str, kind: ConnectorKind | None = None) -> Family:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kafkeep.connect.connectors.fixed_keys import FixedKey
+from kafkeep.errors import UsageError
 from kafkeep.options.option import Option, iter_options
 
 ConnectorKind = Literal["sink", "source"]
+_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,3 +83,11 @@ class Family:
     def fixed_key(self, key: str) -> FixedKey | None:
         """Return the family's fixed key of this name; None if there is none."""
         return next((one for one in self.fixed_keys if one.name == key), None)
+
+
+def interval_ms(text: str) -> int:
+    """Parse how often a source checks for new commits."""
+    bare = text.strip()
+    if not bare.isdecimal() or not 1 <= int(bare) <= _DAY_MS:
+        raise UsageError(f"{text!r} is not a number of milliseconds from 1 to a day")
+    return int(bare)

@@ -12,16 +12,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass
 
-from kafkeep.connect.connectors.consumer_overrides import (
-    PREFIX,
-    ConsumerReadOptions,
-    iter_fixed_overrides,
-)
 from kafkeep.connect.connectors.families import FAMILIES
 from kafkeep.connect.connectors.family import Family
 from kafkeep.connect.connectors.fixed_keys import FixedKey, KeySupport, iter_fixed_keys
 from kafkeep.connect.connectors.s3_keys import S3Options
-from kafkeep.connect.connectors.sink_keys import ConnectorOptions
+from kafkeep.connect.connectors.sink_keys import (
+    OVERRIDE,
+    ConnectorOptions,
+    ConsumerReadOptions,
+    iter_fixed_overrides,
+)
 from kafkeep.connect.connectors.source_keys import (
     PRODUCER,
     RESTORE,
@@ -87,7 +87,7 @@ def iter_sections() -> Iterator[tuple[str, list[Row]]]:
         [
             *group_rows(ConsumerReadOptions),
             *(
-                Row(PREFIX + name, "string", "", KeySupport.HONOURED, client)
+                Row(OVERRIDE + name, "string", "", KeySupport.HONOURED, client)
                 for name in (
                     "bootstrap.servers",
                     "client.id",

@@ -1,6 +1,4 @@
-"""Whether objects can expire by topic: a rule of the bucket is about a folder. Pure.
-
-A whole connector configuration, read key by key; every error is told at once.
+"""Parse the configuration of a sink connector; report all errors at once.
 
 Every key is honoured, holds anyway, is refused with the reason, or is unknown: there is no fifth
 way. What shapes objects goes on as texts (``shape``), so that it can stand in the log and travel to
@@ -9,16 +7,21 @@ tasks; what nobody may see goes apart (``secrets``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from kafkeep.connect.connectors.chtbd import CompactOptions, compact_options
-from kafkeep.connect.connectors.config_file import ConnectorDocument, read_connector_file, to_texts
-from kafkeep.connect.connectors.consumer_overrides import ConsumerOptions
-from kafkeep.connect.connectors.families import CONFLUENT, OURS, find_family
+from kafkeep.connect.connectors.config_reader import (
+    ConfigReader,
+    ConnectorDocument,
+    read_connector_file,
+    to_texts,
+)
+from kafkeep.connect.connectors.confluent import CONFLUENT
+from kafkeep.connect.connectors.families import OURS, find_family
 from kafkeep.connect.connectors.family import Family, Meaning
-from kafkeep.connect.connectors.fixed_keys import fixed_key
+from kafkeep.connect.connectors.fixed_keys import FixedKey, fixed_key
 from kafkeep.connect.connectors.s3_keys import S3Options, read_address, read_storage
 from kafkeep.connect.connectors.sink_keys import (
     DECLARED,
@@ -26,6 +29,7 @@ from kafkeep.connect.connectors.sink_keys import (
     OWN_CODECS,
     ROLES,
     ConnectorOptions,
+    ConsumerOptions,
     format_name,
     has_sinetstream_objects,
     is_default,
@@ -44,8 +48,6 @@ from kafkeep.options.storage import ArchiveAddress, StorageOptions
 
 __all__ = ["ConnectorConfig", "ConnectorDocument", "is_secret", "read_connector_file"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
 _READ_APART = ("archive", "retention_days")
 
 
@@ -118,10 +120,10 @@ class ConnectorConfig:
         texts = to_texts(given)
         if name is not None:
             texts["name"] = name
-        return _Reader(texts, archive, strict, environ, defaults or {}).read()
+        return _SinkReader(texts, archive, strict, environ, defaults or {}).read()
 
 
-class _Reader:
+class _SinkReader(ConfigReader):
     def __init__(
         self,
         texts: dict[str, str],
@@ -130,12 +132,11 @@ class _Reader:
         environ: Mapping[str, str] | None,
         defaults: Mapping[str, str],
     ) -> None:
-        self._given = texts
+        super().__init__(texts)
         self._archive = archive
         self._strict = strict
         self._environ = environ
         self._defaults = defaults
-        self._wrong: dict[str, str] = {}
 
     def read(self) -> ConnectorConfig:
         self._family = self._find_family()
@@ -147,7 +148,7 @@ class _Reader:
         extra = self._extra()
         s3 = self._try(parse_group, S3Options, self._texts)
         consumer = self._try(ConsumerOptions.parse, self._texts)
-        self._check_fixed_keys()
+        self._check_fixed_keys(self._fixed_key)
         unknown = self._unknown()
         spec = self._sink_spec(unknown)
         sink = self._sink(spec) if meaning is not None else None
@@ -235,24 +236,10 @@ class _Reader:
                 texts = {name: self._defaults[name], **below, **texts}
         return texts
 
-    def _try(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        try:
-            return read(*args, **kwargs)
-        except ConfigErrors as error:
-            for key, why in error.by_key.items():
-                self._wrong.setdefault(key, why)
-        return None
-
-    def _check_fixed_keys(self) -> None:
-        for key, text in self._given.items():
-            found = None
-            if key not in DECLARED and key not in self._family.keys:
-                found = self._family.fixed_key(key) or fixed_key(key)
-            try:
-                if found is not None:
-                    found.check(text)
-            except UsageError as error:
-                self._wrong[key] = error.message
+    def _fixed_key(self, key: str) -> FixedKey | None:
+        if key in DECLARED or key in self._family.keys:
+            return None
+        return self._family.fixed_key(key) or fixed_key(key)
 
     def _unknown(self) -> dict[str, None]:
         transforms = known_transform_keys(self._texts)

@@ -1,26 +1,24 @@
-"""Which keys a connector may have, and what each is about."""
+"""Which keys a sink may have, ``consumer.override.*`` included, and what each is about."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kafkeep.archive.names import connector_log
-from kafkeep.connect.connectors.consumer_overrides import (
-    PREFIX,
-    is_secret_override,
-    knows_override,
-    near_override,
-)
-from kafkeep.connect.connectors.families import CONFLUENT, OURS, find_family, matches
+from kafkeep.connect.connectors.confluent import CONFLUENT
+from kafkeep.connect.connectors.families import OURS, find_family, matches
 from kafkeep.connect.connectors.family import Family
-from kafkeep.connect.connectors.fixed_keys import FIXED_KEYS, fixed_key
+from kafkeep.connect.connectors.fixed_keys import FIXED_KEYS, FixedKey, any_text, fixed_key, only
 from kafkeep.connect.connectors.s3_keys import SECRETS, S3Options
 from kafkeep.errors import UsageError
 from kafkeep.options.java_regex import java_regex
+from kafkeep.options.kafka import parse_servers
 from kafkeep.options.option import (
+    ConfigErrors,
     did_you_mean,
     iter_options,
+    one_of,
     option,
     parse_group,
     parse_option,
@@ -176,7 +174,7 @@ def means_something(key: str, family: Family) -> bool:
     """Return whether a key is known, except keys under transforms and converters."""
     if key in DECLARED or family.knows(key):
         return True
-    return knows_override(key) if key.startswith(PREFIX) else fixed_key(key) is not None
+    return knows_override(key) if key.startswith(OVERRIDE) else fixed_key(key) is not None
 
 
 def say_unknown(key: str, texts: Mapping[str, str], family: Family) -> str:
@@ -188,7 +186,7 @@ def say_unknown(key: str, texts: Mapping[str, str], family: Family) -> str:
     if key.startswith(("transforms.", "predicates.")):
         kind = key.partition(".")[0]
         return f"{kind} does not name {key.split('.')[1]}"
-    near = near_override(key) if key.startswith(PREFIX) else _near(key, family)
+    near = near_override(key) if key.startswith(OVERRIDE) else _near(key, family)
     return "there is no such key" + (f". {near}" if near else "")
 
 
@@ -217,3 +215,153 @@ _SHAPE = _SHAPE_OPTIONS.keys() | _STEPS
 DECLARED = _SHAPE | {
     one.name for group in (ConnectorOptions, S3Options) for one in iter_options(group)
 }
+
+
+OVERRIDE = "consumer.override."
+_TUNING = (
+    "allow.auto.create.topics",
+    "auto.commit.interval.ms",
+    "connections.max.idle.ms",
+    "default.api.timeout.ms",
+    "exclude.internal.topics",
+    "fetch.max.bytes",
+    "fetch.max.wait.ms",
+    "fetch.min.bytes",
+    "group.instance.id",
+    "group.protocol",
+    "heartbeat.interval.ms",
+    "max.partition.fetch.bytes",
+    "max.poll.interval.ms",
+    "max.poll.records",
+    "metadata.max.age.ms",
+    "partition.assignment.strategy",
+    "receive.buffer.bytes",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "request.timeout.ms",
+    "retry.backoff.max.ms",
+    "retry.backoff.ms",
+    "send.buffer.bytes",
+    "session.timeout.ms",
+)
+_NO_EFFECT = (
+    "A setting of the Java consumer. kafkeep fetches whole record batches with its own client: no "
+    "effect on what is stored."
+)
+_SECURITY = ("sasl.", "ssl.")
+_CLIENT = ("security.protocol", "bootstrap.servers", "client.id")
+
+_FIXED_OVERRIDES = (
+    *(FixedKey(OVERRIDE + name, "string", "", _NO_EFFECT, any_text) for name in _TUNING),
+    FixedKey(
+        OVERRIDE + "check.crcs",
+        "boolean",
+        "true",
+        "Checksums of record batches are always checked.",
+        only("true"),
+    ),
+    FixedKey(
+        OVERRIDE + "enable.auto.commit",
+        "boolean",
+        "false",
+        "Offsets are committed only after records are stored.",
+        only("false"),
+    ),
+    FixedKey(
+        OVERRIDE + "group.id",
+        "string",
+        "",
+        "The consumer group is always connect-<name>.",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerReadOptions:
+    """The overrides that decide which records are read, under their full names."""
+
+    isolation_level: str = option(
+        OVERRIDE + "isolation.level",
+        "read_committed skips records of aborted transactions; read_uncommitted reads them. "
+        "Connect's default is read_uncommitted.",
+        default="read_committed",
+        parse=lambda text: one_of("isolation level", "read_committed", "read_uncommitted")(
+            text.strip().lower()
+        ),
+    )
+    auto_offset_reset: str = option(
+        OVERRIDE + "auto.offset.reset",
+        "Where to start if the group connect-<name> has no offset: earliest or latest.",
+        default="earliest",
+        parse=lambda text: one_of("auto.offset.reset", "earliest", "latest")(text.strip().lower()),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerOptions:
+    """All overrides of a connector; ``kafka`` are client properties under Java's names."""
+
+    isolation_level: str = "read_committed"
+    auto_offset_reset: str = "earliest"
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> ConsumerOptions:
+        """Parse the keys under the prefix; ConfigErrors names all invalid ones."""
+        wrong: dict[str, str] = {}
+        kafka: dict[str, str] = {}
+        for key in (key for key in given if key.startswith(OVERRIDE)):
+            try:
+                if _is_client(key):
+                    kafka[key.removeprefix(OVERRIDE)] = _client_value(key, given[key])
+                elif found := fixed_override(key):
+                    found.check(given[key])
+            except UsageError as error:
+                wrong[key] = error.message
+        try:
+            read = parse_group(ConsumerReadOptions, given)
+        except ConfigErrors as error:
+            raise ConfigErrors({**wrong, **error.by_key}) from error
+        if wrong:
+            raise ConfigErrors(wrong)
+        return cls(**vars(read), kafka=kafka)
+
+
+def knows_override(key: str) -> bool:
+    """Return whether a key under the prefix is known."""
+    declared = {one.name for one in iter_options(ConsumerReadOptions)}
+    return key in declared or _is_client(key) or fixed_override(key) is not None
+
+
+def is_secret_override(key: str) -> bool:
+    """Return whether the value of a key under the prefix may be a secret."""
+    return key.startswith((OVERRIDE + "sasl.", OVERRIDE + "ssl."))
+
+
+def fixed_override(key: str) -> FixedKey | None:
+    """Return the fixed key of this name; None if there is none."""
+    return next((one for one in _FIXED_OVERRIDES if one.name == key), None)
+
+
+def iter_fixed_overrides() -> tuple[FixedKey, ...]:
+    """Return all fixed keys, for the documentation."""
+    return _FIXED_OVERRIDES
+
+
+def near_override(key: str) -> str | None:
+    """Return a hint for an unknown key."""
+    known = [one.name for one in iter_options(ConsumerReadOptions)] + [
+        one.name for one in _FIXED_OVERRIDES
+    ]
+    return did_you_mean(key, [*known, *(OVERRIDE + name for name in _CLIENT)])
+
+
+def _is_client(key: str) -> bool:
+    name = key.removeprefix(OVERRIDE)
+    return key.startswith(OVERRIDE) and (name in _CLIENT or name.startswith(_SECURITY))
+
+
+def _client_value(key: str, text: str) -> str:
+    if key == OVERRIDE + "bootstrap.servers":
+        parse_servers(text)
+    return text

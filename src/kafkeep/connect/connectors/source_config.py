@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
-from kafkeep.connect.connectors.config_file import to_texts
-from kafkeep.connect.connectors.families import find_family, matches
+from kafkeep.connect.connectors.config_reader import ConfigReader, to_texts
+from kafkeep.connect.connectors.families import OUR_SOURCE, find_family, matches
 from kafkeep.connect.connectors.family import Meaning
 from kafkeep.connect.connectors.s3_keys import S3Options, read_address, read_storage
-from kafkeep.connect.connectors.source_families import CONFLUENT, OUR_SOURCE, OURS
 from kafkeep.connect.connectors.source_keys import (
     PRODUCER,
     RESTORE,
@@ -31,9 +30,6 @@ from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.sink.converters import ConverterClass, parse_role_class
 from kafkeep.options.storage import StorageOptions
 from kafkeep.options.unlogged import UnloggedOptions
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +85,7 @@ class SourceConfig:
         texts = to_texts(given)
         if name is not None:
             texts["name"] = name
-        return _Reader(texts, strict, environ).read()
+        return _SourceReader(texts, strict, environ).read()
 
     def changes_of(
         self, shape: Mapping[str, str], defaults: Mapping[str, str]
@@ -143,14 +139,13 @@ def _key_of(message: str) -> str:
     return RESTORE + (first if first in known else "commit")
 
 
-class _Reader:
+class _SourceReader(ConfigReader):
     def __init__(
         self, texts: dict[str, str], strict: bool, environ: Mapping[str, str] | None
     ) -> None:
-        self._given = texts
+        super().__init__(texts)
         self._strict = strict
         self._environ = environ
-        self._wrong: dict[str, str] = {}
 
     def read(self) -> SourceConfig:
         name = self._given.get("connector.class", OUR_SOURCE).strip()
@@ -161,7 +156,7 @@ class _Reader:
         meaning = self._try(self._family.translate, self._given, self._given.get("name", ""))
         self._meaning = meaning or Meaning()
         texts = self._meaning.over(self._given)
-        self._check_fixed_keys()
+        self._check_fixed_keys(lambda key: source_fixed_key(key, self._family))
         unknown = self._unknown()
         options = self._try(parse_group, SourceOptions, texts)
         s3 = self._try(parse_group, S3Options, texts)
@@ -195,23 +190,6 @@ class _Reader:
             unknown=unknown,
             notes=(*s3.notes(), *self._meaning.notes),
         )
-
-    def _try(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        try:
-            return read(*args, **kwargs)
-        except ConfigErrors as error:
-            for key, why in error.by_key.items():
-                self._wrong.setdefault(key, why)
-        return None
-
-    def _check_fixed_keys(self) -> None:
-        for key, text in self._given.items():
-            found = source_fixed_key(key, self._family)
-            try:
-                if found is not None:
-                    found.check(text)
-            except UsageError as error:
-                self._wrong[key] = error.message
 
     def _unknown(self) -> tuple[str, ...]:
         unknown = tuple(key for key in self._given if not knows_source_key(key, self._family))
@@ -250,7 +228,7 @@ class _Reader:
             self._wrong.setdefault("transforms", error.message)
 
     def _unlogged(self, texts: Mapping[str, str]) -> UnloggedOptions | None:
-        if self._family.name not in (CONFLUENT.name, OURS.name):
+        if self._family.name not in ("confluent", "kafkeep"):
             return None
         return self._try(partial(UnloggedOptions.parse, strict=False), texts)
 

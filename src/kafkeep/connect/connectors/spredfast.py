@@ -1,12 +1,12 @@
-"""Spredfast's S3 sink: translate its keys into kafkeep's."""
+"""Spredfast's S3 sink and source: translate their keys into kafkeep's. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkeep.connect.connectors.family import Family, Meaning
-from kafkeep.connect.connectors.fixed_keys import FixedKey, any_number, any_text
+from kafkeep.connect.connectors.family import Family, Meaning, interval_ms
+from kafkeep.connect.connectors.fixed_keys import FixedKey, any_number, any_text, any_truth
 from kafkeep.errors import UsageError
 from kafkeep.options.backup import BackupOptions
 from kafkeep.options.option import ConfigErrors, iter_options, one_of, option, parse_group, truth
@@ -108,7 +108,20 @@ class SpredfastSinkOptions:
     )
 
 
-_FIXED_KEYS = (
+@dataclass(frozen=True, kw_only=True)
+class SpredfastSourceOptions:
+    """Spredfast's S3 source; ``targetTopic.<topic>`` gives a topic another name."""
+
+    poll_interval_ms: int = option(
+        "s3.new.record.poll.interval",
+        "Spredfast's source: check the log for new commits this often, in ms.",
+        default=10_000,
+        parse=interval_ms,
+        metavar="MS",
+    )
+
+
+_SINK_KEYS = (
     FixedKey("local.buffer.dir", "string", "", "Buffers are in Spark's local folder.", any_text),
     FixedKey(
         "compressed_block_size",
@@ -131,9 +144,28 @@ _FIXED_KEYS = (
         "Text holds values only; segments hold keys and need no delimiter.",
     ),
 )
+_LOG = "The log names the objects and says how they were written."
+_SOURCE_KEYS = (
+    FixedKey("format", "string", "", _LOG, any_text),
+    FixedKey("format.include.keys", "boolean", "false", _LOG, any_truth),
+    FixedKey(
+        "max.partition.count", "int", "200", "The log has the number of partitions.", any_number
+    ),
+    FixedKey("s3.page.size", "int", "100", "The bucket is not listed.", any_number),
+    FixedKey(
+        "max.poll.records", "int", "1000", "Batches are as large as Kafka allows.", any_number
+    ),
+    FixedKey("s3.error.backoff", "long", "1000", "Failed requests are always retried.", any_number),
+    FixedKey(
+        "s3.start.marker",
+        "string",
+        "",
+        "A restore reads whole commits: use restore.at or restore.commit.",
+    ),
+)
 
 
-def _translate(texts: Mapping[str, str], _name: str) -> Meaning:
+def _sink(texts: Mapping[str, str], _name: str) -> Meaning:
     place = parse_group(SpredfastPlace, texts)
     options = parse_group(SpredfastSinkOptions, texts)
     found = place.meaning()
@@ -201,13 +233,43 @@ def _text(options: SpredfastSinkOptions) -> dict[str, str]:
     return found
 
 
+def _source(texts: Mapping[str, str], _name: str) -> Meaning:
+    place = parse_group(SpredfastPlace, texts)
+    options = parse_group(SpredfastSourceOptions, texts)
+    found = {
+        **place.meaning(),
+        "poll.interval.ms": str(options.poll_interval_ms),
+        "restore.into.non.empty": "true",
+    }
+    renames = {
+        key.removeprefix("targetTopic."): target
+        for key, target in texts.items()
+        if key.startswith("targetTopic.")
+    }
+    topics = [name.strip() for name in texts.get("topics", "").split(",") if name.strip()]
+    if unknown := sorted(renames.keys() - set(topics)) if topics else []:
+        raise ConfigErrors({f"targetTopic.{unknown[0]}": "topics does not name this topic"})
+    chosen = ",".join(f"{name}:{renames.get(name, name)}" for name in topics or renames)
+    instead: dict[str, str | None] = {"topics": chosen} if chosen else {}
+    return Meaning(texts=found, instead=instead, called=CALLED, prefix=place.s3_prefix)
+
+
 SINK = Family(
     name="spredfast",
     kind="sink",
     classes=(PACKAGE + "sink.S3SinkConnector",),
     groups=(SpredfastPlace, SpredfastSinkOptions),
-    fixed_keys=_FIXED_KEYS,
+    fixed_keys=_SINK_KEYS,
     # Segments are closed by the keys of kafkeep.Backup; Spredfast leaves it to its worker.
     extra=tuple(one for one in iter_options(BackupOptions) if one.name.startswith("segment.")),
-    translate=_translate,
+    translate=_sink,
+)
+SOURCE = Family(
+    name="spredfast",
+    kind="source",
+    classes=(PACKAGE + "source.S3SourceConnector",),
+    groups=(SpredfastPlace, SpredfastSourceOptions),
+    fixed_keys=_SOURCE_KEYS,
+    below=("targetTopic.",),
+    translate=_source,
 )

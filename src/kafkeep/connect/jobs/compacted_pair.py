@@ -22,7 +22,7 @@ from kafkeep.archive.view import load_view
 from kafkeep.backup.plan import EARLIEST
 from kafkeep.clock import now_ms, writer_id
 from kafkeep.connect.connectors.chtbd import CompactOptions
-from kafkeep.connect.jobs.job import JobContext, run_with_retries
+from kafkeep.connect.jobs.job import JobContext, Progress, run_with_retries
 from kafkeep.connect.jobs.pair_state import (
     MemberFacts,
     Pair,
@@ -32,7 +32,6 @@ from kafkeep.connect.jobs.pair_state import (
     next_step,
     pair_id,
 )
-from kafkeep.connect.jobs.progress import Progress
 from kafkeep.connect.jobs.sink import SinkJob, locations_of, read_sink, sink_options
 from kafkeep.connect.model import ConnectorType
 from kafkeep.errors import AccessDeniedError, NoSuchArchiveError, UsageError
@@ -251,7 +250,7 @@ class SinkThread:
         if self._error is not None:
             raise self._error
 
-    def reached(self) -> bool:  # noqa: D102
+    def reached(self) -> bool:
         positions = self._sink.progress.positions
         if not self._goal:
             # Not from positions and lag: one may change between two reads of the other.
@@ -261,7 +260,7 @@ class SinkThread:
             positions.get(key, -1) >= end for key, end in self._goal.items()
         )
 
-    def end(self) -> None:  # noqa: D102
+    def end(self) -> None:
         self._stop.set()
         self._thread.join()
 

@@ -30,7 +30,7 @@ from kafkeep.archive.document import (
     parse_with_checksum,
     reading,
 )
-from kafkeep.archive.keys import ROOT
+from kafkeep.archive.names import ROOT
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.sequence import DocumentSequence, Naming
 from kafkeep.errors import UnknownOutcomeError

@@ -28,8 +28,14 @@ from kafkeep.backup.schemas import schema_keeper
 from kafkeep.backup.summary import BackupSummary
 from kafkeep.clock import now_ms, writer_id
 from kafkeep.connect.connectors.sink_config import ConnectorConfig
-from kafkeep.connect.jobs.job import JobContext, interruptible_sleep, run_with_retries, shown_tasks
-from kafkeep.connect.jobs.progress import Progress, gaps_of
+from kafkeep.connect.jobs.job import (
+    JobContext,
+    Progress,
+    gaps_of,
+    interruptible_sleep,
+    run_with_retries,
+    shown_tasks,
+)
 from kafkeep.connect.jobs.retention import ConnectorRetention
 from kafkeep.connect.model import ConnectorType
 from kafkeep.errors import KafkeepError

@@ -15,8 +15,14 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.view import list_logs, load_view
 from kafkeep.clock import now_ms
 from kafkeep.connect.connectors.source_config import SourceConfig, with_converters
-from kafkeep.connect.jobs.job import JobContext, interruptible_sleep, run_with_retries, shown_tasks
-from kafkeep.connect.jobs.progress import Progress, gaps_of
+from kafkeep.connect.jobs.job import (
+    JobContext,
+    Progress,
+    gaps_of,
+    interruptible_sleep,
+    run_with_retries,
+    shown_tasks,
+)
 from kafkeep.connect.jobs.sink import kafka_of
 from kafkeep.connect.model import ConnectorType
 from kafkeep.kafka.admin.admin import Admin

@@ -6,7 +6,7 @@ tasks stay at zero. Sums over a connector are right.
 
 from __future__ import annotations
 
-from kafkeep.connect.jobs.progress import Progress
+from kafkeep.connect.jobs.job import Progress
 from kafkeep.connect.metrics.metric import Metric, MetricsPage
 from kafkeep.connect.metrics.totals import ConnectorTotals
 from kafkeep.connect.model import ConnectorStatus, RunState

@@ -6,12 +6,11 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 
-from kafkeep.connect.jobs.job import JobContext
-from kafkeep.connect.jobs.progress import Progress, partition_lags
+from kafkeep.connect.jobs.job import JobContext, Progress, partition_lags
 from kafkeep.connect.metrics.metric import Metric, MetricsPage
 from kafkeep.connect.metrics.totals import ConnectorTotals
 from kafkeep.connect.model import Connector, ConnectorStatus, RestError
-from kafkeep.connect.plugins.definitions import Definitions
+from kafkeep.connect.plugins.validate import Definitions
 from kafkeep.errors import KafkeepError
 from kafkeep.store.s3_timing import RequestTimes
 
@@ -176,7 +175,7 @@ def verified_reader(
     """Return a function that reads when a connector's archive was last verified."""
 
     def read(connector: Connector) -> int | None:
-        from kafkeep.connect.jobs.sink_offsets import read_verified  # noqa: PLC0415 - rarely needed
+        from kafkeep.connect.jobs.offsets import read_verified  # noqa: PLC0415 - rarely needed
 
         config = definitions.resolve(connector.config)
         return read_verified(connector.name, config, context_for(config))

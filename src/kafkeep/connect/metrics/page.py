@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client import ProcessCollector
 
-from kafkeep.connect.jobs.progress import Progress
+from kafkeep.connect.jobs.job import Progress
 from kafkeep.connect.metrics import connect_metrics as connect
 from kafkeep.connect.metrics import own_metrics
 from kafkeep.connect.metrics.metric import Metric, MetricsPage

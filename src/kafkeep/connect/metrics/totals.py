@@ -9,11 +9,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kafkeep.connect.jobs.job import ConnectorJob, JobContext, MakeJob
-from kafkeep.connect.jobs.progress import Progress
+from kafkeep.connect.jobs.job import ConnectorJob, Counts, JobContext, MakeJob, Progress
 from kafkeep.connect.model import ConnectorStatus, ConnectorType, RunState
 from kafkeep.errors import TransientError
 from kafkeep.store.s3_timing import RequestTimes, recording, time_tasks
@@ -21,31 +20,6 @@ from kafkeep.store.s3_timing import RequestTimes, recording, time_tasks
 RATE_WINDOW_MS = 60_000
 _SAMPLE_MS = 1_000
 _RUNS_READ = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """The numbers of a Progress that only increase."""
-
-    records: int = 0
-    bytes: int = 0
-    objects: int = 0
-    commits: int = 0
-    gaps: int = 0
-    skipped_offsets: int = 0
-    bad_records: int = 0
-
-    @classmethod
-    def of(cls, progress: Progress) -> Counts:
-        """Return the numbers of a Progress."""
-        return cls(*(getattr(progress, one.name) for one in fields(cls)))
-
-    def at_least(self, other: Counts) -> Counts:
-        """Return the larger of each number."""
-        return Counts(*(max(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)))
-
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
 @dataclass(slots=True)
@@ -78,7 +52,7 @@ class _Ledger:
 
     def counts(self) -> Counts:
         # A job that starts again within its run may count from zero again; that never shows.
-        now = sum((Counts.of(run) for run in self.runs), self.ended)
+        now = sum(self.runs, self.ended)
         self.shown = now.at_least(self.shown)
         return self.shown
 
@@ -87,7 +61,7 @@ class _Ledger:
             return
         self.runs.append(progress)
         if len(self.runs) > _RUNS_READ:
-            self.ended += Counts.of(self.runs.pop(0))
+            self.ended += self.runs.pop(0)
 
     def note_commit(self) -> None:
         made = [run.last_commit_ms for run in self.runs if run.last_commit_ms is not None]

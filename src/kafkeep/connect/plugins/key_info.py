@@ -10,7 +10,8 @@ from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 
-from kafkeep.connect.connectors.families import CLASSES, CONFLUENT
+from kafkeep.connect.connectors.confluent import CONFLUENT
+from kafkeep.connect.connectors.families import CLASSES
 from kafkeep.connect.connectors.family import Family
 from kafkeep.connect.connectors.fixed_keys import KeySupport
 from kafkeep.connect.connectors.keys_page import (

@@ -1,22 +1,25 @@
-"""What is right and wrong with a configuration, key by key, in Connect's shape and words.
+"""Check a configuration before it becomes a connector, key by key, in Connect's shape and words.
 
-What a configuration needs of this machine and does not find: profiles, proxies, key stores.
-
-A connector would be created, and fail when its job starts. Nothing is asked of S3 or Kafka; files
-are read, and a proxy is connected to, for a few seconds at most.
+Beside the keys themselves: references to config providers, what the worker restricts, and what the
+configuration needs of this machine (profiles, proxies, key stores). Without the last, a connector
+would be created and fail when its job starts. Nothing is asked of S3 or Kafka; files are read, and
+a proxy is connected to, for a few seconds at most.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from kafkeep.connect.connectors.families import CLASSES, CONFLUENT, matches
+from kafkeep.connect.connectors.confluent import CONFLUENT
+from kafkeep.connect.connectors.families import CLASSES, matches
 from kafkeep.connect.connectors.sink_config import ConnectorConfig, is_secret
 from kafkeep.connect.connectors.source_config import SourceConfig
-from kafkeep.connect.model import Json, RestError
-from kafkeep.connect.plugins.classes import find_plugin
+from kafkeep.connect.model import ConnectorType, Json, PluginInfo, RestError, invalid_config
+from kafkeep.connect.plugins.classes import Plugin, find_plugin
 from kafkeep.connect.plugins.forms import COMMON, DEPENDENTS, S3_SINK
 from kafkeep.connect.plugins.key_info import (
     OWN_GROUP,
@@ -25,6 +28,8 @@ from kafkeep.connect.plugins.key_info import (
     plugin_definitions,
     recommended,
 )
+from kafkeep.connect.safety.secrets import hide, mask, unmask
+from kafkeep.connect.worker.config_providers import Providers
 from kafkeep.connect.worker.options import WorkerOptions
 from kafkeep.errors import EnvironmentFault, UsageError
 from kafkeep.kafka.security.client_config import client_config
@@ -32,73 +37,117 @@ from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.option import ConfigErrors
 from kafkeep.store.s3_client import Setting, setting_problems
 
-_KEYS: Mapping[Setting, tuple[str, ...]] = {
-    "profile": ("s3.profile.name",),
-    "region": ("s3.region", "aws.s3.region", "aws_s3_region", "connect.s3.aws.region"),
-    "proxy_url": ("s3.proxy.url",),
-}
-"""By which keys a setting may be given; the first is blamed when it comes from elsewhere."""
-_FILE = re.compile(r".*\.converter\.(.*\.)?ssl\.[a-z]+\.location")
-
-
-def machine_problems(config: Mapping[str, str], worker: WorkerOptions) -> dict[str, str]:
-    """Return what is missing here, by key, for a configuration that is right in itself.
-
-    Of one that is not, nothing is said: its errors come first.
-    """
-    found = matches(config.get("connector.class", ""))
-    is_source = bool(found) and CLASSES[found[0]].kind == "source"
-    try:
-        read: ConnectorConfig | SourceConfig
-        if is_source:
-            read = SourceConfig.from_map(config, strict=False)
-        else:
-            read = ConnectorConfig.from_map(config, strict=False, defaults=worker.defaults)
-    except UsageError:
-        return {}
-    wrong = _file_problems(config)
-    if read.archive.startswith("s3://"):
-        for setting, why in setting_problems(read.storage).items():
-            names = _KEYS[setting]
-            wrong[next((name for name in names if name in config), names[0])] = why
-    client = worker.producer if is_source else worker.consumer
-    prefix = "producer.override." if is_source else "consumer.override."
-    wrong |= _client_problem(client, read.kafka, prefix)
-    return wrong
-
-
-def _file_problems(config: Mapping[str, str]) -> dict[str, str]:
-    """Look at the files that converters name."""
-    named = {key: text.strip() for key, text in config.items() if _FILE.fullmatch(key)}
-    return {
-        key: f"cannot read {path}"
-        for key, path in named.items()
-        if path and not (os.path.isfile(path) and os.access(path, os.R_OK))
-    }
-
-
-def _client_problem(
-    worker: KafkaOptions, overrides: Mapping[str, str], prefix: str
-) -> dict[str, str]:
-    """Make the client's settings as a job does: key stores are opened, JAAS texts are read."""
-    own = {key: text for key, text in overrides.items() if key != "bootstrap.servers"}
-    if not own:
-        return {}
-    options = KafkaOptions(worker.bootstrap_servers, {**worker.properties, **own})
-    try:
-        client_config(options)
-    except (UsageError, EnvironmentFault) as error:
-        named = [key for key in own if key in error.message]
-        blamed = max(named, key=len, default=next(iter(own)))
-        return {prefix + blamed: error.message.removeprefix(f"{blamed}: ")}
-    return {}
-
-
 CLASS = "connector.class"
 HIDDEN = "[hidden]"
 _TOPICS = "Must configure one of topics or topics.regex"
 _NUMBERS = ("INT", "LONG", "SHORT")
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definitions:
+    """Checks configurations from the point of view of one worker."""
+
+    providers: Providers
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    restrictions: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda _config: {}
+    """Returns what a resolved configuration may not ask for, by key."""
+    machine: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda _config: {}
+    """Returns what a resolved configuration needs and this machine lacks, by key. May read files
+    and connect to a proxy, so it is asked only for what the restrictions allows."""
+
+    def checked(
+        self, name: str, config: Mapping[str, str], stored: Mapping[str, str] | None
+    ) -> dict[str, str]:
+        """Return the configuration to keep: masks filled from ``stored``, references as they are.
+
+        RestError 400 with everything that is wrong with it, worded as Connect does.
+        """
+        sent = {**config, "name": name}
+        try:
+            whole = unmask(sent, stored or {})
+            self._plugin(whole)
+            resolved = self.resolve(whole)
+        except ConfigErrors as error:
+            raise invalid_config(
+                [f"Invalid value for configuration {k}: {why}" for k, why in error.by_key.items()]
+            ) from error
+        errors = _errors_of(self._validate(whole[CLASS], resolved, self.machine(resolved)))
+        if errors:
+            raise invalid_config([hide(one, [whole, resolved]) for one in errors])
+        return whole
+
+    def validate(self, plugin: str, config: Mapping[str, str | None]) -> Json:
+        """Say what is right and wrong, key by key; secrets and resolved references do not show.
+
+        The class that ``config`` names is validated; ``plugin`` may be the short name of several.
+        A mask, as a form sends it back, is no error: it stands for a value that is kept.
+        """
+        given = {key: text for key, text in config.items() if text is not None}
+        problems: dict[str, str] = {}
+        resolved = dict(given)
+        for key, text in given.items():
+            try:
+                resolved |= self.providers.resolve({key: text})
+            except ConfigErrors as error:
+                problems |= error.by_key
+        problems = {**self.restrictions(resolved), **problems}
+        named = resolved.get(CLASS, "").strip() or _find(plugin).class_name
+        whole = {**resolved, CLASS: named}
+        problems = problems or dict(self.machine(whole))
+        return _as_sent(self._validate(plugin, whole, problems), given, resolved)
+
+    def describe(self, config: Mapping[str, str]) -> PluginInfo:
+        """Return kind and version; never fails, for what is stored may be of a newer kafkeep."""
+        try:
+            found = _find(config.get(CLASS, ""))
+        except RestError:
+            return PluginInfo(type="sink", version="unknown")
+        kind: ConnectorType = "source" if found.type == "source" else "sink"
+        return PluginInfo(type=kind, version=found.version)
+
+    def resolve(self, config: Mapping[str, str]) -> dict[str, str]:
+        """Resolve every reference and check the result, which a job gets; raise ConfigErrors."""
+        resolved = self.providers.resolve(config)
+        if refused := self.restrictions(resolved):
+            raise ConfigErrors(refused)
+        return resolved
+
+    def _plugin(self, config: Mapping[str, str]) -> None:
+        name = config.get(CLASS, "").strip()
+        if not name:
+            shown = ", ".join(f"{key}={text}" for key, text in mask(config).items())
+            raise RestError(400, f"Connector config {{{shown}}} contains no connector type")
+        _find(name)
+
+    def _validate(
+        self, plugin: str, config: Mapping[str, str], problems: Mapping[str, str] | None = None
+    ) -> Json:
+        return validate(plugin, config, self.defaults, problems)
+
+
+def _find(name: str) -> Plugin:
+    try:
+        return find_plugin(name)
+    except UsageError as error:
+        raise RestError(400, error.message) from error
+
+
+def _errors_of(answer: Json) -> list[str]:
+    return [text for one in answer["configs"] for text in one["value"]["errors"]]
+
+
+def _as_sent(answer: Json, given: Mapping[str, str], resolved: Mapping[str, str]) -> Json:
+    """Return the answer with values as they were sent, masked, and errors without secrets."""
+    shown, configs = mask(given), []
+    for one in answer["configs"]:
+        value: dict[str, Any] = dict(one["value"])
+        key = value["name"]
+        if key in shown and value["value"] not in (HIDDEN, None):
+            value["value"] = shown[key]
+        value["errors"] = [hide(text, [given, resolved]) for text in value["errors"]]
+        configs.append({**one, "value": value})
+    return {**answer, "configs": configs}
 
 
 def validate(
@@ -260,3 +309,65 @@ def _value(definition: Json, given: Mapping[str, str]) -> str | None:
     if kind in _NUMBERS and not _WHOLE.fullmatch(text):
         return None
     return _shown(key, text)
+
+
+_KEYS: Mapping[Setting, tuple[str, ...]] = {
+    "profile": ("s3.profile.name",),
+    "region": ("s3.region", "aws.s3.region", "aws_s3_region", "connect.s3.aws.region"),
+    "proxy_url": ("s3.proxy.url",),
+}
+"""By which keys a setting may be given; the first is blamed when it comes from elsewhere."""
+_FILE = re.compile(r".*\.converter\.(.*\.)?ssl\.[a-z]+\.location")
+
+
+def machine_problems(config: Mapping[str, str], worker: WorkerOptions) -> dict[str, str]:
+    """Return what is missing here, by key, for a configuration that is right in itself.
+
+    Of one that is not, nothing is said: its errors come first.
+    """
+    found = matches(config.get("connector.class", ""))
+    is_source = bool(found) and CLASSES[found[0]].kind == "source"
+    try:
+        read: ConnectorConfig | SourceConfig
+        if is_source:
+            read = SourceConfig.from_map(config, strict=False)
+        else:
+            read = ConnectorConfig.from_map(config, strict=False, defaults=worker.defaults)
+    except UsageError:
+        return {}
+    wrong = _file_problems(config)
+    if read.archive.startswith("s3://"):
+        for setting, why in setting_problems(read.storage).items():
+            names = _KEYS[setting]
+            wrong[next((name for name in names if name in config), names[0])] = why
+    client = worker.producer if is_source else worker.consumer
+    prefix = "producer.override." if is_source else "consumer.override."
+    wrong |= _client_problem(client, read.kafka, prefix)
+    return wrong
+
+
+def _file_problems(config: Mapping[str, str]) -> dict[str, str]:
+    """Look at the files that converters name."""
+    named = {key: text.strip() for key, text in config.items() if _FILE.fullmatch(key)}
+    return {
+        key: f"cannot read {path}"
+        for key, path in named.items()
+        if path and not (os.path.isfile(path) and os.access(path, os.R_OK))
+    }
+
+
+def _client_problem(
+    worker: KafkaOptions, overrides: Mapping[str, str], prefix: str
+) -> dict[str, str]:
+    """Make the client's settings as a job does: key stores are opened, JAAS texts are read."""
+    own = {key: text for key, text in overrides.items() if key != "bootstrap.servers"}
+    if not own:
+        return {}
+    options = KafkaOptions(worker.bootstrap_servers, {**worker.properties, **own})
+    try:
+        client_config(options)
+    except (UsageError, EnvironmentFault) as error:
+        named = [key for key in own if key in error.message]
+        blamed = max(named, key=len, default=next(iter(own)))
+        return {prefix + blamed: error.message.removeprefix(f"{blamed}: ")}
+    return {}

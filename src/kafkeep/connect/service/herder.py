@@ -1,7 +1,7 @@
-"""The service behind the REST API, over the journal, the lease and the jobs of this worker.
+"""The service behind the REST API: its protocol, and the herder, which implements it.
 
-The worker that leads answers from its own jobs. Another worker answers from the journal and the
-leader's last heartbeat, and forwards every change to the leader.
+The herder of the worker that leads answers from its own jobs. Another worker answers from the
+journal and the leader's last heartbeat, and forwards every change to the leader.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.metrics.own_metrics import LastVerified, verified_reader
@@ -27,12 +27,10 @@ from kafkeep.connect.model import (
     TaskStatus,
 )
 from kafkeep.connect.plugins.classes import definitions, find_any_plugin, list_plugins
-from kafkeep.connect.plugins.definitions import Definitions
 from kafkeep.connect.plugins.key_info import VERSION
-from kafkeep.connect.plugins.validate import CLASS
+from kafkeep.connect.plugins.validate import CLASS, Definitions
 from kafkeep.connect.service.forward import NO_LEADER, Forwarder
-from kafkeep.connect.service.leader import Leader
-from kafkeep.connect.service.leader_loop import LeaderLoop
+from kafkeep.connect.service.leader import Leader, LeaderLoop
 from kafkeep.connect.service.loggers import Loggers
 from kafkeep.connect.service.operations import Operation
 from kafkeep.connect.worker.keys import TrackingOptions
@@ -47,6 +45,78 @@ CONNECT_VERSION = "4.1.0"
 """The version of Connect whose REST API this is; clients read it to know what they may call."""
 _STATE_AGE_S = 0.5
 """A worker that does not lead reads the state again after this."""
+
+
+class ConnectService(Protocol):
+    """What Connect's REST API asks for. Errors are RestError with the status to answer.
+
+    Methods block and may be called from any thread. They return configurations as they were sent,
+    with secrets and with references to config providers; the REST API masks them. Messages and
+    codes are those of ``connect-golden``.
+    """
+
+    def root(self) -> Json:
+        """Return version, commit and kafka_cluster_id."""
+
+    def names(self) -> list[str]:
+        """Return the names of all connectors."""
+
+    def connector(self, name: str) -> Connector:
+        """Return a connector as it is defined; 404 when there is none."""
+
+    def type_of(self, name: str) -> ConnectorType:
+        """Return whether it is a sink or a source."""
+
+    def status(self, name: str) -> ConnectorStatus:
+        """Return the state of a connector and its tasks; 404 when there is none."""
+
+    def task_configs(self, name: str) -> list[Mapping[str, str]]:
+        """Return the configuration of each task; a stopped connector has no tasks."""
+
+    def task_status(self, name: str, task: int) -> TaskStatus:
+        """Return one task's status; 404 when there is none."""
+
+    def change(self, operation: Operation[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run one of ``operations.py`` on the worker that leads; 409 when none does."""
+
+    def topics(self, name: str) -> list[str]:
+        """Return the topics a connector has used since it was created or they were reset."""
+
+    def check_topics_reset(self) -> None:
+        """Refuse with 403 unless this worker tracks topics and allows a reset."""
+
+    def offsets(self, name: str) -> list[Json]:
+        """Return ``{"partition": …, "offset": …}`` for each partition that has an offset."""
+
+    def plugins(self, *, connectors_only: bool) -> list[Json]:
+        """Return class, type and version of each plugin."""
+
+    def plugin_config(self, plugin: str) -> list[Json]:
+        """Return the definitions of a plugin's keys; 404 when there is none."""
+
+    def validate(self, plugin: str, config: Mapping[str, str | None]) -> Json:
+        """Return the verdict on a configuration, key by key."""
+
+    def loggers(self) -> Json:
+        """Return the level of each logger that has one."""
+
+    def logger(self, name: str) -> Json:
+        """Return one logger's level; 404 when there is no such logger."""
+
+    def set_logger(self, name: str, level: str) -> list[str]:
+        """Set a logger and those below it; return their names. 404 for an unknown level."""
+
+    def answers_from_memory(self) -> bool:
+        """Return True while reading connectors makes no request, so that it takes no time."""
+
+    def metrics(self) -> str:
+        """Return all metrics in Prometheus's text format."""
+
+    def health(self) -> Json:
+        """Return the health of this worker: ``{"status", "leader", "connectors", "failed", …}``."""
+
+    def is_ready(self) -> bool:
+        """Return True when connectors run here or on another worker."""
 
 
 class Herder:
@@ -211,7 +281,7 @@ class Herder:
 
     def offsets(self, name: str) -> list[Json]:
         """Return a connector's offsets; any worker can read them."""
-        from kafkeep.connect.jobs.sink_offsets import read_offsets  # noqa: PLC0415 - rarely needed
+        from kafkeep.connect.jobs.offsets import read_offsets  # noqa: PLC0415 - rarely needed
 
         config = self._definitions.resolve(self._found(name).config)
         return list(read_offsets(name, config, self._context_for(config)))

@@ -1,18 +1,29 @@
-"""The worker that leads, as operations see it: the state they change and the jobs that follow."""
+"""The worker that leads: the loop that keeps its lease, and the state that operations change.
+
+Every worker runs the loop. It keeps or watches the lease, and runs connectors while it holds it.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 
 from kafkeep.connect.jobs.job import JobContext
 from kafkeep.connect.model import Connector, ConnectorStatus, RestError, TargetState
-from kafkeep.connect.plugins.definitions import Definitions
-from kafkeep.connect.service.leader_loop import LeaderLoop
+from kafkeep.connect.plugins.validate import Definitions
+from kafkeep.connect.service.journal import Journal
+from kafkeep.connect.service.lease import Heartbeat, Lease
 from kafkeep.connect.service.loggers import Loggers
 from kafkeep.connect.service.state import ServiceState, StateChange
+from kafkeep.connect.service.supervisor import Supervisor
+from kafkeep.errors import KafkeepError
+
+logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 60.0
+_TICK_S = 0.2
+"""How soon jobs stop when the lease is lost; also the shortest time between two heartbeats."""
 NOT_STOPPED = (
     "Connectors must be in the STOPPED state before their offsets can be modified. This can be "
     "done for the specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' "
@@ -95,3 +106,130 @@ class Leader:
                 "completely yet. This operation can be safely retried",
             )
         return self._definitions.resolve(connector.config)
+
+
+class LeaderLoop:
+    """Three threads: one keeps the lease, one makes jobs match the journal, one stops jobs.
+
+    The third thread exists because a store that does not answer blocks the other two, and just then
+    jobs must stop in time.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        lease: Lease,
+        supervisor: Supervisor,
+        on_heartbeat: Callable[[Heartbeat], None] = lambda _heartbeat: None,
+    ) -> None:
+        """Create it; ``on_heartbeat`` gets the heartbeats of a leader that is another worker."""
+        self.journal, self.lease, self.supervisor = journal, lease, supervisor
+        self._on_heartbeat = on_heartbeat
+        self._closing = threading.Event()
+        self._heartbeat_due = threading.Event()
+        self._changed = threading.Lock()
+        self._leads = False
+        self._threads = [
+            threading.Thread(target=self._keep_lease, name="lease", daemon=True),
+            threading.Thread(target=self._keep_jobs, name="jobs", daemon=True),
+            threading.Thread(target=self._stop_in_time, name="stop", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Start the threads; from now on the lease is taken or watched."""
+        for thread in self._threads:
+            thread.start()
+
+    def leads(self) -> bool:
+        """Return True when this worker runs the connectors and has read their state."""
+        return self._leads and self.lease.holds()
+
+    def publish_soon(self) -> None:
+        """Send the next heartbeat early, so that other workers learn of a change."""
+        self._heartbeat_due.set()
+
+    def commit(self, decide: Callable[[ServiceState], StateChange | None]) -> ServiceState:
+        """Change the state and the jobs with it; only for a worker that leads."""
+        with self._changed:
+            state = self.journal.commit(decide)
+            if self.leads():
+                self.supervisor.reconcile(state.connectors.values())
+        self.publish_soon()
+        return state
+
+    def reset_topics(self, name: str) -> None:
+        """Forget a connector's active topics, in the state and in its job."""
+        with self._changed:
+            self.journal.commit(lambda _: StateChange(kind="topics", name=name))
+            progress = self.supervisor.progress().get(name)
+            if progress is not None:
+                progress.topics = set()
+
+    def close(self, timeout_s: float) -> bool:
+        """Stop all jobs, then release the lease; False when some job did not end in time."""
+        ended = self.supervisor.close(timeout_s)
+        self._closing.set()
+        self._heartbeat_due.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(timeout_s)
+        if ended:
+            self.lease.release()
+        return ended
+
+    def _keep_lease(self) -> None:
+        while not self._closing.is_set():
+            try:
+                self.lease.step()
+                heartbeat = self.lease.leader()
+                if heartbeat is not None and not self.lease.holds():
+                    self._on_heartbeat(heartbeat)
+            except KafkeepError as error:
+                logger.warning("cannot keep the lease: %s", error.message)
+            except Exception:  # without this thread no worker would lead, or know the leader
+                logger.exception("cannot keep the lease")
+            if self._heartbeat_due.wait(self.lease.interval_s):
+                self._closing.wait(_TICK_S)
+                self._heartbeat_due.clear()
+
+    def _keep_jobs(self) -> None:
+        ticks = max(1, round(self.lease.interval_s / _TICK_S))
+        count = 0
+        while not self._closing.wait(_TICK_S):
+            if self.lease.holds() and (not self._leads or count % ticks == 0):
+                self._run_connectors()
+            count += 1
+
+    def _stop_in_time(self) -> None:
+        """Stop jobs while another worker holds the lease, also those started as it was lost."""
+        while not self._closing.wait(_TICK_S):
+            if not self.lease.holds():
+                self._leads = False
+                self.supervisor.stop_all()
+
+    def _run_connectors(self) -> None:
+        """Start what the state asks for, and store topics that are new."""
+        try:
+            with self._changed:
+                state = self.journal.refresh()
+                if self.lease.holds():
+                    self._leads = True
+                    self.supervisor.reconcile(state.connectors.values())
+                    self._store_topics(state)
+        except KafkeepError as error:
+            logger.warning("cannot read the state of the service: %s", error.message)
+        except Exception:  # without this thread the worker would hold the lease and run nothing
+            logger.exception("cannot make connectors match the state of the service")
+
+    def _store_topics(self, state: ServiceState) -> None:
+        for name, progress in self.supervisor.progress().items():
+            known = set(state.topics.get(name, ()))
+            if name in state.connectors and not set(progress.topics) <= known:
+                topics = tuple(sorted(known | set(progress.topics)))
+                self.journal.commit(
+                    _with_topics(StateChange(kind="topics", name=name, topics=topics))
+                )
+
+
+def _with_topics(change: StateChange) -> Callable[[ServiceState], StateChange]:
+    return lambda _state: change

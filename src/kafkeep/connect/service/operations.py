@@ -183,7 +183,7 @@ def reset_topics(leader: Leader, name: str) -> None:
 @operation
 def alter_offsets(leader: Leader, name: str, offsets: Sequence[Json]) -> str:
     """Move a stopped connector; return the message to answer."""
-    from kafkeep.connect.jobs.sink_offsets import alter_offsets as alter  # noqa: PLC0415 - rarely needed
+    from kafkeep.connect.jobs.offsets import alter_offsets as alter  # noqa: PLC0415 - rarely needed
 
     with leader.lock(name, _not_found(name)):
         config = leader.stopped_config(name, _not_found(name))
@@ -193,7 +193,7 @@ def alter_offsets(leader: Leader, name: str, offsets: Sequence[Json]) -> str:
 @operation
 def reset_offsets(leader: Leader, name: str) -> str:
     """Move a stopped connector back to the beginning; return the message to answer."""
-    from kafkeep.connect.jobs.sink_offsets import reset_offsets as reset  # noqa: PLC0415 - rarely needed
+    from kafkeep.connect.jobs.offsets import reset_offsets as reset  # noqa: PLC0415 - rarely needed
 
     with leader.lock(name, _not_found(name)):
         config = leader.stopped_config(name, _not_found(name))

@@ -21,8 +21,15 @@ from types import TracebackType
 from typing import Any
 
 from kafkeep.clock import now_ms
-from kafkeep.connect.jobs.job import ConnectorJob, JobContext, MakeJob, expected_tasks
-from kafkeep.connect.jobs.progress import Progress, backlog_of
+from kafkeep.connect.jobs.job import (
+    ConnectorJob,
+    JobContext,
+    MakeJob,
+    Progress,
+    backlog_of,
+    expected_tasks,
+    format_trace,
+)
 from kafkeep.connect.model import (
     Backlog,
     Connector,
@@ -33,7 +40,6 @@ from kafkeep.connect.model import (
     TaskStatus,
 )
 from kafkeep.connect.safety.secrets import SecretRedactor
-from kafkeep.connect.service.trace import format_trace
 from kafkeep.errors import TransientError
 from kafkeep.retry import CONNECTOR_START
 

@@ -13,10 +13,10 @@ from kafkeep.connect.connectors.fixed_keys import FixedKey, KeySupport
 from kafkeep.connect.connectors.keys_page import Row, group_rows
 from kafkeep.connect.worker.config_providers import CLASSES, PACKAGE, PREFIX
 from kafkeep.connect.worker.fixed_keys import KEYS, UNDER
-from kafkeep.connect.worker.kafka_clients import CLIENTS, PLAIN, STARTS
 from kafkeep.connect.worker.keys import GROUPS, REST
-from kafkeep.connect.worker.listener_tls import CLIENT_AUTH
-from kafkeep.connect.worker.listener_tls import PREFIX as LISTENER
+from kafkeep.connect.worker.options import CLIENTS, PLAIN, STARTS
+from kafkeep.connect.worker.rest_security import CLIENT_AUTH
+from kafkeep.connect.worker.rest_security import PREFIX as LISTENER
 
 HEADING = "## The worker's keys"
 _INTRO = f"""\

@@ -7,16 +7,15 @@ names unknown keys, as in Connect.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ParamSpec, TypeVar
 
+from kafkeep.connect.connectors.config_reader import ConfigReader
 from kafkeep.connect.connectors.sink_keys import ROLES
 from kafkeep.connect.worker.config_providers import PREFIX as PROVIDERS
 from kafkeep.connect.worker.config_providers import Providers
 from kafkeep.connect.worker.fixed_keys import KEYS, worker_fixed_key
-from kafkeep.connect.worker.kafka_clients import CLIENTS, READ_DEFAULTS, ClientReader, is_client_key
 from kafkeep.connect.worker.keys import (
     GROUPS,
     RestOptions,
@@ -24,28 +23,30 @@ from kafkeep.connect.worker.keys import (
     ServiceOptions,
     TrackingOptions,
 )
-from kafkeep.connect.worker.listener_tls import (
+from kafkeep.connect.worker.rest_security import (
     ListenerTls,
+    RestSecurity,
     is_listener_key,
     read_tls,
-    shares_with_clients,
-)
-from kafkeep.connect.worker.rest_security import (
-    RestSecurity,
     read_tokens,
     read_users,
     require_safe_bind,
+    shares_with_clients,
 )
 from kafkeep.errors import UsageError
+from kafkeep.kafka.security.client_config import check_properties
 from kafkeep.options.files import load_text, parse_properties
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.options.option import ConfigErrors, did_you_mean, iter_options, parse_group
 from kafkeep.options.sink.converters import parse_role_class
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 DECLARED = tuple(one.name for groups in GROUPS.values() for g in groups for one in iter_options(g))
+CLIENTS = ("consumer", "producer", "admin")
+PLAIN = ("client.id", "request.timeout.ms", "socket.connection.setup.timeout.ms")
+STARTS = ("security.", "sasl.", "ssl.")
+READ_DEFAULTS = ("auto.offset.reset", "isolation.level")
+"""Keys under ``consumer.`` that are defaults of connectors, not of the client."""
+_PREFIXES = tuple(f"{name}." for name in CLIENTS)
 _SIGNS = {"___": "-", "__": "_", "_": "."}
 
 
@@ -80,7 +81,7 @@ class WorkerOptions:
     ) -> WorkerOptions:
         """Combine flags over variables over the file; ConfigErrors lists all that is wrong."""
         texts = _over(_over(_read(file), from_environ(environ)), flags or {})
-        return _Reader(texts, environ).read()
+        return _WorkerReader(texts, environ).read()
 
     @property
     def state_address(self) -> str:
@@ -145,12 +146,11 @@ def _read(file: str | Path | None) -> dict[str, str]:
         raise UsageError(f"{file}: {error.message}", hint=error.hint) from error
 
 
-class _Reader:
+class _WorkerReader(ConfigReader):
     def __init__(self, texts: Mapping[str, str], environ: Mapping[str, str]) -> None:
-        self._given = texts
+        super().__init__(texts)
         self._environ = environ
         self._texts: dict[str, str] = {}
-        self._wrong: dict[str, str] = {}
         self._notes: list[str] = []
 
     def read(self) -> WorkerOptions:
@@ -185,14 +185,6 @@ class _Reader:
             tls=tls,
             notes=tuple(dict.fromkeys(self._notes)),
         )
-
-    def _try(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        try:
-            return read(*args, **kwargs)
-        except ConfigErrors as error:
-            for key, why in error.by_key.items():
-                self._wrong.setdefault(key, why)
-        return None
 
     def _defaults(self) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -287,3 +279,78 @@ def _is_honoured(key: str) -> bool:
     if key.startswith(tuple(f"{role}.converter" for role in ROLES)):
         return True
     return is_client_key(key)
+
+
+def is_client_key(key: str) -> bool:
+    """Return True for a key of the worker's file about a Kafka client."""
+    if is_listener_key(key) or worker_fixed_key(key) is not None:
+        return False
+    return key in PLAIN or key.startswith((*STARTS, *_PREFIXES))
+
+
+class ClientReader:
+    """Parses a worker's clients; adds errors to ``wrong``, by key, and warnings to ``notes``."""
+
+    def __init__(
+        self,
+        texts: Mapping[str, str],
+        wrong: dict[str, str],
+        notes: list[str],
+        *,
+        listener_has_ssl: bool = False,
+    ) -> None:
+        """Create it; with ``listener_has_ssl`` plain ``ssl.`` keys may be the listener's alone."""
+        self._texts = texts
+        self._listener_has_ssl = listener_has_ssl
+        self._wrong = wrong
+        self._notes = notes
+
+    def read(self, name: str) -> KafkaOptions:
+        """Return one client: its own keys override those without a prefix."""
+        own = dict(self._properties(f"{name}."))
+        servers = own.pop("bootstrap.servers", "") or self._texts.get("bootstrap.servers", "")
+        properties = self._shared({**dict(self._properties("")), **own}, own)
+        try:
+            check_properties(properties)
+        except UsageError as error:
+            key = f"{name}.security.protocol" if own else "security.protocol"
+            self._wrong.setdefault(key, error.message)
+        try:
+            return KafkaOptions(servers, properties)
+        except UsageError as error:
+            key = f"{name}.bootstrap.servers"
+            self._wrong.setdefault(
+                key if key in self._texts else "bootstrap.servers", error.message
+            )
+            return KafkaOptions("unknown:9092")
+
+    def _shared(self, properties: dict[str, str], own: Mapping[str, str]) -> dict[str, str]:
+        """Drop the listener's keys if this client does not use TLS."""
+        if not self._listener_has_ssl or "SSL" in properties.get("security.protocol", "").upper():
+            return properties
+        return {k: v for k, v in properties.items() if k in own or not k.startswith("ssl.")}
+
+    def _properties(self, prefix: str) -> Iterator[tuple[str, str]]:
+        """Yield the properties of the client, without unknown ones."""
+        for key, text in self._texts.items():
+            if not is_client_key(key) or not key.startswith(prefix):
+                continue
+            name = key.removeprefix(prefix)
+            if not prefix and key.startswith(_PREFIXES):
+                continue
+            if name not in READ_DEFAULTS and not self._is_skipped(key, name, text):
+                yield name, text
+
+    def _is_skipped(self, key: str, name: str, text: str) -> bool:
+        try:
+            notes = check_properties({"security.protocol": "SASL_SSL", name: text})
+        except UsageError as error:
+            if error.message.startswith("unknown property"):
+                self._notes.append(f"{key}: {error.message}")
+                return True
+            if name == "security.protocol":  # checked with the keys that belong to it
+                return False
+            self._wrong.setdefault(key, error.message)
+            return True
+        self._notes += [f"{key} has no effect here" for _ in notes]
+        return False

@@ -27,13 +27,13 @@ from kafkeep.kafka.admin.cluster import (
     Broker,
     Cluster,
     ConfigValue,
+    EpochEnd,
+    OffsetSpec,
     check_code,
     codes_of,
 )
-from kafkeep.kafka.admin.offsets import EpochEnd, OffsetSpec
 from kafkeep.kafka.client.errors import UNKNOWN_TOPIC_OR_PARTITION, refusal
-from kafkeep.kafka.client.metadata import PartitionDescription, TopicDescription
-from kafkeep.kafka.client.requests import TopicPartition
+from kafkeep.kafka.client.metadata import PartitionDescription, TopicDescription, TopicPartition
 from kafkeep.retry import KAFKA_TOPIC, Retries
 
 __all__ = [

@@ -1,22 +1,40 @@
-"""What a cluster holds and how its topics are set: questions that change nothing."""
+"""Questions to a cluster: its brokers, topics, settings, offsets and sizes.
+
+Offsets are asked of partition leaders; so is the deletion of records before an offset.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import enum
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest
+from kafka.protocol.admin import (
+    DeleteRecordsRequest,
+    DescribeConfigsRequest,
+    DescribeLogDirsRequest,
+)
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
 from kafkeep.errors import EnvironmentFault, PreflightError, TransientError
-from kafkeep.kafka.admin.offsets import EpochEnd, OffsetRequests, OffsetSpec
 from kafkeep.kafka.client.errors import DENIED, UNKNOWN_TOPIC_OR_PARTITION, refusal
 from kafkeep.kafka.client.fetch import Isolation
-from kafkeep.kafka.client.metadata import TopicDescription
-from kafkeep.kafka.client.requests import Routes, TopicPartition
+from kafkeep.kafka.client.metadata import (
+    LeaderAnswers,
+    Routes,
+    TopicDescription,
+    TopicPartition,
+    Value,
+)
 from kafkeep.kafka.client.wire import Wire
 
 TOPIC_RESOURCE = 2
+_CONSUMER = -1
+_LATEST = -1
+_EARLIEST = -2
+_DELETE_TIMEOUT_MS = 30_000
 _CONFIG_SOURCES = {
     1: "topic",
     2: "broker",
@@ -24,6 +42,10 @@ _CONFIG_SOURCES = {
     4: "server.properties",
     5: "default",
 }
+
+
+_Asked = Mapping[str, Collection[tuple[int, int]]]
+"""Topic → the index and leader epoch of each partition in one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +65,21 @@ class ConfigValue:
     value: str | None
     source: str
     sensitive: bool = False
+
+
+class OffsetSpec(enum.Enum):
+    """Which end of a partition is asked for."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    LAST_STABLE = "last stable"
+
+
+class EpochEnd(NamedTuple):
+    """Where a leader epoch ended; ``end_offset`` is -1 when the leader does not know it."""
+
+    leader_epoch: int
+    end_offset: int
 
 
 class Cluster:
@@ -181,6 +218,144 @@ class Cluster:
                 raise answer
             _largest(answer, sizes)
         return sizes
+
+
+class OffsetRequests:
+    """Coroutines that ask leaders; see ``Admin`` for what each promises."""
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    async def ends(
+        self, partitions: Collection[TopicPartition], spec: OffsetSpec
+    ) -> dict[TopicPartition, int]:
+        """Return the asked end of each partition."""
+        timestamp = _EARLIEST if spec is OffsetSpec.EARLIEST else _LATEST
+        isolation = (
+            Isolation.READ_COMMITTED
+            if spec is OffsetSpec.LAST_STABLE
+            else Isolation.READ_UNCOMMITTED
+        )
+        return await self.at(dict.fromkeys(partitions, timestamp), isolation)
+
+    async def at(
+        self, times: Mapping[TopicPartition, int], isolation: Isolation
+    ) -> dict[TopicPartition, int]:
+        """Return the first offset at or after each time, -1 where there is none."""
+        kind = ListOffsetsRequest.ListOffsetsTopic
+
+        def make(asked: _Asked) -> Any:
+            topics = [
+                kind(
+                    name=topic,
+                    partitions=[
+                        kind.ListOffsetsPartition(
+                            partition_index=index,
+                            current_leader_epoch=epoch,
+                            timestamp=times[topic, index],
+                        )
+                        for index, epoch in partitions
+                    ],
+                )
+                for topic, partitions in asked.items()
+            ]
+            return ListOffsetsRequest(
+                replica_id=_CONSUMER,
+                isolation_level=int(isolation),
+                topics=topics,
+                timeout_ms=self._routes.link.request_timeout_ms,
+                min_version=1,
+            )
+
+        return await self._ask_leaders(
+            times, make, lambda topic, part: ((topic.name, part.partition_index), part.offset)
+        )
+
+    async def delete_before(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Move each log start up to the offset given; return the log starts."""
+        kind = DeleteRecordsRequest.DeleteRecordsTopic
+
+        def make(asked: _Asked) -> Any:
+            topics = [
+                kind(
+                    name=topic,
+                    partitions=[
+                        kind.DeleteRecordsPartition(
+                            partition_index=index, offset=offsets[topic, index]
+                        )
+                        for index, _ in partitions
+                    ],
+                )
+                for topic, partitions in asked.items()
+            ]
+            return DeleteRecordsRequest(topics=topics, timeout_ms=_DELETE_TIMEOUT_MS)
+
+        return await self._ask_leaders(
+            offsets,
+            make,
+            lambda topic, part: ((topic.name, part.partition_index), part.low_watermark),
+        )
+
+    async def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, EpochEnd]:
+        """Return where each leader epoch ended in the leader's log."""
+        kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+
+        def make(asked: _Asked) -> Any:
+            topics = [
+                kind(
+                    topic=topic,
+                    partitions=[
+                        kind.OffsetForLeaderPartition(
+                            partition=index,
+                            current_leader_epoch=epoch,
+                            leader_epoch=epochs[topic, index],
+                        )
+                        for index, epoch in partitions
+                    ],
+                )
+                for topic, partitions in asked.items()
+            ]
+            return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=topics, min_version=2)
+
+        return await self._ask_leaders(
+            epochs,
+            make,
+            lambda topic, part: (
+                (topic.topic, part.partition),
+                EpochEnd(part.leader_epoch, part.end_offset),
+            ),
+        )
+
+    async def _ask_leaders(
+        self,
+        partitions: Collection[TopicPartition],
+        make: Callable[[_Asked], Any],
+        read: Callable[[Any, Any], tuple[TopicPartition, Value]],
+    ) -> dict[TopicPartition, Value]:
+        """Send each leader what ``make`` builds; return what ``read`` finds for each partition."""
+
+        async def ask(
+            node: int,
+            wanted: list[TopicPartition],
+            topics: Mapping[str, TopicDescription],
+            deadline: float,
+        ) -> LeaderAnswers[Value]:
+            asked: dict[str, list[tuple[int, int]]] = defaultdict(list)
+            for topic, index in wanted:
+                asked[topic].append((index, topics[topic].partitions[index].leader_epoch))
+            answer = await self._routes.link.send(make(asked), node, deadline=deadline)
+            found: dict[TopicPartition, tuple[int, Value]] = {}
+            for answered in answer.topics:
+                for part in answered.partitions:
+                    partition, value = read(answered, part)
+                    found[partition] = (part.error_code, value)
+            return found
+
+        return await self._routes.leaders(partitions, ask)
 
 
 def codes_of(field: str) -> Any:

@@ -26,7 +26,7 @@ from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.batch.compression import Codec, compress
 from kafkeep.kafka.batch.layout import CRC_START, HEADER_BYTES
 from kafkeep.kafka.client.errors import RETRIABLE, refusal
-from kafkeep.kafka.client.requests import TopicPartition
+from kafkeep.kafka.client.metadata import TopicPartition
 from kafkeep.numba_setup import Bytes, copy_bytes, kernel, varlong_size, write_varlong
 from kafkeep.retry import TRANSACTION
 

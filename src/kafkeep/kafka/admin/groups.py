@@ -18,7 +18,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from kafkeep.errors import KafkeepError, PreflightError, TransientError
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.errors import DENIED, RETRIABLE, is_final, refusal
-from kafkeep.kafka.client.requests import Routes, TopicPartition, format_partition
+from kafkeep.kafka.client.metadata import Routes, TopicPartition, format_partition
 from kafkeep.retry import KAFKA_GROUPS
 
 _GROUP_KEY = 0

@@ -140,11 +140,6 @@ def _deal(  # noqa: PLR0917
     return turn
 
 
-def murmur2(key: bytes) -> int:
-    """Return the hash Kafka's clients take of a key, as a number without sign."""
-    return int(_murmur2(np.frombuffer(key, dtype=np.uint8), 0, len(key)))
-
-
 def deal(records: Walked, partitions: int, turn: int) -> tuple[Int64s, int]:
     """Return each record's partition: by its key, or in turn for those without one.
 

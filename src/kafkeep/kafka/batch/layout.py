@@ -1,15 +1,21 @@
-"""The layout of record batches (v2): sizes, positions, attribute bits, and their CRC32C."""
+"""The layout of record batches (v2): sizes, positions, attribute bits, and their CRC32C.
+
+``build_batch`` makes a batch from records in plain Python, for a few records at a time.
+"""
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkeep.numba_setup import Bytes, Int64s, kernel, view_bytes
+from kafkeep.kafka.batch.compression import Codec, compress
+from kafkeep.numba_setup import Bytes, Int64s, kernel, view_bytes, zigzag_varint
 
 HEADER_BYTES = 61
 CRC_START = 21
@@ -112,3 +118,78 @@ def find_bad_crc(buffer: Bytes, starts: Int64s, ends: Int64s, wanted: Int64s) ->
         return None
     bad = _first_bad(buffer, starts[small], ends[small], wanted[small], _TABLES)
     return int(small[bad]) if bad >= 0 else None
+
+
+_HEADER = struct.Struct(">hiqqqhii")
+
+
+class Record(NamedTuple):
+    """One record as consumers see it; ``timestamp`` is Kafka's, in ms, any int64."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[bytes, bytes | None]] = ()
+
+
+def _varlong(value: int) -> bytes:
+    value = (value + (1 << 63)) % (1 << 64) - (1 << 63)  # as Java's long: it wraps around
+    return zigzag_varint(value)
+
+
+def _sized(value: bytes | None) -> bytes:
+    return _varlong(-1) if value is None else _varlong(len(value)) + value
+
+
+def _encode(record: Record, base_offset: int, base_timestamp: int) -> bytes:
+    body = bytearray(b"\0")
+    body += _varlong(record.timestamp - base_timestamp)
+    body += _varlong(record.offset - base_offset)
+    body += _sized(record.key)
+    body += _sized(record.value)
+    body += _varlong(len(record.headers))
+    for key, value in record.headers:
+        body += _sized(key)
+        body += _sized(value)
+    return _varlong(len(body)) + bytes(body)
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int | None = None,
+    last_offset: int | None = None,
+    codec: Codec = Codec.NONE,
+    timestamp_type: TimestampType = TimestampType.CREATE,
+    base_timestamp: int | None = None,
+    max_timestamp: int | None = None,
+    attributes: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytes:
+    """Return one batch with its checksum, holding ``records`` in this order.
+
+    Base and last offset are those of the first and last record unless given: compaction leaves
+    batches whose header spans more than their records. ``attributes`` adds bits.
+    """
+    first = base_offset if base_offset is not None else (records[0].offset if records else 0)
+    last = last_offset if last_offset is not None else (records[-1].offset if records else first)
+    times = [record.timestamp for record in records] or [-1]
+    base_time = times[0] if base_timestamp is None else base_timestamp
+    body = b"".join(_encode(record, first, base_time) for record in records)
+    bits = attributes | codec | (LOG_APPEND_TIME if timestamp_type else 0)
+    checked = _HEADER.pack(
+        bits,
+        last - first,
+        base_time,
+        max(times) if max_timestamp is None else max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    ) + bytes(compress(codec, body))
+    size = len(checked) + CRC_START - 12
+    return struct.pack(">qiibI", first, size, leader_epoch, 2, crc32c(checked)) + checked

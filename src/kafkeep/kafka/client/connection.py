@@ -20,7 +20,13 @@ from kafka.protocol.metadata import MetadataRequest
 
 from kafkeep.errors import KafkeepError, TransientError, UnknownOutcomeError
 from kafkeep.kafka.client.errors import connection_failure, is_final
-from kafkeep.kafka.client.transport import MAX_FRAME_BYTES, Connections, keep_record_views
+from kafkeep.kafka.client.transport import (
+    MAX_FRAME_BYTES,
+    Connections,
+    keep_record_views,
+    loop_has_died,
+    throttled_seconds,
+)
 from kafkeep.kafka.security.client_config import client_config
 from kafkeep.options.kafka import KafkaOptions
 from kafkeep.retry import KAFKA, KAFKA_CONNECTION
@@ -87,7 +93,7 @@ class Link:
     @property
     def failed(self) -> bool:
         """True when the loop has died or was closed: a new client is needed."""
-        return self.closing or self.net._exception is not None
+        return self.closing or loop_has_died(self.net)
 
     def run(self, coroutine: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """Schedule a coroutine from any thread; return kafka-python's future of it."""
@@ -98,7 +104,7 @@ class Link:
         if self.closing:
             return
         self.closing = True
-        if self.net._exception is None:
+        if not loop_has_died(self.net):
             self.net.run(self.connections.close)  # before the loop stops, or sockets stay open
         self.net.close()
 
@@ -168,10 +174,10 @@ class Link:
         """Return the ids of the known brokers, connected and idle ones first."""
 
         def busy(node: int) -> tuple[bool, float, int]:
-            connection = self.connections._conns.get(node)
-            if connection is None or not connection.connected:
+            in_flight = self.connections.in_flight(node)
+            if in_flight is None:
                 return True, self.connections.connection_delay(node), 0
-            return False, 0.0, len(connection.in_flight_requests)
+            return False, 0.0, in_flight
 
         return sorted((broker.node_id for broker in self.cluster.brokers()), key=busy)
 
@@ -216,7 +222,7 @@ class Link:
                 await connection
                 if not connection.paused:
                     return connection
-                wait_s = max(0.001, connection._throttle_time - time.monotonic())
+                wait_s = max(0.001, throttled_seconds(connection))
             except Exception as error:
                 failure = self._unreachable(error, node)
                 next_wait_s = retries.next_wait_s()

@@ -3,8 +3,8 @@
 kafka-python reads 4 KiB at a time, and joins, slices and copies each response about five times.
 Here a response is received into a buffer of its own size, and the record batches of a Fetch are
 views of that buffer. Requests are sent in slices, without a copy. Everything else (SASL, versions,
-timeouts) stays kafka-python's. tests/contract/test_kafka_client.py pins the internals that this
-relies on.
+timeouts) stays kafka-python's. No other module uses kafka-python's private attributes;
+tests/contract/test_kafka_client.py pins those that are used here.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 from kafka.net.inet import KafkaNetSocket
 from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.consumer import FetchResponse
 
@@ -164,6 +165,13 @@ class TlsTransport(_Framed, KafkaSSLTransport):  # type: ignore[misc]
 class Connections(KafkaConnectionManager):  # type: ignore[misc]
     """kafka-python's connection manager over the transports above."""
 
+    def in_flight(self, node: int | str) -> int | None:
+        """Return how many requests a broker has not answered; None when it is not connected."""
+        connection = self._conns.get(node)
+        if connection is None or not connection.connected:
+            return None
+        return len(connection.in_flight_requests)
+
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         timeout_at = timeout_at or time.monotonic() + 10
         sock = await _open_socket(self._net, node, self.config["socket_options"], timeout_at)
@@ -178,6 +186,16 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]
             transport.close()
             raise KafkaConnectionError(f"Handshake failed: {error}") from error
         return transport
+
+
+def throttled_seconds(connection: Any) -> float:
+    """Return how long the broker asked this connection to wait."""
+    return float(connection._throttle_time - time.monotonic())
+
+
+def loop_has_died(net: NetworkSelector) -> bool:
+    """Return whether kafka-python's loop ended with an exception."""
+    return net._exception is not None
 
 
 async def _open_socket(

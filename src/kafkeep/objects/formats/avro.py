@@ -2,30 +2,35 @@
 
 The bytes of an object are a function of its schema and rows alone, however the rows were handed
 over: a block ends after the row that fills it, and the sync marker is a digest of the schema and
-the first rows. Only ``flush`` makes a block end earlier.
+the first rows. Only ``flush`` makes a block end earlier. The codecs of the blocks are at the end.
 """
 
 from __future__ import annotations
 
+import bz2
 import hashlib
-from collections.abc import Iterator
+import threading
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
+import cramjam
 import numpy as np
 import orjson
 import pyarrow as pa
+import zstandard
+from isal import isal_zlib
 
 from kafkeep.errors import DamagedError, RecordError
-from kafkeep.numba_setup import Bytes, Int64s, view_bytes
-from kafkeep.objects.formats.avro_anything import decode_anything, encode_anything
-from kafkeep.objects.formats.avro_codecs import LIMIT_BYTES, LOG_NAMES, compress, decompress
+from kafkeep.numba_setup import Bytes, Int64s, view_bytes, zigzag_varint
+from kafkeep.objects.formats.avro_anything import AnythingRows, decode_anything
+from kafkeep.objects.formats.bytes import MAX_RECORD_BYTES
 from kafkeep.objects.formats.format import Encoder
 from kafkeep.options.sink.formats import FormatOptions
 from kafkeep.records.avro.schema import dump_avro, from_avro, to_avro
 from kafkeep.records.avro.values import AvroValues, avro_values
 from kafkeep.records.schema import Column, Schema
-from kafkeep.records.varint import zigzag_varint
 
 MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
@@ -33,137 +38,22 @@ _PIECE_BYTES = 1 << 20
 _PIECE_ROWS = 1 << 20
 """Rows may take no bytes at all."""
 _MAX_HEADER_BYTES = 16 << 20
-
-
-class _Source:
-    """Bytes read forward, never fewer than asked."""
-
-    def __init__(self, source: BinaryIO) -> None:
-        self._source = source
-
-    def take(self, count: int) -> bytes:
-        """Return exactly ``count`` bytes."""
-        found = self._source.read(count)
-        while len(found) < count:
-            more = self._source.read(count - len(found))
-            if not more:
-                raise DamagedError("an Avro file is cut short")
-            found += more
-        return found
-
-    def at_end(self) -> bytes:
-        """Return the next byte, or none at the end."""
-        return self._source.read(1)
-
-    def long(self, first: bytes = b"") -> int:
-        """Read a number; ``first`` is its first byte when that was read already."""
-        value = 0
-        for i in range(10):
-            byte = (first if i == 0 and first else self.take(1))[0]
-            value |= (byte & 0x7F) << (7 * i)
-            if byte < 0x80:
-                return (value >> 1) ^ -(value & 1)
-        raise DamagedError("an Avro file has a number that is not readable")
-
-    def sized(self, limit: int) -> bytes:
-        """Read a length and as many bytes."""
-        size = self.long()
-        if not 0 <= size <= limit:
-            raise DamagedError(f"an Avro file has a part of {size} bytes")
-        return self.take(size)
-
-
-def count_rows(source: BinaryIO) -> int:
-    """Return how many rows the blocks of a file say they have; nothing is unpacked."""
-    reader = _Source(source)
-    if reader.take(len(MAGIC)) != MAGIC:
-        raise DamagedError("this is not an Avro file")
-    _read_meta(reader)
-    sync = reader.take(_SYNC_BYTES)
-    rows = 0
-    while first := reader.at_end():
-        count = reader.long(first)
-        reader.sized(LIMIT_BYTES)
-        if reader.take(_SYNC_BYTES) != sync:
-            raise DamagedError("an Avro block does not end with the marker of its file")
-        if count < 0:
-            raise DamagedError(f"an Avro block says it has {count} rows")
-        rows += count
-    return rows
-
-
-def iter_columns(source: BinaryIO, *, enhanced: bool = True) -> Iterator[Column]:
-    """Yield the rows of a file in pieces of about 1 MiB, or of one block when that is larger."""
-    reader = _Source(source)
-    if reader.take(len(MAGIC)) != MAGIC:
-        raise DamagedError("this is not an Avro file")
-    meta = _read_meta(reader)
-    sync = reader.take(_SYNC_BYTES)
-    codec = meta.get("avro.codec", b"null").decode(errors="replace")
-    values = _values(meta.get("avro.schema", b""), enhanced)
-    waiting: list[bytes] = []
-    rows = 0
-    for count, data in _iter_blocks(reader, codec, sync):
-        waiting.append(data)
-        rows += count
-        if sum(map(len, waiting)) >= _PIECE_BYTES or rows >= _PIECE_ROWS:
-            yield _decode(values, b"".join(waiting), rows)
-            waiting, rows = [], 0
-    if rows:
-        yield _decode(values, b"".join(waiting), rows)
-
-
-def _values(text: bytes, enhanced: bool) -> AvroValues | None:
-    try:
-        schema = from_avro(orjson.loads(text), enhanced=enhanced)
-        return None if schema is None else avro_values(text.decode(), schema)
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise DamagedError(f"an Avro file has a schema that is not readable: {error}") from error
-
-
-def _read_meta(reader: _Source) -> dict[str, bytes]:
-    meta = {}
-    while count := reader.long():
-        if count < 0:
-            count = -count
-            reader.long()
-        for _ in range(count):
-            key = reader.sized(_MAX_HEADER_BYTES).decode(errors="replace")
-            meta[key] = reader.sized(_MAX_HEADER_BYTES)
-    return meta
-
-
-def _iter_blocks(reader: _Source, codec: str, sync: bytes) -> Iterator[tuple[int, bytes]]:
-    while first := reader.at_end():
-        count = reader.long(first)
-        data = reader.sized(LIMIT_BYTES)
-        if reader.take(_SYNC_BYTES) != sync:
-            raise DamagedError("an Avro block does not end with the marker of its file")
-        unpacked = decompress(codec, data)
-        if not 0 <= count <= max(len(unpacked), _PIECE_ROWS):
-            raise DamagedError(f"an Avro block of {len(unpacked)} bytes says it has {count} rows")
-        yield count, unpacked
-
-
-def _decode(values: AvroValues | None, data: bytes, rows: int) -> Column:
-    if values is None:
-        return Column(None, pa.array(decode_anything(data, rows), pa.binary()))
-    starts = np.zeros(rows, dtype=np.int64)
-    ends = np.full(rows, len(data), dtype=np.int64)
-    try:
-        column, end = values.decode(view_bytes(data), starts, ends, chained=True)
-    except RecordError as error:
-        raise DamagedError(error.message) from error
-    if end != len(data):
-        raise DamagedError("an Avro block has bytes behind its last row")
-    return column
-
-
 BLOCK_BYTES = 256 * 1024
 """A block ends after the row that makes it this large, before compression."""
-
 _MARKED_BYTES = 4096
 """How much of the first block goes into the sync marker."""
+LIMIT_BYTES = MAX_RECORD_BYTES
+"""A block that unpacks to more than this is taken for an attack: writers end one after some KiB, or
+after its first record."""
+
+LOG_NAMES = {
+    "null": "none",
+    "deflate": "deflate",
+    "snappy": "snappy",
+    "bzip2": "bzip2",
+    "zstandard": "zstd",
+}
+"""What each codec is called in the log, by its name in Avro files."""
 
 
 @dataclass(frozen=True)
@@ -208,19 +98,6 @@ class _RowsToWrite(Protocol):
         """Write rows ``[start, stop)`` to the beginning of ``out``."""
 
 
-class _AnythingRows:
-    """Schemaless rows, encoded one by one."""
-
-    def __init__(self, array: pa.Array) -> None:
-        self._rows = [encode_anything(text) for text in array.to_pylist()]
-        self.sizes: Int64s = np.array([len(row) for row in self._rows], dtype=np.int64)
-
-    def write(self, start: int, stop: int, out: Bytes) -> int:
-        whole = b"".join(self._rows[start:stop])
-        out[: len(whole)] = np.frombuffer(whole, dtype=np.uint8)
-        return len(whole)
-
-
 class AvroEncoder:
     """One Avro object in the making: holds less than one block of rows, already encoded."""
 
@@ -248,7 +125,7 @@ class AvroEncoder:
         if not len(column):
             return b""
         rows: _RowsToWrite = (
-            _AnythingRows(column.array)
+            AnythingRows(column.array)
             if self._values is None
             else self._values.encode(column.array)
         )
@@ -290,7 +167,7 @@ class AvroEncoder:
         """Return the pieces of one block, with the header in front of the first."""
         self._waiting, self._waiting_rows, self.buffered_bytes = b"", 0, 0
         header = b"" if self._sync else self._header(data[:_MARKED_BYTES].tobytes())
-        packed = compress(self._codec, data.data)
+        packed = _compress(self._codec, data.data)
         return [header, zigzag_varint(count), zigzag_varint(len(packed)), packed, self._sync]
 
     def _header(self, first: bytes) -> bytes:
@@ -302,3 +179,221 @@ class AvroEncoder:
         digest = hashlib.blake2b(b"".join(parts) + first, digest_size=16)
         self._sync = digest.digest()
         return b"".join(parts) + self._sync
+
+
+def count_rows(source: BinaryIO) -> int:
+    """Return how many rows the blocks of a file say they have; nothing is unpacked."""
+    reader = _Source(source)
+    _, sync = _read_header(reader)
+    rows = 0
+    for count, _ in _iter_packed(reader, sync):
+        if count < 0:
+            raise DamagedError(f"an Avro block says it has {count} rows")
+        rows += count
+    return rows
+
+
+def iter_columns(source: BinaryIO, *, enhanced: bool = True) -> Iterator[Column]:
+    """Yield the rows of a file in pieces of about 1 MiB, or of one block when that is larger."""
+    reader = _Source(source)
+    meta, sync = _read_header(reader)
+    codec = meta.get("avro.codec", b"null").decode(errors="replace")
+    values = _values(meta.get("avro.schema", b""), enhanced)
+    waiting: list[bytes] = []
+    rows = 0
+    for count, data in _iter_blocks(reader, codec, sync):
+        waiting.append(data)
+        rows += count
+        if sum(map(len, waiting)) >= _PIECE_BYTES or rows >= _PIECE_ROWS:
+            yield _decode(values, b"".join(waiting), rows)
+            waiting, rows = [], 0
+    if rows:
+        yield _decode(values, b"".join(waiting), rows)
+
+
+def _values(text: bytes, enhanced: bool) -> AvroValues | None:
+    try:
+        schema = from_avro(orjson.loads(text), enhanced=enhanced)
+        return None if schema is None else avro_values(text.decode(), schema)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise DamagedError(f"an Avro file has a schema that is not readable: {error}") from error
+
+
+def _read_header(reader: _Source) -> tuple[dict[str, bytes], bytes]:
+    """Return the metadata of a file and its sync marker."""
+    if reader.take(len(MAGIC)) != MAGIC:
+        raise DamagedError("this is not an Avro file")
+    meta = {}
+    while count := reader.long():
+        if count < 0:
+            count = -count
+            reader.long()
+        for _ in range(count):
+            key = reader.sized(_MAX_HEADER_BYTES).decode(errors="replace")
+            meta[key] = reader.sized(_MAX_HEADER_BYTES)
+    return meta, reader.take(_SYNC_BYTES)
+
+
+def _iter_packed(reader: _Source, sync: bytes) -> Iterator[tuple[int, bytes]]:
+    while first := reader.at_end():
+        count = reader.long(first)
+        data = reader.sized(LIMIT_BYTES)
+        if reader.take(_SYNC_BYTES) != sync:
+            raise DamagedError("an Avro block does not end with the marker of its file")
+        yield count, data
+
+
+def _iter_blocks(reader: _Source, codec: str, sync: bytes) -> Iterator[tuple[int, bytes]]:
+    for count, data in _iter_packed(reader, sync):
+        unpacked = _decompress(codec, data)
+        if not 0 <= count <= max(len(unpacked), _PIECE_ROWS):
+            raise DamagedError(f"an Avro block of {len(unpacked)} bytes says it has {count} rows")
+        yield count, unpacked
+
+
+def _decode(values: AvroValues | None, data: bytes, rows: int) -> Column:
+    if values is None:
+        return Column(None, pa.array(decode_anything(data, rows), pa.binary()))
+    starts = np.zeros(rows, dtype=np.int64)
+    ends = np.full(rows, len(data), dtype=np.int64)
+    try:
+        column, end = values.decode(view_bytes(data), starts, ends, chained=True)
+    except RecordError as error:
+        raise DamagedError(error.message) from error
+    if end != len(data):
+        raise DamagedError("an Avro block has bytes behind its last row")
+    return column
+
+
+class _Source:
+    """Bytes read forward, never fewer than asked."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._source = source
+
+    def take(self, count: int) -> bytes:
+        """Return exactly ``count`` bytes."""
+        found = self._source.read(count)
+        while len(found) < count:
+            more = self._source.read(count - len(found))
+            if not more:
+                raise DamagedError("an Avro file is cut short")
+            found += more
+        return found
+
+    def at_end(self) -> bytes:
+        """Return the next byte, or none at the end."""
+        return self._source.read(1)
+
+    def long(self, first: bytes = b"") -> int:
+        """Read a number; ``first`` is its first byte when that was read already."""
+        value = 0
+        for i in range(10):
+            byte = (first if i == 0 and first else self.take(1))[0]
+            value |= (byte & 0x7F) << (7 * i)
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1)
+        raise DamagedError("an Avro file has a number that is not readable")
+
+    def sized(self, limit: int) -> bytes:
+        """Read a length and as many bytes."""
+        size = self.long()
+        if not 0 <= size <= limit:
+            raise DamagedError(f"an Avro file has a part of {size} bytes")
+        return self.take(size)
+
+
+class _Contexts(threading.local):
+    """What zstd keeps between calls: one set per thread, as it cannot be shared."""
+
+    def __init__(self) -> None:
+        self.reader = zstandard.ZstdDecompressor()
+        self.writer = zstandard.ZstdCompressor(level=3)
+
+
+_contexts = _Contexts()
+
+
+def _compress(codec: str, data: Any) -> Any:
+    """Return one block, bytes-like; the same bytes for the same data."""
+    return _WRITERS[codec](data)
+
+
+def _decompress(codec: str, data: bytes) -> bytes:
+    """Return what a block holds; DamagedError when it is not of this codec, or too large."""
+    if codec not in _READERS:
+        raise DamagedError(f"an Avro file has the codec {codec!r}, which is not known")
+    try:
+        found = bytes(_READERS[codec](data))
+    except (
+        zlib.error,
+        zstandard.ZstdError,
+        cramjam.DecompressionError,
+        ValueError,
+        OSError,
+        EOFError,
+    ) as error:
+        raise DamagedError(f"an Avro block does not unpack as {codec}: {error}") from error
+    if len(found) > LIMIT_BYTES:
+        raise DamagedError(f"an Avro block unpacks to more than {LIMIT_BYTES} bytes")
+    return found
+
+
+def _write_deflate(data: Any) -> bytes:
+    packer = isal_zlib.compressobj(2, wbits=-15)
+    return bytes(packer.compress(data) + packer.flush())
+
+
+def _write_zstd(data: Any) -> bytes:
+    return _contexts.writer.compress(data)
+
+
+def _write_snappy(data: Any) -> bytes:
+    return bytes(cramjam.snappy.compress_raw(data)) + zlib.crc32(data).to_bytes(4, "big")
+
+
+def _read_deflate(data: bytes) -> bytes:
+    return _unpack(zlib.decompressobj(wbits=-15), data)
+
+
+def _read_snappy(data: bytes) -> bytes:
+    if len(data) < 5:
+        raise EOFError("cut short")
+    if cramjam.snappy.decompress_raw_len(data[:-4]) > LIMIT_BYTES:
+        raise ValueError("it is too large")
+    found = bytes(cramjam.snappy.decompress_raw(data[:-4]))
+    if zlib.crc32(found) != int.from_bytes(data[-4:], "big"):
+        raise ValueError("its checksum does not fit")
+    return found
+
+
+def _read_bzip2(data: bytes) -> bytes:
+    return _unpack(bz2.BZ2Decompressor(), data)
+
+
+def _unpack(unpacker: Any, data: bytes) -> bytes:
+    found: bytes = unpacker.decompress(data, LIMIT_BYTES + 1)
+    if not unpacker.eof and len(found) <= LIMIT_BYTES:
+        raise EOFError("cut short")
+    return found
+
+
+def _read_zstd(data: bytes) -> bytes:
+    with _contexts.reader.stream_reader(data, read_across_frames=True) as reader:
+        return reader.read(LIMIT_BYTES + 1)
+
+
+_READERS: dict[str, Callable[[bytes], bytes]] = {
+    "null": lambda data: data,
+    "deflate": _read_deflate,
+    "snappy": _read_snappy,
+    "bzip2": _read_bzip2,
+    "zstandard": _read_zstd,
+}
+_WRITERS: dict[str, Callable[[Any], Any]] = {
+    "null": lambda data: data,
+    "deflate": _write_deflate,
+    "snappy": _write_snappy,
+    "bzip2": bz2.compress,
+    "zstandard": _write_zstd,
+}

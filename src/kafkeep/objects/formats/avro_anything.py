@@ -16,10 +16,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from kafkeep.errors import DamagedError
+from kafkeep.numba_setup import Bytes, Int64s, zigzag_varint
 from kafkeep.records.json.exact import Pairs, RawJson, dump_json, is_int64, parse_json
-from kafkeep.records.varint import zigzag_varint
 
 _MEMBERS = ["boolean", "bytes", "double", "float", "int", "long", "string", "array", "map"]
 _DOUBLE = struct.Struct("<d")
@@ -32,6 +33,19 @@ def encode_anything(text: bytes) -> bytes:
     parts: list[bytes] = []
     _encode(parse_json(text), parts)
     return b"".join(parts)
+
+
+class AnythingRows:
+    """Schemaless rows, encoded one by one."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self._rows = [encode_anything(text) for text in array.to_pylist()]
+        self.sizes: Int64s = np.array([len(row) for row in self._rows], dtype=np.int64)
+
+    def write(self, start: int, stop: int, out: Bytes) -> int:
+        whole = b"".join(self._rows[start:stop])
+        out[: len(whole)] = np.frombuffer(whole, dtype=np.uint8)
+        return len(whole)
 
 
 def _sized(data: bytes) -> bytes:

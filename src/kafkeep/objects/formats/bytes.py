@@ -19,7 +19,7 @@ from kafkeep.errors import DamagedError, RecordError
 from kafkeep.numba_setup import Bytes, Int64s, view_bytes
 from kafkeep.objects.formats.compress import BLOCK_BYTES, SUFFIXES, Blocks, open_decompressed
 from kafkeep.options.sink.formats import FormatOptions
-from kafkeep.records.json.arrow import binary_array, gather, join_with
+from kafkeep.records.arrow import binary_of_buffers, gather, join_with
 from kafkeep.records.schema import OPTIONAL_BYTES, Column, Kind, Schema
 
 PIECE_BYTES = 4 * 1024 * 1024
@@ -114,7 +114,7 @@ def _last(data: bytes, count: int) -> bytes:
 
 def _one(record: bytes | bytearray) -> pa.Array:
     ends = np.array([0, len(record)], dtype=np.int32)
-    return binary_array(view_bytes(record), ends, None)
+    return binary_of_buffers(view_bytes(record), ends, None)
 
 
 class SeparatedEncoder:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from kafkeep.errors import DamagedError, RecordError
 from kafkeep.numba_setup import Bytes, kernel
-from kafkeep.records.arrow import view_data, view_offsets
+from kafkeep.records.arrow import number_array, view_data, view_offsets
 from kafkeep.records.avro.names import (
     DEFAULT_PRECISION,
     PRECISION,
@@ -29,7 +29,6 @@ from kafkeep.records.avro.names import (
     is_fixed,
     is_union,
 )
-from kafkeep.records.json.arrow import number_array
 from kafkeep.records.schema import (
     DATE,
     DECIMAL,

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import NamedTuple
 
+from kafkeep.numba_setup import varint, zigzag_varint
 from kafkeep.objects.formats.parquet_columns import EMPTY, ColumnRules, decimal_digits, member_name
 from kafkeep.records.avro.names import fixed_size, has_text_keys, is_enum, is_fixed, is_union
 from kafkeep.records.schema import DATE, TIME, TIMESTAMP, Field, Kind, Schema
-from kafkeep.records.varint import varint, zigzag_varint
 
 _MAGIC = b"PAR1"
 _SCHEMA, _GROUPS = 2, 4

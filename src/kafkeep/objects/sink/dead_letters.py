@@ -17,7 +17,7 @@ import pyarrow as pa
 from kafkeep.archive.entry import PartitionId
 from kafkeep.errors import KafkeepError, PreflightError, RecordError, TransientError
 from kafkeep.kafka.admin.admin import Admin
-from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.kafka.client.wire import Wire
 from kafkeep.objects.sink.pipeline import BadRecord, Stage
 from kafkeep.options.sink.sink import ErrorOptions

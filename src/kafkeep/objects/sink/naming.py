@@ -10,11 +10,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from kafkeep.archive.entry import PartitionId
-from kafkeep.archive.keys import KeyLimits, check_key
+from kafkeep.archive.names import KeyLimits, check_key
 from kafkeep.errors import RecordError
 from kafkeep.objects.range_writer import MAX_NAMES
-from kafkeep.options.sink.files import NamingOptions
-from kafkeep.options.sink.object_name import NameFacts, format_name
+from kafkeep.options.sink.files import NameFacts, NamingOptions, format_name
 
 _LONGEST_OFFSET = 2**63 - 1
 _LONGEST_TIME = -(2**63)

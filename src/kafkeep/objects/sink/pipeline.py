@@ -23,8 +23,7 @@ from kafkeep.records.arrow import view_numbers, view_valid
 from kafkeep.records.converters.converter import ConvertedRange, Converter, Result, iter_aligned
 from kafkeep.records.converters.open import open_converter
 from kafkeep.records.converters.sinetstream import fill_times
-from kafkeep.records.partitioners.partitioner import Placed
-from kafkeep.records.partitioners.partitioners import open_partitioner
+from kafkeep.records.partitioners.partitioners import Placed, open_partitioner
 from kafkeep.records.rows import Rows, weigh_records
 from kafkeep.records.schema import OPTIONAL_BYTES, Column
 from kafkeep.records.transforms.chain import open_chain

@@ -23,8 +23,8 @@ from kafkeep.objects.sink.read_windows import UNKNOWN, RowOffsets, StoredFile
 from kafkeep.objects.sink.spec import ReadOptions
 from kafkeep.objects.transform_back import BYTES, Encode, RecordChange, RecordEncoder
 from kafkeep.options.sink.formats import FormatKind
+from kafkeep.records.arrow import number_array
 from kafkeep.records.converters.headers import headers_from_column
-from kafkeep.records.json.arrow import number_array
 from kafkeep.records.json.decode import decode_spans
 from kafkeep.records.json.edit import find_documents
 from kafkeep.records.json.text import check_texts

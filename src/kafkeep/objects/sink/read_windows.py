@@ -17,8 +17,7 @@ import pyarrow as pa
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
 from kafkeep.errors import DamagedError
 from kafkeep.numba_setup import Int64s
-from kafkeep.records.arrow import view_numbers
-from kafkeep.records.json.arrow import number_array
+from kafkeep.records.arrow import number_array, view_numbers
 
 SEGMENT = "segment"
 ENVELOPE = "envelope"

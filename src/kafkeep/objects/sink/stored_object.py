@@ -19,8 +19,7 @@ from kafkeep.failpoint import failpoint
 from kafkeep.objects.range_writer import MAX_NAMES
 from kafkeep.objects.sink.naming import object_key
 from kafkeep.objects.sink.open_file import FinishedObject
-from kafkeep.options.sink.files import NamingOptions, TagOptions
-from kafkeep.options.sink.object_name import NameFacts
+from kafkeep.options.sink.files import NameFacts, NamingOptions, TagOptions
 
 RECORDS = "kafkeep-records"
 VIEW = "kafkeep-view"

@@ -23,10 +23,11 @@ from kafkeep.records.avro.names import is_union
 from kafkeep.records.avro.schema import dump_avro, from_avro, to_avro
 from kafkeep.records.avro.schema_reader import full_name
 from kafkeep.records.avro.values import AvroValues
-from kafkeep.records.converters.converter import ConvertedRange, TopicSubject
-from kafkeep.records.converters.framed import (
+from kafkeep.records.converters.converter import (
     HEAD_BYTES,
+    ConvertedRange,
     SchemaRun,
+    TopicSubject,
     failed_pieces,
     frame,
     iter_runs_of,

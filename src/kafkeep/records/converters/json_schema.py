@@ -16,8 +16,13 @@ import pyarrow as pa
 
 from kafkeep.errors import RecordError
 from kafkeep.options.sink.converter_settings import JsonSchemaSettings
-from kafkeep.records.converters.converter import ConvertedRange, TopicSubject
-from kafkeep.records.converters.framed import Decoder, convert_framed, read_schema_id
+from kafkeep.records.converters.converter import (
+    ConvertedRange,
+    Decoder,
+    TopicSubject,
+    convert_framed,
+    read_schema_id,
+)
 from kafkeep.records.converters.json_schema_types import ONE_OF, NoSchema, read_json_schema
 from kafkeep.records.schema import DECIMAL, Column, Kind, Schema
 from kafkeep.registry.client import Registry

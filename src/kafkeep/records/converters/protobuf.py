@@ -28,8 +28,14 @@ from google.protobuf.message import (  # type: ignore[import-untyped]
 from kafkeep.archive.schemas import RegisteredSchema
 from kafkeep.errors import RecordError
 from kafkeep.options.sink.converter_settings import ProtobufSettings
-from kafkeep.records.converters.converter import ConvertedRange, TopicSubject
-from kafkeep.records.converters.framed import HEAD_BYTES, Decoder, convert_framed, read_schema_id
+from kafkeep.records.converters.converter import (
+    HEAD_BYTES,
+    ConvertedRange,
+    Decoder,
+    TopicSubject,
+    convert_framed,
+    read_schema_id,
+)
 from kafkeep.records.converters.protobuf_schema import ContainsItself, ProtoReading, to_column
 from kafkeep.records.schema import Column, Schema
 from kafkeep.registry.client import Registry

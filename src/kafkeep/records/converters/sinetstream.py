@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 
 from kafkeep.errors import RecordError
+from kafkeep.numba_setup import zigzag_varint
 from kafkeep.records.arrow import binary_array
 from kafkeep.records.converters.converter import ConvertedRange
 from kafkeep.records.rows import Rows
 from kafkeep.records.schema import Column, Field, Kind, Schema, arrow_type
-from kafkeep.records.varint import zigzag_varint
 
 MESSAGE = Schema(
     kind=Kind.STRUCT,

@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kafkeep.numba_setup import Int64s
+from kafkeep.records.arrow import MAX_COLUMN_BYTES, bitmap, gather, number_array, view_binary
 from kafkeep.records.json import leaf_kernels as kernels
-from kafkeep.records.json.arrow import MAX_COLUMN_BYTES, bitmap, gather, number_array, view_binary
 from kafkeep.records.json.edit import FieldKind, FieldSpans, split_members, split_objects
 from kafkeep.records.json.schema import decimal_scale, unscaled_bytes
 from kafkeep.records.schema import DECIMAL, Kind, Schema, arrow_type

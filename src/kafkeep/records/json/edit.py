@@ -20,8 +20,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkeep.numba_setup import Bytes, Int64s, view_bytes
+from kafkeep.records.arrow import gather, view_binary
 from kafkeep.records.json import members
-from kafkeep.records.json.arrow import gather, view_binary
 
 
 class FieldKind(IntEnum):

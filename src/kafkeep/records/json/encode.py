@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from kafkeep.errors import RecordError
 from kafkeep.numba_setup import Bytes, kernel, view_bytes
 from kafkeep.options.sink.formats import DecimalText
-from kafkeep.records.json.arrow import binary_array, gather, view_binary
+from kafkeep.records.arrow import binary_of_buffers, gather, view_binary
 from kafkeep.records.schema import DECIMAL, Kind, Schema, arrow_type
 
 _MAX_BYTES = np.iinfo(np.int32).max
@@ -189,7 +189,7 @@ def _filled(array: pa.Array, sizes: Any, put: Any) -> pa.Array:
     """Let one kernel measure what becomes of each value, and another write it."""
     ends: NDArray[np.int32] = np.zeros(len(array) + 1, dtype=np.int32)
     if not len(array):
-        return binary_array(np.empty(0, dtype=np.uint8), ends, None)
+        return binary_of_buffers(np.empty(0, dtype=np.uint8), ends, None)
     view = view_binary(array)
     total = sizes(view.offsets, view.data, ends)
     if total < 0:
@@ -198,7 +198,7 @@ def _filled(array: pa.Array, sizes: Any, put: Any) -> pa.Array:
         raise RecordError(f"a value of {total} bytes as JSON is more than an object's row can hold")
     out: Bytes = np.empty(total, dtype=np.uint8)
     put(view.offsets, view.data, ends, out)
-    return binary_array(out, ends, None)
+    return binary_of_buffers(out, ends, None)
 
 
 @kernel

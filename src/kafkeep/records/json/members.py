@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkeep.numba_setup import Bytes, Int64s, address_of, byte_at, inlined, kernel
-from kafkeep.records.json.arrow import is_valid
+from kafkeep.records.arrow import is_valid
 from kafkeep.records.json.scan import same_bytes, skip_space, skip_string
 
 MISSING, NULL, FALSE, TRUE, NUMBER, STRING, OBJECT, ARRAY = range(8)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkeep.numba_setup import Bytes, address_of, byte_at, copy_bytes, inlined, kernel, view_bytes
-from kafkeep.records.json.arrow import BinaryView, binary_array, join_lines, join_with, view_binary
+from kafkeep.records.arrow import BinaryView, binary_of_buffers, join_lines, join_with, view_binary
 from kafkeep.records.json.edit import FieldKind, FieldSpans, field_texts, find_fields
 from kafkeep.records.json.scan import (
     BAD_ESCAPE,
@@ -113,7 +113,7 @@ def _without_breaks(values: pa.Array, view: BinaryView, status: Bytes, breaks: i
     if len(view.valid):
         bits = np.unpackbits(view.valid, bitorder="little")[view.first : view.first + rows]
         valid = np.packbits(bits, bitorder="little")
-    return binary_array(out, offsets, valid, values.type)
+    return binary_of_buffers(out, offsets, valid, values.type)
 
 
 @kernel

@@ -1,10 +1,19 @@
 """Fields of keys and values, and headers, as texts: what stands behind ``field=`` in a path.
 
 Values have a schema, or are schemaless JSON documents.
+
+No text changes or leaves the path, and no two texts give the same part. Most texts stand as they
+are, with spaces, ``=`` and any script, as in Confluent's sink. ``/``, ``%`` and what no key may
+have are written as the ``%XX`` of their UTF-8 bytes. A part that would be ``.`` or ``..`` has
+``%2E`` for its dots. ``null`` alone means that there is no value; the text of four letters is
+``%6Eull``. An empty text is ``%empty``. A long text is cut and ends in ``%~`` and a digest of the
+whole.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -16,12 +25,43 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kafkeep.records.arrow import Int64s, binary_scalar, codes_of, true_rows
+from kafkeep.archive.names import NOT_IN_KEYS
+from kafkeep.errors import RecordError
+from kafkeep.numba_setup import Int64s
+from kafkeep.records.arrow import binary_scalar, codes_of, true_rows
 from kafkeep.records.calendar import Zone, date_of
 from kafkeep.records.json.text import FieldKind, FieldSpans, find_fields
 from kafkeep.records.partitioners.joda import PathFormat
-from kafkeep.records.partitioners.partitioner import RowProblem
+from kafkeep.records.rows import Rows
 from kafkeep.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Column, Kind, Schema
+
+NULL = "null"
+MAX_BYTES = 200
+"""A name in a file system has 255 bytes at most, a key of S3 1024."""
+
+_EMPTY = "%empty"
+_CUT = "%~"
+_DIGEST_DIGITS = 32
+_UNSAFE = re.compile(f"[/%{NOT_IN_KEYS}]")
+_WHOLE = {"": _EMPTY, NULL: "%6Eull", ".": "%2E", "..": "%2E%2E"}
+
+
+class RowProblem(Exception):
+    """A row of a column cannot be read; whoever knows the rows says which record it is."""
+
+    def __init__(self, row: int, why: str, hint: str | None = None) -> None:
+        super().__init__(row, why)
+        self.row = row
+        self.why = why
+        self.hint = hint
+
+    def to_error(self, rows: Rows) -> RecordError:
+        """Return the error that names the record."""
+        return RecordError(
+            f"{rows.topic}-{rows.partition} offset {rows.offsets[self.row]}:"
+            f" error encoding partition: {self.why}",
+            hint=self.hint,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,3 +288,43 @@ def _write_logical(schema: Schema, value: Any) -> str:
 def _write_date(days: int) -> str:
     year, month, day = date_of(days)
     return f"{year:04}-{month:02}-{day:02}"
+
+
+def encode_part(text: str, *, max_bytes: int = MAX_BYTES) -> str:
+    """Return a text as one part of a path; different texts give different parts.
+
+    The result has ``max_bytes`` at most, when that is 64 or more. Texts with lone surrogates
+    have no form: UnicodeEncodeError.
+    """
+    if text in _WHOLE:
+        return _WHOLE[text]
+    part = _UNSAFE.sub(_escape, text)
+    whole = part.encode()
+    if len(whole) <= max_bytes:
+        return part
+    digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]
+    room = max(max_bytes, 64) - len(_CUT) - _DIGEST_DIGITS
+    # Neither a character nor an escape is cut in two.
+    kept = re.sub(r"%[0-9A-F]?\Z", "", whole[:room].decode(errors="ignore"))
+    return f"{kept}{_CUT}{digest}"
+
+
+def encode_label(name: str) -> str:
+    """Return the name of a field as it stands in front of ``=``."""
+    return _UNSAFE.sub(_escape, name).replace("=", "%3D")
+
+
+def name_part(label: str, text: str | None, *, raw: bool, max_bytes: int = MAX_BYTES) -> str:
+    """Return ``label=value``; None is ``label=null``.
+
+    ``raw`` is Confluent's form: nothing is changed, so a value may make directories of its own,
+    and the text ``null`` is not told from no value.
+    """
+    if raw:
+        return f"{label}={NULL if text is None else text}"
+    value = NULL if text is None else encode_part(text, max_bytes=max_bytes)
+    return f"{encode_label(label)}={value}"
+
+
+def _escape(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match[0].encode())

@@ -1,28 +1,63 @@
-"""The partitioners: by Kafka partition, by fields, by time; and which one the options ask for.
+"""Partitioners: their protocol, those by Kafka partition, fields and time, and how to open one.
 
 A directory is ``partition=0``, ``country=de/tenant=acme`` or ``year=2024/month=12/day=03/hour=10``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from kafkeep.numba_setup import Int64s
 from kafkeep.options.sink.partitioners import PartitionOptions, field_label
-from kafkeep.records.arrow import Int64s, find_distinct, join_codes, merge_equal
+from kafkeep.records.arrow import find_distinct
 from kafkeep.records.calendar import Zone
-from kafkeep.records.partitioners.field_values import Texts, read_column, read_header
-from kafkeep.records.partitioners.joda import PathFormat
-from kafkeep.records.partitioners.partitioner import (
+from kafkeep.records.partitioners.field_values import (
     MAX_BYTES,
-    Partitioner,
-    Placed,
     RowProblem,
+    Texts,
     name_part,
+    read_column,
+    read_header,
 )
+from kafkeep.records.partitioners.joda import PathFormat
 from kafkeep.records.partitioners.record_time import Extractor
 from kafkeep.records.rows import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where records go: the directory of record ``i`` is ``paths[codes[i]]``.
+
+    A directory is what stands between the topic and the file name, ``partition=0`` or
+    ``year=2024/month=12``, written with ``/`` (the writer puts ``directory.delim`` in).
+    """
+
+    codes: NDArray[np.int32]
+    paths: tuple[str, ...]
+    times: NDArray[np.int64] | None
+    """The time a record was placed by, in ms; None when time plays no part."""
+    tombstones: int | None = None
+    """Which of the paths is the folder of records without a value; None without one."""
+
+    def take(self, rows: NDArray[np.int64]) -> Placed:
+        """Return the same for some of the records."""
+        times = None if self.times is None else self.times[rows]
+        return replace(self, codes=self.codes[rows], times=times)
+
+
+class Partitioner(Protocol):
+    """Pure: the same rows and clock reading give the same directories."""
+
+    def place(self, rows: Rows, *, at_ms: int) -> Placed:
+        """Place records; ``at_ms`` is the clock reading of this cycle (Wallclock).
+
+        RecordError when a record has no place; the caller then tries smaller pieces.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +117,31 @@ class FieldPaths:
             except RowProblem as problem:
                 raise problem.to_error(rows) from problem
             if not paths:
-                codes, paths = merge_equal(texts.codes, parts)
+                codes, paths = _merge_equal(texts.codes, parts)
             else:
-                codes, paths = join_codes(codes, paths, texts.codes, parts)
+                codes, paths = _join_codes(codes, paths, texts.codes, parts)
         return codes, paths
+
+
+def _join_codes(
+    first: Int64s, first_paths: Sequence[str], second: Int64s, second_paths: Sequence[str]
+) -> tuple[Int64s, list[str]]:
+    """Put the second path under the first one; only combinations that occur are made."""
+    pairs, codes = find_distinct(first * len(second_paths) + second)
+    joined = [
+        f"{first_paths[pair // len(second_paths)]}/{second_paths[pair % len(second_paths)]}"
+        for pair in pairs.tolist()
+    ]
+    return _merge_equal(codes, joined)
+
+
+def _merge_equal(codes: Int64s, paths: list[str]) -> tuple[Int64s, list[str]]:
+    """Return the same with each path once: a path that stood twice would be two directories."""
+    places: dict[str, int] = {}
+    renamed = [places.setdefault(path, len(places)) for path in paths]
+    if len(places) == len(paths):
+        return codes, paths
+    return np.array(renamed, np.int64)[codes], list(places)
 
 
 def _read(rows: Rows, name: str) -> Texts:
@@ -166,7 +222,7 @@ class TimePartitioner:
         times = self.extractor.read(rows, at_ms=at_ms)
         codes, paths = self.paths.read(times)
         if self.fields is not None:
-            codes, paths = join_codes(*self.fields.read(rows), codes, paths)
+            codes, paths = _join_codes(*self.fields.read(rows), codes, paths)
         return Placed(codes.astype(np.int32), tuple(paths), times)
 
 

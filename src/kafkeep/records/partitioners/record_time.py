@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kafkeep.records.arrow import Int64s, codes_of, numbers, true_rows
+from kafkeep.numba_setup import Int64s
+from kafkeep.records.arrow import codes_of, numbers, true_rows
 from kafkeep.records.calendar import DAY_MS
 from kafkeep.records.json.text import FieldKind
-from kafkeep.records.partitioners.field_values import find_json, read_typed, unescape
+from kafkeep.records.partitioners.field_values import RowProblem, find_json, read_typed, unescape
 from kafkeep.records.partitioners.joda import parse_text_ms
-from kafkeep.records.partitioners.partitioner import RowProblem
 from kafkeep.records.rows import Rows
 from kafkeep.records.schema import DATE, TIME, Column, Kind, Schema
 

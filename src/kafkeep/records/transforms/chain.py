@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from kafkeep.errors import UsageError
 from kafkeep.options.java_regex import JavaPattern, compile_java_regex
 from kafkeep.options.sink.transforms import PredicateSpec, TransformSpec
-from kafkeep.records.arrow import concat_columns, run_bounds, valid_flags, view_offsets
+from kafkeep.records.arrow import run_bounds, valid_flags, view_offsets
 from kafkeep.records.rows import Rows
+from kafkeep.records.schema import Column
 from kafkeep.records.transforms.cast import Cast
 from kafkeep.records.transforms.fields import (
     CsvLine,
@@ -28,10 +29,16 @@ from kafkeep.records.transforms.fields import (
     SetSchemaMetadata,
     ValueToKey,
 )
-from kafkeep.records.transforms.headers import DropHeaders, HeaderFrom, InsertHeader, header_matches
 from kafkeep.records.transforms.insert_field import InsertField, parse_insertions
 from kafkeep.records.transforms.mask_field import MaskField
-from kafkeep.records.transforms.routers import RegexRouter, TimestampRouter
+from kafkeep.records.transforms.metadata import (
+    DropHeaders,
+    HeaderFrom,
+    InsertHeader,
+    RegexRouter,
+    TimestampRouter,
+    header_matches,
+)
 from kafkeep.records.transforms.sinetstream import (
     ByteArrayCast,
     MicrosecondTimestampConverter,
@@ -196,12 +203,19 @@ def _concat(
         all_rows[0],
         offsets=np.concatenate([rows.offsets for rows in all_rows]),
         timestamps=np.concatenate([rows.timestamps for rows in all_rows]),
-        key=concat_columns([rows.key for rows in all_rows]),
-        value=concat_columns([rows.value for rows in all_rows]),
+        key=_concat_columns([rows.key for rows in all_rows]),
+        value=_concat_columns([rows.value for rows in all_rows]),
         headers=pa.concat_arrays([rows.headers for rows in all_rows]),
     )
     order = np.argsort(places, kind="stable")
     return whole.take(order), places[order]
+
+
+def _concat_columns(columns: list[Column]) -> Column:
+    """Put columns of one schema together."""
+    if len(columns) == 1:
+        return columns[0]
+    return Column(columns[0].schema, pa.concat_arrays([column.array for column in columns]))
 
 
 @dataclass(frozen=True, slots=True)

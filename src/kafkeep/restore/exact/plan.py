@@ -1,15 +1,36 @@
-"""Plan what a restore at exact offsets has to fill, how, and how long that takes. Pure."""
+"""Plan a restore at original offsets, and cut each partition into steps. The plan is pure.
+
+One step writes every offset of the target: filler up to the first record, which is deleted
+afterwards; records in batches without holes; holes. What a step writes, and its sequence, follow
+from the archive and the offset alone, so any attempt can continue where the target ends. Holes
+inside of a batch are filled with tombstones under a key of kafkeep's own. Tasks iterate over steps.
+"""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, Protocol
 
+import numpy as np
+import pyarrow as pa
+
+from kafkeep.archive.entry import OffsetRange
 from kafkeep.check_result import Check, CheckStatus
+from kafkeep.kafka.admin.fill_offsets import LARGEST_FILLER, filler_batch
+from kafkeep.kafka.batch.decode import RECORD_SCHEMA, decode
+from kafkeep.kafka.batch.format import scan_batches
+from kafkeep.kafka.batch.layout import RESERVED_KEY
+from kafkeep.kafka.batch.rewrite import ReadyBatch, regroup
+from kafkeep.numba_setup import Int64s
 from kafkeep.objects.sink.read_windows import ENVELOPE, SEGMENT, first_offset
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.units import format_duration
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan
+from kafkeep.restore.read import MAX_BATCH_BYTES
+from kafkeep.restore.selection import WindowSlice
 
 HOLE_MS = 7
 """Duration of one empty transaction; it serves all partitions of a task that wait for one."""
@@ -116,3 +137,223 @@ def _check_filling(
         f"exact offsets: {before:,} before the first records are filled and deleted, {holes:,} "
         f"without a record are taken by {way}, about {format_duration(time)}",
     )
+
+
+LARGEST_INSIDE = 10_000
+"""A larger hole is left to filler batches."""
+
+
+def iter_filled(batch: ReadyBatch) -> Iterator[ReadyBatch]:
+    """Yield batches without holes; where two of them are apart, the hole between is large."""
+    # Formats take a while to import; segments without holes need none of them.
+    from kafkeep.objects.producible import iter_ready_batches  # noqa: PLC0415
+
+    assert batch.offsets is not None
+    rows = decode(scan_batches(batch.body))
+    offsets = batch.offsets
+    edges = [0, *(np.flatnonzero(np.diff(offsets) > LARGEST_INSIDE) + 1).tolist(), len(offsets)]
+    for i, j in pairwise(edges):
+        yield from iter_ready_batches(_iter_rows(rows.slice(i, j - i), offsets[i:j]))
+
+
+def _iter_rows(rows: pa.RecordBatch, offsets: Int64s) -> Iterator[pa.RecordBatch]:
+    """Yield rows with tombstones between them, a bounded number at a time."""
+    step = 5000
+    for begin in range(0, len(offsets), step):
+        mine = offsets[begin : begin + step]
+        start = int(offsets[begin - 1]) + 1 if begin else int(mine[0])
+        for first in range(start, int(mine[-1]) + 1, 1_000_000):
+            last = min(first + 1_000_000, int(mine[-1]) + 1)
+            low, high = np.searchsorted(mine, [first, last]).tolist()
+            inside = rows.slice(begin + low, high - low)
+            before = rows.column("timestamp")[max(0, begin + low - 1)].as_py()
+            yield _with_tombstones(inside, mine[low:high], first, last, before)
+
+
+def _with_tombstones(
+    rows: pa.RecordBatch, offsets: Int64s, start: int, end: int, time: int
+) -> pa.RecordBatch:
+    """Return a row for each offset of ``[start, end)``; a tombstone has the time before it."""
+    every = np.arange(start, end, dtype=np.int64)
+    place = np.searchsorted(offsets, every, side="right") - 1
+    is_record = np.zeros(len(every), dtype=np.bool_)
+    is_record[offsets - start] = True
+    times = np.concatenate(([time], rows.column("timestamp").to_numpy()))[place + 1]
+    both = pa.concat_batches([rows, _TOMBSTONE])
+    taken = both.take(pa.array(np.where(is_record, place, rows.num_rows)))
+    columns = [pa.array(every), pa.array(times), *taken.columns[2:]]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+_TOMBSTONE = pa.RecordBatch.from_pylist(
+    [
+        {
+            "offset": 0,
+            "timestamp": 0,
+            "timestamp_type": 0,
+            "key": RESERVED_KEY,
+            "value": None,
+            "headers": [],
+        }
+    ],
+    schema=RECORD_SCHEMA,
+)
+
+
+NO_TIME = -1
+_MAX_TIMESTAMP_AT = 35
+
+
+class Send(NamedTuple):
+    """A batch whose first record belongs at ``offset``."""
+
+    offset: int
+    records: int
+    sequence: int
+    body: bytearray
+    filler: bool = False
+
+
+class Hole(NamedTuple):
+    """Offsets without a record, to be taken by control records."""
+
+    start: int
+    end: int
+
+
+class Trim(NamedTuple):
+    """All before ``offset`` is filler: delete it."""
+
+    offset: int
+
+
+Step = Send | Hole | Trim
+
+
+class ReadPieces(Protocol):
+    """Reads the records of slices, in order; batches may have holes."""
+
+    def __call__(self, slices: tuple[WindowSlice, ...]) -> Iterator[ReadyBatch]:
+        """Yield the records as batches."""
+
+
+@dataclass(slots=True)
+class ExactPartition:
+    """What one target partition gets, and where it must end."""
+
+    slices: tuple[WindowSlice, ...]
+    end: int
+    """Filled up to here behind the last record."""
+    tombstones: bool
+    read: ReadPieces
+    _first: int | None = None
+
+    @property
+    def first(self) -> int:
+        """The first record's offset, where the log is to begin; ``end`` when there is none."""
+        if self._first is None:
+            ready = next(self.read(self.slices), None)
+            self._first = self.end if ready is None else ready.first_offset
+        return self._first
+
+    @property
+    def goal(self) -> int:
+        """Nothing is written from here on: a target that ends later is not ours."""
+        return max(self.end, *(part.range.end for part in self.slices[-1:]), 0)
+
+    def steps(self, start: int) -> Iterator[Step]:
+        """Yield what is to be done for a target that ends at ``start``."""
+        if start < self.first:
+            yield from _fillers(start, self.first)
+        if start <= self.first and self.first:
+            yield Trim(self.first)
+        yield from self._behind(max(start, self.first))
+
+    def _behind(self, start: int) -> Iterator[Step]:
+        """Yield records and holes from ``start`` on."""
+        position, latest = start, NO_TIME
+        for batch, before in self._numbered(start):
+            if batch.last_offset < start:
+                continue
+            for part in self._dense(batch):
+                if part.last_offset < start:
+                    continue
+                skip = max(0, start - part.first_offset)
+                at = part.first_offset + skip
+                sequence = at if self.tombstones else self.first + before + count_before(batch, at)
+                yield from self._fill(position, at, latest)
+                yield from _sends(part, skip, sequence)
+                position = part.last_offset + 1
+            (latest,) = struct.unpack_from(">q", batch.body, _MAX_TIMESTAMP_AT)
+        yield from self._fill(position, self.end, latest)
+
+    def _fill(self, start: int, end: int, latest: int) -> Iterator[Step]:
+        if start >= end:
+            return
+        if self.tombstones:
+            yield from _fillers(start, end, key=RESERVED_KEY, time=latest)
+        else:
+            yield Hole(start, end)
+
+    def _numbered(self, start: int) -> Iterator[tuple[ReadyBatch, int]]:
+        """Yield batches with the number of records before each; earlier objects are not read."""
+        before = skipped = 0
+        for part in self.slices:
+            if part.range.end > start or not part.exact:
+                break
+            before += part.records
+            skipped += 1
+        for batch in self.read(self.slices[skipped:]):
+            yield batch, before
+            before += batch.records
+
+    def _dense(self, batch: ReadyBatch) -> Iterator[ReadyBatch]:
+        if batch.offsets is None:
+            yield batch
+        elif self.tombstones:
+            yield from iter_filled(batch)
+        else:
+            yield from split_dense(batch)
+
+
+def count_before(batch: ReadyBatch, offset: int) -> int:
+    """Count the records of a batch before an offset."""
+    if batch.offsets is None:
+        return min(max(0, offset - batch.first_offset), batch.records)
+    return int(np.searchsorted(batch.offsets, offset))
+
+
+def split_dense(batch: ReadyBatch) -> Iterator[ReadyBatch]:
+    """Cut a batch where offsets are missing."""
+    assert batch.offsets is not None
+    offsets = batch.offsets
+    edges = [0, *(np.flatnonzero(np.diff(offsets) != 1) + 1).tolist(), len(offsets)]
+    for i, j in pairwise(edges):
+        for part in cut(batch, i, j):
+            first = int(offsets[part.first_offset])
+            yield ReadyBatch(part.body, part.records, first, first + part.records - 1)
+
+
+def cut(batch: ReadyBatch, i: int, j: int) -> Iterator[ReadyBatch]:
+    """Yield the records ``[i, j)`` of a batch; their offsets are their places in it."""
+    whole = scan_batches(batch.body)
+    yield from regroup([whole], range=OffsetRange(i, j), max_batch_bytes=MAX_BATCH_BYTES)
+
+
+def _sends(part: ReadyBatch, skip: int, sequence: int) -> Iterator[Send]:
+    if not skip:
+        yield Send(part.first_offset, part.records, sequence, part.body)
+        return
+    at = part.first_offset + skip
+    for rest in cut(part, skip, part.records):
+        yield Send(at, rest.records, sequence, rest.body)
+        at, sequence = at + rest.records, sequence + rest.records
+
+
+def _fillers(start: int, end: int, *, key: bytes = b"", time: int = NO_TIME) -> Iterator[Send]:
+    """Yield filler; as no control record is before it, offset and sequence are the same."""
+    largest = LARGEST_FILLER // 10 if key else LARGEST_FILLER
+    while start < end:
+        count = min(largest, end - start)
+        yield Send(start, count, start, filler_batch(count, time, key), filler=True)
+        start += count

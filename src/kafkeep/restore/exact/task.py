@@ -16,7 +16,7 @@ from kafkeep.kafka.batch.rewrite import ReadyBatch, stamp
 from kafkeep.kafka.batch.schema_ids import IdRewriter
 from kafkeep.kafka.client.wire import Wire, wire_for
 from kafkeep.objects.prefetch import ByteRangeReader, open_prefetcher
-from kafkeep.restore.exact.steps import ExactPartition, Hole, Send, Step, Trim
+from kafkeep.restore.exact.plan import ExactPartition, Hole, Send, Step, Trim
 from kafkeep.restore.send import SEQUENCES, Sender, check_hole, check_tail, no_batches, send_all
 from kafkeep.restore.task import (
     RestoreBundle,

@@ -20,8 +20,14 @@ from kafkeep.objects.unlogged.names import NO_OFFSET, UnloggedName
 from kafkeep.objects.unlogged.scan import Index, Scanned, load_index, next_number, save_index, scan
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.unlogged import UnloggedOptions
-from kafkeep.restore.follow.follower import CycleWork, FollowLag, cycle_options
-from kafkeep.restore.follow.state import FollowState, OpenCycle, StateFormat
+from kafkeep.restore.follow.follower import (
+    CycleWork,
+    FollowLag,
+    FollowState,
+    OpenCycle,
+    StateFormat,
+    cycle_options,
+)
 from kafkeep.restore.listing_source import ListingSource, options_for_listing
 
 INDEX = "round"

@@ -16,9 +16,15 @@ from kafkeep.errors import DamagedError, KeyMissingError
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.options.restore import RestoreOptions
 from kafkeep.options.selection import OffsetPick
-from kafkeep.restore.follow.follower import CycleWork, FollowLag, cycle_options
-from kafkeep.restore.follow.state import FollowState, OpenCycle, StateFormat
-from kafkeep.restore.log_source import LogSource, choose_log
+from kafkeep.restore.follow.follower import (
+    CycleWork,
+    FollowLag,
+    FollowState,
+    OpenCycle,
+    StateFormat,
+    cycle_options,
+)
+from kafkeep.restore.source import LogSource, choose_log
 
 UNLIMITED_BYTES = 2**62
 Positions = Mapping[PartitionId, int]

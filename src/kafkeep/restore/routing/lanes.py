@@ -21,7 +21,7 @@ from kafkeep.kafka.batch.keys import deal
 from kafkeep.kafka.batch.rewrite import TARGET_BYTES, Merger, ReadyBatch
 from kafkeep.kafka.batch.unpack import Walked
 from kafkeep.numba_setup import Int64s, view_bytes
-from kafkeep.restore.exact.steps import cut
+from kafkeep.restore.exact.plan import cut
 from kafkeep.restore.read import MAX_BATCH_BYTES
 from kafkeep.restore.routing.routing import Routing
 

@@ -1,18 +1,35 @@
-"""Which entries a query reads: one log and one incarnation of each topic. Runs on the driver."""
+"""Which entries, frames and records a query reads. On the driver.
+
+A query reads one log and one incarnation of each topic. The filters that Spark pushes down are
+applied to entries, frames and times.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
 
-from kafkeep.archive.entry import Entry
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange
 from kafkeep.archive.expiry import Expiry
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.view import ArchiveView
 from kafkeep.errors import NoSuchArchiveError
 from kafkeep.objects.choose_log import choose_best
-from kafkeep.spark.datasource.pushed_filters import PushedFilters
 
 logger = logging.getLogger(__name__)
 
@@ -84,3 +101,107 @@ def _one_log(
         return None
     entries_of = {name: entries for name, (_, entries) in candidates.items()}
     return candidates[choose_best(entries_of, f"{topic} is", "Set the option name to one of them.")]
+
+
+_LAST = (1 << 63) - 1
+_FIRST = -(1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class PushedFilters:
+    """Topics, partitions, offsets and times that may be wanted; half-open like everything.
+
+    It only leaves out what cannot match: Spark looks at each row again.
+    """
+
+    topics: frozenset[str] | None = None
+    partitions: frozenset[int] | None = None
+    start: int = 0
+    end: int = _LAST
+    from_ms: int = _FIRST
+    until_ms: int = _LAST
+
+    def narrowed(self, filters: Iterable[Filter]) -> PushedFilters:
+        """Return what is left when all of the filters hold; those not understood change nothing."""
+        wanted = self
+        for one in filters:
+            wanted = wanted._narrow(one)
+        return wanted
+
+    def wants(self, entry: Entry) -> bool:
+        """Whether an object may hold wanted records."""
+        topic, _, partition = entry.partition_id
+        return (
+            (self.topics is None or topic in self.topics)
+            and (self.partitions is None or partition in self.partitions)
+            and self.offsets(entry.range) is not None
+            and self.wants_times(entry.min_timestamp, entry.max_timestamp)
+        )
+
+    def wants_point(self, point: IndexPoint) -> bool:
+        """Whether a frame's times may be wanted."""
+        return self.wants_times(point.min_timestamp, point.max_timestamp)
+
+    def wants_times(self, low: int, high: int) -> bool:
+        """Whether some time in ``[low, high]`` is wanted."""
+        return high >= self.from_ms and low < self.until_ms
+
+    def offsets(self, range: OffsetRange) -> OffsetRange | None:
+        """Return the wanted part of ``range``."""
+        if self.start >= self.end:
+            return None
+        return range.overlap(OffsetRange(self.start, self.end))
+
+    def _narrow(self, one: Filter) -> PushedFilters:
+        column: tuple[str, ...] = getattr(one, "attribute", ())
+        value = getattr(one, "value", None)
+        if len(column) != 1 or value is None:
+            return self
+        name = column[0].lower()
+        if isinstance(one, (EqualTo, EqualNullSafe)):
+            return self._among(name, (value,))
+        if isinstance(one, In):
+            return self._among(name, value)
+        if isinstance(one, (GreaterThan, GreaterThanOrEqual)):
+            return self._at_least(name, value, 1 if isinstance(one, GreaterThan) else 0)
+        if isinstance(one, (LessThan, LessThanOrEqual)):
+            return self._below(name, value, 0 if isinstance(one, LessThan) else 1)
+        return self
+
+    def _among(self, name: str, values: Iterable[Any]) -> PushedFilters:
+        found = frozenset(value for value in values if value is not None)
+        if name == "topic":
+            topics = found if self.topics is None else self.topics & found
+            return replace(self, topics=topics)
+        if name == "partition":
+            partitions = found if self.partitions is None else self.partitions & found
+            return replace(self, partitions=partitions)
+        if not found:
+            return self
+        return self._at_least(name, min(found), 0)._below(name, max(found), 1)
+
+    def _at_least(self, name: str, value: Any, more: int) -> PushedFilters:
+        if name == "offset":
+            return replace(self, start=max(self.start, value + more))
+        if name == "timestamp":
+            # A record's time has whole milliseconds; one that is equal stays in, Spark decides.
+            return replace(self, from_ms=max(self.from_ms, to_ms(value)))
+        if name == "timestampms":
+            return replace(self, from_ms=max(self.from_ms, value + more))
+        return self
+
+    def _below(self, name: str, value: Any, more: int) -> PushedFilters:
+        if name == "offset":
+            return replace(self, end=min(self.end, value + more))
+        if name == "timestamp":
+            return replace(self, until_ms=min(self.until_ms, to_ms(value) + 1))
+        if name == "timestampms":
+            return replace(self, until_ms=min(self.until_ms, value + more))
+        return self
+
+
+def to_ms(time: datetime) -> int:
+    """Return Kafka's ms of a time, rounded down; one without zone is UTC."""
+    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    since = aware - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400_000) + since.seconds * 1000 + since.microseconds // 1000

@@ -15,7 +15,7 @@ from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange
 from kafkeep.objects.segment.format import wanted_frames
 from kafkeep.objects.sink.read_windows import StoredFile, entries_by_partition, iter_windows
 from kafkeep.objects.sink.spec import NO_OPTIONS, ReadOptions
-from kafkeep.spark.datasource.pushed_filters import PushedFilters
+from kafkeep.spark.datasource.selection import PushedFilters
 
 MIN_PIECE_BYTES = 1 << 20
 

@@ -1,11 +1,14 @@
 """``spark.read.format("kafkeep")``: an archive as a DataFrame.
 
 PySpark finds it by itself through the module ``pyspark_kafkeep``; ``register`` does it by hand.
+
+Spark shows the message of an error but not its hint, so a message here also states what to do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -25,10 +28,14 @@ from kafkeep.objects.segment.reader import committed
 from kafkeep.objects.sink.read_windows import SEGMENT
 from kafkeep.objects.sink.spec import load_read_options
 from kafkeep.options.spark import usable_cores
+from kafkeep.options.storage import StorageOptions
 from kafkeep.options.units import parse_time
-from kafkeep.spark.datasource.options import check_known, is_true, number, storage_options
-from kafkeep.spark.datasource.pushed_filters import PushedFilters
-from kafkeep.spark.datasource.selection import check_topics, choose_entries, without_expired
+from kafkeep.spark.datasource.selection import (
+    PushedFilters,
+    check_topics,
+    choose_entries,
+    without_expired,
+)
 from kafkeep.spark.datasource.slices import (
     EXACT_TIME,
     SPARK_SCHEMA,
@@ -188,3 +195,60 @@ def iter_batches(
         lost = f"offsets {piece.range.start} to {piece.range.end - 1}"
         text = f"{piece.key}: {error.message}; {lost} of {piece.topic}-{piece.partition} are lost"
         raise DamagedError(text, hint=error.hint or HINT) from error
+
+
+_STORAGE = {
+    "endpoint": "endpoint",
+    "region": "region",
+    "accessKey": "access_key",
+    "secretKey": "secret_key",
+    "sessionToken": "session_token",
+    "profile": "profile",
+    "caFile": "ca_file",
+}
+NAMES = (
+    "path",
+    "topics",
+    "name",
+    "commit",
+    "at",
+    "incarnation",
+    "includeTimestampMs",
+    "numPartitions",
+    *_STORAGE,
+    "pathStyle",
+)
+"""Every option; Spark takes them in any case."""
+
+
+def check_known(options: Iterable[str]) -> None:
+    """UsageError for an option that there is not: it would narrow nothing, and nobody would see."""
+    known = {name.lower(): name for name in NAMES}
+    for option in options:
+        if option not in known:
+            near = get_close_matches(option, known, 1)
+            there = f"did you mean {known[near[0]]}?" if near else f"there are {', '.join(NAMES)}"
+            raise UsageError(f"an archive has no option {option}: {there}")
+
+
+def number(options: Mapping[str, str], name: str, *, least: int) -> int | None:
+    """Return an option's whole number; None where it is not given."""
+    text = options.get(name.lower())
+    if not text:
+        return None
+    if not text.isdecimal() or int(text) < least:
+        raise UsageError(f"{name} is a whole number from {least} on, not {text!r}")
+    return int(text)
+
+
+def is_true(text: str | None) -> bool:
+    """Tell whether an option is switched on."""
+    return (text or "").strip().lower() in ("true", "yes", "1")
+
+
+def storage_options(options: Mapping[str, str]) -> StorageOptions:
+    """Return how to reach the store: the reader's options (lower case), else the environment's."""
+    given: dict[str, Any] = {field: options.get(name.lower()) for name, field in _STORAGE.items()}
+    path_style = options.get("pathstyle")
+    given["path_style"] = is_true(path_style) if path_style else None
+    return StorageOptions.from_env(None, **given)

@@ -9,8 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.support.promql import strimzi_names
 
-from kafkeep.connect.jobs.job import JobContext
-from kafkeep.connect.jobs.progress import Progress
+from kafkeep.connect.jobs.job import JobContext, Progress
 from kafkeep.connect.metrics.page import ALL, WorkerFacts, render
 from kafkeep.connect.metrics.totals import Totals, measured
 from kafkeep.connect.model import ConnectorStatus, RunState, TaskStatus

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from kafkeep.connect.model import RestError
-from kafkeep.connect.plugins.definitions import Definitions
-from kafkeep.connect.plugins.validate import machine_problems
+from kafkeep.connect.plugins.validate import Definitions, machine_problems
 from kafkeep.connect.safety.restrictions import check_connector
 from kafkeep.connect.worker.options import WorkerOptions
 

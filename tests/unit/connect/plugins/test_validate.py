@@ -10,8 +10,7 @@ import pytest
 
 from kafkeep.connect.connectors.families import CLASSES, short_names
 from kafkeep.connect.model import RestError
-from kafkeep.connect.plugins.definitions import Definitions
-from kafkeep.connect.plugins.validate import config_errors, validate
+from kafkeep.connect.plugins.validate import Definitions, config_errors, validate
 from kafkeep.connect.safety.restrictions import check_connector
 from kafkeep.connect.worker.config_providers import Providers
 from kafkeep.connect.worker.options import WorkerOptions

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkeep.connect.model import RestError
-from kafkeep.connect.plugins.definitions import Definitions
+from kafkeep.connect.plugins.validate import Definitions
 from kafkeep.connect.safety import secrets
 from kafkeep.connect.safety.restrictions import check_connector
 from kafkeep.connect.safety.secrets import MASK, SecretRedactor, hide, is_secret, mask, unmask

@@ -10,7 +10,7 @@ import pytest
 
 from kafkeep.connect.metrics.totals import Totals
 from kafkeep.connect.model import Connector, ConnectorStatus, RunState, TargetState, TaskStatus
-from kafkeep.connect.plugins.definitions import Definitions
+from kafkeep.connect.plugins.validate import Definitions
 from kafkeep.connect.service.herder import Herder
 from kafkeep.connect.service.lease import Heartbeat
 from kafkeep.connect.service.loggers import Loggers

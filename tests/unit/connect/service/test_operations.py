@@ -10,7 +10,7 @@ import pytest
 from tests.support.waiting import PATIENCE_S
 
 from kafkeep.connect.model import RestError, TargetState
-from kafkeep.connect.plugins.definitions import Definitions
+from kafkeep.connect.plugins.validate import Definitions
 from kafkeep.connect.service import operations
 from kafkeep.connect.service.journal import Journal
 from kafkeep.connect.service.leader import Leader

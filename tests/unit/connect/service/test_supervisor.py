@@ -11,8 +11,13 @@ from dataclasses import replace
 import pytest
 from tests.support.waiting import PATIENCE_S, until
 
-from kafkeep.connect.jobs.job import ConnectorJob, JobContext, expected_tasks, interruptible_sleep
-from kafkeep.connect.jobs.progress import Progress
+from kafkeep.connect.jobs.job import (
+    ConnectorJob,
+    JobContext,
+    Progress,
+    expected_tasks,
+    interruptible_sleep,
+)
 from kafkeep.connect.model import Connector, ConnectorType, PluginInfo, RunState, TargetState
 from kafkeep.connect.safety.secrets import SecretRedactor
 from kafkeep.connect.service.supervisor import Supervisor

@@ -5,11 +5,17 @@ import pytest
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.errors import DamagedError
-from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.compression import Codec
 from kafkeep.kafka.batch.decode import RECORD_SCHEMA, decode, iter_decode
 from kafkeep.kafka.batch.format import scan_batches
-from kafkeep.kafka.batch.layout import CONTROL, DELETE_HORIZON, TRANSACTIONAL, TimestampType
+from kafkeep.kafka.batch.layout import (
+    CONTROL,
+    DELETE_HORIZON,
+    TRANSACTIONAL,
+    Record,
+    TimestampType,
+    build_batch,
+)
 
 RECORDS = [
     Record(10, 0, None, None),

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from kafkeep.errors import DamagedError
-from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.compression import Codec
 from kafkeep.kafka.batch.format import (
     NO_RECORD,
@@ -15,7 +14,14 @@ from kafkeep.kafka.batch.format import (
     min_timestamps,
     scan_batches,
 )
-from kafkeep.kafka.batch.layout import CONTROL, DELETE_HORIZON, TRANSACTIONAL, TimestampType
+from kafkeep.kafka.batch.layout import (
+    CONTROL,
+    DELETE_HORIZON,
+    TRANSACTIONAL,
+    Record,
+    TimestampType,
+    build_batch,
+)
 
 # One record (timestamp 1000, key "k", value "v") as the Java producer writes it, by hand.
 BY_HAND = bytes.fromhex(

@@ -7,11 +7,17 @@ import numpy as np
 import pytest
 
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.compression import Codec
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import check_crcs, scan_batches
-from kafkeep.kafka.batch.layout import CONTROL, DELETE_HORIZON, TRANSACTIONAL, TimestampType
+from kafkeep.kafka.batch.layout import (
+    CONTROL,
+    DELETE_HORIZON,
+    TRANSACTIONAL,
+    Record,
+    TimestampType,
+    build_batch,
+)
 from kafkeep.kafka.batch.rewrite import ReadyBatch, regroup, stamp
 
 ALL = OffsetRange(0, 2**62)

@@ -15,12 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkeep.archive.entry import OffsetRange
-from kafkeep.compare.read import ids_of, mapped, with_ids
-from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.compare.task import ids_of, mapped, with_ids
 from kafkeep.kafka.batch.compression import Codec
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import scan_batches
-from kafkeep.kafka.batch.layout import TRANSACTIONAL
+from kafkeep.kafka.batch.layout import TRANSACTIONAL, Record, build_batch
 from kafkeep.kafka.batch.rewrite import ReadyBatch, regroup, stamp
 from kafkeep.kafka.batch.schema_ids import IdMap, IdRewriter
 from kafkeep.kafka.batch.unpack import iter_unpacked, walk_records

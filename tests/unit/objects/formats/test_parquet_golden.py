@@ -22,8 +22,7 @@ from kafkeep.options.option import parse_group
 from kafkeep.options.sink.converter_settings import AvroSettings
 from kafkeep.options.sink.formats import FormatOptions
 from kafkeep.records.converters.avro import AvroConverter
-from kafkeep.records.converters.converter import Converter, TopicSubject
-from kafkeep.records.converters.framed import frame
+from kafkeep.records.converters.converter import Converter, TopicSubject, frame
 from kafkeep.records.converters.json import JsonConverter
 from kafkeep.records.schema import Column
 

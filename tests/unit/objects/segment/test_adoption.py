@@ -12,8 +12,8 @@ from kafkeep.archive.entry import Entry
 from kafkeep.archive.keys import data_key
 from kafkeep.archive.object_store import ObjectInfo
 from kafkeep.errors import KafkeepError
-from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.decode import decode
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.objects.range_writer import MAX_NAMES
 from kafkeep.objects.segment.format import read_segment
 from kafkeep.objects.segment.writer import EXTENSION, SegmentIntent

@@ -8,7 +8,7 @@ from tests.support.fake_kafka import FakeLog
 from tests.support.offline_task import archive_all
 
 from kafkeep.archive.entry import Entry
-from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.objects.segment.writer import SegmentIntent
 from kafkeep.store.memory import MemoryStore
 

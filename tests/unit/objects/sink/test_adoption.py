@@ -11,7 +11,7 @@ from tests.support.fake_kafka import FakeLog
 from tests.support.offline_task import PID, archive
 
 from kafkeep.archive.entry import Entry
-from kafkeep.kafka.batch.build import Record, build_batch
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.objects.sink.rotation import Reason
 from kafkeep.objects.sink.spec import SinkIntent
 from kafkeep.options.sink.sink import SinkSpec

@@ -12,19 +12,18 @@ from hypothesis import strategies as st
 
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import Entry, OffsetRange, PartitionId
-from kafkeep.archive.keys import KeyLimits, check_key
+from kafkeep.archive.names import KeyLimits, check_key
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import RecordError
-from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.format import scan_batches
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.sink.dead_letters import DeadLetterQueue
 from kafkeep.objects.sink.naming import MAX_NAMES, NameCheck, object_key
 from kafkeep.objects.sink.rotation import Reason
 from kafkeep.objects.sink.stored_object import Origin
 from kafkeep.objects.sink.writer import SinkWriter
-from kafkeep.options.sink.files import NamingOptions
-from kafkeep.options.sink.object_name import NameFacts
+from kafkeep.options.sink.files import NameFacts, NamingOptions
 from kafkeep.options.sink.sink import SinkOptions
 from kafkeep.options.storage import StorageOptions
 from kafkeep.store.local import LocalStore

@@ -14,11 +14,11 @@ from tests.support.stored_sinks import JSON, write_sink
 
 from kafkeep.archive.commit import PlannedRange
 from kafkeep.archive.entry import OffsetRange, PartitionId
-from kafkeep.archive.keys import KeyLimits
+from kafkeep.archive.names import KeyLimits
 from kafkeep.errors import RecordError
-from kafkeep.kafka.batch.build import Record, build_batch
 from kafkeep.kafka.batch.decode import decode
 from kafkeep.kafka.batch.format import scan_batches
+from kafkeep.kafka.batch.layout import Record, build_batch
 from kafkeep.objects.range_writer import Chunk, Uploads
 from kafkeep.objects.sink.naming import NameCheck
 from kafkeep.objects.sink.pipeline import BadRecord, Pipeline

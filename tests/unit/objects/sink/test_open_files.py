@@ -7,7 +7,7 @@ from tests.support.stored_sinks import JSON, write_sink
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.backup.sink_schedule import PartitionBacklog, SinkTiming
-from kafkeep.kafka.batch.build import Record
+from kafkeep.kafka.batch.layout import Record
 from kafkeep.objects.sink.rotation import Reason
 from kafkeep.options.sink.sink import SinkOptions
 

@@ -13,8 +13,7 @@ from tests.support.partition_rows import make_rows, struct_column
 from kafkeep.errors import RecordError
 from kafkeep.options.option import parse_group
 from kafkeep.options.sink.partitioners import PartitionOptions
-from kafkeep.records.partitioners.partitioner import Placed
-from kafkeep.records.partitioners.partitioners import open_partitioner
+from kafkeep.records.partitioners.partitioners import Placed, open_partitioner
 from kafkeep.records.schema import Field, Kind, Schema
 
 PRODUCT = Schema(

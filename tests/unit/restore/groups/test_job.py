@@ -22,10 +22,10 @@ from kafkeep.restore.document import Phase, RestoreDocument, Target, TargetParti
 from kafkeep.restore.groups import job as group_job
 from kafkeep.restore.groups.job import GroupJob
 from kafkeep.restore.groups.plan import GroupMove, GroupPlan
-from kafkeep.restore.groups.run import _require_known
 from kafkeep.restore.plan import PartitionPlan, RestorePlan, TopicPlan, plan_restore
 from kafkeep.restore.preflight import Preflight
 from kafkeep.restore.routing.routing import Routing
+from kafkeep.restore.run import _require_known
 from kafkeep.restore.source import load_contents
 from kafkeep.store.memory import MemoryStore
 

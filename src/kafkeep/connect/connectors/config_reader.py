@@ -1,16 +1,20 @@
-"""Read connector configurations from JSON and ``.properties`` files."""
+"""Read configurations: connector files, JSON values as texts, and all errors at once, by key."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
+from kafkeep.connect.connectors.fixed_keys import FixedKey
 from kafkeep.errors import UsageError
 from kafkeep.options.files import load_text, parse_properties
 from kafkeep.options.option import ConfigErrors
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _SHAPES = (
     'Write {"name": …, "config": {…}} as for POST /connectors, the map of config alone, or a '
@@ -83,3 +87,30 @@ def _document(found: Any) -> ConnectorDocument:
     if name is not None and texts.get("name", name) != name:
         raise UsageError(f"the connector is called {name} and, in its config, {texts['name']}")
     return ConnectorDocument(name or texts.get("name"), texts)
+
+
+class ConfigReader:
+    """Reads a configuration to its end and collects what is wrong, by key."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+        self._wrong: dict[str, str] = {}
+
+    def _try(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """Return what ``read`` returns; None after ConfigErrors. A key keeps its first error."""
+        try:
+            return read(*args, **kwargs)
+        except ConfigErrors as error:
+            for key, why in error.by_key.items():
+                self._wrong.setdefault(key, why)
+        return None
+
+    def _check_fixed_keys(self, find: Callable[[str], FixedKey | None]) -> None:
+        """Check the value of every given key that ``find`` has a fixed key for."""
+        for key, text in self._given.items():
+            found = find(key)
+            try:
+                if found is not None:
+                    found.check(text)
+            except UsageError as error:
+                self._wrong[key] = error.message

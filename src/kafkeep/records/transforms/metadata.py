@@ -1,4 +1,4 @@
-"""HeaderFrom, InsertHeader, DropHeaders: headers are bytes, in order, and may repeat."""
+"""RegexRouter and TimestampRouter: where records go."""
 
 from __future__ import annotations
 
@@ -11,17 +11,35 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkeep.archive.names import check_topic_name
 from kafkeep.errors import RecordError
+from kafkeep.options.java_regex import (
+    JavaPattern,
+    Replacement,
+    compile_java_regex,
+    parse_replacement,
+)
 from kafkeep.options.sink.transform_options import (
     DropHeadersOptions,
     HeaderFromOptions,
     InsertHeaderOptions,
+    RegexRouterOptions,
+    TimestampRouterOptions,
 )
-from kafkeep.records.arrow import bool_flags, constant_array, list_array, number_array, view_offsets
+from kafkeep.records.arrow import (
+    bool_flags,
+    constant_array,
+    list_array,
+    number_array,
+    run_bounds,
+    view_offsets,
+)
 from kafkeep.records.json.edit import decode_string, find_member, join_object, kind_of
 from kafkeep.records.rows import HEADERS_TYPE, Rows
 from kafkeep.records.schema import DECIMAL, Column, Kind, Schema
 from kafkeep.records.transforms.cast import to_text
+from kafkeep.records.transforms.date_format import DateFormat
+from kafkeep.records.transforms.insert_field import NO_TIMESTAMP
 from kafkeep.records.transforms.transform import (
     copy_fields,
     get_column,
@@ -31,6 +49,58 @@ from kafkeep.records.transforms.transform import (
     set_column,
     with_children,
 )
+
+
+def _route(rows: Rows, topic: str) -> Rows:
+    try:
+        return rows if topic == rows.topic else replace(rows, topic=check_topic_name(topic))
+    except ValueError as error:
+        raise RecordError(f"cannot route {rows.topic} to {topic!r}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class RegexRouter:
+    """A topic whose whole name matches gets the replacement for the first match in it."""
+
+    regex: JavaPattern
+    replacement: Replacement
+
+    @classmethod
+    def of(cls, options: RegexRouterOptions) -> RegexRouter:
+        """Make one; the expression is compiled once."""
+        regex = compile_java_regex(options.regex)
+        return cls(regex, parse_replacement(options.replacement, regex))
+
+    def apply(self, rows: Rows) -> Iterator[Rows]:
+        """Yield the rows under their new topic."""
+        if not self.regex.matches(rows.topic):
+            yield rows
+            return
+        yield _route(rows, self.replacement.replace_first(self.regex, rows.topic))
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampRouter:
+    """The record's time becomes part of its topic, so rows may fall into pieces."""
+
+    topic: str
+    format: DateFormat
+
+    @classmethod
+    def of(cls, options: TimestampRouterOptions) -> TimestampRouter:
+        """Make one; the pattern is read once."""
+        return cls(options.topic_format, DateFormat.of(options.timestamp_format))
+
+    def apply(self, rows: Rows) -> Iterator[Rows]:
+        """Yield the rows under their new topics."""
+        if (rows.timestamps == NO_TIMESTAMP).any():
+            raise RecordError("timestamp missing on record")
+        step = self.format.step_ms
+        for start, stop in run_bounds(np.floor_divide(rows.timestamps, step)):
+            time = self.format.format(int(rows.timestamps[start]))
+            topic = self.topic.replace("${topic}", rows.topic).replace("${timestamp}", time)
+            yield _route(rows.slice(start, stop), topic)
+
 
 _PARTS = frozenset({Kind.ARRAY, Kind.MAP, Kind.STRUCT})
 

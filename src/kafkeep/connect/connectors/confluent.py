@@ -1,33 +1,17 @@
-"""The source connectors of each maker: translate their keys into kafkeep's. Pure."""
+"""Confluent's S3 sink, whose keys are kafkeep's, and its S3 source: translate its keys. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kafkeep.archive.names import connector_log
-from kafkeep.connect.connectors.chtbd import RESTORE
-from kafkeep.connect.connectors.family import Family, Meaning
+from kafkeep.connect.connectors.family import Family, Meaning, interval_ms
 from kafkeep.connect.connectors.fixed_keys import FixedKey, any_number, any_text, any_truth, only
-from kafkeep.connect.connectors.spredfast import CALLED, PACKAGE, SpredfastPlace
-from kafkeep.errors import UsageError
 from kafkeep.options.option import ConfigErrors, one_of, option, parse_group
 from kafkeep.options.unlogged import GENERIC, TOPIC_REGEXES, parse_topic_regexes
 
+CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
 CONFLUENT_SOURCE = "io.confluent.connect.s3.source.S3SourceConnector"
-OUR_SOURCE = "kafkeep.Restore"
-_DAY_MS = 86_400_000
-
-
-def _milliseconds(text: str) -> int:
-    bare = text.strip()
-    if not bare.isdecimal() or not 1 <= int(bare) <= _DAY_MS:
-        raise UsageError(f"{text!r} is not a number of milliseconds from 1 to a day")
-    return int(bare)
-
-
-def _log_name(text: str) -> str | None:
-    return connector_log(text) if text.strip() else None
 
 
 def _mode(text: str) -> str:
@@ -69,7 +53,7 @@ class ConfluentSourceOptions:
         "s3.poll.interval.ms",
         "Confluent's source: check the log for new commits this often.",
         default=60_000,
-        parse=_milliseconds,
+        parse=interval_ms,
         metavar="MS",
     )
     behavior_on_error: str = option(
@@ -81,32 +65,6 @@ class ConfluentSourceOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class SpredfastSourceOptions:
-    """Spredfast's S3 source; ``targetTopic.<topic>`` gives a topic another name."""
-
-    poll_interval_ms: int = option(
-        "s3.new.record.poll.interval",
-        "Spredfast's source: check the log for new commits this often, in ms.",
-        default=10_000,
-        parse=_milliseconds,
-        metavar="MS",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChTbdSourceOptions:
-    """ch.tbd's RestoreSourceConnector."""
-
-    instance_name_restore: str | None = option(
-        "instance.name.restore",
-        "RestoreSourceConnector: the name of the connector of the pair whose snapshot to restore.",
-        default=None,
-        parse=_log_name,
-    )
-
-
-_LOG = "The log names the objects and says how they were written."
 _EITHER = (
     "The log names the objects and says how they were written. In a bucket without a log this key "
     "says it, as for the sink."
@@ -145,7 +103,7 @@ _MIRRORED = tuple(
         "schema.cache.size",
     )
 )
-_CONFLUENT = (
+_SOURCE_KEYS = (
     *_MIRRORED,
     FixedKey(
         "task.batch.size", "int", "10", "Tasks are packed by the size of the objects.", any_number
@@ -167,24 +125,6 @@ _CONFLUENT = (
         only("0"),
     ),
 )
-_SPREDFAST = (
-    FixedKey("format", "string", "", _LOG, any_text),
-    FixedKey("format.include.keys", "boolean", "false", _LOG, any_truth),
-    FixedKey(
-        "max.partition.count", "int", "200", "The log has the number of partitions.", any_number
-    ),
-    FixedKey("s3.page.size", "int", "100", "The bucket is not listed.", any_number),
-    FixedKey(
-        "max.poll.records", "int", "1000", "Batches are as large as Kafka allows.", any_number
-    ),
-    FixedKey("s3.error.backoff", "long", "1000", "Failed requests are always retried.", any_number),
-    FixedKey(
-        "s3.start.marker",
-        "string",
-        "",
-        "A restore reads whole commits: use restore.at or restore.commit.",
-    ),
-)
 
 
 def _generic_mistakes(texts: Mapping[str, str]) -> dict[str, str]:
@@ -200,7 +140,7 @@ def _generic_mistakes(texts: Mapping[str, str]) -> dict[str, str]:
     return {}
 
 
-def _confluent(texts: Mapping[str, str], _name: str) -> Meaning:
+def _source(texts: Mapping[str, str], _name: str) -> Meaning:
     wrong = _generic_mistakes(texts)
     try:
         options = parse_group(ConfluentSourceOptions, texts)
@@ -214,58 +154,13 @@ def _confluent(texts: Mapping[str, str], _name: str) -> Meaning:
     return Meaning(texts=found, called={"poll.interval.ms": "s3.poll.interval.ms"})
 
 
-def _spredfast(texts: Mapping[str, str], _name: str) -> Meaning:
-    place = parse_group(SpredfastPlace, texts)
-    options = parse_group(SpredfastSourceOptions, texts)
-    found = {
-        **place.meaning(),
-        "poll.interval.ms": str(options.poll_interval_ms),
-        "restore.into.non.empty": "true",
-    }
-    renames = {
-        key.removeprefix("targetTopic."): target
-        for key, target in texts.items()
-        if key.startswith("targetTopic.")
-    }
-    topics = [name.strip() for name in texts.get("topics", "").split(",") if name.strip()]
-    if unknown := sorted(renames.keys() - set(topics)) if topics else []:
-        raise ConfigErrors({f"targetTopic.{unknown[0]}": "topics does not name this topic"})
-    chosen = ",".join(f"{name}:{renames.get(name, name)}" for name in topics or renames)
-    instead: dict[str, str | None] = {"topics": chosen} if chosen else {}
-    return Meaning(texts=found, instead=instead, called=CALLED, prefix=place.s3_prefix)
-
-
-def _ch_tbd(texts: Mapping[str, str], _name: str) -> Meaning:
-    options = parse_group(ChTbdSourceOptions, texts)
-    found = {"restore.into.non.empty": "true"}
-    if options.instance_name_restore:
-        found["restore.log"] = options.instance_name_restore
-    return Meaning(texts=found)
-
-
-CONFLUENT = Family(
+SINK = Family(name="confluent", kind="sink", classes=(CONFLUENT,), region="us-west-2")
+SOURCE = Family(
     name="confluent",
     kind="source",
     classes=(CONFLUENT_SOURCE,),
     groups=(ConfluentSourceOptions,),
-    fixed_keys=_CONFLUENT,
-    translate=_confluent,
+    fixed_keys=_SOURCE_KEYS,
+    translate=_source,
     region="us-west-2",
 )
-SPREDFAST = Family(
-    name="spredfast",
-    kind="source",
-    classes=(PACKAGE + "source.S3SourceConnector",),
-    groups=(SpredfastPlace, SpredfastSourceOptions),
-    fixed_keys=_SPREDFAST,
-    below=("targetTopic.",),
-    translate=_spredfast,
-)
-CH_TBD = Family(
-    name="ch.tbd",
-    kind="source",
-    classes=(RESTORE,),
-    groups=(ChTbdSourceOptions,),
-    translate=_ch_tbd,
-)
-OURS = Family(name="kafkeep", kind="source", classes=(OUR_SOURCE,))

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 )
 
 from kafkeep.archive.entry import Entry, IndexPoint, OffsetRange, PartitionId
-from kafkeep.spark.datasource.pushed_filters import PushedFilters, to_ms
+from kafkeep.spark.datasource.selection import PushedFilters, to_ms
 from kafkeep.spark.datasource.slices import plan_slices
 
 FRAMES = 10

@@ -1,4 +1,4 @@
-"""Lag, progress and gaps: from a job's numbers to the status answer and the page of metrics."""
+"""A job's lag, progress and gaps in status and metrics, and its error in words its user knows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from kafkeep.archive.commit import Changes, Commit, Gap, LogSpan
 from kafkeep.archive.entry import OffsetRange, PartitionId
 from kafkeep.archive.log import CommitLog
 from kafkeep.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
-from kafkeep.connect.jobs.progress import GAPS_SHOWN, NO_PROGRESS_MS, Progress, backlog_of, gaps_of
+from kafkeep.connect.jobs.job import (
+    GAPS_SHOWN,
+    NO_PROGRESS_MS,
+    Progress,
+    backlog_of,
+    format_trace,
+    gaps_of,
+    in_keys,
+)
 from kafkeep.connect.jobs.sink import SinkJob, SinkProgress
 from kafkeep.connect.metrics.page import WorkerFacts, render
 from kafkeep.connect.metrics.totals import Totals
@@ -21,6 +29,7 @@ from kafkeep.connect.model import Backlog, ConnectorStatus, RunState
 from kafkeep.connect.rest.answers import status_json
 from kafkeep.connect.rest.openapi import SCHEMAS
 from kafkeep.connect.service.state import status_from_json, status_to_json
+from kafkeep.errors import PreflightError
 from kafkeep.store.memory import MemoryStore
 
 P0 = PartitionId("orders", 1, 0)
@@ -206,3 +215,31 @@ def test_metrics_and_status_tell_the_same_lag_and_lack_of_progress() -> None:
     assert f"kafkeep_lag_records{{{labels}}} {float(backlog.records)}" in page
     assert f"kafkeep_lag_seconds{{{labels}}} {backlog.seconds}" in page
     assert 'kafkeep_no_progress_seconds{connector="orders"} 90.0' in page
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("append with --into-non-empty.", "append with restore.into.non.empty."),
+        ("(--topics a:new-a), or delete it", "(topics a:new-a), or delete it"),
+        ("--partitions and --groups", "restore.partitions and restore.groups"),
+        ("--port, --no-such-flag", "--port, --no-such-flag"),
+        ("kafkeep restore --schemas map", "kafkeep restore --schemas map"),
+        ("a-b--c, key=--", "a-b--c, key=--"),
+    ],
+)
+def test_flags_of_a_restore_are_named_as_a_connectors_keys(said: str, shown: str) -> None:
+    assert in_keys(said) == shown
+
+
+def test_a_trace_tells_message_hint_and_causes_in_keys() -> None:
+    try:
+        try:
+            raise ValueError("--allow-missing is data here")
+        except ValueError as cause:
+            raise PreflightError("back is not empty", hint="Append: --into-non-empty.") from cause
+    except PreflightError as error:
+        lines = format_trace(error).splitlines()
+    assert lines[0] == "kafkeep.errors.PreflightError: back is not empty"
+    assert lines[1] == "Append: restore.into.non.empty."
+    assert "Caused by: builtins.ValueError: --allow-missing is data here" in lines

@@ -16,7 +16,7 @@ import orjson
 from kafkeep.archive.codec import as_offset, partition_map_from_json, partition_map_to_json
 from kafkeep.archive.document import as_dict, as_str, reading
 from kafkeep.archive.entry import PartitionId
-from kafkeep.archive.keys import ROOT, check_log_name
+from kafkeep.archive.names import ROOT, check_log_name
 from kafkeep.archive.object_store import ObjectStore
 from kafkeep.archive.sequence import DocumentSequence, Naming
 from kafkeep.archive.state import LogState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkeep.cli.archive_flags import storage_options
+from kafkeep.cli.flags import storage_options
 
 
 @pytest.fixture(autouse=True)

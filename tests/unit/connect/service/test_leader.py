@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Mapping
 
 import pytest
 from tests.support.waiting import PATIENCE_S, until
 
-from kafkeep.connect.jobs.job import ConnectorJob, JobContext
-from kafkeep.connect.jobs.progress import Progress
+from kafkeep.connect.jobs.job import ConnectorJob, JobContext, Progress
 from kafkeep.connect.model import ConnectorType, PluginInfo
 from kafkeep.connect.safety.secrets import SecretRedactor
 from kafkeep.connect.service.journal import Journal
-from kafkeep.connect.service.leader_loop import LeaderLoop
+from kafkeep.connect.service.leader import LeaderLoop
 from kafkeep.connect.service.lease import Lease
 from kafkeep.connect.service.state import StateChange
 from kafkeep.connect.service.supervisor import Supervisor
@@ -32,6 +30,7 @@ class Store(MemoryStore):
         super().__init__("state")
         self.answers = threading.Event()
         self.answers.set()
+        self.hanging = 0
         self._patience_s = patience_s
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
@@ -43,7 +42,10 @@ class Store(MemoryStore):
         super().put_new(key, body)
 
     def _wait(self) -> None:
-        if not self.answers.wait(self._patience_s):
+        self.hanging += 1
+        answered = self.answers.wait(self._patience_s)
+        self.hanging -= 1
+        if not answered:
             raise TransientError("no answer")
 
 
@@ -116,7 +118,7 @@ def test_jobs_stop_in_time_though_the_state_is_being_read_from_a_store_that_hang
 ) -> None:
     worker.run_connector()
     worker.answer(state=False, beats=True)
-    time.sleep(TIMEOUT_S / 2)  # the next look at the state has begun, and hangs
+    until(lambda: worker.state.hanging > 0, "the next look at the state hangs")
     worker.answer(state=False, beats=False)
     until(lambda: Job.running == 0)
     worker.answer(state=True, beats=True)
