@@ -15,22 +15,25 @@ from kafkeep.clock import now_ms
 from kafkeep.connect.jobs.job import ConnectorJob, JobContext
 from kafkeep.connect.metrics.totals import Totals, measured
 from kafkeep.connect.model import ConnectorStatus
+from kafkeep.connect.plugins.key_info import VERSION
 from kafkeep.connect.plugins.validate import Definitions, machine_problems
-from kafkeep.connect.rest.app import make_app
+from kafkeep.connect.rest.app import Pages, make_app
 from kafkeep.connect.rest.middleware import ForwardMiddleware
 from kafkeep.connect.rest.server import BoundListener, RestServer, bind
 from kafkeep.connect.safety.restrictions import check_connector
-from kafkeep.connect.safety.secrets import SecretRedactor
+from kafkeep.connect.safety.secrets import SecretRedactor, mask
 from kafkeep.connect.service.forward import shared_token
-from kafkeep.connect.service.herder import Herder
+from kafkeep.connect.service.herder import CONNECT_VERSION, ConnectService, Herder
 from kafkeep.connect.service.journal import Journal, open_state
 from kafkeep.connect.service.leader import LeaderLoop
 from kafkeep.connect.service.lease import HEARTBEATS_PER_TIMEOUT, Lease
 from kafkeep.connect.service.loggers import Loggers
+from kafkeep.connect.service.overview import WorkerSettings
 from kafkeep.connect.service.shared_spark import SharedSpark
 from kafkeep.connect.service.supervisor import JobSlots, Supervisor
 from kafkeep.connect.worker.keys import RestOptions
 from kafkeep.connect.worker.options import WorkerOptions
+from kafkeep.connect.worker.rest_security import RestSecurity
 from kafkeep.errors import KafkeepError
 from kafkeep.kafka.admin.admin import Admin
 from kafkeep.kafka.client.wire import Wire
@@ -43,6 +46,10 @@ _CLUSTER_ID_SECONDS = 3.0
 _SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter while a REST call waits; Python's default is 5 ms."""
 logger = logging.getLogger(__name__)
+
+
+MakePages = Callable[[ConnectService, RestSecurity, str], Pages]
+"""Makes the web console; the text is a secret that all workers of the group share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +66,16 @@ def run_service(
     *,
     storage: StorageOptions | None = None,
     spark: SparkOptions | None = None,
+    make_pages: MakePages | None = None,
     on_ready: Callable[[ServiceInfo], None] = lambda _ready: None,
     stop: threading.Event | None = None,
 ) -> bool:
     """Run the service until SIGTERM, SIGINT or ``stop``, and let jobs finish what they are doing.
 
     Returns False when some job did not end in time. A second signal ends the process at once.
-    ``storage`` says how to reach the state's store; connectors bring their own. While the service
-    runs, the threads of this process switch more often than Python's default.
+    ``storage`` says how to reach the state's store; connectors bring their own.
+    ``make_pages`` makes the web console. While the service runs, the threads of this process switch
+    more often than Python's default.
     """
     stop = stop or threading.Event()
     with ExitStack() as closing:
@@ -78,10 +87,13 @@ def run_service(
         closing.callback(service.spark.close)
         closing.callback(service.herder.close)
         closing.callback(service.secrets.install())
-        server = _server(service, worker, listening)
+        pages = make_pages and make_pages(service.herder, worker.security, service.token)
+        server = _server(service, worker, listening, pages)
         _handle_signals(stop)
         server.start()
         closing.callback(server.close)
+        if pages is not None:
+            closing.callback(pages.close)
         service.loop.start()
         on_ready(service.ready)
         while not stop.wait(0.5):
@@ -157,6 +169,7 @@ class _Parts:
             token=token,
             cluster_id=_ClusterId(worker),
             now_ms=now_ms,
+            settings=_settings(worker, worker_id, store.describe()),
             tls=None if worker.tls is None else worker.tls.client,
         )
         return cls(
@@ -169,13 +182,34 @@ class _Parts:
         )
 
 
+def _settings(worker: WorkerOptions, worker_id: str, state: str) -> WorkerSettings:
+    """Return what the REST API and the console may show of the worker."""
+    return WorkerSettings(
+        version=VERSION,
+        connect_version=CONNECT_VERSION,
+        worker_id=worker_id,
+        state=state,
+        config=dict(sorted(mask(worker.given).items())),
+        features={
+            "authentication": worker.security.has_auth,
+            "TLS": worker.tls is not None,
+            "topic tracking": worker.tracking.topic_tracking_enable,
+        },
+    )
+
+
 def _bind(rest: RestOptions, closing: ExitStack) -> list[BoundListener]:
     """Bind every port before anything starts; release all of them when one is not available."""
     return [closing.enter_context(contextlib.closing(bind(one))) for one in rest.listening]
 
 
-def _server(parts: _Parts, worker: WorkerOptions, listening: Sequence[BoundListener]) -> RestServer:
-    rest = make_app(parts.herder, worker.security)
+def _server(
+    parts: _Parts,
+    worker: WorkerOptions,
+    listening: Sequence[BoundListener],
+    pages: Pages | None,
+) -> RestServer:
+    rest = make_app(parts.herder, worker.security, pages)
     app = ForwardMiddleware(rest, parts.herder.local_leader, parts.token)
     return RestServer(app, listening, None if worker.tls is None else worker.tls.server)
 

@@ -17,6 +17,13 @@ from kafkeep.connect.model import (
     TaskStatus,
 )
 from kafkeep.connect.service.operations import Operation
+from kafkeep.connect.service.overview import (
+    ArchivedObject,
+    ConnectorOverview,
+    GrowthPoint,
+    ServiceOverview,
+    WorkerSettings,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -214,6 +221,36 @@ class MemoryService:
 
     def health(self) -> Json:
         return {"status": "healthy", "leader": True, "connectors": len(self._connectors)}
+
+    def overview(self) -> ServiceOverview:
+        rows = [
+            ConnectorOverview(name=name, type="sink", state=self.status(name).state)
+            for name in self.names()
+        ]
+        return ServiceOverview(
+            health="healthy", leader="w:8083", is_leader=True, connectors=tuple(rows)
+        )
+
+    def growth(self, name: str) -> tuple[GrowthPoint, ...]:
+        self._need(name)
+        return (GrowthPoint(1_000, 1, 3, 120),)
+
+    def objects(self, name: str, limit: int) -> tuple[ArchivedObject, ...]:
+        self._need(name)
+        one = ArchivedObject(
+            key="topics/t/partition=0/t+0+0.json",
+            topic="t",
+            partition=0,
+            start=0,
+            end=3,
+            records=3,
+            bytes=120,
+            newest_record_ms=1_000,
+        )
+        return (one,)[:limit]
+
+    def settings(self) -> WorkerSettings:
+        return WorkerSettings(version="1", config={"group.id": "g"})
 
     def is_ready(self) -> bool:
         return self.ready

@@ -10,6 +10,7 @@ import importlib.metadata
 import logging
 from collections.abc import Mapping
 from functools import partial
+from typing import Protocol
 
 import anyio
 import anyio.to_thread
@@ -17,7 +18,8 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from kafkeep.connect.model import RestError
@@ -38,16 +40,48 @@ _PROBES_AT_ONCE = 4
 """Health has its own threads, so that it answers when every other call hangs."""
 
 
-def make_app(service: ConnectService, security: RestSecurity) -> Starlette:
-    """Return the application. Routes added to it come first, behind the same middleware."""
+PAGES = "/ui"
+
+
+class Pages(Protocol):
+    """An ASGI application of pages for people; ``close`` ends its streams."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request below ``/ui``."""
+
+    def close(self) -> None:
+        """End what would keep connections open while the server stops. Any thread may call it."""
+
+
+def make_app(
+    service: ConnectService, security: RestSecurity, pages: Pages | None = None
+) -> Starlette:
+    """Return the application. Routes added to it come first, behind the same middleware.
+
+    ``pages`` answer below ``/ui``, and a browser that asks for ``/`` is sent there.
+    """
     app = Starlette(
         middleware=[Middleware(AccessMiddleware, security=security)],
         exception_handlers={HTTPException: _http_exception},
     )
     app.router.redirect_slashes = False
     # Not a route: Starlette's patterns match the decoded path and stop at a newline in it.
-    app.router.default = _Dispatch(service, security)
+    app.router.default = _Dispatch(service, security, has_pages=pages is not None)
+    if pages is not None:
+        app.router.routes += [Route(PAGES, _to_pages, methods=["GET"]), Mount(PAGES, pages)]
     return app
+
+
+async def _to_pages(_: Request) -> Response:
+    return RedirectResponse(f"{PAGES}/", 307, {"Vary": "Accept"})
+
+
+def prefers_html(accept: str) -> bool:
+    """Return True for the Accept header of a browser: it names text/html before JSON."""
+    kinds = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
+    if "text/html" not in kinds:
+        return False
+    return "application/json" not in kinds[: kinds.index("text/html")]
 
 
 async def _http_exception(_: Request, error: Exception) -> Response:
@@ -89,14 +123,18 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 class _Dispatch:
     """Answers every path that no route has."""
 
-    def __init__(self, service: ConnectService, security: RestSecurity) -> None:
+    def __init__(self, service: ConnectService, security: RestSecurity, *, has_pages: bool) -> None:
         self._service = service
+        self._has_pages = has_pages
         self._security = security
         self._calls = anyio.CapacityLimiter(_CALLS_AT_ONCE)
         self._probes = anyio.CapacityLimiter(_PROBES_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
+        if self._has_pages and _is_browser_at_root(request):
+            await (await _to_pages(request))(scope, receive, send)
+            return
         try:
             response = await self._answer(request)
         except ClientDisconnect:
@@ -141,6 +179,12 @@ class _Dispatch:
             raise RestError(
                 403, f"This needs the role {endpoint.role.name.lower()}, which the caller lacks"
             )
+
+
+def _is_browser_at_root(request: Request) -> bool:
+    if request.method not in ("GET", "HEAD") or request.scope["path"] != "/":
+        return False
+    return prefers_html(request.headers.get("accept", ""))
 
 
 def _described(request: Request) -> str:

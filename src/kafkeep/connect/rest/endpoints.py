@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafkeep.connect.model import TargetState
 from kafkeep.connect.rest import connectors as c
+from kafkeep.connect.rest import kafkeep_calls as k
 from kafkeep.connect.rest import worker_calls as w
 from kafkeep.connect.rest.call import Endpoint, Query, Responder
 from kafkeep.connect.service import operations
@@ -72,6 +73,25 @@ _READ = (
     _get(_PLUGIN, w.plugin_config, "KeyList", "The keys of a plugin, as forms are built from."),
     _get("/admin/loggers", w.loggers, "Loggers", "Loggers with a level of their own."),
     _get("/admin/loggers/{logger}", w.logger, "Logger", "One logger's level."),
+)
+
+_OWN = "/kafkeep/v1"
+_KAFKEEP = (
+    _get(f"{_OWN}/overview", k.overview, "Overview", "Health, lag and rate of all connectors."),
+    _get(
+        f"{_OWN}{_ONE}/growth",
+        k.growth,
+        "Growth",
+        "The size of a connector's archive over time, in at most 300 points.",
+    ),
+    _get(
+        f"{_OWN}{_ONE}/objects",
+        k.objects,
+        "Objects",
+        "The newest objects of a connector's log, the newest first.",
+        (Query(name="limit", help="How many, at most 1000; 100 if not given.", type="string"),),
+    ),
+    _get(f"{_OWN}/settings", k.settings, "Settings", "The worker's configuration, masked."),
 )
 
 _OPERATE = (
@@ -223,5 +243,5 @@ _MONITOR = (
     ),
 )
 
-SERVICE_ENDPOINTS = (*_READ, *_OPERATE, *_CHANGE, *_MONITOR)
+SERVICE_ENDPOINTS = (*_READ, *_KAFKEEP, *_OPERATE, *_CHANGE, *_MONITOR)
 """All endpoints of the service; app.py adds the two pages about the API itself."""

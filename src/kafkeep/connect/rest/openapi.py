@@ -127,6 +127,65 @@ _OFFSET = _object(
     optional=("offset",),
 )
 
+_MAYBE_TEXT: Schema = {"type": ["string", "null"]}
+_MAYBE_TIME: Schema = {"type": ["string", "null"], "format": "date-time"}
+_MAYBE_NUMBER: Schema = {"type": ["number", "null"], "description": "null: not known."}
+_RATES = {
+    "lag_records": _MAYBE_NUMBER,
+    "lag_seconds": _MAYBE_NUMBER,
+    "records_per_second": _MAYBE_NUMBER,
+    "bytes_per_second": _MAYBE_NUMBER,
+    "gaps": _NUMBER,
+    "last_commit": _MAYBE_TIME,
+}
+_OVERVIEW = _object(
+    {
+        "health": _TEXT,
+        "leader": _MAYBE_TEXT,
+        "is_leader": {"type": "boolean"},
+        "totals": _object({"connectors": _NUMBER, "running": _NUMBER, "failed": _NUMBER, **_RATES}),
+        "connectors": _list(
+            _object(
+                {
+                    "name": _TEXT,
+                    "type": _TYPE,
+                    "state": {"type": "string", "enum": _STATES},
+                    "tasks": _NUMBER,
+                    "failed_tasks": _NUMBER,
+                    "lost_offsets": _NUMBER,
+                    "last_verification": _MAYBE_TIME,
+                    "no_progress_since": _MAYBE_TIME,
+                    **_RATES,
+                }
+            )
+        ),
+    }
+)
+_POINT = _object({"at": _TIME, "objects": _NUMBER, "records": _NUMBER, "bytes": _NUMBER})
+_ARCHIVED = _object(
+    {
+        "key": _TEXT,
+        "topic": _TEXT,
+        "partition": _NUMBER,
+        "first_offset": _NUMBER,
+        "last_offset": {"type": "integer", "description": "The last one in it: inclusive."},
+        "records": _NUMBER,
+        "bytes": _NUMBER,
+        "newest_record": _MAYBE_TIME,
+        "committed": {**_MAYBE_TIME, "description": "null for older objects."},
+    }
+)
+_SETTINGS = _object(
+    {
+        "version": _TEXT,
+        "connect_version": _TEXT,
+        "worker_id": _TEXT,
+        "state": _TEXT,
+        "config": _map(_TEXT),
+        "features": _map({"type": "boolean"}),
+    }
+)
+
 SCHEMAS: dict[str, Schema] = {
     "Error": _object({"error_code": _NUMBER, "message": _TEXT}),
     "Worker": _object(
@@ -204,6 +263,10 @@ SCHEMAS: dict[str, Schema] = {
     "Logger": _object({"level": {"type": ["string", "null"]}}, more=True),
     "Loggers": _map(ref("Logger")),
     "Health": _object({"status": _TEXT, "message": _TEXT}, more=True),
+    "Overview": _OVERVIEW,
+    "Growth": _object({"points": _list(_POINT)}),
+    "Objects": _object({"objects": _list(_ARCHIVED)}),
+    "Settings": _SETTINGS,
     "Text": _TEXT,
     "Document": {"type": "object"},
 }

@@ -29,10 +29,18 @@ from kafkeep.connect.model import (
 from kafkeep.connect.plugins.classes import definitions, find_any_plugin, list_plugins
 from kafkeep.connect.plugins.key_info import VERSION
 from kafkeep.connect.plugins.validate import CLASS, Definitions
+from kafkeep.connect.service.archive_growth import ArchiveGrowth, newest_objects
 from kafkeep.connect.service.forward import NO_LEADER, Forwarder
 from kafkeep.connect.service.leader import Leader, LeaderLoop
 from kafkeep.connect.service.loggers import Loggers
 from kafkeep.connect.service.operations import Operation
+from kafkeep.connect.service.overview import (
+    ArchivedObject,
+    GrowthPoint,
+    ServiceOverview,
+    WorkerSettings,
+    overview_of,
+)
 from kafkeep.connect.worker.keys import TrackingOptions
 from kafkeep.errors import KafkeepError, UsageError
 from kafkeep.retry import LEADER
@@ -118,6 +126,18 @@ class ConnectService(Protocol):
     def is_ready(self) -> bool:
         """Return True when connectors run here or on another worker."""
 
+    def overview(self) -> ServiceOverview:
+        """Return the worker's health, and state, lag and rate of each connector."""
+
+    def growth(self, name: str) -> tuple[GrowthPoint, ...]:
+        """Return the size of a connector's archive over time, in at most 300 points."""
+
+    def objects(self, name: str, limit: int) -> tuple[ArchivedObject, ...]:
+        """Return the newest objects of a connector's log, the newest first."""
+
+    def settings(self) -> WorkerSettings:
+        """Return the configuration of this worker, with secrets masked."""
+
 
 class Herder:
     """``ConnectService`` over journal, lease and supervisor. Safe to use from any thread."""
@@ -134,6 +154,7 @@ class Herder:
         token: str,
         cluster_id: Callable[[], str | None],
         now_ms: Callable[[], int],
+        settings: WorkerSettings | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._loop = loop
@@ -146,6 +167,8 @@ class Herder:
         self._cluster_id = cluster_id
         self._now_ms = now_ms
         self._loggers = loggers
+        self._settings = settings or WorkerSettings(version=VERSION)
+        self._growth = ArchiveGrowth()
         self._verified = LastVerified(verified_reader(definitions, context_for), now_ms)
         self._read_at = -_STATE_AGE_S
         self._reading = threading.Lock()
@@ -350,6 +373,30 @@ class Herder:
             "connectors": len(connectors),
             "failed": failed,
         }
+
+    def overview(self) -> ServiceOverview:
+        """Return the worker's health, and state, lag and rate of each connector."""
+        connectors = dict(self._connectors())
+        statuses = [self._status(connectors[name]) for name in sorted(connectors)]
+        if not self._loop.leads():
+            return overview_of(statuses, {}, {}, self.health())
+        progress = self._loop.supervisor.progress()
+        readings = self._totals.read(statuses, progress, self._now_ms())
+        return overview_of(statuses, readings, self._verified.of(connectors), self.health())
+
+    def growth(self, name: str) -> tuple[GrowthPoint, ...]:
+        """Return the size of a connector's archive over time."""
+        config = self._definitions.resolve(self._found(name).config)
+        return self._growth.points(name, config, self._context_for(config))
+
+    def objects(self, name: str, limit: int) -> tuple[ArchivedObject, ...]:
+        """Return the newest objects of a connector's log, the newest first."""
+        config = self._definitions.resolve(self._found(name).config)
+        return newest_objects(name, config, self._context_for(config), limit)
+
+    def settings(self) -> WorkerSettings:
+        """Return the configuration of this worker, with secrets masked."""
+        return self._settings
 
     def is_ready(self) -> bool:
         """Return True when connectors run here or on another worker.

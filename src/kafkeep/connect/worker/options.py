@@ -68,6 +68,8 @@ class WorkerOptions:
     """Converters and consumer settings for connectors without their own."""
     spark: Mapping[str, str] = field(repr=False)
     """``spark.…`` keys: settings of the session."""
+    given: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Every key as it was given, with secrets; references are not resolved."""
     tls: ListenerTls | None = field(default=None, repr=False)
     """TLS of https listeners; None without any."""
     notes: tuple[str, ...] = ()
@@ -182,6 +184,7 @@ class _WorkerReader(ConfigReader):
             providers=providers,
             defaults=defaults,
             spark={key: text for key, text in self._texts.items() if key.startswith("spark.")},
+            given=dict(self._given),
             tls=tls,
             notes=tuple(dict.fromkeys(self._notes)),
         )

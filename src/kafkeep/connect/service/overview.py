@@ -1,0 +1,214 @@
+"""What the service knows of all connectors at one moment, and of one connector's archive. Pure.
+
+The REST API and the web console show the same values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kafkeep.connect.metrics.totals import ConnectorTotals
+from kafkeep.connect.model import ConnectorStatus, ConnectorType, Json, RunState
+
+MAX_POINTS = 300
+"""How many points a growth curve has at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorOverview:
+    """One connector: its state, how far it is behind and how fast it works; None: not known."""
+
+    name: str
+    type: ConnectorType
+    state: RunState
+    tasks: int = 0
+    failed_tasks: int = 0
+    lag_records: int | None = None
+    lag_seconds: float | None = None
+    last_commit_ms: int | None = None
+    verified_ms: int | None = None
+    no_progress_since_ms: int | None = None
+    gaps: int = 0
+    lost_offsets: int = 0
+    records_per_second: float | None = None
+    bytes_per_second: float | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """True when the connector or one of its tasks failed."""
+        return self.state is RunState.FAILED or self.failed_tasks > 0
+
+    @property
+    def needs_attention(self) -> bool:
+        """True when records are lost, or are not archived although they should be."""
+        return self.has_failed or self.gaps > 0 or self.no_progress_since_ms is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceOverview:
+    """All connectors at one moment, and the worker's health."""
+
+    health: str
+    leader: str | None
+    is_leader: bool
+    connectors: tuple[ConnectorOverview, ...] = ()
+
+    @property
+    def failed(self) -> int:
+        """How many connectors failed."""
+        return sum(one.has_failed for one in self.connectors)
+
+    @property
+    def running(self) -> int:
+        """How many connectors run."""
+        return sum(one.state is RunState.RUNNING for one in self.connectors)
+
+    @property
+    def lag_records(self) -> int | None:
+        """The lag of all connectors; None when none is known."""
+        known = [one.lag_records for one in self.connectors if one.lag_records is not None]
+        return sum(known) if known else None
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """The longest wait of all connectors."""
+        return max(
+            (one.lag_seconds for one in self.connectors if one.lag_seconds is not None),
+            default=None,
+        )
+
+    @property
+    def records_per_second(self) -> float | None:
+        """The rate of all connectors."""
+        known = [o.records_per_second for o in self.connectors if o.records_per_second is not None]
+        return sum(known) if known else None
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """The rate of all connectors in bytes as Kafka holds them."""
+        known = [o.bytes_per_second for o in self.connectors if o.bytes_per_second is not None]
+        return sum(known) if known else None
+
+    @property
+    def gaps(self) -> int:
+        """The gaps of all connectors."""
+        return sum(one.gaps for one in self.connectors)
+
+    @property
+    def last_commit_ms(self) -> int | None:
+        """The newest commit of all connectors."""
+        known = [one.last_commit_ms for one in self.connectors if one.last_commit_ms is not None]
+        return max(known, default=None)
+
+    def find(self, name: str) -> ConnectorOverview | None:
+        """Return one connector."""
+        return next((one for one in self.connectors if one.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthPoint:
+    """What an archive had gained by a time: all objects, records and bytes committed so far."""
+
+    at_ms: int
+    objects: int
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedObject:
+    """A data object as the log names it; offsets ``[start, end)``."""
+
+    key: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+    records: int
+    bytes: int
+    newest_record_ms: int
+    committed_ms: int | None = None
+    """None for an object whose commit is summarised in a checkpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """The worker as it was started; secrets are masked."""
+
+    version: str
+    connect_version: str = ""
+    worker_id: str = ""
+    state: str = ""
+    config: Mapping[str, str] = field(default_factory=dict)
+    features: Mapping[str, bool] = field(default_factory=dict)
+
+
+def downsample(points: Sequence[GrowthPoint], limit: int = MAX_POINTS) -> tuple[GrowthPoint, ...]:
+    """Return at most ``limit`` of the points, evenly chosen; the first and the last stay."""
+    if len(points) <= limit:
+        return tuple(points)
+    step = (len(points) - 1) / (limit - 1)
+    return tuple(points[round(number * step)] for number in range(limit))
+
+
+def total_growth(curves: Sequence[Sequence[GrowthPoint]]) -> tuple[GrowthPoint, ...]:
+    """Return the sum of several archives over time."""
+    times = sorted({point.at_ms for curve in curves for point in curve})
+    places = [0] * len(curves)
+    total: list[GrowthPoint] = []
+    for at_ms in times:
+        for number, curve in enumerate(curves):
+            while places[number] < len(curve) and curve[places[number]].at_ms <= at_ms:
+                places[number] += 1
+        seen = [curve[at - 1] for curve, at in zip(curves, places, strict=True) if at]
+        total.append(
+            GrowthPoint(
+                at_ms,
+                sum(point.objects for point in seen),
+                sum(point.records for point in seen),
+                sum(point.bytes for point in seen),
+            )
+        )
+    return downsample(total)
+
+
+def overview_of(
+    statuses: Sequence[ConnectorStatus],
+    readings: Mapping[str, ConnectorTotals],
+    verified_ms: Mapping[str, int],
+    health: Json,
+) -> ServiceOverview:
+    """Put together what is known of each connector; a standby worker has no ``readings``."""
+    return ServiceOverview(
+        health=str(health["status"]),
+        leader=health["leader"],
+        is_leader=bool(health["is_leader"]),
+        connectors=tuple(
+            _connector(one, readings.get(one.name), verified_ms.get(one.name)) for one in statuses
+        ),
+    )
+
+
+def _connector(
+    status: ConnectorStatus, reading: ConnectorTotals | None, verified_ms: int | None
+) -> ConnectorOverview:
+    backlog = status.backlog
+    is_measured = backlog is not None and backlog.measured_ms is not None
+    last_ms = backlog.last_progress_ms if backlog is not None else None
+    return ConnectorOverview(
+        name=status.name,
+        type=status.type,
+        state=status.state,
+        tasks=len(status.tasks),
+        failed_tasks=sum(task.state is RunState.FAILED for task in status.tasks),
+        lag_records=backlog.records if backlog is not None and is_measured else None,
+        lag_seconds=backlog.seconds if backlog is not None and is_measured else None,
+        last_commit_ms=last_ms or (reading.last_commit_ms if reading is not None else None),
+        verified_ms=verified_ms,
+        no_progress_since_ms=backlog.no_progress_since_ms if backlog is not None else None,
+        gaps=backlog.gaps.count if backlog is not None else 0,
+        lost_offsets=backlog.gaps.offsets if backlog is not None else 0,
+        records_per_second=reading.rate("records") if reading is not None else None,
+        bytes_per_second=reading.rate("bytes") if reading is not None else None,
+    )
