@@ -10,7 +10,7 @@
     ├── AccessDeniedError       12    Kafka or the store denied access
     ├── DamagedError            13    stored bytes are missing or differ from the log
     │   └── NewerFormatError    13    written by a newer kafkeep
-    ├── PreflightError          14    the target or the archive does not allow what was asked
+    ├── PreflightError          14    the target or the archive does not allow the operation
     ├── InterruptedRunError    130    Ctrl-C
     ├── EnvironmentFault         1    this machine lacks something (Java, a port, disk)
     ├── RecordError              1    a record cannot be converted, transformed or written
@@ -25,9 +25,10 @@ is a full sentence that says what to do next.
 Catch the class that you can handle. The base class is caught only where every error means the
 same:
 
-- it becomes an answer: the exit code (``cli/``), a REST answer (``connect/rest/``), a check of
+- it becomes an answer: the exit code (``cli/``), a REST answer (``connect/rest/``), a page
+  of the console (``ui/``), a check of
   ``doctor``, the result row of a Spark task;
-- work that must go on without it logs it: the leader loop, the journal's snapshots, metrics,
+- it is logged, because the work must continue: the leader loop, the journal's snapshots, metrics,
   progress, offsets of consumer groups, default retention, the clean-up of a drill;
 - it is raised again after a clean-up: cached metadata, an unfinished upload, a missing bucket.
 """
@@ -36,7 +37,7 @@ from __future__ import annotations
 
 
 class KafkeepError(Exception):
-    """Base of the tree; ``exit_code`` is what the command line exits with."""
+    """Base of the tree; ``exit_code`` is the exit code of the command line."""
 
     exit_code = 1
 
@@ -84,7 +85,7 @@ class AccessDeniedError(KafkeepError):
 
 
 class DamagedError(KafkeepError):
-    """Stored bytes are missing, or differ from what the log says."""
+    """Stored bytes are missing or differ from the log."""
 
     exit_code = 13
 
@@ -94,7 +95,7 @@ class NewerFormatError(DamagedError):
 
 
 class PreflightError(KafkeepError):
-    """The target or the archive does not allow what was asked; nothing was written."""
+    """The target or the archive does not allow the operation; nothing was written."""
 
     exit_code = 14
 

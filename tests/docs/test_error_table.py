@@ -52,6 +52,7 @@ CATCH_EVERYTHING = {
     "restore",  # progress, which is optional
     "spark",  # becomes the result row of a task
     "store",  # raised again after an upload is aborted
+    "ui",  # becomes an error page, or a sentence beside what could be read
 }
 
 

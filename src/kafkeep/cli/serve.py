@@ -114,7 +114,7 @@ def serve_command(
     spark_conf: SparkConfOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Run a Kafka-Connect-compatible service: REST API, connectors, metrics.
+    """Run a Kafka-Connect-compatible service: REST API, connectors, metrics, web console.
 
     Runs until SIGTERM or Ctrl-C, then lets the connectors finish their current cycle and exits with
     0. --s3-endpoint, --s3-region and --s3-profile apply to --state; each connector has its own.
@@ -123,6 +123,7 @@ def serve_command(
     from kafkeep.connect.worker.options import WorkerOptions  # noqa: PLC0415
     from kafkeep.connect.worker.sinetstream_env import apply_env_file  # noqa: PLC0415
     from kafkeep.options.spark import SparkOptions  # noqa: PLC0415 - keeps --help fast
+    from kafkeep.ui.app import make_console  # noqa: PLC0415
 
     if env_file is not None:
         apply_env_file(env_file, os.environ)
@@ -149,6 +150,7 @@ def serve_command(
         worker,
         storage=storage_options(s3_endpoint, s3_region, s3_profile),
         spark=spark,
+        make_pages=make_console,
         on_ready=_say_ready if output is Output.TABLE else _print_ready,
     )
     if not ended:

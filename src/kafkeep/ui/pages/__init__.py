@@ -1,0 +1,1 @@
+"""One module for each page, with its routes; ``registry.py`` lists them."""

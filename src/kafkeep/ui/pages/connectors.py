@@ -1,0 +1,160 @@
+"""The list of connectors, and the page of one connector with its tabs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from kafkeep.connect.model import RestError, RunState
+from kafkeep.connect.service.overview import ConnectorOverview, ServiceOverview
+from kafkeep.errors import KafkeepError
+from kafkeep.ui.frame import NavLink
+from kafkeep.ui.pages.overview import chart_values
+from kafkeep.ui.visit import PageRoute, Visit
+
+NAV = NavLink("Connectors", "/connectors", "c", "connectors")
+OBJECTS_SHOWN = 100
+TABS = (
+    ("overview", "Overview", ""),
+    ("tasks", "Tasks", "/tasks"),
+    ("config", "Configuration", "/config"),
+    ("offsets", "Offsets", "/offsets"),
+    ("topics", "Topics", "/topics"),
+    ("objects", "Objects", "/objects"),
+)
+
+
+def show_list(visit: Visit) -> Response:
+    """List the connectors whose name holds the search text, of one state if asked for."""
+    return visit.page("connectors/list.html", title="Connectors", **_listed(visit))
+
+
+def _listed(visit: Visit) -> dict[str, Any]:
+    overview = visit.service.overview()
+    q, state = visit.query.get("q", "").strip(), visit.query.get("state", "")
+    return {
+        "overview": overview,
+        "connectors": [one for one in overview.connectors if _matches(one, q, state)],
+        "q": q,
+        "state": state,
+        "states": [one.value for one in RunState],
+    }
+
+
+def _matches(one: ConnectorOverview, q: str, state: str) -> bool:
+    if state and one.state.value != state and not (state == "FAILED" and one.has_failed):
+        return False
+    return q.lower() in one.name.lower()
+
+
+def list_live(visit: Visit) -> dict[str, str]:
+    """Return the rows of the list."""
+    found = _listed(visit)
+    return {
+        "rows": visit.fragment("connectors/rows.html", connectors=found["connectors"], q=found["q"])
+    }
+
+
+def _facts(visit: Visit) -> dict[str, Any]:
+    """Return what every tab of a connector shows; 404 when there is none."""
+    status = visit.service.status(visit.name)
+    overview: ServiceOverview = visit.service.overview()
+    return {
+        "connector": visit.service.connector(visit.name),
+        "status": status,
+        "one": overview.find(visit.name)
+        or ConnectorOverview(name=visit.name, type=status.type, state=status.state),
+        "tabs": TABS,
+    }
+
+
+def detail_live(visit: Visit) -> dict[str, str]:
+    """Return the head, the numbers and the tasks of one connector."""
+    facts = _facts(visit)
+    return {
+        "head": visit.fragment("connectors/head.html", **facts),
+        "facts": visit.fragment("connectors/facts.html", **facts),
+        "tasks": visit.fragment("connectors/task_list.html", **facts),
+    }
+
+
+def _tab(visit: Visit, tab: str, **values: Any) -> Response:
+    return visit.page(
+        f"connectors/{tab}.html", title=visit.name, tab=tab, **_facts(visit), **values
+    )
+
+
+def show_overview(visit: Visit) -> Response:
+    """Show state, lag, rate and why it failed."""
+    return _tab(visit, "overview")
+
+
+def show_growth(visit: Visit) -> Response:
+    """Answer with the chart of its archive."""
+    visit.service.status(visit.name)
+    try:
+        points, problem = tuple(visit.service.growth(visit.name)), ""
+    except KafkeepError as error:
+        points, problem = (), error.message
+    return visit.part(
+        "connectors/growth.html", points=points, problem=problem, **chart_values(points)
+    )
+
+
+def show_tasks(visit: Visit) -> Response:
+    """Show each task with its trace."""
+    return _tab(visit, "tasks")
+
+
+def show_config(visit: Visit) -> Response:
+    """Show the configuration with its secrets masked."""
+    config = visit.shown(visit.service.connector(visit.name).config)
+    return _tab(visit, "config", config=dict(sorted(config.items())))
+
+
+def show_offsets(visit: Visit) -> Response:
+    """Show how far the connector is in each partition."""
+    rows, problem = _tolerant(visit, "offsets")
+    return _tab(visit, "offsets", offsets=rows, problem=problem)
+
+
+def show_topics(visit: Visit) -> Response:
+    """Show the topics that the connector has used."""
+    rows, problem = _tolerant(visit, "topics")
+    return _tab(visit, "topics", topics=rows, problem=problem)
+
+
+def show_objects(visit: Visit) -> Response:
+    """Show the newest objects of its log."""
+    visit.service.status(visit.name)
+    try:
+        rows, problem = list(visit.service.objects(visit.name, OBJECTS_SHOWN)), ""
+    except KafkeepError as error:
+        rows, problem = [], error.message
+    return _tab(visit, "objects", objects=rows, problem=problem)
+
+
+def _tolerant(visit: Visit, what: str) -> tuple[list[Any], str]:
+    """Return what the service reads from stores that may not answer, or why it cannot."""
+    visit.service.status(visit.name)
+    try:
+        return list(getattr(visit.service, what)(visit.name)), ""
+    except RestError as error:
+        if error.status == 404:
+            raise
+        return [], error.message
+    except KafkeepError as error:
+        return [], error.message
+
+
+ROUTES = (
+    PageRoute(path="/connectors", run=show_list),
+    PageRoute(path="/connectors/{name}", run=show_overview),
+    PageRoute(path="/connectors/{name}/growth", run=show_growth),
+    PageRoute(path="/connectors/{name}/tasks", run=show_tasks),
+    PageRoute(path="/connectors/{name}/config", run=show_config),
+    PageRoute(path="/connectors/{name}/offsets", run=show_offsets),
+    PageRoute(path="/connectors/{name}/topics", run=show_topics),
+    PageRoute(path="/connectors/{name}/objects", run=show_objects),
+)

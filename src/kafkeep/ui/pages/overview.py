@@ -1,0 +1,57 @@
+"""The overview: is everything safe, how far behind, how fast, how large."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from kafkeep.connect.model import RestError
+from kafkeep.connect.service.overview import GrowthPoint, total_growth
+from kafkeep.errors import KafkeepError
+from kafkeep.ui.frame import NavLink
+from kafkeep.ui.visit import PageRoute, Visit
+
+NAV = NavLink("Overview", "/", "o", "overview")
+
+
+def show(visit: Visit) -> Response:
+    """Show the health, the totals and a row for each connector."""
+    return visit.page("overview/page.html", title="Overview", overview=visit.service.overview())
+
+
+def growth(visit: Visit) -> Response:
+    """Answer with the chart of all archives; it reads their logs, so the page loads it later."""
+    curves, unread = [], []
+    for name in visit.service.names():
+        try:
+            curves.append(visit.service.growth(name))
+        except (KafkeepError, RestError):
+            unread.append(name)
+    points = total_growth(curves)
+    return visit.part("overview/growth.html", points=points, unread=unread, **chart_values(points))
+
+
+def chart_values(points: tuple[GrowthPoint, ...]) -> dict[str, object]:
+    """Return the columns of a growth chart: seconds, bytes, records."""
+    return {
+        "columns": [
+            [point.at_ms // 1000 for point in points],
+            [point.bytes for point in points],
+            [point.records for point in points],
+        ]
+    }
+
+
+def live(visit: Visit) -> dict[str, str]:
+    """Return the parts of the page that change by themselves, by the name of their event."""
+    overview = visit.service.overview()
+    return {
+        "health": visit.fragment("overview/health.html", overview=overview),
+        "cards": visit.fragment("overview/cards.html", overview=overview),
+        "rows": visit.fragment("connectors/rows.html", connectors=overview.connectors, q=""),
+    }
+
+
+ROUTES = (
+    PageRoute(path="/", run=show),
+    PageRoute(path="/overview/growth", run=growth),
+)

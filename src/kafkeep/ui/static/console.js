@@ -1,0 +1,136 @@
+"use strict";
+// Everything here only adds comfort: pages and actions work without it.
+(function () {
+  const root = document.documentElement;
+  const THEMES = ["system", "light", "dark"];
+  const charts = new Set();
+
+  // Theme
+  const button = document.getElementById("theme");
+  function showTheme() {
+    button.textContent = "Theme: " + (root.dataset.theme || "system");
+  }
+  function nextTheme() {
+    const now = root.dataset.theme || "system";
+    const next = THEMES[(THEMES.indexOf(now) + 1) % THEMES.length];
+    if (next === "system") delete root.dataset.theme; else root.dataset.theme = next;
+    try {
+      if (next === "system") localStorage.removeItem("kafkeep-theme");
+      else localStorage.setItem("kafkeep-theme", next);
+    } catch (_) { /* storage is off */ }
+    showTheme();
+    drawAll();
+  }
+  button.hidden = false;
+  button.addEventListener("click", nextTheme);
+  showTheme();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+
+  // Shortcuts
+  const dialog = document.getElementById("shortcuts");
+  const help = document.getElementById("help");
+  help.hidden = false;
+  help.addEventListener("click", () => dialog.showModal());
+  let goes = 0;
+  function isTyping(target) {
+    return target.closest("input, textarea, select, [contenteditable]") !== null;
+  }
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+    if (dialog.open) return;
+    if (event.key === "?") { event.preventDefault(); dialog.showModal(); return; }
+    if (event.key === "/") {
+      const search = document.getElementById("search");
+      if (search) { event.preventDefault(); search.focus(); search.select(); }
+      else location.href = "/ui/connectors#search";
+      return;
+    }
+    if (event.key === "g") { goes = Date.now(); return; }
+    if (Date.now() - goes < 1500) {
+      const link = document.querySelector('[data-shortcut="' + CSS.escape(event.key) + '"]');
+      if (link) { event.preventDefault(); location.href = link.href; }
+    }
+    goes = 0;
+  });
+  if (location.hash === "#search") document.getElementById("search")?.focus();
+
+  // Live parts
+  const lost = document.getElementById("lost");
+  document.body.addEventListener("htmx:sseError", () => { lost.hidden = false; });
+  document.body.addEventListener("htmx:sseOpen", () => { lost.hidden = true; });
+  addEventListener("pagehide", () => { lost.hidden = true; });
+
+  // Forms: filter keys, mark wrong fields
+  const filter = document.querySelector("[data-filter]");
+  if (filter) {
+    filter.addEventListener("input", (event) => {
+      event.stopPropagation();
+      const wanted = filter.value.trim().toLowerCase();
+      for (const group of document.querySelectorAll("details.group")) {
+        let found = 0;
+        for (const field of group.querySelectorAll(".field")) {
+          const shows = field.textContent.toLowerCase().includes(wanted);
+          field.hidden = !shows;
+          if (shows) found += 1;
+        }
+        group.hidden = found === 0;
+        if (wanted) group.open = found > 0;
+      }
+    });
+    filter.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") event.preventDefault();
+    });
+  }
+  document.body.addEventListener("htmx:afterSettle", () => {
+    for (const error of document.querySelectorAll("#config p.error[id]")) {
+      const field = document.getElementById("f" + error.id.slice(1));
+      if (!field) continue;
+      if (error.textContent.trim()) field.setAttribute("aria-invalid", "true");
+      else field.removeAttribute("aria-invalid");
+    }
+    drawAll();
+  });
+  // A long list of errors links to fields in closed groups.
+  addEventListener("hashchange", () => {
+    const field = document.getElementById(location.hash.slice(1));
+    const group = field && field.closest("details");
+    if (group) { group.open = true; field.focus(); }
+  });
+
+  // Charts
+  function token(name) { return getComputedStyle(root).getPropertyValue(name).trim(); }
+  function size(bytes) {
+    const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let at = 0;
+    while (bytes >= 1024 && at < units.length - 1) { bytes /= 1024; at += 1; }
+    return (bytes >= 100 || Number.isInteger(bytes) ? bytes.toFixed(0) : bytes.toFixed(1)) + " " + units[at];
+  }
+  function draw(box) {
+    const columns = JSON.parse(box.dataset.columns);
+    if (columns[0].length === 1) {
+      for (const column of columns) column.push(column[0]);
+      columns[0][1] += 1;
+    }
+    box.replaceChildren();
+    const line = token("--accent"), grid = token("--line"), text = token("--text-faint");
+    const axis = { stroke: text, grid: { stroke: grid, width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+    box.chart = new uPlot({
+      width: Math.max(200, box.clientWidth), height: 200,
+      legend: { show: false },
+      cursor: { y: false },
+      scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+      axes: [{ ...axis, space: 80 }, { ...axis, size: 72, values: (_, ticks) => ticks.map(size) }],
+      series: [{}, { label: "Size", stroke: line, width: 2, fill: token("--accent-wash"), points: { show: false } }],
+    }, [columns[0], columns[1]], box);
+    for (const canvas of box.querySelectorAll("canvas")) canvas.setAttribute("aria-hidden", "true");
+    charts.add(box);
+  }
+  function drawAll() {
+    for (const box of charts) if (!box.isConnected) { box.chart.destroy(); charts.delete(box); }
+    for (const box of document.querySelectorAll(".chart")) draw(box);
+  }
+  addEventListener("resize", () => {
+    for (const box of charts) box.chart.setSize({ width: Math.max(200, box.clientWidth), height: 200 });
+  });
+  drawAll();
+})();
