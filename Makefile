@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 TWO_AT_ONCE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 
-.PHONY: setup build check test test-unit test-kill demo bench format clean
+.PHONY: setup build check browser test test-unit test-kill demo bench format clean
 
 setup: $(STAMP)  ## make .venv with the kafkeep command and the test tools
 
@@ -31,7 +31,13 @@ check: $(STAMP)  ## lint, types, layers
 format: $(STAMP)
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-test: $(STAMP)  ## everything but the long suites
+browser:  ## Chromium for the tests of the web console
+	@command -v chromium >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
+	  then apt-get update -q && apt-get install -y -q chromium; \
+	  else echo "The browser tests need Chromium: install the package chromium."; exit 1; fi; }
+
+test: $(STAMP) browser  ## everything but the long suites
 	$(BIN)/pytest -m "not slow" $(TWO_AT_ONCE) --durations=25
 
 test-unit: $(STAMP)  ## pure and fast

@@ -29,9 +29,9 @@ LEASE_MS = 6_000
 class Service:
     """One ``kafkeep serve`` in a process group of its own, Spark's JVM included."""
 
-    def __init__(self, services: DevStatus, state: str, log: Path) -> None:
+    def __init__(self, services: DevStatus, state: str, log: Path, port: int = 0) -> None:
         self._log = log.open("ab")
-        command = [sys.executable, "-m", "kafkeep", "serve", "--output", "json", "--port", "0"]
+        command = [sys.executable, "-m", "kafkeep", "serve", "--output", "json", "--port", str(port)]
         command += ["--bootstrap-servers", services.bootstrap_servers, "--state", state]
         command += ["--set", f"kafkeep.lease.timeout.ms={LEASE_MS}"]
         self.process = subprocess.Popen(
@@ -113,9 +113,9 @@ class World:
     folder: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     running: list[Service] = field(default_factory=list)
 
-    def start(self) -> Service:
+    def start(self, port: int = 0) -> Service:
         state = f"s3://{self.services.s3.bucket}/{self.folder}-state"
-        service = Service(self.services, state, self.log)
+        service = Service(self.services, state, self.log, port)
         self.running.append(service)
         return service
 

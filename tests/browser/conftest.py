@@ -1,0 +1,76 @@
+"""Chromium over a real ``kafkeep serve``; nothing may appear on the browser's console."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from tests.support.cluster import Cluster
+from tests.support.connect.serve_processes import Service, World
+
+from kafkeep.dev import DevStatus
+
+SCREENSHOTS = Path(__file__).parents[2] / "artefacts" / "screenshots"
+_FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+)
+_EXPECTED = ("net::ERR_", "Failed to load resource", "[object Event]")
+"""What Chromium and htmx log while a service is away."""
+
+
+@pytest.fixture(scope="module")
+def world(services: DevStatus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    cluster = Cluster(services.bootstrap_servers)
+    made = World(services, cluster, tmp_path_factory.mktemp("console") / "log")
+    yield made
+    for service in made.running:
+        service.kill()
+    sys.stderr.write(made.log.read_text()[-10_000:])
+
+
+@pytest.fixture(scope="module")
+def service(world: World) -> Service:
+    return world.start().wait_ready()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", headless=True, args=list(_FLAGS)
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium: Browser, service: Service) -> Iterator[Callable[..., Page]]:
+    """Open a browser of its own; the test fails when its console shows an error."""
+    contexts: list[BrowserContext] = []
+    problems: list[str] = []
+
+    def note(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not message.text.startswith(_EXPECTED):
+            problems.append(message.text)
+
+    def make(*, theme: str = "light", width: int = 1440, url: str | None = None) -> Page:
+        context = chromium.new_context(
+            base_url=url or service.ready["url"],
+            color_scheme="dark" if theme == "dark" else "light",
+            viewport={"width": width, "height": 900},
+        )
+        contexts.append(context)
+        context.set_default_timeout(30_000)
+        page = context.new_page()
+        page.on("console", note)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        return page
+
+    yield make
+    for context in contexts:
+        context.close()
+    assert problems == []

@@ -1,0 +1,166 @@
+"""The web console in Chromium on real Kafka, S3 and Spark. The tests share a service, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+from tests.browser.conftest import SCREENSHOTS
+from tests.support.connect.serve_processes import Service, World
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.browser
+OpenPage = Callable[..., Page]
+SLOW_MS = 60_000
+
+
+def fill(page: Page, key: str, text: str) -> None:
+    """Fill in the field of a key, wherever its group is."""
+    page.locator(f'[name="key:{key}"]').evaluate(
+        "(field) => { const group = field.closest('details'); if (group) group.open = true; }"
+    )
+    page.locator(f'[name="key:{key}"]').fill(text)
+
+
+def test_a_connector_is_created_broken_mended_and_deleted(
+    world: World, service: Service, open_page: OpenPage
+) -> None:
+    topic = world.topic("console")
+    topic.send(2)
+    config = world.config(topic)
+    page = open_page()
+    page.goto("/")
+    expect(page).to_have_url(f"{service.ready['url']}/ui/")
+    page.get_by_role("link", name="New connector").click()
+    page.get_by_role("link", name="JSON to S3").click()
+    page.locator("#connector").fill("shop")
+    for key in ("topics", "topics.dir", "s3.bucket.name", "s3.region", "store.url", "flush.size"):
+        fill(page, key, config[key])
+    for key in ("aws.access.key.id", "aws.secret.access.key"):
+        fill(page, key, config[key])
+    expect(page.get_by_text("The configuration is valid.")).to_be_visible()
+    fill(page, "flush.size", "many")
+    expect(page.locator("#e-flush_2esize")).to_contain_text("Not a number")
+    fill(page, "flush.size", config["flush.size"])
+    expect(page.get_by_text("The configuration is valid.")).to_be_visible()
+    page.get_by_role("button", name="Create").last.click()
+    expect(page.get_by_text("The connector was created.")).to_be_visible()
+    topic.expect_all()
+    expect(page.locator("h1 .badge")).to_have_text("Running", timeout=SLOW_MS)
+    page.get_by_role("link", name="Objects").click()
+    expect(page.get_by_role("rowheader").first).to_contain_text(topic.name)
+
+    page.get_by_role("link", name="Edit").first.click()
+    page.get_by_role("button", name="Raw JSON").click()
+    raw = page.get_by_label("Configuration as JSON")
+    wrong = raw.input_value().replace(config["s3.bucket.name"], "no-such-bucket-here")
+    raw.fill(wrong)
+    page.get_by_role("button", name="Save").last.click()
+    expect(page.locator("h1 .badge")).to_have_text("Failed", timeout=SLOW_MS)
+    page.get_by_role("link", name="Tasks").click()
+    expect(page.locator("pre").first).to_contain_text("no-such-bucket-here")
+
+    page.get_by_role("link", name="Edit").first.click()
+    fill(page, "s3.bucket.name", config["s3.bucket.name"])
+    page.get_by_role("button", name="Save").last.click()
+    expect(page.locator("h1 .badge")).to_have_text("Running", timeout=SLOW_MS)
+    topic.send(1)
+    topic.expect_all()
+
+    page.get_by_role("link", name="Delete").click()
+    page.get_by_label("to confirm").fill("shop")
+    page.get_by_role("button", name="Delete the connector").click()
+    expect(page.get_by_text("The connector was deleted.")).to_be_visible()
+    assert service.call("GET", "/connectors") == []
+
+
+def test_two_browsers_see_the_same_connector_pause_and_resume(
+    world: World, service: Service, open_page: OpenPage
+) -> None:
+    topic = world.topic("pair")
+    service.call("POST", "/connectors", {"name": "pair", "config": world.config(topic)}, expect=201)
+    topic.send(3)
+    topic.expect_all()
+    first, second = open_page(), open_page(theme="dark", width=390)
+    for page in (first, second):
+        page.goto("/ui/connectors/pair")
+        expect(page.locator("h1 .badge")).to_have_text("Running", timeout=SLOW_MS)
+    first.get_by_role("button", name="Pause").click()
+    expect(second.locator("h1 .badge")).to_have_text("Paused", timeout=SLOW_MS)
+    second.get_by_role("button", name="Resume").click()
+    expect(first.locator("h1 .badge")).to_have_text("Running", timeout=SLOW_MS)
+
+
+def test_keys_lead_to_pages_and_the_theme_is_kept(service: Service, open_page: OpenPage) -> None:
+    page = open_page()
+    page.goto("/ui/")
+    page.keyboard.press("g")
+    page.keyboard.press("c")
+    expect(page.get_by_role("heading", name="Connectors", level=1)).to_be_visible()
+    page.keyboard.press("/")
+    expect(page.get_by_label("Search by name")).to_be_focused()
+    page.locator("h1").click()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Theme").click()
+    page.get_by_role("button", name="Theme: light").click()
+    page.reload()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+PAGES = {
+    "overview": "/ui/",
+    "connectors": "/ui/connectors",
+    "connector": "/ui/connectors/pair",
+    "tasks": "/ui/connectors/pair/tasks",
+    "configuration": "/ui/connectors/pair/config",
+    "offsets": "/ui/connectors/pair/offsets",
+    "topics": "/ui/connectors/pair/topics",
+    "objects": "/ui/connectors/pair/objects",
+    "edit": "/ui/connectors/pair/edit",
+    "delete": "/ui/connectors/pair/delete",
+    "new": "/ui/new-connector",
+    "form": "/ui/new-connector?template=json-to-s3",
+    "settings": "/ui/settings",
+    "missing": "/ui/nothing",
+}
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page_is_accessible_and_fits(theme: str, width: int, open_page: OpenPage) -> None:
+    page = open_page(theme=theme, width=width)
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    found: list[str] = []
+    for name, path in PAGES.items():
+        page.goto(path)
+        if name in ("overview", "connector"):
+            expect(page.locator(".chart canvas")).to_be_visible()
+        wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+        if page.evaluate(wide):
+            found.append(f"{name} is wider than the screen")
+        for one in Axe().run(page).response["violations"]:
+            if one["impact"] in ("serious", "critical"):
+                nodes = [node["html"][:200] for node in one["nodes"][:3]]
+                found.append(f"{name}: {one['id']}: {nodes}")
+        page.screenshot(path=SCREENSHOTS / f"{name}-{theme}-{width}.png", full_page=True)
+    assert found == []
+
+
+def test_an_open_page_outlives_a_restart_of_the_service(
+    world: World, service: Service, open_page: OpenPage
+) -> None:
+    port = int(service.ready["url"].rpartition(":")[2])
+    page = open_page()
+    page.goto("/ui/connectors/pair")
+    expect(page.locator("h1 .badge")).to_have_text("Running", timeout=SLOW_MS)
+    assert service.end() == 0
+    expect(page.get_by_text("Connection lost, retrying.")).to_be_visible(timeout=SLOW_MS)
+    again = world.start(port=port).wait_ready()
+    expect(page.get_by_text("Connection lost, retrying.")).to_be_hidden(timeout=SLOW_MS)
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("h1 .badge")).to_have_text("Paused", timeout=SLOW_MS)
+    until(lambda: again.states("pair")[0] == "PAUSED", "the connector pauses")
