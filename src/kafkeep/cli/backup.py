@@ -161,7 +161,7 @@ def _backup_options(config: ConnectorConfig, flags: Mapping[str, Any]) -> Backup
     options = replace(
         options, tasks_max=config.tasks_max, start_at=config.auto_offset_reset, **extra
     )
-    return config.shaped(options)
+    return config.with_sink(options)
 
 
 @with_options(BackupOptions, "flags", built=False)

@@ -1,1 +1,1 @@
-"""Kafka Connect's place: its REST API, and connectors that run as backups and restores of ours."""
+"""A Kafka-Connect-compatible service whose connectors run as backups and restores."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from kafkeep.archive.names import connector_log
 from kafkeep.connect.connectors.family import Family, Meaning
-from kafkeep.connect.connectors.fixed_keys import FixedKey, any_text, what_parses
+from kafkeep.connect.connectors.fixed_keys import FixedKey, any_text, parsed_by
 from kafkeep.errors import UsageError
 from kafkeep.options.option import one_of, option, parse_group, positive
 
@@ -81,7 +81,7 @@ _FIXED_KEYS = (
         "10000",
         "Every commit of the log records the progress of the active connector; the other one reads "
         "it there.",
-        what_parses(positive("the interval")),
+        parsed_by(positive("the interval")),
     ),
     FixedKey(
         "compacted.log.backup.path.configuration",

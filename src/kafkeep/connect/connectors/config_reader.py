@@ -16,7 +16,7 @@ from kafkeep.options.option import ConfigErrors
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_SHAPES = (
+_FORMS = (
     'Write {"name": …, "config": {…}} as for POST /connectors, the map of config alone, or a '
     ".properties file."
 )
@@ -35,22 +35,22 @@ def read_connector_file(path: str | Path) -> ConnectorDocument:
     try:
         text = load_text(path)
     except UsageError as error:
-        raise UsageError(error.message, hint=_SHAPES) from error
+        raise UsageError(error.message, hint=_FORMS) from error
     try:
         if Path(path).suffix == ".properties" or not text.lstrip().startswith(("{", "[")):
             return _document(parse_properties(text))
         return _document(json.loads(text, parse_float=str, parse_int=str))
     except RecursionError as error:
-        raise UsageError(f"{path} is nested too deep", hint=_SHAPES) from error
+        raise UsageError(f"{path} is nested too deeply", hint=_FORMS) from error
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise UsageError(f"{path} is not JSON: {error.msg} at {where}", hint=_SHAPES) from error
+        raise UsageError(f"{path} is not JSON: {error.msg} at {where}", hint=_FORMS) from error
     except UsageError as error:
         raise UsageError(f"{path}: {error.message}", hint=error.hint) from error
 
 
 def to_texts(given: Mapping[str, Any]) -> dict[str, str]:
-    """Return a configuration as texts: JSON has numbers and booleans too; null is not set.
+    """Return a configuration as texts; numbers and booleans are converted, null is not set.
 
     ConfigErrors names the keys whose values are lists or maps.
     """
@@ -73,24 +73,24 @@ def to_texts(given: Mapping[str, Any]) -> dict[str, str]:
 
 def _document(found: Any) -> ConnectorDocument:
     if not isinstance(found, dict):
-        raise UsageError("there is a list, not one connector", hint=_SHAPES)
+        raise UsageError("the file holds a list, not one connector", hint=_FORMS)
     config = found.get("config")
     if not isinstance(config, dict):
         texts = to_texts(found)
         return ConnectorDocument(texts.get("name"), texts)
     others = sorted(found.keys() - {"name", "config", "initial_state"})
     if others:
-        raise UsageError(f"{', '.join(others)} stands beside config, not in it", hint=_SHAPES)
+        raise UsageError(f"{', '.join(others)} must be in config, not beside it", hint=_FORMS)
     texts, name = to_texts(config), found.get("name")
     if name is not None and not isinstance(name, str):
-        raise UsageError("the connector's name is not a text", hint=_SHAPES)
+        raise UsageError("the connector's name is not a text", hint=_FORMS)
     if name is not None and texts.get("name", name) != name:
         raise UsageError(f"the connector is called {name} and, in its config, {texts['name']}")
     return ConnectorDocument(name or texts.get("name"), texts)
 
 
 class ConfigReader:
-    """Reads a configuration to its end and collects what is wrong, by key."""
+    """Parses a configuration and collects all errors, by key."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given

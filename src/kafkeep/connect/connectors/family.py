@@ -37,7 +37,7 @@ class Meaning:
         found = {**self.texts, **kept, **self.instead}
         return {key: text for key, text in found.items() if text is not None}
 
-    def in_their_words(self, wrong: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    def by_given_key(self, wrong: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
         """Return the errors by the keys of the user's configuration."""
         return {
             key if key in given else self.called.get(key, key): why for key, why in wrong.items()
@@ -70,7 +70,7 @@ class Family:
     translate: Callable[[Mapping[str, str], str], Meaning] = _as_it_is
     region: str | None = None
 
-    def knows(self, key: str) -> bool:
+    def has_key(self, key: str) -> bool:
         """Return whether a key is one of the family's own."""
         return key in self.keys or key.startswith(self.below) or self.fixed_key(key) is not None
 
@@ -86,7 +86,7 @@ class Family:
 
 
 def interval_ms(text: str) -> int:
-    """Parse how often a source checks for new commits."""
+    """Parse the interval at which a source checks for new commits."""
     bare = text.strip()
     if not bare.isdecimal() or not 1 <= int(bare) <= _DAY_MS:
         raise UsageError(f"{text!r} is not a number of milliseconds from 1 to a day")

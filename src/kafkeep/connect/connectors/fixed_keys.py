@@ -63,7 +63,7 @@ def any_truth(text: str) -> bool:
     return text.lower() in ("true", "false")
 
 
-def what_parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
+def parsed_by(parse: Callable[[str], object]) -> Callable[[str], bool]:
     """Accept every text that ``parse`` accepts."""
 
     def holds(text: str) -> bool:

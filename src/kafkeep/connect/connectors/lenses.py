@@ -276,8 +276,8 @@ _FROM_KCQL = (
 
 
 def _check(statement: Statement, texts: Mapping[str, str]) -> None:
-    told = statement.properties
-    if others := [name for name in told if name not in _PROPERTIES]:
+    properties = statement.properties
+    if others := [name for name in properties if name not in _PROPERTIES]:
         raise UsageError(f"the property {others[0]} is not supported")
     fixed = {
         "padding.char": "0",
@@ -286,7 +286,7 @@ def _check(statement: Statement, texts: Mapping[str, str]) -> None:
         "store.envelope": "false",
     }
     for name, value in fixed.items():
-        if told.get(name, value).lower() != value:
+        if properties.get(name, value).lower() != value:
             raise UsageError(f"the property {name} must be {value}")
     topics = [name.strip() for name in texts.get("topics", "").split(",") if name.strip()]
     if statement.topic != "*" and topics and topics != [statement.topic]:
@@ -306,10 +306,10 @@ def _place(statement: Statement) -> dict[str, str]:
 
 
 def _flush(statement: Statement, options: LensesOptions) -> dict[str, str]:
-    told = statement.properties
-    count = _number("flush.count", told.get("flush.count", "50000"))
-    size = _number("flush.size", told.get("flush.size", "500000000"))
-    seconds = _number("flush.interval", told.get("flush.interval", "3600"))
+    properties = statement.properties
+    count = _number("flush.count", properties.get("flush.count", "50000"))
+    size = _number("flush.size", properties.get("flush.size", "500000000"))
+    seconds = _number("flush.interval", properties.get("flush.interval", "3600"))
     found = {"flush.bytes": str(size), "rotate.schedule.interval.ms": str(seconds * 1000)}
     return found if options.disable_flush_count else {**found, "flush.size": str(count)}
 
@@ -348,11 +348,11 @@ def _objects(statement: Statement, codec: str) -> dict[str, str]:
 
 def _template(statement: Statement, extension: str) -> str:
     """Return ``topic/partition/last_first_last``, or with fields ``path/topic(partition_last)``."""
-    told = statement.properties
-    digits = _pad(told.get("padding.length.offset", str(OFFSET_DIGITS)))
-    partition = f"{{{{partition:padding={_pad(told.get('padding.length.partition', '0'))}}}}}"
+    properties = statement.properties
+    digits = _pad(properties.get("padding.length.offset", str(OFFSET_DIGITS)))
+    partition = f"{{{{partition:padding={_pad(properties.get('padding.length.partition', '0'))}}}}}"
     offset = f"{{{{last_offset:padding={digits}}}}}"
-    end = told.get("key.suffix", "") + extension
+    end = properties.get("key.suffix", "") + extension
     if statement.partition_by:
         return f"{{{{path}}}}/{{{{topic}}}}({partition}_{offset}){end}"
     times = "{{first_timestamp}}_{{last_timestamp}}"

@@ -1,6 +1,6 @@
-"""Where a connector's archive is, read from its keys: an address, or a bucket and its settings.
+"""The location of a connector's archive: an address, or a bucket and its settings.
 
-S3 as Connect's configurations describe it, and what that makes of StorageOptions.
+The S3 keys of Connect's configurations, and their translation into StorageOptions.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def _provider(text: str) -> str:
     if name not in DEFAULT_CHAINS:
         near = did_you_mean(name, DEFAULT_CHAINS)
         raise UsageError(
-            f"{name} is a Java class that cannot run here; {' and '.join(DEFAULT_CHAINS)} stand "
-            "for the usual chain (variables, AWS files, roles). A role to take on goes in a "
-            "profile of the AWS files: s3.profile.name",
+            f"{name} is a Java class that cannot run here; {' and '.join(DEFAULT_CHAINS)} select "
+            "AWS's default chain (variables, files, roles). To assume a role, use a profile in the "
+            "AWS configuration files: s3.profile.name",
             hint=near,
         )
     return name
@@ -117,16 +117,16 @@ class S3Options:
     )
     s3_path_style_access_enabled: bool | None = option(
         "s3.path.style.access.enabled",
-        "Whether the bucket stands in the path of requests. Unless set: with store.url it does, at "
-        "Amazon it stands in the host's name.",
+        "Whether requests have the bucket in the path, not in the host name. Default: true with "
+        "store.url, false for AWS.",
         default=None,
         parse=truth,
         metavar="true|false",
     )
     s3_wan_mode: bool = option(
         "s3.wan.mode",
-        "Use Amazon's accelerated endpoint; it takes no bucket in the path. Where store.url names "
-        "the endpoint that one is used, with a warning.",
+        "Use S3 Transfer Acceleration, which does not support path style. Has no effect, except a "
+        "warning, if store.url is set.",
         default=False,
     )
     aws_access_key_id: str | None = option(
@@ -140,8 +140,8 @@ class S3Options:
     )
     s3_credentials_provider_class: str = option(
         "s3.credentials.provider.class",
-        "AWS's default chains, by their Java names, mean what AWS's tools do; other classes are "
-        "refused, and so are keys under s3.credentials.provider.",
+        "The Java names of AWS's default chains select the chain of AWS's tools. Other classes, "
+        "and keys under s3.credentials.provider, are refused.",
         default=DEFAULT_CHAINS[0],
         parse=_provider,
     )
@@ -150,17 +150,17 @@ class S3Options:
     )
     s3_part_size: int | None = option(
         "s3.part.size",
-        "Size of the parts of an upload, 5242880 to 2147483647 bytes; unless set 16 MiB. At Amazon "
-        "larger objects go up in parts; elsewhere one PUT takes up to 4 GiB, because not every "
-        "store lets only one of two racing uploads in parts win.",
+        "Size of the parts of an upload, 5242880 to 2147483647 bytes. Default: 16 MiB. On AWS, "
+        "larger objects are uploaded in parts. On other stores one PUT uploads up to 4 GiB, "
+        "because not every store lets only one of two concurrent multipart uploads win.",
         default=None,
         parse=number(MIN_PART_BYTES, MAX_PART_BYTES),
         metavar="BYTES",
     )
     s3_part_retries: int | None = option(
         "s3.part.retries",
-        "How often a failed request is sent again before retry.backoff.ms is waited for. Unless "
-        "set, it is sent again for a minute, at growing distances.",
+        "Number of retries of a failed request before a wait of retry.backoff.ms. Default: retry "
+        "for one minute, with growing waits.",
         default=None,
         parse=number(0, 2**31 - 1),
         metavar="COUNT",
@@ -259,7 +259,7 @@ class S3Options:
     def notes(self) -> tuple[str, ...]:
         """Return warnings about valid options."""
         if self.s3_wan_mode and self.store_url:
-            return ("s3.wan.mode: store.url names the endpoint, so Amazon's is not used",)
+            return ("s3.wan.mode has no effect: store.url sets the endpoint",)
         return ()
 
     def to_storage(
@@ -311,7 +311,7 @@ def read_address(
     bucket = s3.s3_bucket_name if s3 is not None else None
     if not bucket:
         if s3 is not None:
-            wrong.setdefault("s3.bucket.name", "missing: it says where the archive is")
+            wrong.setdefault("s3.bucket.name", "missing: it names the bucket of the archive")
         return ""
     try:
         return str(ArchiveAddress.parse(f"s3://{bucket}/{prefix}"))

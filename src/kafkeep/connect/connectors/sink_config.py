@@ -1,8 +1,8 @@
 """Parse the configuration of a sink connector; report all errors at once.
 
-Every key is honoured, holds anyway, is refused with the reason, or is unknown: there is no fifth
-way. What shapes objects goes on as texts (``shape``), so that it can stand in the log and travel to
-tasks; what nobody may see goes apart (``secrets``).
+Every key is honoured, always on, refused with a reason, or unknown. The keys that describe the
+objects form the ``SinkSpec``: it keeps them as texts, which the log stores and tasks receive.
+Secret values are kept apart from them.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from kafkeep.connect.connectors.sink_keys import (
     format_name,
     has_sinetstream_objects,
     is_default,
+    is_known_key,
     is_secret,
-    is_shape_key,
-    means_something,
-    say_unknown,
+    is_spec_key,
+    unknown_key_message,
 )
 from kafkeep.errors import UsageError
 from kafkeep.options.backup import BackupOptions
@@ -53,13 +53,13 @@ _READ_APART = ("archive", "retention_days")
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectorConfig:
-    """A configuration that holds together.
+    """The valid configuration of a sink.
 
-    ``name`` is its log's, ``called`` the connector's own: the same, if a log may bear it.
-    ``format`` is ``segment``, without a ``sink``, or what ``format.class`` means. ``kafka`` are
-    client properties.
-    ``compact`` is set for one of ch.tbd's pair. ``unknown`` keys were left out; ``notes`` are for
-    people.
+    ``called`` is the connector's name and ``name`` that of its log. They differ if the connector's
+    name has characters that a log's name cannot have. ``format`` is ``segment`` if there is no
+    ``sink``, otherwise the format that ``format.class`` names. ``kafka`` are client properties.
+    ``compact`` is set for a member of ch.tbd's pair. ``unknown`` keys are ignored. ``notes`` are
+    warnings for the user.
     """
 
     name: str
@@ -78,17 +78,18 @@ class ConnectorConfig:
     kafka: Mapping[str, str] = field(repr=False)
     retention_days: int | None = None
     retention_by_default: bool = False
-    """The class has this retention where nothing is said: a wish that may be left open."""
+    """True if the class sets the retention and not the user; a failure to set it is a warning."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Options of a backup that kafkeep.Backup sets, by field."""
+    """Options of a backup that the configuration sets, by field name."""
     compact: CompactOptions | None = None
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def shaped(self, options: BackupOptions) -> BackupOptions:
-        """Return a backup that writes its objects as this connector does; a tail is left to wait.
+    def with_sink(self, options: BackupOptions) -> BackupOptions:
+        """Return options of a backup that writes its objects as this connector does.
 
-        Not for kafkeep's own classes, and not where the backup ends.
+        Records that no rotation rule has closed wait for the next cycle, except if the backup does
+        not follow its topics, or if the class is kafkeep's own.
         """
         options = replace(options, connector=self.called)
         if self.format == "segment":
@@ -110,12 +111,11 @@ class ConnectorConfig:
         environ: Mapping[str, str] | None = None,
         defaults: Mapping[str, str] | None = None,
     ) -> ConnectorConfig:
-        """Read a flat map; ConfigErrors has everything that is wrong, by key.
+        """Parse a flat map; ConfigErrors lists all errors by key.
 
-        ``archive`` is used in place of the bucket. With ``strict`` an unknown key is an error;
-        without it is only named in ``unknown``. What S3 needs and is not set comes from
-        ``environ``. ``defaults`` are keys of a worker's file: its converters are used for roles
-        that name none.
+        ``archive`` replaces the bucket. With ``strict`` an unknown key is an error; otherwise
+        ``unknown`` lists it. ``environ`` supplies S3 settings that are not set. ``defaults`` are
+        keys of the worker's file; its converters apply to roles without one.
         """
         texts = to_texts(given)
         if name is not None:
@@ -163,7 +163,7 @@ class _SinkReader(ConfigReader):
         storage = read_storage(s3, self._environ, self._family.region, self._wrong)
         retention = self._retention(common, sink, address, is_pair=compact is not None)
         if self._wrong or not (common and s3 and consumer and storage):
-            raise ConfigErrors(self._meaning.in_their_words(self._wrong, self._given))
+            raise ConfigErrors(self._meaning.by_given_key(self._wrong, self._given))
         return ConnectorConfig(
             **{key: value for key, value in vars(common).items() if key not in _READ_APART},
             **retention,
@@ -204,7 +204,7 @@ class _SinkReader(ConfigReader):
         try:
             return find_family(name, "sink")
         except UsageError:
-            return find_family(OURS)  # and ConnectorOptions says what is wrong with the name
+            return find_family(OURS)  # ConnectorOptions reports the invalid name
 
     def _extra(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -221,9 +221,9 @@ class _SinkReader(ConfigReader):
         return found
 
     def _with_defaults(self, texts: dict[str, str]) -> dict[str, str]:
-        """Put the worker's converters where none is named; segments need none.
+        """Add the worker's consumer settings, and its converters for roles without one.
 
-        What its file says of reading (isolation level, where to begin) holds for all.
+        Segments need no converters.
         """
         reading = {k: v for k, v in self._defaults.items() if k.startswith("consumer.override.")}
         texts = {**reading, **texts}
@@ -243,19 +243,19 @@ class _SinkReader(ConfigReader):
 
     def _unknown(self) -> dict[str, None]:
         transforms = known_transform_keys(self._texts)
-        strangers = {key for role in ROLES for key in self._strange_subkeys(role)}
+        subkeys = {key for role in ROLES for key in self._unknown_subkeys(role)}
         unknown: dict[str, None] = {}
         for key in self._given:
             below = key.startswith(tuple(f"{role}.converter." for role in ROLES))
             below = below and fixed_key(key) is None
-            known = key not in strangers if below else means_something(key, self._family)
+            known = key not in subkeys if below else is_known_key(key, self._family)
             if not known and key not in transforms:
                 unknown[key] = None
                 if self._strict:
-                    self._wrong.setdefault(key, say_unknown(key, self._texts, self._family))
+                    self._wrong.setdefault(key, unknown_key_message(key, self._texts, self._family))
         return unknown
 
-    def _strange_subkeys(self, role: Role) -> tuple[str, ...]:
+    def _unknown_subkeys(self, role: Role) -> tuple[str, ...]:
         name = f"{role}.converter"
         if name in self._texts and self._try(parse_role_class, role, self._texts[name]) is None:
             return ()
@@ -263,16 +263,16 @@ class _SinkReader(ConfigReader):
 
     def _sink_spec(self, unknown: Iterable[str]) -> SinkSpec:
         apart = {*unknown, *(key for key in self._texts if fixed_key(key) is not None)}
-        shape = {k: v for k, v in self._texts.items() if is_shape_key(k) and k not in apart}
-        kind = format_name(shape.get("format.class", ""))
-        if "value.converter" not in shape:
-            shape = {**DEFAULT_CONVERTERS.get(kind, {}), **shape}
+        texts = {k: v for k, v in self._texts.items() if is_spec_key(k) and k not in apart}
+        kind = format_name(texts.get("format.class", ""))
+        if "value.converter" not in texts:
+            texts = {**DEFAULT_CONVERTERS.get(kind, {}), **texts}
         if self._family.name == "kafkeep":
-            shape = {**OWN_CODECS.get(kind, {}), **shape}
-        if kind == "bytes" and has_sinetstream_objects(shape):
-            shape = {"format.bytearray.separator": "", **shape}
-        secrets = {key: text for key, text in shape.items() if is_secret(key, text)}
-        return SinkSpec({k: v for k, v in shape.items() if k not in secrets}, secrets)
+            texts = {**OWN_CODECS.get(kind, {}), **texts}
+        if kind == "bytes" and has_sinetstream_objects(texts):
+            texts = {"format.bytearray.separator": "", **texts}
+        secrets = {key: text for key, text in texts.items() if is_secret(key, text)}
+        return SinkSpec({k: v for k, v in texts.items() if k not in secrets}, secrets)
 
     def _sink(self, spec: SinkSpec) -> SinkOptions | None:
         if "format.class" not in spec.texts and self._family.name != "confluent":
@@ -280,7 +280,7 @@ class _SinkReader(ConfigReader):
                 if is_default(key, text) or text == self._defaults.get(key):
                     continue
                 self._wrong.setdefault(
-                    key, "says how records are turned into files, but format.class is not set"
+                    key, "describes files of a format, but format.class is not set"
                 )
             return None
         sink = self._try(lambda: spec.options)
@@ -295,7 +295,7 @@ class _SinkReader(ConfigReader):
 
     def _check_topics(self) -> None:
         if self._texts.get("topics", "").strip() and self._texts.get("topics.regex", "").strip():
-            self._wrong["topics.regex"] = "topics are given by list already: use one of the two"
+            self._wrong["topics.regex"] = "topics is set too: use one of the two"
         if not (self._texts.get("topics") or self._texts.get("topics.regex", "")).strip():
             self._wrong.setdefault("topics", "missing: give topics or topics.regex")
 
@@ -313,17 +313,19 @@ _ROUTERS = frozenset({"RegexRouter", "TimestampRouter"})
 
 
 def why_not_by_topic(sink: SinkOptions | None, *, is_pair: bool) -> str | None:
-    """Return why ``s3.retention.days`` cannot be had; None when every topic has a folder."""
+    """Return why ``s3.retention.days`` is not possible; None if every topic has its own folder."""
     if is_pair:
-        return "is not for a pair: a snapshot that expires is none"
+        return "is not for a pair: its snapshots must not expire"
     if sink is None:
         return None
     naming = sink.naming
     if naming.directory_delim != "/":
         return f"needs directory.delim /, not {naming.directory_delim!r}"
     if naming.name_template is not None and not naming.name_template.startswith("{{topic}}/"):
-        return f"is by topic: names like {naming.name_template} do not begin with its folder"
+        return f"needs a folder per topic: names like {naming.name_template} do not begin with one"
     for spec in sink.transforms:
         if spec.kind in _ROUTERS:
-            return f"is by topic, and {spec.kind} gives objects folders of other topics"
+            return (
+                f"needs a folder per topic, but {spec.kind} puts objects in folders of other topics"
+            )
     return None

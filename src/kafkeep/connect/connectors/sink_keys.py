@@ -1,4 +1,4 @@
-"""Which keys a sink may have, ``consumer.override.*`` included, and what each is about."""
+"""The keys of every sink connector, ``consumer.override.*`` included."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ OWN_CODECS: Mapping[str, Mapping[str, str]] = {
     "avro": {"avro.codec": "deflate"},
     "parquet": {"parquet.codec": "zstd"},
 }
-"""What kafkeep.Backup compresses with where nothing is asked for; Confluent's class has its own."""
+"""Default codecs of kafkeep.Backup; Confluent's class has its own."""
 DEFAULT_CONVERTERS: Mapping[str, Mapping[str, str]] = {
     "json": {"value.converter": _JSON, "value.converter.schemas.enable": "false"},
     "avro": {"value.converter": _BYTES, "store.envelope": "true"},
     "parquet": {"value.converter": _BYTES, "store.envelope": "true"},
     "bytes": {"value.converter": _BYTES},
 }
-"""What is taken where no value.converter is named: in Connect the worker's, which is not here."""
+"""Defaults if neither the connector nor the worker sets value.converter, by format."""
 
 
 def _class(text: str) -> str:
@@ -128,7 +128,7 @@ class ConnectorOptions:
     )
 
 
-SHAPE_GROUPS: tuple[type, ...] = (
+SPEC_GROUPS: tuple[type, ...] = (
     FormatOptions,
     ConverterChoice,
     PartitionOptions,
@@ -138,18 +138,18 @@ SHAPE_GROUPS: tuple[type, ...] = (
     ErrorOptions,
     TagOptions,
 )
-"""Their keys make up ``shape``, with those of transforms and below converters."""
+"""Groups whose keys form the sink spec, with those under transforms and converters."""
 
 
-def is_shape_key(key: str) -> bool:
-    """Tell whether a key says what objects are like, rather than where they go."""
+def is_spec_key(key: str) -> bool:
+    """Return True for a key that describes the objects, not their place."""
     below = ("transforms", "predicates", *(f"{role}.converter" for role in ROLES))
-    return key in _SHAPE or key.startswith(tuple(f"{name}." for name in below))
+    return key in _SPEC_KEYS or key.startswith(tuple(f"{name}." for name in below))
 
 
 def is_default(key: str, text: str) -> bool:
-    """Tell whether a key of the shape is set to what holds without it."""
-    option = _SHAPE_OPTIONS.get(key)
+    """Return True if a key of the sink spec is set to its default."""
+    option = _SPEC_OPTIONS.get(key)
     if option is None:
         return key in _STEPS and not text.strip()
     try:
@@ -170,19 +170,19 @@ def is_secret_producer(key: str) -> bool:
     return key.startswith(("producer.override.sasl.", "producer.override.ssl."))
 
 
-def means_something(key: str, family: Family) -> bool:
+def is_known_key(key: str, family: Family) -> bool:
     """Return whether a key is known, except keys under transforms and converters."""
-    if key in DECLARED or family.knows(key):
+    if key in DECLARED or family.has_key(key):
         return True
-    return knows_override(key) if key.startswith(OVERRIDE) else fixed_key(key) is not None
+    return is_known_override(key) if key.startswith(OVERRIDE) else fixed_key(key) is not None
 
 
-def say_unknown(key: str, texts: Mapping[str, str], family: Family) -> str:
+def unknown_key_message(key: str, texts: Mapping[str, str], family: Family) -> str:
     """Return the error message for an unknown key."""
     for role in ROLES:
         if key.startswith(f"{role}.converter."):
             owner = texts.get(f"{role}.converter")
-            return f"means nothing to {owner}" if owner else f"there is no {role}.converter"
+            return f"is not a key of {owner}" if owner else f"{role}.converter is not set"
     if key.startswith(("transforms.", "predicates.")):
         kind = key.partition(".")[0]
         return f"{kind} does not name {key.split('.')[1]}"
@@ -202,17 +202,17 @@ def format_name(text: str) -> str:
         return ""
 
 
-def has_sinetstream_objects(shape: Mapping[str, str]) -> bool:
+def has_sinetstream_objects(spec: Mapping[str, str]) -> bool:
     """Return whether each object is one SINETStream payload, without a separator."""
-    name = shape.get("value.converter", "").strip().rpartition(".")[2]
-    alone = shape.get("flush.size", "").strip() == "1"
+    name = spec.get("value.converter", "").strip().rpartition(".")[2]
+    alone = spec.get("flush.size", "").strip() == "1"
     return alone and name == ConverterClass.SINETSTREAM.value.rpartition(".")[2]
 
 
 _STEPS = frozenset({"transforms", "predicates"})
-_SHAPE_OPTIONS = {one.name: one for group in SHAPE_GROUPS for one in iter_options(group)}
-_SHAPE = _SHAPE_OPTIONS.keys() | _STEPS
-DECLARED = _SHAPE | {
+_SPEC_OPTIONS = {one.name: one for group in SPEC_GROUPS for one in iter_options(group)}
+_SPEC_KEYS = _SPEC_OPTIONS.keys() | _STEPS
+DECLARED = _SPEC_KEYS | {
     one.name for group in (ConnectorOptions, S3Options) for one in iter_options(group)
 }
 
@@ -327,7 +327,7 @@ class ConsumerOptions:
         return cls(**vars(read), kafka=kafka)
 
 
-def knows_override(key: str) -> bool:
+def is_known_override(key: str) -> bool:
     """Return whether a key under the prefix is known."""
     declared = {one.name for one in iter_options(ConsumerReadOptions)}
     return key in declared or _is_client(key) or fixed_override(key) is not None

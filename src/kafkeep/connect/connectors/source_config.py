@@ -17,10 +17,10 @@ from kafkeep.connect.connectors.source_keys import (
     ROLES,
     SourceOptions,
     is_client_key,
-    knows_source_key,
+    is_known_source_key,
     restore_options,
-    say_unknown_source,
     source_fixed_key,
+    unknown_source_message,
 )
 from kafkeep.errors import UsageError
 from kafkeep.options.kafka import parse_servers
@@ -34,13 +34,14 @@ from kafkeep.options.unlogged import UnloggedOptions
 
 @dataclass(frozen=True, kw_only=True)
 class SourceConfig:
-    """A configuration that holds together.
+    """The valid configuration of a source.
 
-    ``name`` is what its state is kept by, ``called`` the connector's own: the same, if a log may
-    bear it. ``restore`` says what comes back and into what, ``restore.topics`` under which names;
-    ``instance`` is the log to read, where one is named. ``poll_interval_ms`` is None when the
-    connector is done after one restore. ``kafka`` are client properties. ``unknown`` keys were
-    left out; ``notes`` are for people.
+    ``called`` is the connector's name and ``name`` that of its state. They differ if the
+    connector's name has characters that a log's name cannot have. ``restore`` selects the records
+    and their target; ``restore.topics`` renames topics. ``instance`` is the log to read, None if
+    the archive has only one. ``poll_interval_ms`` is None if the connector ends after one restore.
+    ``kafka`` are client properties. ``unknown`` keys are ignored. ``notes`` are warnings for the
+    user.
     """
 
     name: str
@@ -54,18 +55,18 @@ class SourceConfig:
     poll_interval_ms: int | None
     instance: str | None
     converters: Mapping[str, ConverterClass]
-    """The classes named for ``key``, ``value`` and ``header``."""
+    """The configured classes by role: ``key``, ``value``, ``header``."""
     kafka: Mapping[str, str] = field(repr=False)
     changes: ChangeOptions
-    """What becomes of records on their way back."""
+    """Changes to the restored records: transforms and timestamps."""
     unlogged: UnloggedOptions | None = None
-    """How objects are read that no log names; None for classes that read none."""
+    """How to read a bucket without a log; None if the class cannot."""
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def renames(self) -> tuple[tuple[str, str], ...]:
-        """Archived and new names of the topics; none when all come back under their own."""
+        """Archived and new names of the topics; empty if all topics keep their names."""
         return self.restore.topics
 
     @classmethod
@@ -77,10 +78,10 @@ class SourceConfig:
         strict: bool = True,
         environ: Mapping[str, str] | None = None,
     ) -> SourceConfig:
-        """Read a flat map; ConfigErrors has everything that is wrong, by key.
+        """Parse a flat map; ConfigErrors lists all errors by key.
 
-        With ``strict`` an unknown key is an error; without it is only named in ``unknown``. What
-        S3 needs and is not set comes from ``environ``.
+        With ``strict`` an unknown key is an error; otherwise ``unknown`` lists it. ``environ``
+        supplies S3 settings that are not set.
         """
         texts = to_texts(given)
         if name is not None:
@@ -88,37 +89,37 @@ class SourceConfig:
         return _SourceReader(texts, strict, environ).read()
 
     def changes_of(
-        self, shape: Mapping[str, str], defaults: Mapping[str, str]
+        self, spec: Mapping[str, str], defaults: Mapping[str, str]
     ) -> ChangeOptions | None:
-        """Return what is done to records of a log; None when they come back as they were.
+        """Return the changes to the records of a log; None if they are restored unchanged.
 
-        ``shape`` is what the log says of a sink's objects, empty for segments. Which converters
-        read and write the records that transforms change is said here, else by the log, and for
-        segments, of which a log tells none, by the worker's ``defaults``.
+        ``spec`` are the texts of the log's sink spec, empty for segments. Transforms decode and
+        encode records with the configured converters. Without them they use those of the log, or
+        for segments those of the worker's ``defaults``.
         """
         texts = dict(self.changes.texts)
         if not self.changes.transforms:
-            self.check_converters(shape)
+            self.check_converters(spec)
             texts = {key: text for key, text in texts.items() if key in TIME_KEYS}
-        elif not shape:
+        elif not spec:
             texts = with_converters(texts, defaults)
         changes = ChangeOptions(texts)
         return changes if changes.active else None
 
-    def check_converters(self, shape: Mapping[str, str]) -> None:
-        """Raise UsageError when a converter differs from the one the objects were written with.
+    def check_converters(self, spec: Mapping[str, str]) -> None:
+        """Raise UsageError if a converter differs from the one that wrote the objects.
 
-        ``shape`` is what the log says of a sink's objects, empty for segments. Records get the
-        bytes they had: another converter could not have its way.
+        ``spec`` are the texts of the log's sink spec, empty for segments. A restore writes the
+        original bytes, so another converter would have no effect.
         """
         for role, kind in self.converters.items():
-            written = shape.get(f"{role}.converter")
+            written = spec.get(f"{role}.converter")
             if written is None or kind in (ConverterClass.BYTES, ConverterClass.ALREADY_BYTES):
                 continue
             if kind.value.rpartition(".")[2] != written.rpartition(".")[2]:
                 raise UsageError(
                     f"{role}.converter is {kind.value}, but records were archived with {written}",
-                    hint="They come back as they were: name the same class, or none.",
+                    hint="A restore writes the original bytes: set the same class, or none.",
                 )
 
 
@@ -133,7 +134,7 @@ def with_converters(texts: Mapping[str, str], defaults: Mapping[str, str]) -> di
 
 
 def _key_of(message: str) -> str:
-    """Return the key that a restore's refusal begins with; it names options as flags."""
+    """Return the key of the flag that an error message of RestoreOptions begins with."""
     first = message.partition(" ")[0].rstrip(":").replace("-", ".")
     known = {one.name for one in restore_options()}
     return RESTORE + (first if first in known else "commit")
@@ -171,7 +172,7 @@ class _SourceReader(ConfigReader):
         if restore is not None and changes is not None and changes.transforms:
             self._check_together(restore, changes)
         if self._wrong or not (options and s3 and restore and storage and changes):
-            raise ConfigErrors(self._meaning.in_their_words(self._wrong, self._given))
+            raise ConfigErrors(self._meaning.by_given_key(self._wrong, self._given))
         return SourceConfig(
             name=options.name,
             called=self._given.get("name", options.name).strip(),
@@ -192,22 +193,22 @@ class _SourceReader(ConfigReader):
         )
 
     def _unknown(self) -> tuple[str, ...]:
-        unknown = tuple(key for key in self._given if not knows_source_key(key, self._family))
+        unknown = tuple(key for key in self._given if not is_known_source_key(key, self._family))
         if self._strict:
             for key in unknown:
-                self._wrong.setdefault(key, say_unknown_source(key, self._family))
+                self._wrong.setdefault(key, unknown_source_message(key, self._family))
         return unknown
 
     def _restore(
         self, texts: Mapping[str, str], options: SourceOptions | None
     ) -> RestoreOptions | None:
-        told = {
+        own = {
             one.name: texts[RESTORE + one.name]
             for one in restore_options()
             if RESTORE + one.name in texts
         }
         try:
-            found = parse_group(RestoreOptions, told)
+            found = parse_group(RestoreOptions, own)
         except ConfigErrors as error:
             self._wrong |= {RESTORE + key: why for key, why in error.by_key.items()}
             return None

@@ -172,15 +172,15 @@ def source_fixed_key(key: str, family: Family) -> FixedKey | None:
     return own or below or (None if key.startswith(PRODUCER) else fixed_key(key))
 
 
-def knows_source_key(key: str, family: Family) -> bool:
+def is_known_source_key(key: str, family: Family) -> bool:
     """Return whether a key is known; keys under a converter are, if its class is named."""
-    if key in DECLARED or is_client_key(key) or family.knows(key):
+    if key in DECLARED or is_client_key(key) or family.has_key(key):
         return True
     below = key.startswith(tuple(f"{role}.converter." for role in ROLES))
     return below or source_fixed_key(key, family) is not None
 
 
-def say_unknown_source(key: str, family: Family) -> str:
+def unknown_source_message(key: str, family: Family) -> str:
     """Return the error message for an unknown key."""
     near = did_you_mean(key, [*DECLARED, *family.keys, *(one.name for one in family.fixed_keys)])
     return "there is no such key" + (f". {near}" if near else "")

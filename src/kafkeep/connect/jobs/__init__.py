@@ -1,1 +1,1 @@
-"""Connectors as jobs: a sink is a backup, a source a restore, and a compacted pair takes turns."""
+"""The jobs of connectors: a backup for a sink, a restore for a source, and compacted pairs."""

@@ -1,4 +1,4 @@
-"""A connector's job as the service sees it: its protocol, its progress, and why it failed.
+"""The job of a connector: its protocol, its progress, and the trace of its failure.
 
 Status answers and ``/metrics`` both take their numbers from the progress.
 """
@@ -63,14 +63,14 @@ def _wanted_tasks(config: Mapping[str, str]) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext:
-    """What a worker gives to each of its jobs."""
+    """The parts of a worker that its jobs use."""
 
     kafka: KafkaOptions
     """The worker's cluster; a connector's overrides apply on top."""
     run_tasks: RunTasks
     cores: int
     state_address: str
-    """Where the service keeps its state. Restore documents lie beside it."""
+    """Where the service keeps its state; restore documents are next to it."""
     state_storage: StorageOptions | None = None
     """How to reach it; None: as the environment says."""
     slot: AbstractContextManager[None] = field(default_factory=nullcontext)
@@ -160,7 +160,7 @@ class Progress(Counts):
     topics: set[str] = field(default_factory=set)
     """Topics that records were read from or written to."""
     positions: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Archived, or restored, up to here."""
+    """The next offset to archive or restore, by partition."""
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     """Of a sink: the end offsets in its last snapshot of the cluster."""
     measured_ms: int | None = None

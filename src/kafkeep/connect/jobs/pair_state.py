@@ -138,7 +138,7 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberFacts:
-    """What a member knows beside the document."""
+    """What decides a member's next step, in addition to the document."""
 
     now_ms: int
     length_ms: int

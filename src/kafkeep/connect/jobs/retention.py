@@ -48,7 +48,7 @@ class ConnectorRetention:
         self._done: frozenset[str] = frozenset()
         self._default: DefaultRetention | None = None
         self._decided: dict[str, KafkaRetention | None] = {}
-        self._asked_ms: int | None = None
+        self._read_ms: int | None = None
 
     def begin(self, store: ObjectStore) -> None:
         """Set the rules of topics that are configured or archived already.
@@ -57,7 +57,7 @@ class ConnectorRetention:
         waits for the settings of the topics in Kafka.
         """
         self._done = frozenset()
-        self._decided, self._asked_ms = {}, None
+        self._decided, self._read_ms = {}, None
         if self._config.retention_by_default:
             self._default = DefaultRetention(store, self._config.name, self._folder)
             return
@@ -69,11 +69,11 @@ class ConnectorRetention:
         archived = {topic for topic, _ in load_log(store, name).state.topics}
         return sorted(archived | load_retention(store, name).active().keys())
 
-    def meet(self, topics: Collection[str], asked_ms: int, describe: DescribeTopics) -> None:
+    def update(self, topics: Collection[str], read_ms: int, describe: DescribeTopics) -> None:
         """Set the rules of topics that are new.
 
         A default is decided again when Kafka's retention of a topic has changed. Settings are read
-        once for each ``asked_ms``, the time when the caller last read settings.
+        once for each ``read_ms``, the time when the caller last read settings.
         """
         days = self._config.retention_days
         if days is None:
@@ -82,9 +82,9 @@ class ConnectorRetention:
             new = sorted(set(topics) - self._done)
             if new:
                 self._apply(new, days)
-        elif asked_ms != self._asked_ms or not self._decided.keys() >= set(topics):
+        elif read_ms != self._read_ms or not self._decided.keys() >= set(topics):
             self._decide(self._default, topics, describe, days)
-            self._asked_ms = asked_ms
+            self._read_ms = read_ms
 
     def _decide(
         self,
@@ -93,7 +93,7 @@ class ConnectorRetention:
         describe: DescribeTopics,
         days: int,
     ) -> None:
-        found = self._ask(topics, describe)
+        found = self._read_settings(topics, describe)
         for topic in sorted(topics):
             kafka = found.get(topic)
             if topic in self._decided and kafka in (None, self._decided[topic]):
@@ -109,7 +109,7 @@ class ConnectorRetention:
                 self._apply_default(default, topic, kafka, days)
             self._decided[topic] = kafka
 
-    def _ask(
+    def _read_settings(
         self, topics: Collection[str], describe: DescribeTopics
     ) -> dict[str, KafkaRetention | None]:
         try:

@@ -60,7 +60,7 @@ class SinkProgress:
         self.progress = progress
         progress.ends = {}  # this run has not seen those of an earlier one
 
-    def saw(
+    def record_snapshot(
         self,
         snapshot: ClusterSnapshot,
         positions: Mapping[TopicPartition, int],
@@ -149,12 +149,12 @@ class ConnectorGroup:
     def __init__(self, admin: Admin, id: str) -> None:
         self._admin = admin
         self.id = id
-        self._committed: dict[TopicPartition, int] = {}
+        self._on_commit: dict[TopicPartition, int] = {}
         self._warned: str | None = None
 
     def commit(self, positions: Mapping[TopicPartition, int]) -> None:
         """Commit what is new in ``positions``; a failed commit is tried again the next time."""
-        changed = {key: at for key, at in positions.items() if self._committed.get(key) != at}
+        changed = {key: at for key, at in positions.items() if self._on_commit.get(key) != at}
         if not changed:
             return
         try:
@@ -166,7 +166,7 @@ class ConnectorGroup:
                 logger.warning("cannot commit offsets of group %s: %s", self.id, error.message)
             self._warned = error.message
             return
-        self._committed.update(changed)
+        self._on_commit.update(changed)
         self._warned = None
 
 
@@ -229,7 +229,7 @@ def sink_options(config: ConnectorConfig) -> BackupOptions:
         details_ms=DETAILS_MS,
         **values,
     )
-    return config.shaped(options)
+    return config.with_sink(options)
 
 
 class SinkJob:
@@ -314,7 +314,7 @@ class SinkJob:
             now_ms=now_ms,
             stop=stop,
             schemas=schema_keeper(self.options, store),
-            turn=self._context.slot,
+            cycle_slot=self._context.slot,
             **watchers,
         )
 
@@ -330,26 +330,28 @@ class _Run:
         self._progress = SinkProgress(sink.progress)
         quick = Admin(admin.wire, timeout_ms=GROUP_TIMEOUT_MS)
         self._group = ConnectorGroup(quick, sink.group)
-        self._there: frozenset[str] = frozenset()
+        self._topics: frozenset[str] = frozenset()
         self._log_read: CommitLog | None = None
         self._preview = _preview(sink.options, admin, store)
-        self.job = sink.backup(admin, store, stop, on_snapshot=self._saw, on_commit=self._committed)
+        self.job = sink.backup(
+            admin, store, stop, on_snapshot=self._on_snapshot, on_commit=self._on_commit
+        )
 
-    def _saw(self, snapshot: ClusterSnapshot, plan: CyclePlan) -> None:
-        self._there = frozenset(snapshot.topics)
+    def _on_snapshot(self, snapshot: ClusterSnapshot, plan: CyclePlan) -> None:
+        self._topics = frozenset(snapshot.topics)
         if self._sink.retention is not None:
-            asked_ms = snapshot.details.at_ms if snapshot.details is not None else snapshot.at_ms
-            self._sink.retention.meet(self._there, asked_ms, self._admin.all_topic_configs)
+            read_ms = snapshot.details.at_ms if snapshot.details is not None else snapshot.at_ms
+            self._sink.retention.update(self._topics, read_ms, self._admin.all_topic_configs)
         self._sink.limit_tasks(sum(len(topic.partitions) for topic in snapshot.topics.values()))
         positions = positions_now(self.job.log.state)
         if self._log_read is not self.job.log:
             self._read_gaps()
-        self._progress.saw(snapshot, positions, plan)
+        self._progress.record_snapshot(snapshot, positions, plan)
         self._commit_group(positions)
         if self._preview is not None:
             self._preview.check(snapshot, plan, self.job.log.state.positions, self.job.tails)
 
-    def _committed(self, commit: Commit, summary: BackupSummary) -> None:
+    def _on_commit(self, commit: Commit, summary: BackupSummary) -> None:
         positions = positions_now(self.job.log.state)
         self._sink.progress.bad_records = summary.bad
         self._progress.committed(commit, positions)
@@ -368,7 +370,7 @@ class _Run:
             logger.warning("connector %s: cannot read its gaps: %s", called, error.message)
 
     def _commit_group(self, positions: Mapping[tuple[str, int], int]) -> None:
-        self._group.commit({key: at for key, at in positions.items() if key[0] in self._there})
+        self._group.commit({key: at for key, at in positions.items() if key[0] in self._topics})
 
 
 def format_gap(gap: Gap) -> str:

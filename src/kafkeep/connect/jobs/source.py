@@ -1,4 +1,4 @@
-"""Run a source connector: a restore that follows a log or a bucket, or one restore and no more."""
+"""The job of a source connector: a restore that follows a log or a bucket, or a single restore."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 def state_folder(config: SourceConfig, cluster_id: str, context: JobContext) -> str:
-    """Return where a source keeps how far it has come.
+    """Return the folder of a source's positions.
 
     By connector, archive, log and cluster: a connector that is created again under its name
     continues where it was.
@@ -150,7 +150,7 @@ class SourceJob:
         self._written = written
 
     def _changes(self, store: ObjectStore, log: str) -> ChangeOptions | None:
-        """Return what is done to records of the followed log."""
+        """Return the changes to the records of the followed log."""
         config = self._config
         written: Mapping[str, str] = {}
         if config.converters or config.changes.active:

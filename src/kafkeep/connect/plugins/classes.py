@@ -51,7 +51,7 @@ def connectors() -> tuple[Plugin, ...]:
 
 @cache
 def others() -> tuple[Plugin, ...]:
-    """Return what connectors are built with."""
+    """Return the plugins that are not connectors."""
     return tuple(_iter_others())
 
 
@@ -88,7 +88,7 @@ def find_any_plugin(name: str) -> Plugin:
 
 
 def definitions(plugin: Plugin) -> list[Json]:
-    """Return what is known of each of a plugin's keys, as Connect's ConfigKeyInfo."""
+    """Return the definition of each of a plugin's keys, as Connect's ConfigKeyInfo."""
     return plugin_definitions(plugin.class_name, plugin.type)
 
 

@@ -1,7 +1,7 @@
 """The layout of keys in forms, as Connect defines it: type, importance, group, width, order.
 
-What a key means, its default and its help come from the declarations in ``config``; here is only
-what user interfaces lay forms out by. Pure.
+Defaults and help texts are in the declarations of ``connectors``. This table is only for user
+interfaces. Pure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What forms offer for a key, and whether they show it. Pure.
+"""Definitions of a plugin's keys as Connect's ConfigKeyInfo, made from the declarations. Pure.
 
-What is known of a plugin's keys, as Connect's ConfigKeyInfo; made from the declarations.
+Also the values that forms recommend for a key, and whether they show it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kafkeep.connect.connectors.keys_page import (
     iter_rows,
     iter_source_rows,
 )
-from kafkeep.connect.connectors.sink_keys import OWN_CODECS, is_secret, is_shape_key
+from kafkeep.connect.connectors.sink_keys import OWN_CODECS, is_secret, is_spec_key
 from kafkeep.connect.model import Json
 from kafkeep.connect.plugins.forms import COMMON, DEPENDENTS, NOT_IN_SOURCES, S3_SINK, FormField
 from kafkeep.options.sink.converters import (
@@ -53,14 +53,14 @@ _DEFAULTS: Mapping[str, str | None] = {
     "value.converter.plugin.version": VERSION,
     "header.converter.plugin.version": VERSION,
 }
-"""Defaults as Connect writes them; None where a key that is not set has a meaning of its own."""
+"""Defaults as Connect writes them; None for a key that is not set by default."""
 OWN_GROUP = "kafkeep"
 _TRANSLATED = ("aiven", "lenses", "spredfast")
-"""Families whose own keys decide what kafkeep's keys of formats and names are, unless given."""
+"""Families whose own keys set the defaults of kafkeep's keys for formats and names."""
 
 
 def plugin_definitions(class_name: str, kind: str) -> list[Json]:
-    """Return the definitions of a plugin's keys; a connector's own first, then everybody's."""
+    """Return the definitions of a plugin's keys; a connector's own first, then the common ones."""
     if kind in ("sink", "source"):
         return [dict(one) for one in _connector(class_name)]
     return [_plain(row, order) for order, row in enumerate(_parts_rows(class_name), 1)]
@@ -77,10 +77,10 @@ def _connector(class_name: str) -> tuple[Json, ...]:
     else:
         fields |= {name: field for name, field in COMMON.items() if name not in NOT_IN_SOURCES}
     own = [row for key, row in rows.items() if key not in fields]
-    own = [row if family.knows(row.key) else _optional(row) for row in own]
+    own = [row if family.has_key(row.key) else _optional(row) for row in own]
     if family.name in _TRANSLATED:
-        own = [row for row in own if family.knows(row.key)] + [
-            row for row in own if not family.knows(row.key)
+        own = [row for row in own if family.has_key(row.key)] + [
+            row for row in own if not family.has_key(row.key)
         ]
     required = _CONFLUENT if class_name == CONFLUENT else _REQUIRED
     first = [_defined(name, field, rows.get(name), required) for name, field in fields.items()]
@@ -101,7 +101,7 @@ def _family_defaults(family: Family, names: Iterable[str]) -> dict[str, str | No
         return {**found, **family.translate({}, "").texts}
     if family.name in _TRANSLATED:
         kept = (*COMMON, *family.keys)
-        found |= {name: None for name in names if is_shape_key(name) and name not in kept}
+        found |= {name: None for name in names if is_spec_key(name) and name not in kept}
     if family.name == "kafkeep":
         found |= {key: None for codecs in OWN_CODECS.values() for key in codecs}
     if family.name != "confluent":
@@ -114,7 +114,7 @@ def _family_defaults(family: Family, names: Iterable[str]) -> dict[str, str | No
 
 
 def _optional(row: Row) -> Row:
-    """Return a key of kafkeep's that a maker's own keys stand in for."""
+    """Return a key of kafkeep without a default: keys of the maker set it."""
     return replace(row, default="") if row.default == "required" else row
 
 
@@ -224,7 +224,7 @@ def recommended(key: str) -> list[str]:
 
 
 def is_visible(key: str, given: Given) -> bool:
-    """Tell whether a key matters with what is chosen elsewhere."""
+    """Return True if a key has an effect with the other given keys."""
     rule = _VISIBLE.get(key)
     return rule is None or rule(given)
 

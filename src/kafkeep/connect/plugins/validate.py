@@ -1,9 +1,9 @@
-"""Check a configuration before it becomes a connector, key by key, in Connect's shape and words.
+"""Validate a configuration before it becomes a connector; the answers are those of Connect.
 
-Beside the keys themselves: references to config providers, what the worker restricts, and what the
-configuration needs of this machine (profiles, proxies, key stores). Without the last, a connector
-would be created and fail when its job starts. Nothing is asked of S3 or Kafka; files are read, and
-a proxy is connected to, for a few seconds at most.
+Validation covers the keys, references to config providers, the worker's restrictions, and what the
+configuration needs of this machine (profiles, proxies, key stores). Otherwise a connector would be
+created and fail when its job starts. Validation sends no request to S3 or Kafka. It reads files and
+connects to a proxy, for a few seconds at most.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definitions:
-    """Checks configurations from the point of view of one worker."""
+    """Checks configurations with the providers, defaults and restrictions of one worker."""
 
     providers: Providers
     defaults: Mapping[str, str] = field(default_factory=dict)
     restrictions: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda _config: {}
-    """Returns what a resolved configuration may not ask for, by key."""
+    """Returns what the worker refuses in a resolved configuration, by key."""
     machine: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda _config: {}
     """Returns what a resolved configuration needs and this machine lacks, by key. May read files
-    and connect to a proxy, so it is asked only for what the restrictions allows."""
+    and connect to a proxy, so it is called only if the restrictions allow the configuration."""
 
     def checked(
         self, name: str, config: Mapping[str, str], stored: Mapping[str, str] | None
     ) -> dict[str, str]:
-        """Return the configuration to keep: masks filled from ``stored``, references as they are.
+        """Return the configuration to store: masks filled from ``stored``, references unresolved.
 
-        RestError 400 with everything that is wrong with it, worded as Connect does.
+        RestError 400 lists all errors, in Connect's words.
         """
         sent = {**config, "name": name}
         try:
@@ -78,10 +78,10 @@ class Definitions:
         return whole
 
     def validate(self, plugin: str, config: Mapping[str, str | None]) -> Json:
-        """Say what is right and wrong, key by key; secrets and resolved references do not show.
+        """Return Connect's validation answer, key by key, without secrets or resolved values.
 
-        The class that ``config`` names is validated; ``plugin`` may be the short name of several.
-        A mask, as a form sends it back, is no error: it stands for a value that is kept.
+        It validates the class that ``config`` names; ``plugin`` may be the short name of several.
+        A mask that a form sends back is no error: it means the stored value.
         """
         given = {key: text for key, text in config.items() if text is not None}
         problems: dict[str, str] = {}
@@ -98,7 +98,7 @@ class Definitions:
         return _as_sent(self._validate(plugin, whole, problems), given, resolved)
 
     def describe(self, config: Mapping[str, str]) -> PluginInfo:
-        """Return kind and version; never fails, for what is stored may be of a newer kafkeep."""
+        """Return kind and version; never fails: a newer kafkeep may have stored the class."""
         try:
             found = _find(config.get(CLASS, ""))
         except RestError:
@@ -107,7 +107,7 @@ class Definitions:
         return PluginInfo(type=kind, version=found.version)
 
     def resolve(self, config: Mapping[str, str]) -> dict[str, str]:
-        """Resolve every reference and check the result, which a job gets; raise ConfigErrors."""
+        """Return the configuration of a job, with references resolved; raise ConfigErrors."""
         resolved = self.providers.resolve(config)
         if refused := self.restrictions(resolved):
             raise ConfigErrors(refused)
@@ -158,8 +158,8 @@ def validate(
 ) -> Json:
     """Return every key with its definition, value and errors; secrets are hidden.
 
-    ``problems`` are what else is wrong, by key, in place of what is found here. RestError 400 when
-    the class does not exist or is not the one asked for.
+    ``problems`` are errors from other checks, by key; they replace those found here. RestError 400
+    if the class does not exist or is not the requested one.
     """
     given = {key: text for key, text in config.items() if text is not None}
     named = given.get(CLASS, "").strip()
@@ -190,9 +190,9 @@ def validate(
 def config_errors(
     config: Mapping[str, str | None], defaults: Mapping[str, str] | None = None
 ) -> dict[str, list[str]]:
-    """Return what is wrong with a configuration, by key, in Connect's words; unknown keys are not.
+    """Return the errors of a configuration, by key, in Connect's words; unknown keys are allowed.
 
-    The class must be known: ``find_plugin`` tells. Values are resolved ones; secrets do not show.
+    The class must exist (see ``find_plugin``) and values must be resolved. No error shows a secret.
     """
     given = {key: text for key, text in config.items() if text is not None}
     found = matches(given.get(CLASS, ""))
@@ -216,7 +216,7 @@ def config_errors(
 
 
 def _same(asked: str, named: str) -> bool:
-    """Tell whether the class in the configuration is the one in the path, short names allowed."""
+    """Return True if the class in the configuration is the one in the path; either may be short."""
     full = matches(named)
     names = [named, *full]
     return any(_bare(name).endswith(_bare(asked)) for name in names)
@@ -254,7 +254,7 @@ def _shown(key: str, text: str) -> str:
 
 
 def _in_order(definitions: list[Json], errors: Mapping[str, list[str]]) -> list[Json]:
-    """Return everybody's keys first, as Connect does, and a row for each error without one."""
+    """Return the common keys first, as Connect does, and a row for each error without one."""
     common = [one for one in definitions if one["name"] in COMMON]
     own = [one for one in definitions if one["name"] not in COMMON]
     known = {one["name"] for one in definitions}
@@ -316,14 +316,14 @@ _KEYS: Mapping[Setting, tuple[str, ...]] = {
     "region": ("s3.region", "aws.s3.region", "aws_s3_region", "connect.s3.aws.region"),
     "proxy_url": ("s3.proxy.url",),
 }
-"""By which keys a setting may be given; the first is blamed when it comes from elsewhere."""
+"""Keys that set a client property; an error names the first one if none of them is set."""
 _FILE = re.compile(r".*\.converter\.(.*\.)?ssl\.[a-z]+\.location")
 
 
 def machine_problems(config: Mapping[str, str], worker: WorkerOptions) -> dict[str, str]:
-    """Return what is missing here, by key, for a configuration that is right in itself.
+    """Return what this machine lacks for a valid configuration, by key.
 
-    Of one that is not, nothing is said: its errors come first.
+    Empty for an invalid configuration: its own errors come first.
     """
     found = matches(config.get("connector.class", ""))
     is_source = bool(found) and CLASSES[found[0]].kind == "source"
@@ -347,7 +347,7 @@ def machine_problems(config: Mapping[str, str], worker: WorkerOptions) -> dict[s
 
 
 def _file_problems(config: Mapping[str, str]) -> dict[str, str]:
-    """Look at the files that converters name."""
+    """Return the errors of files that converters name."""
     named = {key: text.strip() for key, text in config.items() if _FILE.fullmatch(key)}
     return {
         key: f"cannot read {path}"
@@ -359,7 +359,7 @@ def _file_problems(config: Mapping[str, str]) -> dict[str, str]:
 def _client_problem(
     worker: KafkaOptions, overrides: Mapping[str, str], prefix: str
 ) -> dict[str, str]:
-    """Make the client's settings as a job does: key stores are opened, JAAS texts are read."""
+    """Create the client's settings as a job does: open key stores and parse JAAS texts."""
     own = {key: text for key, text in overrides.items() if key != "bootstrap.servers"}
     if not own:
         return {}

@@ -384,7 +384,7 @@ def test_files_are_read_in_each_form(tmp_path: Path, name: str) -> None:
     [
         ('{"name": "x", "config": {"a": [1]}}', "a: must be a text"),
         ('{"name": "x", "config": {"name": "y"}}', "x and, in its config, y"),
-        ('{"name": "x", "config": {}, "topics": "a"}', "topics stands beside config"),
+        ('{"name": "x", "config": {}, "topics": "a"}', "topics must be in config"),
         ("[]", "not one connector"),
         ('{"name": ', "is not JSON"),
     ],
@@ -416,7 +416,7 @@ def posted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     [
         ('{"name": {"a": 1}, "config": {"topics": "a"}}', "name is not a text"),
         ('{"name": true, "config": {"topics": "a"}}', "name is not a text"),
-        ("[" * 100_000, "nested too deep"),
+        ("[" * 100_000, "nested too deeply"),
     ],
 )
 def test_a_file_with_odd_json_is_named(tmp_path: Path, text: str, said: str) -> None:

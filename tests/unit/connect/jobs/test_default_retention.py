@@ -155,7 +155,7 @@ class Bench:
     def look(self) -> int | None:
         """Meet the topic, with settings that were just read; return the days of its rule."""
         self.looks += 1
-        self.retention.meet(["orders"], self.looks, self._describe)
+        self.retention.update(["orders"], self.looks, self._describe)
         return load_retention(self.store, "backup").days("orders")
 
 

@@ -61,32 +61,32 @@ def status(backlog: Backlog | None) -> ConnectorStatus:
 
 
 def test_work_that_is_due_and_not_committed_shows_since_when_there_is_no_progress() -> None:
-    told = SinkProgress(Progress())
+    recorder = SinkProgress(Progress())
     for at_ms in (1_000, 30_000):  # Spark starves: nothing comes of what is planned
-        told.saw(look(at_ms), {("orders", 0): 80}, DUE)
+        recorder.record_snapshot(look(at_ms), {("orders", 0): 80}, DUE)
     now_ms = 1_000 + NO_PROGRESS_MS
-    before = backlog_of(told.progress, "sink", now_ms - 1, 0)
+    before = backlog_of(recorder.progress, "sink", now_ms - 1, 0)
     assert before.no_progress_since_ms is None
-    after = backlog_of(told.progress, "sink", now_ms, 0)
+    after = backlog_of(recorder.progress, "sink", now_ms, 0)
     assert (after.records, after.seconds, after.no_progress_since_ms) == (120, 60.0, 1_000)
-    assert backlog_of(told.progress, "sink", now_ms, None).no_progress_since_ms is None
-    told.committed(commit(Changes(positions={P0: 200}), now_ms), {("orders", 0): 200})
-    done = backlog_of(told.progress, "sink", now_ms, 0)
+    assert backlog_of(recorder.progress, "sink", now_ms, None).no_progress_since_ms is None
+    recorder.committed(commit(Changes(positions={P0: 200}), now_ms), {("orders", 0): 200})
+    done = backlog_of(recorder.progress, "sink", now_ms, 0)
     assert (done.records, done.no_progress_since_ms, done.last_progress_ms) == (0, None, now_ms)
 
 
 def test_records_that_wait_for_their_file_to_be_full_are_lag_but_no_lack_of_progress() -> None:
-    told = SinkProgress(Progress())
+    recorder = SinkProgress(Progress())
     for at_ms in range(0, 10 * NO_PROGRESS_MS, 5_000):
-        told.saw(look(at_ms), {("orders", 0): 198}, IDLE)
-        found = backlog_of(told.progress, "sink", at_ms, 0)
+        recorder.record_snapshot(look(at_ms), {("orders", 0): 198}, IDLE)
+        found = backlog_of(recorder.progress, "sink", at_ms, 0)
         assert (found.records, found.no_progress_since_ms) == (2, None)
 
 
 def test_a_sink_that_cannot_look_at_kafka_shows_since_when() -> None:
     progress = Progress()
     assert backlog_of(progress, "sink", 5_000 + NO_PROGRESS_MS, 5_000).no_progress_since_ms == 5_000
-    SinkProgress(progress).saw(look(70_000), {}, IDLE)
+    SinkProgress(progress).record_snapshot(look(70_000), {}, IDLE)
     assert backlog_of(progress, "sink", 129_999, 5_000).no_progress_since_ms is None
     assert backlog_of(progress, "sink", 130_000, 5_000).no_progress_since_ms == 70_000
 
@@ -197,20 +197,20 @@ def test_the_status_answer_has_lag_progress_and_gaps_beside_connects_fields() ->
 
 
 def test_other_workers_hear_of_it_by_heartbeat_and_bear_one_of_an_older_kafkeep() -> None:
-    told = status(Backlog(measured_ms=1, records=2, seconds=0.5, gaps=gaps_of([GAP])))
-    document = orjson.loads(orjson.dumps(status_to_json(told)))
-    assert status_from_json(document) == told
+    original = status(Backlog(measured_ms=1, records=2, seconds=0.5, gaps=gaps_of([GAP])))
+    document = orjson.loads(orjson.dumps(status_to_json(original)))
+    assert status_from_json(document) == original
     del document["backlog"]
     assert status_from_json(document).backlog is None
 
 
 def test_metrics_and_status_tell_the_same_lag_and_lack_of_progress() -> None:
-    told = SinkProgress(Progress())
-    told.saw(look(1_000), {("orders", 0): 80}, DUE)
+    recorder = SinkProgress(Progress())
+    recorder.record_snapshot(look(1_000), {("orders", 0): 80}, DUE)
     now_ms = 91_000
-    backlog = backlog_of(told.progress, "sink", now_ms, 0)
+    backlog = backlog_of(recorder.progress, "sink", now_ms, 0)
     facts = WorkerFacts(totals=Totals(), now_ms=now_ms, version="0")
-    page = render([status(backlog)], {"orders": told.progress}, facts)
+    page = render([status(backlog)], {"orders": recorder.progress}, facts)
     labels = 'connector="orders",partition="0",topic="orders"'
     assert f"kafkeep_lag_records{{{labels}}} {float(backlog.records)}" in page
     assert f"kafkeep_lag_seconds{{{labels}}} {backlog.seconds}" in page

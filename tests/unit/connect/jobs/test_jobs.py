@@ -1,4 +1,4 @@
-"""Connectors as jobs: what can be told without services."""
+"""Connectors as jobs: behaviour that needs no services."""
 
 from __future__ import annotations
 
@@ -123,8 +123,8 @@ def test_a_source_tells_once_what_did_not_come_back_as_it_was(
     assert job.progress.gaps == 2
     assert [record.getMessage() for record in caplog.records] == [
         "connector back: left out: topics/t/1",
-        "connector back: 2 values begin like a schema id that the archive does not have: they were "
-        "left as they are",
+        "connector back: 2 values start like a schema id that is not in the archive: they were "
+        "not changed",
         "connector back: t-0: offsets 3 to 4 are not in the archive: expired",
         "connector back: the schema registry: a rule is left out",
         "connector back: t-0: offsets 7 to 7 are not in the archive: expired",
@@ -175,14 +175,14 @@ def test_a_source_says_what_it_waits_for_and_nothing_else(
 class _LongRound(Follower[PartitionId, int]):
     """A follower whose one round tells how far it is, and then fails."""
 
-    def __init__(self, job: SourceJob, clock: list[int], told: list[tuple[int, int]]) -> None:
+    def __init__(self, job: SourceJob, clock: list[int], reports: list[tuple[int, int]]) -> None:
         options = RestoreOptions(commit=1)
         self.source = LogFollowSource(store=MemoryStore(), options=options, now_ms=lambda: 0)
-        self.job, self.clock, self.told = job, clock, told
+        self.job, self.clock, self.reports = job, clock, reports
         self.due: list[int | None] = []
 
     def step(self) -> RestoreSummary | None:
-        for at_ms, written in self.told:
+        for at_ms, written in self.reports:
             self.clock[0] = at_ms
             self.job._note_growth(written, 9)
             self.due.append(self.job.progress.due_since_ms)
@@ -199,11 +199,11 @@ def test_a_long_restore_that_writes_records_is_not_without_progress(
     assert isinstance(job, SourceJob)
     growing = [(2_000, 0), (100_000, 5), (200_000, 9), (300_000, 9)]
     tried_again = [(400_000, 9), (500_000, 9)]
-    for told, due in (
+    for reports, due in (
         (growing, [1_000, 100_000, 200_000, 200_000]),
         (tried_again, [200_000, 200_000]),
     ):
-        follower = _LongRound(job, clock, told)
+        follower = _LongRound(job, clock, reports)
         with pytest.raises(TransientError):
             job._follow(follower, threading.Event())
         assert follower.due == due
@@ -329,42 +329,42 @@ def test_a_connector_that_has_made_no_folder_yet_has_no_offsets(tmp_path: Path) 
 
 
 def test_progress_tells_lag_and_since_when() -> None:
-    told = SinkProgress(Progress())
+    recorder = SinkProgress(Progress())
     partition = PartitionSnapshot(LogSpan(0, 10), 10, 1, None)
     seen = ClusterSnapshot(100, {"t": TopicSnapshot("t", "id", 1, {}, (partition,))}, {})
-    told.saw(seen, {("t", 0): 4})
-    assert told.progress.lag_records == {("t", 0): 6}
-    told.saw(ClusterSnapshot(200, seen.topics, {}), {("t", 0): 4})
-    assert told.progress.lag_since_ms == {("t", 0): 100}
+    recorder.record_snapshot(seen, {("t", 0): 4})
+    assert recorder.progress.lag_records == {("t", 0): 6}
+    recorder.record_snapshot(ClusterSnapshot(200, seen.topics, {}), {("t", 0): 4})
+    assert recorder.progress.lag_since_ms == {("t", 0): 100}
     gap = Gap(P0, OffsetRange(4, 6), "why", 1)
-    told.committed(commit(Changes(positions={P0: 8}, gaps=(gap,)), at_ms=300), {("t", 0): 8})
-    assert told.progress.lag_since_ms == {("t", 0): 300}
-    assert (told.progress.gaps, told.progress.skipped_offsets) == (1, 2)
-    told.committed(commit(Changes(positions={P0: 10}), at_ms=400), {("t", 0): 10})
-    assert (told.progress.lag_records, told.progress.lag_since_ms) == ({("t", 0): 0}, {})
+    recorder.committed(commit(Changes(positions={P0: 8}, gaps=(gap,)), at_ms=300), {("t", 0): 8})
+    assert recorder.progress.lag_since_ms == {("t", 0): 300}
+    assert (recorder.progress.gaps, recorder.progress.skipped_offsets) == (1, 2)
+    recorder.committed(commit(Changes(positions={P0: 10}), at_ms=400), {("t", 0): 10})
+    assert (recorder.progress.lag_records, recorder.progress.lag_since_ms) == ({("t", 0): 0}, {})
     intent = Intent(ranges=(), options={}, at_ms=1)
-    told.committed(commit(Changes(intent=intent), at_ms=500), {("t", 0): 10})
-    assert (told.progress.commits, told.progress.last_commit_ms) == (2, 400)
+    recorder.committed(commit(Changes(intent=intent), at_ms=500), {("t", 0): 10})
+    assert (recorder.progress.commits, recorder.progress.last_commit_ms) == (2, 400)
 
 
 def test_who_sees_a_lag_sees_since_when_it_is_one() -> None:
     seen = []
 
     class Watched(Progress):
-        """Notes what others read at the moment a lag is told."""
+        """Notes what others read at the moment a lag is recorded."""
 
         def __setattr__(self, name: str, value: Any) -> None:
             super().__setattr__(name, value)
             if name == "lag_records" and value:
                 seen.append((self.positions, value, self.lag_since_ms))
 
-    told = SinkProgress(Watched())
+    recorder = SinkProgress(Watched())
     partition = PartitionSnapshot(LogSpan(0, 10), 10, 1, None)
-    told.saw(
+    recorder.record_snapshot(
         ClusterSnapshot(100, {"t": TopicSnapshot("t", "id", 1, {}, (partition,))}, {}),
         {("t", 0): 4},
     )
-    told.committed(commit(Changes(positions={P0: 10}), at_ms=400), {("t", 0): 10})
+    recorder.committed(commit(Changes(positions={P0: 10}), at_ms=400), {("t", 0): 10})
     assert seen == [
         ({("t", 0): 4}, {("t", 0): 6}, {("t", 0): 100}),
         ({("t", 0): 10}, {("t", 0): 0}, {}),

@@ -261,7 +261,7 @@ def test_retention_is_refused_where_a_router_gives_objects_other_folders() -> No
         "transforms.r.replacement": "x-$1",
     }
     [sentence] = config_errors(body | router)["s3.retention.days"]
-    assert "RegexRouter gives objects folders of other topics" in sentence
+    assert "RegexRouter puts objects in folders of other topics" in sentence
 
 
 @pytest.mark.parametrize("format", [{}, {"format": "binary"}])
