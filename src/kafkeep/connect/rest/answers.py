@@ -142,7 +142,7 @@ _STATUSES: tuple[tuple[type[KafkeepError], int], ...] = (
     (EnvironmentFault, 503),
     (InterruptedRunError, 503),
 )
-UNEXPECTED = "The request failed for a reason that was not foreseen; the worker's log has it."
+UNEXPECTED = "The request failed with an unexpected error; see the worker's log"
 
 
 class HttpError(RestError):

@@ -31,7 +31,7 @@ def has_controls(text: str) -> bool:
 
 
 def check_name(name: str) -> None:
-    """Refuse a connector's name that cannot stand in a URL, a header or a log line.
+    """Refuse a connector's name that is not safe in a URL, a header or a log line.
 
     Spaces and letters of any script are allowed.
     """
@@ -111,7 +111,7 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
 
 
 def _too_large(limit_bytes: int) -> RestError:
-    return RestError(413, f"The body is longer than {limit_bytes} bytes, which is the limit here")
+    return RestError(413, f"The body is longer than the limit of {limit_bytes} bytes")
 
 
 def _is_json(content_type: str) -> bool:

@@ -153,7 +153,7 @@ def patch_config(service: ConnectService, call: Call) -> Response:
     changes = parse_config(call.body)
     _check_same_name(call.name, changes)
     if "name" in changes and changes["name"] is None:
-        raise RestError(400, "A connector's name cannot be taken away")
+        raise RestError(400, "A connector's name cannot be removed")
     connector = service.change(operations.patch_config, call.name, changes)
     return json_answer(_info(service, call, connector))
 

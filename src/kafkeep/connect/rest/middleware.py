@@ -3,9 +3,9 @@
 Every route of the application is behind it, so no page or endpoint can bypass the policy. Secrets
 are compared in constant time.
 
-One path beside the REST API takes what another worker forwards to the leader. That worker has
-authenticated the caller. The two workers know a secret that lies in the state store; without it
-there is nothing at this path.
+One path beside the REST API receives the requests that other workers forward to the leader. The
+forwarding worker has authenticated the caller. The workers share a secret in the state store; a
+request without it gets 404.
 """
 
 from __future__ import annotations
@@ -161,20 +161,20 @@ class AccessMiddleware:
         await self._app(scope, receive, send_with_headers)
 
     def _check_origin(self, method: str, headers: Headers) -> None:
-        """Refuse pages of other sites, and a Host that foreign DNS points here (rebinding)."""
+        """Refuse pages of other sites, and a Host that is not this service's (DNS rebinding)."""
         host = headers.get("host", "")
         # Every browser sends a Host; a probe over HTTP/1.0 may not.
         if "host" in headers and not self._security.allows_host(host):
             raise RestError(
-                403, f"This service is not called {host!r}; kafkeep.rest.hosts can say it is"
+                403, f"{host!r} is not a host name of this service; add it to kafkeep.rest.hosts"
             )
         origin, fetch_site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         if origin is not None and not self._security.allows_origin(origin, host, fetch_site):
             raise RestError(
                 403,
-                f"Pages of {origin!r} may not call this service at {host!r}; kafkeep.rest.hosts "
-                "can name their host, unless that is a loopback name: then their own server has "
-                "to pass the calls on",
+                f"Pages of {origin!r} may not call this service at {host!r}; add their host to "
+                "kafkeep.rest.hosts, or if it is a loopback name, proxy the calls through their "
+                "own server",
             )
         if origin is None and fetch_site not in OWN_SITE and method not in _SAFE_METHODS:
             raise RestError(403, "Pages of other sites may not call this service")

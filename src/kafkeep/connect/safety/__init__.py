@@ -1,1 +1,1 @@
-"""What keeps secrets in and intruders out."""
+"""Restrictions on connectors, and masking of secrets."""

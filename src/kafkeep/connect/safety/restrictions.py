@@ -88,8 +88,8 @@ def host_problem(host: str, allowed: Iterable[str] = ()) -> str | None:
         return f"names the host {name}, which is not in kafkeep.outbound.hosts"
     if name in _SPECIAL_NAMES or (address is not None and is_special(address)):
         return (
-            f"names {name}, where machines keep their own credentials; if that is meant, "
-            f"kafkeep.outbound.hosts has to name it"
+            f"names {name}, a metadata address that serves the machine's credentials; to allow "
+            f"it, add it to kafkeep.outbound.hosts"
         )
     return None
 
@@ -147,8 +147,8 @@ _RIGHTS = ("security.", "sasl.", "ssl.")
 _URL_KEY = re.compile(r"(.*[._])?(urls?|uri|endpoint|schema\.registry)", re.IGNORECASE)
 _ARCHIVE_KEY = re.compile(r"(.*\.)?archive")
 _REFUSED_REFERENCE = (
-    "what its reference stands for is refused; kafkeep.outbound.hosts and kafkeep.allowed.folders "
-    "say what is not"
+    "the value of its reference is refused; kafkeep.outbound.hosts and kafkeep.allowed.folders "
+    "list what is allowed"
 )
 
 
@@ -266,7 +266,7 @@ def _folder_problem(path: str, restrictions: RestrictionOptions) -> str | None:
     key = "kafkeep.allowed.folders"
     folders = restrictions.kafkeep_allowed_folders
     if not folders:
-        return f"names a folder of this machine, and the worker's file allows none: {key}=…"
+        return f"names a folder of this machine; to allow it, set {key} in the worker's file"
     try:
         check_path(path)
     except UsageError:

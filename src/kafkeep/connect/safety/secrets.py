@@ -33,7 +33,7 @@ _PATTERNS = re.compile(
 _HARMLESS = re.compile(
     r".*\.(class|source|mechanism|location|type|protocols?|algorithm|endpoint\.url)", re.IGNORECASE
 )
-"""Endings of keys that look secret but say only how or where."""
+"""Endings of keys that look secret but hold a method or a place."""
 _KEY_IDS = re.compile(r"(.*[._])?access[._]key[._]id|connect\.s3\.aws\.access\.key", re.IGNORECASE)
 """The id of an access key, under any maker's key: useless without its secret."""
 _JAAS_SECRET = re.compile(r"(?i)(?:password|secret|token)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|[^\s;]+)")
@@ -94,7 +94,7 @@ def unmask(new: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
         if text != MASK:
             continue
         if key not in stored:
-            wrong[key] = f"{MASK} stands for a stored value, and there is none"
+            wrong[key] = f"{MASK} means the stored value, and there is none"
         elif moved := _moved(key, new, stored):
             wrong[key] = f"must be written out again, because {moved} has changed"
         else:

@@ -1,9 +1,8 @@
 """Send an operation to the worker that leads, and carry out what another worker sends.
 
 A request is JSON: ``{"operation": …, "name": …}`` and the operation's other arguments under their
-names. Both workers know a secret that lies in the state store, and the worker that the caller asked
-has checked the caller's rights. Nothing is forwarded twice: a worker that no longer leads answers
-409.
+names. Both workers share a secret in the state store. The forwarding worker has checked the
+caller's role. No request is forwarded twice: a worker that no longer leads answers 409.
 """
 
 from __future__ import annotations
@@ -39,11 +38,13 @@ PATH = "/internal/forward"
 HEADER = "x-kafkeep-worker"
 LARGEST_BODY = 32 << 20
 NO_LEADER = (
-    "Cannot complete request momentarily: no worker leads right now, as when one has died or has "
-    "just started; try again in some seconds"
+    "Cannot complete request momentarily: no worker leads at the moment, for example because one "
+    "has died or has just started; try again in a few seconds"
 )
 _TOKEN = "secret/workers.json"
-_TOKEN_HINT = "Stop all workers of this state, delete it and start them: they make a new one."
+_TOKEN_HINT = (
+    "Stop all workers of this state, delete this document and start them: they create a new one."
+)
 _TIMEOUT = urllib3.Timeout(connect=3.0, read=100.0)
 
 
@@ -133,7 +134,7 @@ class WireForm:
                 raise ValueError(self._operation.name)
             given = {name: form.from_json(document[name]) for name, form in self._arguments.items()}
         except (KeyError, TypeError, ValueError):
-            raise _nonsense() from None
+            raise _invalid_request() from None
         return self.result.to_json(self._operation.run(leader, **given))
 
 
@@ -146,12 +147,12 @@ def carry_out(leader: Leader, body: bytes) -> Any:
         document = as_dict(orjson.loads(body))
         form = _WIRE_FORMS[as_str(document.pop("operation"))]
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
-        raise _nonsense() from None
+        raise _invalid_request() from None
     return form.run(leader, document)
 
 
-def _nonsense() -> RestError:
-    return RestError(400, "This is nothing a worker asks another for")
+def _invalid_request() -> RestError:
+    return RestError(400, "The body is not a request of a worker")
 
 
 class Forwarder:
@@ -177,7 +178,7 @@ class Forwarder:
             raise RestError(int(document["error_code"]), as_str(document["message"]))
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
             raise RestError(
-                500, f"The worker that leads answered with status {status} and no sense"
+                500, f"The worker that leads answered with status {status} and an invalid body"
             ) from None
 
     def _post(self, url: str, body: bytes) -> tuple[int, bytes]:
@@ -198,12 +199,12 @@ class Forwarder:
             raise RestError(
                 500,
                 "This worker and the one that leads do not trust each other's certificates: "
-                f"look at the listener's trust stores ({error.args[0]})",
+                f"check the listener's trust stores ({error.args[0]})",
             ) from error
         except urllib3.exceptions.HTTPError as error:
             raise RestError(
                 500,
-                f"The worker that leads gave no answer ({type(error).__name__}); look whether "
+                f"The worker that leads gave no answer ({type(error).__name__}); check whether "
                 "the request was carried out before you send it again",
             ) from error
         return answer.status, answer.data

@@ -1,7 +1,7 @@
-"""Run connectors in threads, and make what runs match what is wanted.
+"""Run connectors in threads, and reconcile the runs with the target states.
 
-A failure leaves other connectors alone, and shows in the status until somebody restarts the
-connector. A new run waits for the one it replaces, so that two runs of one connector do not take
+A failure does not affect other connectors, and the status shows it until the connector is
+restarted. A new run waits for the one it replaces, so that two runs of one connector do not take
 the log from each other.
 
 ``JobSlots`` limits how many jobs plan and commit at once. One Python thread runs at a time, so

@@ -242,7 +242,7 @@ class EnvProvider:
     def get(self, path: str, key: str) -> str:
         """Return the variable ``key``."""
         if path.strip():
-            raise UsageError(f"a variable has no path, and {path!r} stands before {key}")
+            raise UsageError(f"a variable has no path: remove {path!r} before {key}")
         if self.pattern is None:
             raise UsageError(f"{key} may not be read: the worker's file needs {self.key}=…")
         if not self.pattern.matches(key):
@@ -264,7 +264,7 @@ def _make(name: str, properties: Mapping[str, str], environ: Mapping[str, str]) 
     takes = "allowlist.pattern" if kind == CLASSES[2] else "allowed.paths"
     params = [key for key in properties if key.startswith(param)]
     if others := [key for key in params if key != param + takes]:
-        raise ConfigErrors(dict.fromkeys(others, f"means nothing to {kind}, which takes {takes}"))
+        raise ConfigErrors(dict.fromkeys(others, f"is not a key of {kind}, which takes {takes}"))
     text = properties.get(param + takes, "").strip()
     if kind == CLASSES[2]:
         return EnvProvider(param + takes, _pattern(param + takes, text), environ)

@@ -312,7 +312,7 @@ class ServiceOptions:
 
     @property
     def state_address(self) -> str:
-        """Where this service's state lies."""
+        """The address of this service's state."""
         return str(ArchiveAddress.parse(f"{self.kafkeep_state.rstrip('/')}/{self.group_id}"))
 
 

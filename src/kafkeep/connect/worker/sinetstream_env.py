@@ -148,7 +148,7 @@ def _value(text: str) -> str:
         inner, rest = re.split(r"(?:^|\s)#", text, maxsplit=1)[0].strip(), ""
         _refuse_variables(inner)
     if rest.strip() and not rest.lstrip().startswith("#"):
-        raise UsageError("something stands behind the closing quote")
+        raise UsageError("there is text after the closing quote")
     return inner
 
 
@@ -162,7 +162,7 @@ def _quoted(text: str, sign: str) -> tuple[str, str]:
 
 def _refuse_variables(text: str) -> None:
     if _VARIABLE.search(text):
-        raise UsageError("variables are not filled in; write a $ that is meant in single quotes")
+        raise UsageError("variables are not substituted; put a literal $ in single quotes")
 
 
 _COMMON = {

@@ -286,7 +286,9 @@ def test_a_refused_reference_does_not_tell_what_it_stands_for(
         "topics": "a",
         key: text.format(f"${{file:{tmp_path}/s3:secret}}"),
     }
-    with pytest.raises(RestError, match=f"configuration {key}: what its reference") as caught:
+    with pytest.raises(
+        RestError, match=f"configuration {key}: the value of its reference"
+    ) as caught:
         definitions.checked("x", config, None)
     assert "hunter" not in caught.value.message.lower()
     assert "hunter" not in json.dumps(definitions.validate(kind, config)).lower()

@@ -106,6 +106,6 @@ def test_a_status_comes_back_as_it_was() -> None:
 )
 def test_a_request_that_no_worker_sends_is_refused(body: bytes) -> None:
     leader: Any = None
-    with pytest.raises(RestError, match="nothing a worker asks another for") as caught:
+    with pytest.raises(RestError, match="not a request of a worker") as caught:
         carry_out(leader, body)
     assert caught.value.status == 400

@@ -335,7 +335,7 @@ def test_a_damaged_secret_of_the_workers_is_refused_with_what_to_do() -> None:
     with pytest.raises(DamagedError, match=r"secret/workers\.json") as caught:
         shared_token(store)
     assert caught.value.hint is not None
-    assert "delete it" in caught.value.hint
+    assert "delete this document" in caught.value.hint
 
 
 def test_no_more_is_read_of_a_document_than_one_may_have() -> None:
