@@ -299,7 +299,7 @@ def test_a_writer_that_slept_through_a_takeover_is_fenced(
         ended = sleepy.wait().expect(11)
     finally:
         sleepy.kill()
-    assert "took the log" in ended.stderr
+    assert "took over the log" in ended.stderr
     archive.backup("--topics", topic).expect(0)
     assert sum(entry.records for entry in archive.view.entries()) == 100
     archive.restore("--topics", f"{topic}:{topic}-back").expect(0)

@@ -31,7 +31,7 @@ class OwnObject:
     """The object belongs to this plan: the task adopts it and continues from its end."""
 
     end: int | None
-    """Where it ends; None when only its bytes say so."""
+    """The offset where it ends; None when the metadata does not say so."""
     sha256: str | None
 
 

@@ -1,9 +1,9 @@
 """Checkpoints, and how a log is loaded from the newest one and the commits after it.
 
 A checkpoint is a root, which holds the state at one commit, and the entry tables up to it. So the
-time to open a log does not grow with its length. Checkpoints repeat what the commits say: one that
-is lost, damaged or does not match its commit is skipped. But an intact root beyond the end of the
-log proves that commits were removed.
+time to open a log does not grow with its length. A checkpoint only repeats the commits, so a
+checkpoint that is lost, damaged or does not match its commit is skipped. But an intact root beyond
+the end of the log proves that commits were removed.
 """
 
 from __future__ import annotations
@@ -33,13 +33,6 @@ from kafkeep.archive.codec import (
     topic_to_json,
 )
 from kafkeep.archive.commit import Commit
-from kafkeep.archive.commit_chain import (
-    apply_stored,
-    commits_of,
-    decode_stored,
-    iter_stored_commits,
-    lost_commits_error,
-)
 from kafkeep.archive.document import (
     FIRST_VERSION,
     FORMAT_VERSION,
@@ -73,6 +66,13 @@ from kafkeep.archive.keys import (
     parse_checkpoint_key,
 )
 from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.read_commits import (
+    apply_stored,
+    commits_of,
+    decode_stored,
+    iter_stored_commits,
+    lost_commits_error,
+)
 from kafkeep.archive.schemas import check_digest
 from kafkeep.archive.state import LogState
 from kafkeep.errors import DamagedError, KeyExistsError, KeyMissingError, TransientError
@@ -122,9 +122,9 @@ def decode_root(body: bytes, key: str, *, log: str, commit: int) -> Checkpoint:
     with reading(key):
         checksum = document.pop("checksum")
         if checksum != digest_of(dump_document(document)):
-            raise ValueError("its checksum does not fit")
+            raise ValueError("its checksum does not match")
         if (document["log"], document["commit"]) != (log, commit):
-            raise ValueError("it stands for another commit")
+            raise ValueError("it belongs to another commit")
         tables = tuple(table_from_json(item, log) for item in as_list(document["tables"]))
         return Checkpoint(_state_from_json(document), tables)
 
@@ -162,7 +162,7 @@ class NewestCheckpoint:
 def find_newest(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> NewestCheckpoint:
     """Find the newest usable checkpoint at or before ``commit``; an empty one if there is none.
 
-    Unusable ones are skipped: the commits say the same, and take longer to read.
+    Unusable checkpoints are skipped: the commits hold the same state and take longer to read.
     """
     removed = None
     listed = store.list(checkpoint_prefix(name), after=checkpoints_after(name, commit))
@@ -187,7 +187,7 @@ def load_newest(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> Che
 
 
 def load_rows(store: ObjectStore, name: str, table: TableInfo) -> TableRows:
-    """Return the rows of a table; from the commits when the table is damaged."""
+    """Return the rows of a table; read them from the commits when the table is damaged."""
     try:
         return load_table(store, name, table)
     except DamagedError:
@@ -196,7 +196,6 @@ def load_rows(store: ObjectStore, name: str, table: TableInfo) -> TableRows:
 
 
 def rows_of(commits: Sequence[Commit]) -> TableRows:
-    """Return the entries and gaps of some commits."""
     return TableRows(
         [entry.to_json() for commit in commits for entry in commit.changes.entries],
         [gap_to_json(gap) for commit in commits for gap in commit.changes.gaps],
@@ -204,7 +203,7 @@ def rows_of(commits: Sequence[Commit]) -> TableRows:
 
 
 class Checkpointer:
-    """Writes a checkpoint every so many commits, and merges tables as their number grows.
+    """Write a checkpoint every few commits, and merge tables as their number grows.
 
     It keeps the commits since the last checkpoint in memory.
     """
@@ -224,17 +223,16 @@ class Checkpointer:
         return Checkpoint(state, self._tables), tuple(self._waiting)
 
     def add(self, commit: Commit) -> None:
-        """Add a commit that the log now holds."""
         self._waiting.append(commit)
 
     def write_if_due(self, state: LogState) -> bool:
-        """Write a checkpoint if enough commits wait; return whether it was written."""
+        """Write a checkpoint if enough commits follow the last one; return whether it did."""
         return state.commit - self._done >= self._every and self.write(state)
 
     def write(self, state: LogState) -> bool:
-        """Write a checkpoint at ``state`` now; False when the store failed for the moment.
+        """Write a checkpoint at ``state`` now; return False after a transient failure of the store.
 
-        A failure is harmless: the commits say the same, and the next commit tries again.
+        A failure is harmless: the commits hold the same state, and the next commit tries again.
         """
         if state.commit == self._done:
             return False
@@ -275,7 +273,7 @@ class Checkpointer:
         try:
             self._store.put_new(key, encode_root(checkpoint))
         except KeyExistsError:
-            # Another writer was at the same commit, or an answer was lost: both say the same.
+            # Another writer stored the same checkpoint, or an answer was lost.
             return
 
 
@@ -301,7 +299,7 @@ def _read_root(store: ObjectStore, name: str, commit: int) -> Checkpoint:
         try:
             return decode_root(body, key, log=name, commit=commit)
         except DamagedError:
-            # Read again: an answer may come damaged, and the root may be the only proof of a loss.
+            # Read again: the network may damage bytes, and the root may be the only proof of loss.
             if readings.is_conclusive(body):
                 raise
 
@@ -371,7 +369,7 @@ def load_remaining(store: ObjectStore, name: str, commit: int = LAST_NUMBER) -> 
 
 
 def _is_removed(store: ObjectStore, state: LogState, removed: LogState) -> bool:
-    """Return whether a commit that has a checkpoint is missing, after asking once more."""
+    """Return whether a commit that has a checkpoint is missing; check the store once more."""
     if removed.commit <= state.commit:
         return False
     try:

@@ -136,7 +136,7 @@ def as_long(value: Any) -> int:
 
 
 def as_time_ms(value: Any) -> int:
-    """Return ``value`` if it is a time of the calendar, else raise TypeError or ValueError."""
+    """Return ``value`` if it is a time up to the year 9999, else raise TypeError or ValueError."""
     if not 0 <= as_int(value) <= LAST_MS:
         raise ValueError(f"{value} is not a time")
     return as_int(value)
@@ -166,7 +166,6 @@ def spans_to_json(spans: Mapping[PartitionId, LogSpan]) -> dict[str, dict[str, A
 
 
 def spans_from_json(document: Any) -> dict[PartitionId, LogSpan]:
-    """Rebuild the spans."""
     return partition_map_from_json(document, lambda pair: LogSpan(*map(as_long, pair)))
 
 
@@ -176,7 +175,6 @@ def groups_to_json(groups: Mapping[str, Mapping[PartitionId, int]]) -> dict[str,
 
 
 def groups_from_json(document: Any) -> dict[str, dict[PartitionId, int]]:
-    """Rebuild the groups' offsets."""
     return {
         group: partition_map_from_json(offsets, as_long)
         for group, offsets in as_dict(document).items()
@@ -184,7 +182,6 @@ def groups_from_json(document: Any) -> dict[str, dict[PartitionId, int]]:
 
 
 def gap_to_json(gap: Gap) -> dict[str, Any]:
-    """Return the document form of a gap."""
     return {
         **_range_to_json(gap.partition_id, gap.range, gap.generation),
         "reason": gap.reason,
@@ -193,7 +190,6 @@ def gap_to_json(gap: Gap) -> dict[str, Any]:
 
 
 def gap_from_json(document: Mapping[str, Any]) -> Gap:
-    """Rebuild a gap."""
     partition_id, offsets = _range_from_json(document)
     return Gap(
         partition_id,
@@ -205,7 +201,6 @@ def gap_from_json(document: Mapping[str, Any]) -> Gap:
 
 
 def topic_to_json(topic: TopicInfo) -> dict[str, Any]:
-    """Return the document form of a topic."""
     return {
         "topic": topic.topic,
         "incarnation": topic.incarnation,
@@ -218,7 +213,6 @@ def topic_to_json(topic: TopicInfo) -> dict[str, Any]:
 
 
 def topic_from_json(document: Mapping[str, Any]) -> TopicInfo:
-    """Rebuild a topic."""
     configs = as_dict(document["configs"])
     return TopicInfo(
         topic=check_topic_name(as_str(document["topic"])),
@@ -232,7 +226,6 @@ def topic_from_json(document: Mapping[str, Any]) -> TopicInfo:
 
 
 def intent_to_json(intent: Intent | None) -> dict[str, Any] | None:
-    """Return the document form of an intent."""
     if intent is None:
         return None
     return {
@@ -246,7 +239,6 @@ def intent_to_json(intent: Intent | None) -> dict[str, Any] | None:
 
 
 def intent_from_json(document: Any) -> Intent | None:
-    """Rebuild an intent."""
     if document is None:
         return None
     return Intent(
@@ -272,7 +264,6 @@ def retired_to_json(retired: Mapping[PartitionId, Retirements]) -> dict[str, dic
 
 
 def retired_from_json(document: Any) -> dict[PartitionId, Retirements]:
-    """Rebuild what was retired."""
 
     def steps(pairs: Any) -> Retirements:
         return tuple(Retirement(*map(as_offset, as_list(pair))) for pair in as_list(pairs))
@@ -286,7 +277,6 @@ def generations_to_json(generations: Mapping[tuple[str, int], int]) -> dict[str,
 
 
 def generations_from_json(document: Any) -> dict[tuple[str, int], int]:
-    """Rebuild the topics' generations."""
     return {parse_folder(folder): as_int(n) for folder, n in as_dict(document).items()}
 
 

@@ -1,9 +1,9 @@
 """A commit: one step of the log, and the changes it carries. Pure.
 
-When a partition is moved back, it is archived again from an earlier offset, and what was committed
-after that offset is *retired*. Its topic then gets the next *generation*, which new entries and
-gaps have. So readers can distinguish them from retired ones in any order, and new objects go to a
-folder of that number, where no name is taken.
+When a partition is moved back, it is archived again from an earlier offset. Data that was committed
+after that offset is *retired*. Its topic then gets the next *generation*, and new entries and gaps
+carry that number. So readers can distinguish them from retired ones in any order. New objects go to
+a folder of that number, where no name is taken.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicInfo:
-    """A topic as a restore needs it to create it again."""
+    """A topic with everything that a restore needs to create it again."""
 
     topic: str
     incarnation: int
@@ -84,8 +84,8 @@ class PlannedRange:
 class Intent:
     """What a cycle is about to write, committed before the first byte of it.
 
-    ``options`` are the settings that the bytes depend on. Whoever finishes the intent uses these
-    and not its own. The next commit with ``closes_intent`` ends it.
+    ``options`` are the settings that the bytes depend on. The writer that finishes the intent uses
+    these instead of its own. The next commit with ``closes_intent`` ends it.
     """
 
     ranges: tuple[PlannedRange, ...]
@@ -95,7 +95,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What one commit adds to the state. Everything is optional; empty means unchanged."""
+    """The changes of one commit to the state. Every field is optional; empty means unchanged."""
 
     entries: tuple[Entry, ...] = ()
     positions: Mapping[PartitionId, int] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class Changes:
     intent: Intent | None = None
     closes_intent: bool = False
     note: str = ""
-    """One sentence for people: who began this log, who took it over."""
+    """A sentence for operators: who began this log, who took it over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class Commit:
     """One step of the log, immutable once its conditional create succeeded."""
 
     log: str
-    """The name of the log: a commit copied to another log is noticed."""
+    """The name of the log. It detects a commit that was copied to another log."""
     number: int
     previous: str
     """SHA-256 of the previous commit's bytes; empty for commit 0."""
@@ -137,23 +137,23 @@ class Commit:
 
 
 class Retirement(NamedTuple):
-    """What was committed under an earlier generation counts only up to ``offset``."""
+    """Data committed under an earlier generation counts only up to ``offset``."""
 
     generation: int
     offset: int
 
 
 Retirements = tuple[Retirement, ...]
-"""Of one partition: generations and offsets both ascend."""
+"""The retirements of one partition; generations and offsets both ascend."""
 
 
 def with_retirement(steps: Retirements, generation: int, offset: int) -> Retirements:
-    """Return ``steps`` with one more, without those that it covers."""
+    """Return ``steps`` with one more, without the steps that it covers."""
     return (*(s for s in steps if s.offset < offset), Retirement(generation, offset))
 
 
 def is_retired(steps: Retirements, generation: int, end: int) -> bool:
-    """Whether data committed under ``generation``, up to offset ``end``, no longer counts.
+    """Return whether data committed under ``generation``, up to offset ``end``, is retired.
 
     An entry that spans the offset is retired whole. The commit that retires it adds an entry for
     the part that still counts.

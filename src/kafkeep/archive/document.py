@@ -1,4 +1,4 @@
-"""Stored documents: JSON with a version and a checksum, read with suspicion.
+"""Stored documents: JSON with a version and a checksum.
 
 A document in a bucket may be damaged, newer than this program, or written by an attacker. Every
 field is checked for its type, and every failure names the key.
@@ -6,8 +6,8 @@ field is checked for its type, and every failure names the key.
 The first field of a document is its checksum: the SHA-256 of its other bytes. Documents of an older
 kafkeep have none. docs/format.md says how to check one by hand.
 
-Bytes that do not come intact are read again. Damage in the store reads the same every time. Damage
-by a network, a proxy or a memory module comes out differently, and some readings come intact.
+Bytes that are not intact are read again. Damage in the store reads the same every time. Damage by a
+network, a proxy or a memory module varies between reads, and some reads are intact.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ kafkeep reads what it understands and refuses the rest."""
 MAX_DOCUMENT_BYTES = 512 * 1024 * 1024
 """No document decompresses to more than this."""
 MAX_PARSED_BYTES = 1024 * 1024 * 1024
-"""No compressed document takes more memory than about this, decompressed and parsed."""
+"""The approximate limit of memory for a compressed document, decompressed and parsed."""
 SMALL_BYTES = 64 * 1024 * 1024
 MAX_EXPANSION = 4096
-"""A document may take ``SMALL_BYTES`` of memory, or so many times its compressed size if more."""
+"""A document may take ``SMALL_BYTES`` of memory, or this many times its compressed size."""
 _OBJECT_BYTES, _ARRAY_BYTES, _ITEM_BYTES = 232, 88, 64
 _CHUNK_BYTES = 1024 * 1024
 _LEVEL = 3
@@ -63,7 +63,7 @@ def parse_document(body: bytes, key: str) -> dict[str, Any]:
             hint="Install the newest kafkeep and run the same command again.",
         )
     if version < 1:
-        raise DamagedError(f"{key} is damaged: there is no format version {version}")
+        raise DamagedError(f"{key} is damaged: format version {version} does not exist")
     return as_dict(document)
 
 
@@ -73,17 +73,17 @@ def pack(document: Mapping[str, Any]) -> bytes:
 
 
 def unpack(body: bytes, key: str) -> dict[str, Any]:
-    """Return the document of a compressed body; refuse one that would fill the memory.
+    """Return the document of a compressed body; refuse one that would exhaust the memory.
 
     A few bytes can decompress to gigabytes, and brackets parse to twenty times their size.
     """
     with reading(key):
         size = zstandard.frame_content_size(body)
         if not 0 <= size <= MAX_DOCUMENT_BYTES:
-            raise ValueError(f"unpacked size {size} is out of bounds")
+            raise ValueError(f"decompressed size {size} is out of bounds")
         plain = _unpack_bounded(body)
         if len(plain) != size:
-            raise ValueError(f"{len(plain)} of {size} bytes unpack")
+            raise ValueError(f"only {len(plain)} of {size} bytes can be decompressed")
     return parse_document(plain, key)
 
 
@@ -95,7 +95,9 @@ def _unpack_bounded(body: bytes) -> bytes:
         while chunk := reader.read(_CHUNK_BYTES):
             needed += parsed_bytes(chunk)
             if needed > limit:
-                raise ValueError(f"{len(body)} bytes unpack and parse to more than {limit} bytes")
+                raise ValueError(
+                    f"{len(body)} bytes decompress and parse to more than {limit} bytes"
+                )
             chunks.append(chunk)
     return b"".join(chunks)
 
@@ -124,28 +126,28 @@ def reading(key: str) -> Iterator[None]:
 def as_int(value: Any) -> int:
     """Return ``value`` if it is an integer, else raise TypeError."""
     if type(value) is not int:
-        raise TypeError(f"a whole number was expected, not {_shown(value)}")
+        raise TypeError(f"expected an integer, not {_shown(value)}")
     return value
 
 
 def as_str(value: Any) -> str:
     """Return ``value`` if it is a string, else raise TypeError."""
     if type(value) is not str:
-        raise TypeError(f"text was expected, not {_shown(value)}")
+        raise TypeError(f"expected a string, not {_shown(value)}")
     return value
 
 
 def as_dict(value: Any) -> dict[str, Any]:
     """Return ``value`` if it is an object, else raise TypeError."""
     if type(value) is not dict:
-        raise TypeError(f"an object was expected, not {_shown(value)}")
+        raise TypeError(f"expected an object, not {_shown(value)}")
     return value
 
 
 def as_list(value: Any) -> list[Any]:
     """Return ``value`` if it is an array, else raise TypeError."""
     if type(value) is not list:
-        raise TypeError(f"an array was expected, not {_shown(value)}")
+        raise TypeError(f"expected an array, not {_shown(value)}")
     return value
 
 
@@ -155,8 +157,8 @@ def _shown(value: Any) -> str:
 
 FIELD = "checksum"
 _READS_WITHOUT_CHECKSUM = 2
-"""A document without a checksum is believed after so many equal readings."""
-HINT = "Bring the object back from a copy of the bucket, or an older version of it in the store."
+"""A document without a checksum is accepted after this many equal reads."""
+HINT = "Recover the object from a copy of the bucket, or from an older version in the store."
 _HEAD, _TAIL = f'{{"{FIELD}":"'.encode(), b'",'
 _DIGEST = slice(len(_HEAD), len(_HEAD) + 64)
 _REST = slice(_DIGEST.stop, None)
@@ -171,7 +173,7 @@ def dump_with_checksum(document: Mapping[str, Any]) -> bytes:
 
 
 def has_valid_checksum(body: bytes) -> bool:
-    """Whether ``body`` begins with a checksum that fits the rest of it."""
+    """Return whether ``body`` begins with a checksum that matches the rest of it."""
     rest = body[_REST]
     return (
         body.startswith(_HEAD)
@@ -181,9 +183,9 @@ def has_valid_checksum(body: bytes) -> bool:
 
 
 def check_checksum(body: bytes, key: str) -> None:
-    """Raise DamagedError when ``body`` begins with a checksum that does not fit.
+    """Raise DamagedError when ``body`` begins with a checksum that does not match.
 
-    Called before a document is parsed: a flipped bit in its version does not make it newer.
+    Called before a document is parsed, so that a flipped bit in its version is reported as damage.
     """
     if body.startswith(_HEAD) and not has_valid_checksum(body):
         raise DamagedError(f"{key} is damaged: its checksum does not fit", hint=HINT)
@@ -192,7 +194,7 @@ def check_checksum(body: bytes, key: str) -> None:
 def require_checksum(
     body: bytes, document: Mapping[str, Any], key: str, older_fields: Collection[str]
 ) -> None:
-    """Raise DamagedError unless ``body`` has a checksum that fits, or is of an older kafkeep.
+    """Raise DamagedError unless ``body`` has a matching checksum, or is of an older kafkeep.
 
     ``older_fields`` are the fields of such documents before they had checksums. A document with
     any other field must have a checksum: if none is found, the name of that field is damaged.
@@ -209,7 +211,7 @@ def parse_with_checksum(
     older_fields: Collection[str],
     parse: Callable[[bytes, str], dict[str, Any]] = parse_document,
 ) -> dict[str, Any]:
-    """Return a document whose checksum fits; see ``require_checksum`` for ``older_fields``."""
+    """Return a document whose checksum matches; see ``require_checksum`` for ``older_fields``."""
     check_checksum(body, key)
     document = parse(body, key)
     require_checksum(body, document, key, older_fields)
@@ -225,10 +227,9 @@ def read_intact(
 ) -> bytes:
     """Return a document's bytes, read again while they are not intact.
 
-    Bytes that are not intact are returned once they have come the same often enough: the store
-    holds them so, and the caller has to judge them. TransientError when they keep changing.
-    DamagedError when the document has more than ``max_bytes``, of which no more is read.
-    KeyMissingError as ``get``.
+    Damaged bytes are returned after enough equal reads: then the store itself holds them, and the
+    caller must check them. TransientError when they keep changing. DamagedError when the document
+    is larger than ``max_bytes``; no more than that is read. KeyMissingError as in ``get``.
     """
     reads = RepeatedReads(key)
     while True:
@@ -237,11 +238,11 @@ def read_intact(
         if is_intact(body) or reads.is_conclusive(body, enough):
             return body
         if reads.differ:
-            logger.warning("%s came with other bytes than a moment ago: it is read again", key)
+            logger.warning("%s returned different bytes than before: reading it again", key)
 
 
 def _is_older(body: bytes) -> bool:
-    """Whether it looks like a document of a kafkeep that wrote no checksums."""
+    """Return whether ``body`` looks like a document of a kafkeep that wrote no checksums."""
     return body.startswith(b'{"') and not body.startswith(_HEAD)
 
 
@@ -251,28 +252,28 @@ def _read(store: ObjectStore, key: str, max_bytes: int | None) -> bytes:
     body = store.get_range(key, 0, max_bytes + 1)
     if len(body) > max_bytes:
         raise DamagedError(
-            f"{key} is damaged: it is larger than the {max_bytes} bytes it may have", hint=HINT
+            f"{key} is damaged: it is larger than the maximum of {max_bytes} bytes", hint=HINT
         )
     return body
 
 
 EQUAL_READS = 6
-"""So many equal readings show that the store holds these bytes."""
+"""This many equal reads show that the store holds these bytes."""
 WHOLE_OBJECT_READS = 4
-"""Fewer of a whole object, which may be large."""
+"""The same for a whole object, which may be large."""
 MOST_READS = 24
-"""After so many readings without a conclusion, the connection to the store is at fault."""
+"""After this many inconclusive reads, the connection to the store is at fault."""
 READ_AGAIN_HINT = (
     "Check network, proxies and memory on the way to the store, then run it again. "
-    "Nothing shows that the archive itself is damaged."
+    "There is no evidence that the archive itself is damaged."
 )
 
 
 class RepeatedReads:
-    """The readings of one object, or a part of it, that did not come intact.
+    """The damaged reads of one object, or of a part of it.
 
-    Where every second answer is changed, the chance that ``MOST_READS`` in a row are is below one
-    in ten million.
+    If every second response is damaged, the probability that ``MOST_READS`` in a row are damaged is
+    below one in ten million.
     """
 
     def __init__(self, name: str, enough: int = EQUAL_READS) -> None:
@@ -282,13 +283,13 @@ class RepeatedReads:
 
     @property
     def differ(self) -> bool:
-        """Whether the readings so far were not all the same."""
+        """True if the reads so far returned different bytes."""
         return len(self._seen) > 1
 
     def is_conclusive(self, data: bytes | memoryview, enough: int | None = None) -> bool:
-        """Count a reading that is not intact; True once the store is known to hold these bytes.
+        """Count a damaged read; return True once the store is known to hold these bytes.
 
-        False means: read it again. TransientError when the readings keep differing.
+        False means: read it again. TransientError when the reads keep differing.
         """
         reading = hashlib.blake2b(data).digest()
         self._seen[reading] += 1
@@ -296,8 +297,8 @@ class RepeatedReads:
             return True
         if self._seen.total() >= MOST_READS:
             raise TransientError(
-                f"{self._name} came with {len(self._seen)} different contents in "
-                f"{self._seen.total()} readings: its bytes change on the way",
+                f"{self._name} returned {len(self._seen)} different contents in "
+                f"{self._seen.total()} reads: its bytes change in transit",
                 hint=READ_AGAIN_HINT,
             )
         return False

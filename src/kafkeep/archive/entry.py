@@ -1,4 +1,4 @@
-"""Entries: what the log says about one data object.
+"""Entries: the log's description of one data object.
 
 Also the values that an entry is made of: partition, range of offsets, index points, and runs. Runs
 say which offsets an object holds when it does not hold its whole range. A sink that spreads a
@@ -56,11 +56,10 @@ class Runs:
             return cls.of(list(value))
         packed = base64.b64decode(value, validate=True)
         if len(packed.translate(None, _CONTINUED)) % 2 or packed[-1:] >= bytes([_MORE]):
-            raise ValueError("runs of offsets are cut short")
+            raise ValueError("runs of offsets are truncated")
         return cls(packed)
 
     def to_json(self) -> str:
-        """Return the form for documents."""
         return base64.b64encode(self._packed).decode()
 
     def edges(self) -> NDArray[np.int64]:
@@ -167,9 +166,9 @@ class PartitionId(NamedTuple):
 
 
 class IndexPoint(NamedTuple):
-    """From here on: bytes ``[position, next point's position)`` begin at ``offset``.
+    """One point of the index: bytes ``[position, next point's position)`` begin at ``offset``.
 
-    ``records`` counts the records of the object before this point; both timestamps are over the
+    ``records`` counts the records of the object before this point. Both timestamps cover the
     records between this point and the next one.
     """
 
@@ -185,7 +184,7 @@ class Entry:
     """One data object in the log.
 
     Readers drop records outside of ``range``. Offsets in ``range`` that the object lacks are holes
-    (aborted, compacted or control records) and no gaps.
+    (aborted, compacted or control records), not gaps.
     """
 
     key: str
@@ -205,29 +204,29 @@ class Entry:
     aborted: tuple[OffsetRange, ...] = ()
     """Ranges of aborted batches that were kept on request."""
     view: str = "value"
-    """Which part of the records it holds: ``value``, ``keys``, ``headers`` or ``tombstones``."""
+    """The part of the records it holds: ``value``, ``keys``, ``headers`` or ``tombstones``."""
     parts: int = 1
     """How many objects share its range: files of several directories, keys and headers."""
     runs: Runs = NO_RUNS
     """Offsets of its rows, when they are not the whole range; left out when there are too many."""
     closed_by: str = ""
-    """Why it ends where it ends, for people."""
+    """Why the object ends where it ends, for operators."""
     converter: str = ""
-    """Short name of the Connect converter that made its rows."""
+    """Short name of the Connect converter that produced its rows."""
     generation: int = 0
-    """How often its topic was moved back before; see archive/commit.py."""
+    """The generation of its topic; see archive/commit.py."""
     whole_end: int = 0
     """Where the object ends, when only a part of it counts; 0 when all of it counts."""
     whole_records: int = 0
 
     @property
     def is_cut(self) -> bool:
-        """Whether its object holds more than its range, because the topic was moved back."""
+        """True if the object holds more than the range, because the topic was moved back."""
         return self.whole_end > 0
 
     @property
     def stored(self) -> Entry:
-        """The entry of the whole object: decoders read with it and drop the rest afterwards."""
+        """The entry of the whole object. Decoders read with it and drop the rest afterwards."""
         if not self.is_cut:
             return self
         return replace(
@@ -245,7 +244,7 @@ class Entry:
 
     @property
     def own_records(self) -> int:
-        """Its records, counted once: 0 for keys and headers, whose values are counted."""
+        """Its number of records; 0 for keys and headers, because their values are counted."""
         return self.records if self.view in ("value", "tombstones") else 0
 
     def to_json(self) -> dict[str, Any]:
@@ -286,9 +285,9 @@ class Entry:
         numbers = [document[name] for name in _NUMBERS]
         texts = [document[name] for name in _TEXTS]
         if set(map(type, numbers)) != {int}:
-            raise TypeError(f"whole numbers were expected, not {numbers!r:.200}")
+            raise TypeError(f"expected integers, not {numbers!r:.200}")
         if set(map(type, texts)) != {str}:
-            raise TypeError(f"texts were expected, not {texts!r:.200}")
+            raise TypeError(f"expected strings, not {texts!r:.200}")
         incarnation, partition, start, end, records, low, high, size_bytes, raw_bytes = numbers
         key, topic, topic_id, format_, codec, sha256 = texts
         extras = _extras(document)
@@ -334,7 +333,7 @@ def _extras(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_numbers(numbers: list[int]) -> None:
-    """Refuse numbers that no object can have."""
+    """Raise ValueError for numbers that are impossible for an object."""
     _, _, start, end, records, *times, size_bytes, raw_bytes = numbers
     if max(numbers) > LAST_OFFSET or min(times) < -LAST_OFFSET - 1:
         raise ValueError(f"a number does not fit into 64 bits: {numbers!r:.200}")
@@ -343,22 +342,22 @@ def _check_numbers(numbers: list[int]) -> None:
 
 
 def _check_whole(extras: Mapping[str, Any], start: int, end: int, records: int) -> None:
-    """Refuse a cut object that holds less than the part of it that counts."""
+    """Raise ValueError for a cut object that holds less than the part that counts."""
     whole_end, whole = extras.get("whole_end", 0), extras.get("whole_records", 0)
     if whole_end and not (
         end <= whole_end <= LAST_OFFSET and records <= whole <= whole_end - start
     ):
         raise ValueError(f"{whole} records up to {whole_end}, of which {records} count up to {end}")
     if extras.get("parts", 1) < 1 or extras.get("generation", 0) < 0:
-        raise ValueError(f"parts or a generation that nothing can have: {extras!r:.200}")
+        raise ValueError(f"invalid parts or generation: {extras!r:.200}")
 
 
 def _index_from_json(points: Any) -> tuple[IndexPoint, ...]:
     numbers = list(chain.from_iterable(points))
     if not set(map(type, numbers)) <= {int}:
-        raise TypeError("an index has something else than whole numbers")
+        raise TypeError("an index contains values that are not integers")
     if numbers and not -LAST_OFFSET - 1 <= min(numbers) <= max(numbers) <= LAST_OFFSET:
-        raise ValueError("an index has numbers that nothing can have")
+        raise ValueError("an index contains invalid numbers")
     return tuple(map(IndexPoint._make, points))
 
 

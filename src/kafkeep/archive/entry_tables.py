@@ -1,7 +1,7 @@
 """Entry tables: the entries and gaps of a range of commits in one immutable object.
 
-A table repeats what the commits say, so that a reader of a long log need not read them all. A lost
-or damaged table is rebuilt from its commits.
+A table repeats the content of its commits, so that a reader of a long log need not read them all. A
+lost or damaged table is rebuilt from its commits.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from kafkeep.archive.object_store import ObjectStore
 from kafkeep.errors import DamagedError, KeyExistsError, KeyMissingError, TransientError
 
 FAN_IN = 8
-"""So many tables of one level are merged into one of the next."""
+"""This many tables of one level are merged into one table of the next level."""
 MAX_TABLE_BYTES = 16 * 1024 * 1024
 """Tables are not merged beyond this size before compression, to bound the work of a merge."""
 MAX_TABLE_MEMORY = MAX_PARSED_BYTES // 2
-"""A table of many commits takes no more memory in a reader: well below the reader's limit."""
+"""The memory that a table of many commits may take in a reader, far below the reader's limit."""
 MAX_NAMED_TOPICS = 64
 _ATTEMPTS = 16
 
@@ -59,7 +59,7 @@ class TableInfo:
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """Entries and gaps as JSON documents, which is enough to merge them."""
+    """Entries and gaps as JSON documents. Merging does not parse them further."""
 
     entries: Sequence[Mapping[str, Any]] = ()
     gaps: Sequence[Mapping[str, Any]] = ()
@@ -112,13 +112,13 @@ def write_table(
 
 
 def load_table(store: ObjectStore, name: str, table: TableInfo) -> TableRows:
-    """Return the rows of a table; DamagedError when it is gone or not what the root says."""
+    """Return the rows of a table; DamagedError when it is missing or does not match the root."""
     try:
         body = read_intact(store, table.key, lambda body: digest_of(body) == table.sha256)
     except KeyMissingError as error:
         raise DamagedError(f"{table.key} is missing") from error
     if digest_of(body) != table.sha256:
-        raise DamagedError(f"{table.key} is damaged: its digest is not that of the checkpoint")
+        raise DamagedError(f"{table.key} is damaged: its digest does not match the checkpoint")
     document = unpack(body, table.key)
     with reading(table.key):
         if (document["log"], document["first"], document["last"]) != (
@@ -191,8 +191,8 @@ def _holds(store: ObjectStore, key: str, body: bytes) -> bool:
     try:
         return store.get(key) == body
     except KeyMissingError as error:
-        # "Exists" and then "not found": the outcome is open, so the checkpoint is postponed.
-        raise TransientError(f"{key} is taken and yet not found") from error
+        # "Exists" and then "not found": the outcome is unknown, so the checkpoint is postponed.
+        raise TransientError(f"{key} exists for a create but not for a read") from error
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:

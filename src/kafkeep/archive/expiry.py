@@ -1,4 +1,4 @@
-"""Which objects the store may have deleted under a lifecycle rule that kafkeep set.
+"""Find the objects that the store may have deleted under a lifecycle rule set by kafkeep.
 
 The history of the rules of a log's topics is stored beside the log, so that an expired object can
 be distinguished from a lost one: ``_kafkeep/<log>/retention/<10^20-1-revision>.json``. It is not
@@ -86,7 +86,7 @@ def load_retention(store: ObjectStore, log: str) -> Retention:
 def record_retention(
     store: ObjectStore, log: str, topics: Collection[str], days: int | None, now_ms: int
 ) -> None:
-    """Record that a rule is set, or removed when ``days`` is None; nothing if it is known."""
+    """Record that a rule is set, or removed when ``days`` is None. Idempotent."""
     for _ in range(_ATTEMPTS):
         before = load_retention(store, log)
         after = before.changed(topics, days, now_ms)
@@ -94,7 +94,7 @@ def record_retention(
             return
         if _revisions(store, log).try_create(after.revision, _encode(after)):
             return
-    raise TransientError(f"{log}: others keep changing its retention")
+    raise TransientError(f"{log}: other processes keep changing its retention")
 
 
 def stored_sizes(store: ObjectStore, entries: Collection[Entry]) -> dict[str, int]:
@@ -106,7 +106,7 @@ def stored_sizes(store: ObjectStore, entries: Collection[Entry]) -> dict[str, in
 
 
 class Expiry:
-    """Explains missing objects: which objects of a log may have expired by now."""
+    """Find the objects of a log that may have expired by now."""
 
     def __init__(self, store: ObjectStore, view: ArchiveView, now_ms: int) -> None:
         self._store, self._view, self._now_ms = store, view, now_ms
@@ -129,7 +129,7 @@ class Expiry:
         return self._rules
 
     def reason(self, entry: Entry) -> str | None:
-        """Return why the entry's object may be missing, or None when no rule explains it."""
+        """Return why the entry's object may be missing; None when no rule explains it."""
         topic = entry.partition_id.topic
         for period in self.rules.topics.get(topic, ()):
             cutoff = period.expired_up_to(self._now_ms)

@@ -30,7 +30,7 @@ _CHECKPOINT = re.compile(r"_kafkeep/([^/]+)/checkpoint/([0-9]{20})-([0-9]+)\.jso
 def data_key(partition_id: PartitionId, start: int, extension: str, pad: int = START_DIGITS) -> str:
     """Return the key of an object whose first offset is ``start``, in the default layout.
 
-    ``pad`` is over 10 when shorter names are taken by other objects; see also padded_again.
+    ``pad`` is greater than 10 when other objects have the shorter names; see ``padded_again``.
     """
     topic, _, partition = partition_id
     name = f"{_stem(topic)}+{partition}+{start:0{pad}d}{extension}"

@@ -1,8 +1,8 @@
-"""The commit log, as its one writer uses it.
+"""The commit log, for its single writer.
 
-A log is a dense sequence of conditional creates: whoever creates commit N decides what it says. No
-commit is ever replaced or deleted. A writer takes the next epoch with a commit. A writer that was
-overtaken finds its next number taken, reads the newer epoch there, and stops.
+A log is a dense sequence of conditional creates: the first writer to create commit N determines its
+content. No commit is ever replaced or deleted. A writer takes the next epoch with a commit. A
+writer that was fenced finds its next number taken, reads the newer epoch there, and stops.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from kafkeep.archive.checkpoint import DEFAULT_EVERY, Checkpointer, LoadedLog, load_log
 from kafkeep.archive.codec import encode_commit
 from kafkeep.archive.commit import Changes, Commit
-from kafkeep.archive.commit_chain import StoredCommit, commits_of, decode_stored
 from kafkeep.archive.document import digest_of
 from kafkeep.archive.names import log_name
 from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.read_commits import StoredCommit, commits_of, decode_stored
 from kafkeep.archive.sequence import Outcome
 from kafkeep.archive.state import LogState, apply, check_changes, stamped
 from kafkeep.archive.view import ArchiveView
@@ -79,7 +79,7 @@ class CommitLog:
             log = cls(store, loaded, now_ms=now_ms, sleep=sleep, checkpoint_every=checkpoint_every)
             if log._take(writer, note):
                 return log
-        raise TransientError(f"{name}: other writers keep taking the log")
+        raise TransientError(f"{name}: other writers keep taking over the log")
 
     @property
     def state(self) -> LogState:
@@ -137,7 +137,7 @@ class CommitLog:
             previous=state.digest,
             epoch=epoch,
             writer=writer,
-            # The clocks of two machines differ, and time in a log never moves back.
+            # Clocks of machines differ, but time in a log never moves back.
             at_ms=max(self._now_ms(), state.at_ms),
             changes=changes,
         )
@@ -148,8 +148,8 @@ class CommitLog:
         key = commits.key(commit.number)
         # Whatever interrupts the create, its outcome is unknown and this log must not continue.
         self._stopped_by = UnknownOutcomeError(
-            f"{key} was sent, and no answer says whether it is stored",
-            hint="Run it again: opening the log shows whether it is.",
+            f"{key} was sent, but the store did not confirm it",
+            hint="Run it again: opening the log shows whether the commit is stored.",
         )
         creation = commits.create(commit.number, body, COMMIT, sleep=self._sleep, place=kind)
         if creation.outcome is Outcome.UNKNOWN:
@@ -164,10 +164,12 @@ class CommitLog:
     def _stop_reason(self, stored: StoredCommit) -> KafkeepError:
         other = decode_stored(self._state.name, stored)
         if other.epoch <= self._state.epoch:
-            return DamagedError(f"{stored.key} was written under epoch {other.epoch} by another")
+            return DamagedError(
+                f"{stored.key} was written by another writer in epoch {other.epoch}"
+            )
         when = datetime.fromtimestamp(other.at_ms / 1000, UTC).isoformat(timespec="seconds")
         return FencedError(
-            f"{self._state.name}: {other.writer} took the log at {when} (epoch {other.epoch},"
+            f"{self._state.name}: {other.writer} took over the log at {when} (epoch {other.epoch},"
             f" commit {other.number}); this writer (epoch {self._state.epoch}) has stopped",
-            hint="A log has one writer: stop the other one, or give this one a --name of its own.",
+            hint="A log has one writer: stop the other one, or give this one its own --name.",
         )

@@ -1,4 +1,4 @@
-"""Check a log commit by commit; what is wrong is returned as values and not raised."""
+"""Check a log commit by commit; problems are returned as values, not raised."""
 
 from __future__ import annotations
 
@@ -7,13 +7,6 @@ from dataclasses import dataclass
 
 from kafkeep.archive.checkpoint import Checkpoint, Fit, load_root, rows_of
 from kafkeep.archive.commit import Commit
-from kafkeep.archive.commit_chain import (
-    StoredCommit,
-    apply_stored,
-    commits_of,
-    format_lost,
-    lost_offsets,
-)
 from kafkeep.archive.document import digest_of
 from kafkeep.archive.entry_tables import TableInfo, TableRows, load_table, sorted_rows
 from kafkeep.archive.keys import (
@@ -23,6 +16,13 @@ from kafkeep.archive.keys import (
     schemas_key,
 )
 from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.read_commits import (
+    StoredCommit,
+    apply_stored,
+    commits_of,
+    format_lost,
+    lost_offsets,
+)
 from kafkeep.archive.schemas import load_schemas
 from kafkeep.archive.state import LogState
 from kafkeep.errors import DamagedError, KeyMissingError
@@ -30,7 +30,7 @@ from kafkeep.errors import DamagedError, KeyMissingError
 
 @dataclass(frozen=True, slots=True)
 class LogFinding:
-    """One thing that is wrong with a log."""
+    """One problem of a log."""
 
     key: str
     problem: str
@@ -42,7 +42,7 @@ class LogFinding:
 
 @dataclass(frozen=True, slots=True)
 class CheckedCommit:
-    """One commit, its digest, and what is wrong with it."""
+    """One commit, its digest and its problem, if any."""
 
     number: int
     key: str
@@ -70,7 +70,7 @@ def iter_commits(store: ObjectStore, name: str) -> Iterator[CheckedCommit]:
 
 
 def check_log(store: ObjectStore, name: str) -> list[LogFinding]:
-    """Return what is wrong with a log and its checkpoints; empty when nothing is.
+    """Return the problems of a log and its checkpoints.
 
     Reads every commit and every table of the newest checkpoint.
     """
@@ -107,9 +107,9 @@ def _check_schemas(
 
 
 def _without(key: str, message: str) -> str:
-    """Return a message without its leading key: a finding has the key in a field."""
-    for said in (f"{key} is damaged: ", f"{key} is ", f"{key}: "):
-        message = message.removeprefix(said)
+    """Return a message without its leading key, because a finding has a field for the key."""
+    for prefix in (f"{key} is damaged: ", f"{key} is ", f"{key}: "):
+        message = message.removeprefix(prefix)
     return message
 
 
@@ -120,7 +120,7 @@ def _check_next(store: ObjectStore, state: LogState) -> CheckedCommit:
     try:
         body = commits.read(number)
     except KeyMissingError:
-        finding = LogFinding(key, "missing, though later commits are there", True)
+        finding = LogFinding(key, "missing, but later commits exist", True)
         return CheckedCommit(number, key, "", 0, None, None, finding)
     except DamagedError as error:
         finding = LogFinding(key, _without(key, error.message), True)
@@ -155,7 +155,7 @@ def _load_checkpoints(
         elif fit is Fit.REMOVED:
             removed.append(checkpoint)
         else:
-            text = f"stands for another commit {number} than the log's: commits were replaced"
+            text = f"does not match commit {number} of the log: commits were replaced"
             findings.append(LogFinding(listed.key, text, False, shows_loss=True))
     return found, removed
 
@@ -163,7 +163,7 @@ def _load_checkpoints(
 def _removed(state: LogState, checkpoint: Checkpoint) -> LogFinding:
     gone = checkpoint.state
     lost = format_lost(lost_offsets(state.positions, gone.positions))
-    text = f"stands for commit {gone.commit}, which was removed from the log; {lost}"
+    text = f"belongs to commit {gone.commit}, which was removed from the log; {lost}"
     return LogFinding(checkpoint_key(gone.name, gone.commit), text, True)
 
 
@@ -171,7 +171,7 @@ def _check_state(checkpoints: dict[int, Checkpoint], state: LogState) -> Iterato
     checkpoint = checkpoints.get(state.commit)
     if checkpoint is not None and checkpoint.state != state:
         key = checkpoint_key(state.name, state.commit)
-        yield LogFinding(key, "says something else than the log", False)
+        yield LogFinding(key, "does not match the log", False)
 
 
 def _check_tables(
@@ -198,4 +198,4 @@ def _check_table(
         yield LogFinding(table.key, error.message, False)
         return
     if rows != sorted_rows(rows_of(commits[table.first : table.last + 1])):
-        yield LogFinding(table.key, "says something else than the log", False)
+        yield LogFinding(table.key, "does not match the log", False)

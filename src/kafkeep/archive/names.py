@@ -1,4 +1,4 @@
-"""Check names that come from outside: topics, logs, connectors, keys."""
+"""Check names from users and stored documents: topics, logs, connectors, keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = "_kafkeep/"
 MAX_KEY_BYTES = 1024
 """The longest key that S3 accepts, including the archive's prefix."""
 NOT_IN_KEYS = r"\x00-\x1f\x7f-\x9f\\\ud800-\udfff\ufffe\uffff"
-"""A backslash, control characters, and what XML (and so S3's listing) cannot hold."""
+"""A backslash, control characters, and characters that XML (and so S3's listing) cannot hold."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _LOG_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
@@ -41,14 +41,14 @@ class KeyLimits:
 def check_topic_name(name: str) -> str:
     """Return ``name`` if Kafka allows it as a topic, else raise ValueError."""
     if not _TOPIC.fullmatch(name) or name in {".", ".."}:
-        raise ValueError(f"not a topic name: {name[:260]!r}")
+        raise ValueError(f"not a valid topic name: {name[:260]!r}")
     return name
 
 
 def check_log_name(name: str) -> str:
     """Return ``name`` if a log may have it, else raise ValueError."""
     if not _LOG_NAME.fullmatch(name) or name in _RESERVED:
-        raise ValueError(f"not a name for a log: {name[:210]!r}")
+        raise ValueError(f"not a valid log name: {name[:210]!r}")
     return name
 
 
@@ -58,7 +58,7 @@ def topic_name(text: str) -> str:
         return check_topic_name(text.strip())
     except ValueError as error:
         raise UsageError(
-            f"{text[:260]!r} is not a topic's name",
+            f"{text[:260]!r} is not a valid topic name",
             hint="Use letters, digits, '.', '_' and '-', at most 249 of them.",
         ) from error
 
@@ -67,7 +67,7 @@ def log_name(text: str) -> str:
     """Return the log that a user named; UsageError if no log may have that name."""
     name = text.strip()
     if name in _RESERVED:
-        raise UsageError(f"the name {name!r} is reserved", hint="Choose another one for the log.")
+        raise UsageError(f"the name {name!r} is reserved", hint="Choose another name for the log.")
     try:
         return check_log_name(name)
     except ValueError as error:
@@ -79,13 +79,13 @@ def log_name(text: str) -> str:
 def connector_log(name: str) -> str:
     """Return the name of a connector's log: the connector's own, if a log may have it.
 
-    Connect accepts nearly any name. From others, characters that a log may not have are removed
-    and a digest is added. UsageError for an empty name, and for a slash, which no URL could hold.
+    Connect accepts nearly any name. From a name that no log may have, invalid characters are
+    removed and a digest is added. UsageError for an empty name and for a slash.
     """
     bare = name.strip()
     if not bare or "/" in bare:
         raise UsageError(
-            f"not a name for a connector: {name[:210]!r}", hint="Give it one without a slash."
+            f"not a valid connector name: {name[:210]!r}", hint="Use a name without a slash."
         )
     with suppress(ValueError):
         return check_log_name(bare)
@@ -97,8 +97,8 @@ def connector_log(name: str) -> str:
 def check_key(key: str) -> str:
     """Return ``key`` if a data object may have it, else raise ValueError.
 
-    Keys in stored documents come from whoever could write to the bucket. None may lead out of the
-    archive or into a log.
+    Anyone who can write to the bucket can write keys into stored documents. A key must not lead out
+    of the archive or into a log.
     """
     parts = key.split("/")
     if any(part in {"", ".", ".."} for part in parts) or parts[0] == ROOT[:-1]:

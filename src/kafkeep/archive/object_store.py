@@ -1,4 +1,4 @@
-"""The ``ObjectStore`` protocol: what the archive needs of object storage.
+"""The ``ObjectStore`` protocol: the operations of object storage that the archive needs.
 
 ``kafkeep.store`` implements it for S3, local folders and memory.
 """
@@ -24,30 +24,30 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """An upload that is not finished: it takes up space, and nobody sees its object."""
+    """An unfinished upload: it takes up space, and its object is not visible."""
 
     id: str
     key: str
-    """Empty when the store does not know it, as for a temporary file."""
+    """Empty when the store has no id for it, as for a temporary file."""
     touched_ms: int
-    """When it began, or when it was last written to, if the store knows that."""
+    """When it began, or when it was last written to if the store reports that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A file in a folder that is no object; readers skip it, and nothing removes it."""
+    """A file in a folder that is not an object. Readers skip it, and kafkeep never removes it."""
 
     path: str
-    """For messages: bytes of its name that are not UTF-8 are escaped."""
+    """Its name for messages; bytes that are not UTF-8 are escaped."""
     reason: str
-    """The rest of a sentence about it: ``is a symbolic link …``."""
+    """Why it is not an object, as the rest of a sentence: ``is a symbolic link …``."""
 
 
 class ObjectWriter(Protocol):
     """An object that is being written; it becomes visible in ``finish``."""
 
     def write(self, data: bytes | memoryview) -> None:
-        """Add bytes. Memory is bounded for objects of any size."""
+        """Append bytes. Memory use is bounded for objects of any size."""
 
     def finish(
         self, metadata: Mapping[str, str] | None = None, *, tags: Mapping[str, str] | None = None

@@ -53,7 +53,7 @@ class RegisteredSchema:
     text: str
     references: tuple[SchemaReference, ...] = ()
     more: str = ""
-    """Metadata and rules that the registry keeps with it, as one JSON text."""
+    """Metadata and rules of the schema in the registry, as one JSON text."""
 
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> RegisteredSchema:
@@ -85,7 +85,7 @@ class RegisteredSchema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
-    """One version of a subject, and the schema id that records have for it."""
+    """One version of a subject, and the schema id in its records."""
 
     version: int
     id: int
@@ -95,7 +95,7 @@ class SchemaVersion:
 
 @dataclass(frozen=True, slots=True)
 class RegistrySubject:
-    """A subject's versions, in order; without a ``compatibility`` the registry's applies."""
+    """The versions of a subject, in order. ``compatibility`` defaults to the registry's."""
 
     versions: tuple[SchemaVersion, ...]
     compatibility: str | None = None
@@ -124,7 +124,7 @@ class SchemaSet:
 
 
 def schemas_digest(found: SchemaSet) -> str:
-    """Return the digest that names the document; equal sets have the same."""
+    """Return the digest that names the document; equal sets have equal digests."""
     return _digest(_schemas_to_json(found))
 
 
@@ -145,9 +145,9 @@ def load_schemas(store: ObjectStore, log: str, digest: str) -> SchemaSet:
     try:
         document = unpack(read_intact(store, key, lambda body: _is(body, key, digest)), key)
     except KeyMissingError as error:
-        raise DamagedError(f"{key} is missing, though a commit names it") from error
+        raise DamagedError(f"{key} is missing, but a commit names it") from error
     if _digest(document) != digest:
-        raise DamagedError(f"{key} is damaged: its SHA-256 is not the one in its name")
+        raise DamagedError(f"{key} is damaged: its SHA-256 does not match its name")
     with reading(key):
         return _schemas_from_json(document)
 
@@ -203,7 +203,7 @@ def _schemas_from_json(document: Mapping[str, Any]) -> SchemaSet:
     for name, subject in subjects.items():
         for one in subject.versions:
             if one.id not in schemas:
-                raise ValueError(f"there is no schema {one.id}, which {name} has")
+                raise ValueError(f"schema {one.id} of {name} is missing")
     return SchemaSet(subjects, schemas, _text_or_none(document.get("compatibility")))
 
 

@@ -1,9 +1,9 @@
 """Numbered documents: a folder whose documents are created once each, under the next number.
 
-Commits, retention rules, journals, leases and the documents of restores are all kept this way. A
-conditional create decides who writes a number, and no document is ever replaced. Whoever finds a
-number taken reads what is there: its own bytes mean that an answer was lost, other bytes that
-another writer came first.
+Commits, retention rules, journals, leases and the documents of restores are stored this way. A
+conditional create decides which writer gets a number, and no document is ever replaced. A writer
+that finds a number taken reads the document: its own bytes mean that an answer was lost, other
+bytes that another writer was first.
 
 A stray file beside the documents (an editor's backup, a desktop's index file) is ignored with one
 warning, so that it cannot stop a reader.
@@ -37,7 +37,7 @@ from kafkeep.retry import RetryPolicy
 _NAME = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
 _WIDE_DIGITS = 20
 _NARROW_END = 2**63
-"""A number of fewer digits is below it: a larger one does not fit into the document after it."""
+"""Numbers have fewer digits than this, so that the number of the next document fits too."""
 _REMEMBERED_WARNINGS = 1000
 _ONCE = RetryPolicy(first_wait_s=0.0, attempts=1)
 logger = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Naming(Enum):
 
 
 class Outcome(Enum):
-    """What came of a conditional create."""
+    """The outcome of a conditional create."""
 
     CREATED = "created"
     SAME = "taken by the same bytes"
@@ -70,13 +70,13 @@ class Creation:
 
     outcome: Outcome
     holder: bytes = b""
-    """What is stored under the number; empty when another's document is gone again."""
+    """The bytes stored under the number; empty when another writer's document was deleted."""
     failure: KafkeepError | None = None
     """Why the outcome is unknown."""
 
     @property
     def is_ours(self) -> bool:
-        """Whether the number holds the bytes that were sent."""
+        """True if the number holds the bytes that were sent."""
         return self.outcome in (Outcome.CREATED, Outcome.SAME)
 
 
@@ -89,16 +89,15 @@ class DocumentSequence:
     """Ends with a slash."""
     naming: Naming = Naming.OLDEST_FIRST
     digits: int = 12
-    """Numbers are padded to so many; 20 unless the oldest comes first."""
+    """Numbers are padded to this many digits; 20 unless the oldest comes first."""
     suffix: str = ".json"
     max_bytes: int | None = None
-    """No document is larger; no more is read of one that is."""
+    """The maximum size of a document; no more than this is read."""
     is_intact: Callable[[bytes], bool] = has_valid_checksum
     is_pruned: bool = False
-    """Whether old documents are deleted, so that a number that was taken may be free again."""
+    """True if old documents are deleted, so that a taken number may become free again."""
 
     def key(self, number: int) -> str:
-        """Return the key of a document."""
         return f"{self.folder}{self._stem(number)}{self.suffix}"
 
     def number(self, key: str) -> int | None:
@@ -115,10 +114,10 @@ class DocumentSequence:
         return number if name == f"{self._stem(number)}{self.suffix}" else None
 
     def iter_documents(self, *, after: int = -1) -> Iterator[tuple[int, ObjectInfo]]:
-        """Yield numbers and what a listing shows of their documents, in the order of the names.
+        """Yield the numbers and listing rows of the documents, in the order of their names.
 
-        Lazy, as ``list`` is. ``after`` leaves out documents up to that number; it is for folders
-        with the oldest first.
+        Lazy, like ``list``. ``after`` skips documents up to that number; only for folders with the
+        oldest document first.
         """
         begin = self.key(after) if after >= 0 else ""
         for info in self.store.list(self.folder, after=begin):
@@ -139,9 +138,9 @@ class DocumentSequence:
         return next(self.iter_numbers(), -1)
 
     def read(self, number: int) -> bytes:
-        """Return the bytes of a document, read again when they come damaged.
+        """Return the bytes of a document; read it again if they are damaged.
 
-        Bytes that are damaged in the store are returned as they are, for the caller to refuse.
+        Bytes that are damaged in the store are returned unchanged; the caller must refuse them.
         KeyMissingError when there is none; DamagedError when it is too large.
         """
         return read_intact(self.store, self.key(number), self.is_intact, max_bytes=self.max_bytes)
@@ -165,7 +164,7 @@ class DocumentSequence:
         return None
 
     def try_create(self, number: int, body: bytes) -> bool:
-        """Create a document; False when the number is taken, by whomever."""
+        """Create a document; return False when the number is taken, by this writer or another."""
         try:
             self.store.put_new(self.key(number), body)
         except KeyExistsError:
@@ -181,7 +180,7 @@ class DocumentSequence:
         sleep: Callable[[float], None] = time.sleep,
         place: str = "",
     ) -> Creation:
-        """Create a document and say who holds its number in the end.
+        """Create a document and return which writer holds its number.
 
         With a ``retry`` policy, the same bytes are sent until the store answers or the policy
         ends. Without one, a TransientError of the store is raised. ``place`` names the failpoints
@@ -214,7 +213,7 @@ class DocumentSequence:
             except TransientError as error:
                 return error
             except KeyMissingError as error:
-                # Taken and then gone: another's that was pruned, or a create that fell away.
+                # Taken and then missing: another document was pruned, or its create failed.
                 return Creation(Outcome.OTHER) if self.is_pruned else error
             return Creation(Outcome.SAME if holder == body else Outcome.OTHER, holder)
         return Creation(Outcome.CREATED, body)

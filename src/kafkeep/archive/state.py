@@ -27,7 +27,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogState:
-    """Everything a writer needs to continue; readers load entries and gaps themselves."""
+    """Everything that a writer needs to continue. Readers load entries and gaps separately."""
 
     name: str
     commit: int = -1
@@ -45,23 +45,22 @@ class LogState:
     schemas: str = ""
     """Digest of the newest document of schemas; empty when no registry was ever read."""
     intent: Intent | None = None
-    """Planned and not yet finished work; a writer must finish it before anything else."""
+    """Planned, unfinished work. A writer must finish it first."""
     retired: Mapping[PartitionId, Retirements] = field(default_factory=dict)
     generations: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """By topic and incarnation; only of topics that were moved back."""
+    """By topic and incarnation; only for topics that were moved back."""
 
     @property
     def commits(self) -> int:
-        """How many commits the log has."""
         return self.commit + 1
 
     def latest_incarnation(self, topic: str) -> TopicInfo | None:
-        """Return the newest topic of that name, or None when it was never seen."""
+        """Return the newest topic of that name, or None when it was never archived."""
         found = [info for (name, _), info in self.topics.items() if name == topic]
         return max(found, key=lambda info: info.incarnation, default=None)
 
     def generation(self, partition_id: PartitionId) -> int:
-        """Return the generation that new entries, gaps and planned ranges of a partition have."""
+        """Return the generation of new entries, gaps and planned ranges of a partition."""
         return self.generations.get(partition_id[:2], 0)
 
     def planned(self, planned: PlannedRange) -> PlannedRange:
@@ -79,11 +78,11 @@ class LogState:
         return max(numbers, default=0)
 
     def last_folders(self) -> dict[str, int]:
-        """Return ``last_folder`` of each topic that was moved back; others follow incarnations."""
+        """Return ``last_folder`` of each topic that was moved back."""
         return {topic: self.last_folder(topic) for topic, _ in self.generations}
 
     def counts(self, partition_id: PartitionId, generation: int, end: int) -> bool:
-        """Whether data committed under a generation, up to ``end``, is not retired."""
+        """Return whether data committed under a generation, up to ``end``, is not retired."""
         return not is_retired(self.retired.get(partition_id, ()), generation, end)
 
 
@@ -134,7 +133,7 @@ def check_changes(state: LogState, changes: Changes) -> None:
 def stamped(state: LogState, changes: Changes) -> Changes:
     """Return ``changes`` with the current generation in their entries and gaps.
 
-    Planned ranges keep theirs: it named their folder when they were planned.
+    Planned ranges keep their generation, because it determined their folder.
     """
     generations = _next_generations(state, changes)
     if not generations:
@@ -147,7 +146,7 @@ def stamped(state: LogState, changes: Changes) -> Changes:
 
 
 def _reached(state: LogState, changes: Changes, partition_id: PartitionId) -> int:
-    """Return the position of a partition before the commit adds to it, after it retires."""
+    """Return the position of a partition after the commit's retirements, before its entries."""
     if partition_id in changes.retired:
         return changes.retired[partition_id]
     return state.positions.get(partition_id, 0)
@@ -161,11 +160,11 @@ def _check_retired(state: LogState, changes: Changes) -> None:
         if offset and partition_id not in changes.positions:
             raise ValueError(f"{partition_id}: retired from {offset} on without a new position")
     if changes.retired and state.intent and not changes.closes_intent:
-        raise ValueError("an intent is open: it must be closed by what moves its topics back")
+        raise ValueError("an intent is open: the commit that moves its topics back must close it")
 
 
 def _check_generations(state: LogState, changes: Changes) -> None:
-    """Refuse entries, gaps and planned ranges of another generation than the current one."""
+    """Raise ValueError for entries, gaps and planned ranges of another generation."""
     generations = _next_generations(state, changes)
     items: list[Entry | Gap | PlannedRange] = [*changes.entries, *changes.gaps]
     for item in (*items, *(changes.intent.ranges if changes.intent else ())):

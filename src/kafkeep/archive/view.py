@@ -1,4 +1,4 @@
-"""The archive for readers: which logs there are, and what each says at a commit or a time."""
+"""The archive for readers: its logs, and the content of each at a commit or a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from kafkeep.archive.checkpoint import LoadedLog, find_newest, load_log, load_remaining, load_rows
 from kafkeep.archive.codec import gap_from_json
 from kafkeep.archive.commit import Commit, Gap, Intent, LogSpan, TopicInfo
-from kafkeep.archive.commit_chain import decode_stored, iter_stored_commits, read_stored_commit
 from kafkeep.archive.document import reading
 from kafkeep.archive.entry import Entry, PartitionId
 from kafkeep.archive.entry_tables import TableInfo, TableRows
@@ -16,15 +15,16 @@ from kafkeep.archive.keys import LAST_NUMBER, log_prefix
 from kafkeep.archive.log_check import CheckedCommit, LogFinding, check_log, iter_commits
 from kafkeep.archive.names import ROOT, check_log_name, parse_folder
 from kafkeep.archive.object_store import ObjectStore
+from kafkeep.archive.read_commits import decode_stored, iter_stored_commits, read_stored_commit
 from kafkeep.archive.state import LogState
 from kafkeep.errors import NoSuchArchiveError
 
 _KEPT_TABLES = 4
-"""A decompressed table takes up to 100 MB. A few help a caller that asks topic by topic."""
+"""The number of cached tables, of up to 100 MB each, for callers that read topic by topic."""
 
 
 class ArchiveView:
-    """What one log says at one commit; later commits do not change it.
+    """The content of one log at one commit; later commits do not change it.
 
     Entries and gaps are read on demand.
     """
@@ -41,7 +41,6 @@ class ArchiveView:
 
     @property
     def name(self) -> str:
-        """The log's name."""
         return self.state.name
 
     @property
@@ -56,7 +55,7 @@ class ArchiveView:
 
     @property
     def at_ms(self) -> int:
-        """When that commit was made."""
+        """The time of that commit."""
         return self.state.at_ms
 
     @property
@@ -66,7 +65,7 @@ class ArchiveView:
 
     @property
     def positions(self) -> Mapping[PartitionId, int]:
-        """Up to where each partition is archived."""
+        """The offset up to which each partition is archived (exclusive)."""
         return self.state.positions
 
     @property
@@ -135,7 +134,7 @@ class ArchiveView:
     def keys_committed_by(self, time_ms: int, topic: str) -> Iterator[str]:
         """Yield the objects of a topic that were committed at or before a time.
 
-        Tables hold no times: the commits of a table that spans that time are read.
+        Tables hold no times, so the commits of a table that spans that time are read.
         """
         for table in self._log.base.tables:
             if not _may_hold(table, topic):
@@ -202,7 +201,7 @@ __all__ = [
 def list_logs(store: ObjectStore) -> list[str]:
     """Return the names of the archive's logs, sorted; costs one small listing for each.
 
-    A log whose commits were all removed is named too if a checkpoint proves that it had any.
+    A log whose commits were all removed is included if a checkpoint proves that it had any.
     """
     return [name for name in store.folders(ROOT) if _is_log(store, name)]
 
@@ -272,5 +271,5 @@ def _is_log(store: ObjectStore, name: str) -> bool:
         return False
     if next(iter(store.list(log_prefix(name))), None) is not None:
         return True
-    # A log whose commits were all removed is damaged; it is not the same as one never begun.
+    # A log whose commits were all removed is damaged; it differs from one that never existed.
     return find_newest(store, name).removed is not None

@@ -84,7 +84,7 @@ def test_a_commit_with_any_bit_flipped_in_the_store_is_refused_by_readers_and_wr
 def test_a_commit_that_comes_otherwise_each_time_is_not_called_damaged() -> None:
     store = filled()
     store.wrong[NEWEST] = list(flips(store.get(NEWEST)))
-    with pytest.raises(TransientError, match="its bytes change on the way") as caught:
+    with pytest.raises(TransientError, match="its bytes change in transit") as caught:
         open_log(store, "b")
     assert caught.value.exit_code == 1
     assert caught.value.hint

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from kafkeep.archive.commit_chain import commits_of
 from kafkeep.archive.entry import PartitionId
 from kafkeep.archive.keys import (
     checkpoint_key,
@@ -19,6 +18,7 @@ from kafkeep.archive.names import (
     connector_log,
     parse_folder,
 )
+from kafkeep.archive.read_commits import commits_of
 from kafkeep.errors import UsageError
 from kafkeep.store.memory import MemoryStore
 
@@ -61,7 +61,7 @@ def test_check_topic_name_refuses_what_kafka_refuses(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", ".x", "a/b", "restores", "a\n", "x" * 201])
 def test_check_log_name_refuses_what_would_leave_its_folder(name: str) -> None:
-    with pytest.raises(ValueError, match="name for a log"):
+    with pytest.raises(ValueError, match="valid log name"):
         check_log_name(name)
 
 
@@ -126,5 +126,5 @@ def test_names_that_no_log_may_bear_have_logs_of_their_own() -> None:
     assert all(check_log_name(log) == log for log in logs)
     assert logs[0].startswith("my-sink-")
     for none in (" ", "a/b"):
-        with pytest.raises(UsageError, match="name for a connector"):
+        with pytest.raises(UsageError, match="valid connector name"):
             connector_log(none)

@@ -68,7 +68,7 @@ def test_opening_without_create_refuses_a_log_that_is_not_there(open_log) -> Non
 
 
 def test_a_name_that_cannot_be_a_folder_is_refused(store) -> None:
-    with pytest.raises(UsageError, match="name for a log"):
+    with pytest.raises(UsageError, match="valid log name"):
         CommitLog.open(store, "../x", writer="w", now_ms=lambda: 0)
 
 
@@ -89,7 +89,9 @@ def test_an_overtaken_writer_is_fenced_and_told_by_whom_and_when(open_log) -> No
     old = open_log("old")
     open_log("new")
     for _ in range(2):
-        with pytest.raises(FencedError, match=r"backup: new took the log at 2023-11-14T.*epoch 2"):
+        with pytest.raises(
+            FencedError, match=r"backup: new took over the log at 2023-11-14T.*epoch 2"
+        ):
             old.append(Changes(note="late"))
 
 
@@ -125,7 +127,7 @@ def test_a_log_without_any_answer_stops_until_it_is_opened_again(open_log) -> No
     assert COMMIT.attempts is not None
     store.lost, store.effect = COMMIT.attempts, False
     for _ in range(2):
-        with pytest.raises(UnknownOutcomeError, match="no answer says"):
+        with pytest.raises(UnknownOutcomeError, match="did not confirm it"):
             log.append(Changes(note="x"))
     assert len(store.sent) == 1 + COMMIT.attempts
     assert open_log("w2", store=store).append(Changes(note="y")).number == 2
@@ -180,5 +182,5 @@ def test_writers_that_keep_coming_first_end_the_attempt_to_open(open_log) -> Non
 
     store = Contested()
     open_log("w0", store=store)
-    with pytest.raises(TransientError, match="other writers keep taking"):
+    with pytest.raises(TransientError, match="other writers keep taking over"):
         open_log("w1", store=store)

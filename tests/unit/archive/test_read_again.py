@@ -194,9 +194,11 @@ def test_bytes_that_come_otherwise_each_time_are_not_called_damaged(form: str) -
         lambda: list(iter_records(store, entries, options=options)),
         lambda: check_object(store, "backup", entries[0], None, deep=False),
     ):
-        with pytest.raises(TransientError, match="its bytes change on the way") as caught:
+        with pytest.raises(TransientError, match="its bytes change in transit") as caught:
             read()
-        assert "Nothing shows that the archive itself is damaged" in (caught.value.hint or "")
+        assert "There is no evidence that the archive itself is damaged" in (
+            caught.value.hint or ""
+        )
 
 
 def test_objects_without_a_log_that_come_damaged_are_read_again() -> None:

@@ -171,7 +171,7 @@ def test_a_checkpoint_of_another_chain_is_not_believed(store, open_log, make_ent
     assert len(load_view(store, "backup").entries()) == 6
     (found,) = check_log(store, "backup")
     assert (found.key, found.shows_loss) == (checkpoint_key("backup", 7), True)
-    assert found.problem == "stands for another commit 7 than the log's: commits were replaced"
+    assert found.problem == "does not match commit 7 of the log: commits were replaced"
 
 
 def cut(store: MemoryStore, end: int, last: int) -> None:
@@ -278,7 +278,7 @@ def test_a_log_cut_off_before_its_last_checkpoint_is_damage(store, open_log, mak
     (found,) = check_log(store, "backup")
     assert (found.key, found.fatal) == (checkpoint_key("backup", 7), True)
     assert found.problem == (
-        "stands for commit 7, which was removed from the log; 10 offsets are lost with them: "
+        "belongs to commit 7, which was removed from the log; 10 offsets are lost with them: "
         "60 to 69 of orders-0"
     )
 
@@ -388,7 +388,7 @@ def test_a_checkpoint_of_a_few_kilobytes_does_not_fill_the_memory(fill_with: byt
     del plain
     tracemalloc.start()
     try:
-        with pytest.raises(DamagedError, match="unpack and parse to more than 67108864 bytes"):
+        with pytest.raises(DamagedError, match="decompress and parse to more than 67108864 bytes"):
             decode_root(body, "checkpoint", log="backup", commit=7)
         assert tracemalloc.get_traced_memory()[1] < 70 << 20
     finally:

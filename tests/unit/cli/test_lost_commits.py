@@ -48,7 +48,7 @@ def test_verify_names_the_removed_commits_and_checks_what_is_left(
     (found,) = [f for f in report["findings"] if f["severity"] == "damage"]
     assert found["kind"] == "broken-chain"
     assert found["message"] == (
-        "stands for commit 3, which was removed from the log; 25 offsets are lost with them: "
+        "belongs to commit 3, which was removed from the log; 25 offsets are lost with them: "
         "0 to 19 of events-0, 0 to 4 of logs-0"
     )
     assert report["objects"] == 1

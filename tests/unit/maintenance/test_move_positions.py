@@ -134,8 +134,8 @@ def test_an_open_intent_is_given_up_and_its_writer_fenced() -> None:
         (("orders", 0), -1, "orders-0: -1 is not an offset"),
         (("orders", 0), 1 << 63, "is not an offset"),
         (("orders", 1 << 31), 1, "is not a partition"),
-        (("../orders", 0), 1, "is not a topic's name"),
-        (("no topic", 0), None, "is not a topic's name"),
+        (("../orders", 0), 1, "is not a valid topic name"),
+        (("no topic", 0), None, "is not a valid topic name"),
     ],
 )
 def test_what_cannot_be_a_topic_partition_or_offset_is_refused_and_nothing_committed(

@@ -1,6 +1,6 @@
 """Read the chain of commits: dense, in order, each with the digest of the one before.
 
-Also the error for a log whose last commits were removed: it says which offsets are lost with them.
+Also the error for a log whose last commits were removed; it names the offsets that are lost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kafkeep.archive.state import LogState, apply
 from kafkeep.errors import DamagedError, KeyMissingError
 
 MOST_NAMED = 3
-"""A message names so many partitions and counts the others."""
+"""A message names this many partitions and counts the others."""
 
 
 def lost_commits_error(state: LogState, removed: LogState) -> DamagedError:
@@ -49,7 +49,7 @@ def lost_offsets(
 def format_lost(lost: Mapping[PartitionId, OffsetRange]) -> str:
     """Return a clause that says which offsets are lost with removed commits."""
     if not lost:
-        return "no archived offset went with them"
+        return "no archived offset is lost with them"
     return f"{sum(map(len, lost.values())):,} offsets are lost with them: {format_offsets(lost)}"
 
 
@@ -61,12 +61,12 @@ def format_offsets(offsets: Mapping[PartitionId, OffsetRange]) -> str:
 
 
 def _hint(state: LogState, removed: LogState) -> str:
-    back = "Bring them back from older versions of the objects in the bucket, or from a copy of it"
+    back = "Recover them from older versions of the objects in the bucket, or from a copy of it"
     if state.commit < 0:
         return f"{back}."
     return (
-        f"{back}. Until then what is left can be restored: kafkeep restore --name {removed.name} "
-        f"--commit {state.commit}."
+        f"{back}. Until then, restore the remaining commits with: "
+        f"kafkeep restore --name {removed.name} --commit {state.commit}."
     )
 
 
@@ -110,7 +110,7 @@ def read_stored_commit(store: ObjectStore, name: str, number: int) -> StoredComm
         return StoredCommit(number, key, commits.read(number))
     except KeyMissingError as error:
         raise DamagedError(
-            f"{key} is missing, though later commits are there",
+            f"{key} is missing, but later commits exist",
             hint=_missing_hint(number),
         ) from error
 
@@ -123,7 +123,7 @@ def _missing_hint(missing: int) -> str:
 
 
 def decode_stored(name: str, stored: StoredCommit) -> Commit:
-    """Return the commit of stored bytes; DamagedError or NewerFormatError naming its key."""
+    """Return the commit of stored bytes; DamagedError or NewerFormatError names its key."""
     return decode_commit(stored.body, stored.key, log=name, number=stored.number)
 
 
