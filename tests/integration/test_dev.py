@@ -196,7 +196,7 @@ def test_missing_java_is_one_sentence(folder: Path) -> None:
     argv = [sys.executable, "-c", code, "up", "--folder", str(folder)]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.strip() == "Java 17 or newer is needed, and none was found"
+    assert done.stderr.strip() == "Java 17 or newer is required, but none was found"
     assert done.stdout == ""
     assert not folder.exists()
 

@@ -187,8 +187,8 @@ def test_what_cannot_be_is_refused_by_name(archive: Archive) -> None:
     def refused(code: int, settings: Mapping[str, str], *more: object) -> str:
         return archive.restore("segment", "never", settings, *more).expect(code).stderr
 
-    assert "transforms.mask (MaskField$Value) looks into values" in refused(14, MASK)
-    assert "value.converter changes nothing" in refused(2, JSON)
+    assert "transforms.mask (MaskField$Value) needs decoded values" in refused(14, MASK)
+    assert "value.converter has no effect" in refused(2, JSON)
     assert "topics.dir: " in refused(2, {**MASK, "topics.dir": "d"})
     assert "exact-offsets cannot" in refused(2, {**MASK_AND_DROP, **JSON}, "--exact-offsets")
     router = {"transforms": "r", "transforms.r.type": f"{SMT}TimestampRouter"}

@@ -100,7 +100,7 @@ class BackupOptions(RegistryOptions):
     )
 
     sink: SinkSpec | None = None
-    """How objects are made; None for segments."""
+    """The options of a sink; None for segments."""
     keeps_tail: bool = False
     """For a connector: records that no rotation rule has closed stay in Kafka when a run ends."""
     tasks_max: int | None = None
@@ -124,10 +124,10 @@ class BackupOptions(RegistryOptions):
 
     @property
     def called(self) -> str:
-        """The name users know: that of the connector, or of the log."""
+        """The name to show to users: that of the connector, or of the log."""
         return self.connector or self.name
 
     @property
     def keeps_aborted(self) -> bool:
-        """Whether aborted records are archived (and marked)."""
+        """True if aborted records are archived (and marked)."""
         return self.isolation_level == "read_uncommitted"

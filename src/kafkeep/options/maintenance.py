@@ -1,4 +1,4 @@
-"""Options of the commands that look after an archive: compare, drill and gc."""
+"""Options of the maintenance commands compare, drill and gc."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def parse_sample(text: str) -> Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(SelectionOptions):
-    """What the target must hold, and how it is compared."""
+    """The records that the target must hold, and how to compare them."""
 
     exact_offsets: bool = option(
         "exact.offsets", "Records must be at their original offsets.", default=False
@@ -67,7 +67,7 @@ class CompareOptions(SelectionOptions):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the newest commit is compared."""
+        """True if all of the newest commit is compared."""
         return self == CompareOptions(
             exact_offsets=self.exact_offsets, repartitioned=self.repartitioned
         )
@@ -75,7 +75,7 @@ class CompareOptions(SelectionOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class DrillOptions(TargetOptions, LogOptions):
-    """What a drill restores, and how much of it."""
+    """The topics and the sample that a drill restores."""
 
     topics: tuple[str, ...] = option(
         "topics", "Topics to restore. Default: all.", default=(), parse=topic_names, metavar="NAMES"
@@ -92,11 +92,11 @@ class DrillOptions(TargetOptions, LogOptions):
 
 DAY_MS = 86_400_000
 SHORTEST_MS = 3_600_000
-"""An upload is open for minutes, while its task reads and sends."""
+"""Uploads are open for minutes while tasks read and send."""
 
 
 def parse_age(text: str) -> int:
-    """Return milliseconds; UsageError if an object of that age may still be being written."""
+    """Return milliseconds; UsageError if a writer may still use an upload of that age."""
     age_ms = parse_duration(text)
     if age_ms < SHORTEST_MS:
         raise UsageError(

@@ -24,7 +24,7 @@ _WRITERS: Mapping[str, Callable[[int], str]] = {"SIZE": write_size, "DURATION": 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One declared option, as the command line and the docs see it."""
+    """One declared option, for the command line and the documentation."""
 
     name: str
     field: str
@@ -34,7 +34,7 @@ class Option:
     metavar: str
     is_flag: bool
     goes_with: str
-    """The field of the flag that this option needs; it is refused without it. Or empty."""
+    """The field of the flag that this option requires; empty if none."""
 
     @property
     def flag(self) -> str:
@@ -95,7 +95,7 @@ class ConfigErrors(UsageError):
 
 
 def parse_option(option: Option, text: str) -> Any:
-    """Parse the text of one option; UsageError says what is wrong with it.
+    """Parse the text of one option; UsageError when it is invalid.
 
     A duration without a unit is in milliseconds, as in Connect's configurations. (The command line
     requires the unit.)
@@ -106,7 +106,7 @@ def parse_option(option: Option, text: str) -> Any:
         text = f"{text.strip()}ms"
     try:
         return option.parse(text) if option.parse is not None else text
-    except (ValueError, OverflowError) as error:  # a number of thousands of digits, say
+    except (ValueError, OverflowError) as error:  # such as a number with thousands of digits
         raise UsageError("is not a valid value") from error
 
 
@@ -134,13 +134,13 @@ _NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """Return a hint that names the nearest known word, or None when nothing is near."""
+    """Return a hint that names the most similar known word, or None when none is similar."""
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"Did you mean {near[0]}?" if near else None
 
 
 def one_of(what: str, *choices: str) -> Callable[[str], str]:
-    """Make a parser that takes exactly one of ``choices``."""
+    """Return a parser that accepts exactly ``choices``."""
 
     def parse(text: str) -> str:
         if text not in choices:
@@ -177,7 +177,7 @@ def truth(text: str) -> bool:
 
 
 def number(low: int, high: int) -> Callable[[str], int]:
-    """Make a parser for a whole number from ``low`` to ``high``."""
+    """Return a parser for a whole number from ``low`` to ``high``."""
 
     def parse(text: str) -> int:
         bare = text.strip()
@@ -199,7 +199,7 @@ def commit_number(text: str) -> int:
 
 
 def positive(what: str) -> Callable[[str], int]:
-    """Make a parser for a whole number above zero that 64 bits hold."""
+    """Return a parser for a whole number above zero that fits into 64 bits."""
 
     def parse(text: str) -> int:
         bare = text.strip()

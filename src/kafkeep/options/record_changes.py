@@ -34,27 +34,27 @@ _BELOW = ("transforms.", "predicates.", *(f"{role}.converter." for role in ROLES
 _ROUTERS = ("RegexRouter", "TimestampRouter")
 _WRITE_IDS = (ConverterClass.AVRO, ConverterClass.JSON_SCHEMA, ConverterClass.PROTOBUF)
 _ON_BYTES = ("ByteArrayCast", "StringCast", "ParseJson")
-"""Transforms of one side that take bytes, and make values of them."""
+"""Transforms of keys or values that accept bytes and return values."""
 
 
 @dataclass(frozen=True)
 class ChangeOptions:
-    """Read from a flat map of texts; travels to tasks, secrets of converters included."""
+    """Parsed from a flat map of texts. Pickled to tasks with the secrets of converters."""
 
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
     targets: Mapping[str, str] = field(default_factory=dict)
-    """The topics' new names, where they have others: schemas are registered under these."""
+    """The new names of renamed topics; schemas are registered under these."""
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> ChangeOptions:
-        """Take what matters here; ConfigErrors names everything that is wrong at once."""
+        """Parse the keys that change records and ignore others; ConfigErrors names all errors."""
         found = ChangeOptions({key: text for key, text in given.items() if is_change_key(key)})
         if wrong := found.mistakes():
             raise ConfigErrors(wrong)
         return found
 
     def mistakes(self) -> dict[str, str]:
-        """Return what is wrong, by key."""
+        """Return the errors by key."""
         wrong: dict[str, str] = {}
         for look, key in (
             ("converters", "value.converter"),
@@ -71,13 +71,13 @@ class ChangeOptions:
 
     @cached_property
     def converters(self) -> Mapping[str, ConverterOptions]:
-        """Those named, by ``key``, ``value`` and ``header``."""
+        """The configured converters, by ``key``, ``value`` and ``header``."""
         found = {role: parse_converter(role, self.texts) for role in ROLES}
-        return {role: told for role, told in found.items() if told is not None}
+        return {role: one for role, one in found.items() if one is not None}
 
     @cached_property
     def transforms(self) -> tuple[TransformSpec, ...]:
-        """What is done to records on their way back."""
+        """The transforms of restored records, in order."""
         found = parse_transforms(self.texts)
         for spec in found:
             if spec.kind in _ROUTERS:
@@ -88,12 +88,12 @@ class ChangeOptions:
 
     @property
     def drops_records(self) -> bool:
-        """Whether fewer records may come out than go in."""
+        """True if transforms may drop records."""
         return any(spec.kind == "Filter" for spec in self.transforms)
 
     @property
     def time_field(self) -> str | None:
-        """The field of values that becomes the record's time, if one does."""
+        """The field of the value that becomes the timestamp of the record, if any."""
         name = self.texts.get("timestamp.extractor", "").strip()
         kind = next((one for one in EXTRACTORS if one.lower() == name.lower()), None)
         if name and kind is None and name.endswith("TimestampExtractor"):
@@ -104,11 +104,11 @@ class ChangeOptions:
 
     @property
     def active(self) -> bool:
-        """Whether records become others: converters alone say how, not that."""
+        """True if records are changed. Converters alone change nothing."""
         return bool(self.transforms) or self.time_field is not None
 
     def reads(self, role: str) -> bool:
-        """Tell whether transforms look into keys or values, which then must be decoded."""
+        """Return whether transforms read fields of keys or values, which then must be decoded."""
         side = role.title()
         return any(
             spec.side == side or (spec.kind == "ValueToKey" and role == "value")
@@ -116,43 +116,43 @@ class ChangeOptions:
         )
 
     def changes(self, role: str) -> bool:
-        """Tell whether keys or values may come out other than they went in."""
+        """Return whether transforms may change keys or values."""
         side, made = role.title(), {"key": "ValueToKey", "value": "CsvLine"}[role]
         return any(spec.side == side or spec.kind == made for spec in self.transforms)
 
     def target(self, topic: str) -> str:
-        """Return the name a topic is restored under."""
+        """Return the target name of a topic."""
         return self.targets.get(topic, topic)
 
     def under(self: T, targets: Mapping[str, str]) -> T:
-        """Return the same for topics that are restored under these names."""
+        """Return a copy with these target names of topics."""
         return replace(self, targets=dict(targets))
 
     def check_bytes(self) -> None:
-        """Refuse transforms that look into bytes which no converter decodes, by name."""
+        """Raise UsageError for a transform that reads fields of bytes without a converter."""
         bytes_of = {role for role in ("key", "value") if role not in self.converters}
         for spec in self.transforms:
             role = "value" if spec.kind == "ValueToKey" else (spec.side or "").lower()
             if role in bytes_of and spec.kind not in _ON_BYTES:
                 kind = f"{spec.kind}${spec.side}" if spec.side else spec.kind
                 raise UsageError(
-                    f"transforms.{spec.alias} ({kind}) looks into {role}s, which are bytes here",
-                    hint=f"Name the converter that reads and writes them: {role}.converter.",
+                    f"transforms.{spec.alias} ({kind}) needs decoded {role}s, but they are bytes",
+                    hint=f"Set {role}.converter to the converter that reads and writes them.",
                 )
             bytes_of.discard("key" if spec.kind == "ValueToKey" else role)
 
     def check_ids(self) -> None:
-        """Refuse a converter that writes ids of its own; archived ones are to be mapped."""
-        for role, told in self.converters.items():
-            if role != "header" and self.changes(role) and told.kind in _WRITE_IDS:
+        """Raise UsageError for a converter that writes schema ids, which cannot be mapped."""
+        for role, converter in self.converters.items():
+            if role != "header" and self.changes(role) and converter.kind in _WRITE_IDS:
                 raise UsageError(
-                    f"{role}.converter gives {role}s ids of its own registry: schemas=map cannot "
+                    f"{role}.converter writes schema ids of its own registry: schemas=map cannot "
                     "be given",
-                    hint="schemas=map works with transforms that leave such keys and values alone.",
+                    hint="Use schemas=map only if transforms do not change such keys or values.",
                 )
 
     def to_json(self) -> dict[str, object]:
-        """Return it for the name of a restore, and for those who look at its target later."""
+        """Return the options without secrets, for the id of a restore and for later comparisons."""
         open_texts = {key: text for key, text in self.texts.items() if not is_secret_key(key)}
         body = orjson.dumps(open_texts, option=orjson.OPT_SORT_KEYS)
         return {
@@ -165,5 +165,4 @@ class ChangeOptions:
 
 
 def is_change_key(key: str) -> bool:
-    """Return whether a key changes records."""
     return key in _EXACT or key.startswith(_BELOW)

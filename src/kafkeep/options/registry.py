@@ -43,7 +43,7 @@ class RegistryOptions:
     )
 
     def registry(self) -> RegistrySettings | None:
-        """Read the address and the file; UsageError names what is wrong."""
+        """Read the address and the file; UsageError names the invalid setting."""
         if self.schema_registry is None and self.schema_registry_config is None:
             return None
         given = _read(self.schema_registry_config) if self.schema_registry_config else {}
@@ -81,7 +81,7 @@ class SchemaOptions(RegistryOptions):
     )
 
     def check_schemas(self) -> None:
-        """Refuse options that contradict each other."""
+        """Raise UsageError for options that contradict each other."""
         registry = self.registry()
         if self.schemas != "off" and registry is None:
             raise UsageError("schemas needs schema-registry")

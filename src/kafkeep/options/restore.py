@@ -31,7 +31,7 @@ _HINT = (
 class Condition:
     """A condition on the key or a header of a record: present, equal to bytes, or a prefix.
 
-    ``value`` None only asks whether there is one. If a header repeats, one match is enough.
+    With ``value`` None it only tests presence. If a header repeats, one match is enough.
     """
 
     header: str | None
@@ -63,7 +63,6 @@ def parse_partition_map(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def parse_partition_count(text: str) -> int:
-    """Return a number of partitions."""
     bare = text.strip()
     if not bare.isdecimal() or not 0 < int(bare) <= MOST_PARTITIONS:
         raise UsageError(f"partition-count is {text!r}, but must be a whole number above zero")
@@ -237,7 +236,7 @@ class RestoreOptions(SchemaOptions, TargetOptions, LogOptions, SelectionOptions)
             self.changes.check_ids()
 
     def _check_routing(self) -> None:
-        """Refuse options that contradict each other."""
+        """Raise UsageError for options that contradict each other."""
         if self.partition_map and self.partition_count is not None:
             raise UsageError("partition-map and partition-count cannot both be given")
         targets = [target for _, target in self.partition_map]
@@ -247,7 +246,7 @@ class RestoreOptions(SchemaOptions, TargetOptions, LogOptions, SelectionOptions)
             raise UsageError(f"{mixes} gives records new offsets: exact-offsets cannot be given")
         if self.exact_offsets and self.filter:
             raise UsageError(
-                "filter leaves a hole for each record left out: exact-offsets cannot be given"
+                "filter leaves a hole for each record it drops: exact-offsets cannot be given"
             )
         if self.exact_offsets and self.changes is not None and self.changes.drops_records:
             raise UsageError(
@@ -260,7 +259,7 @@ class RestoreOptions(SchemaOptions, TargetOptions, LogOptions, SelectionOptions)
             )
 
     def wants(self, topic: str) -> bool:
-        """Return whether an archived topic is to be restored."""
+        """Return whether the options select an archived topic."""
         if self.topics:
             return any(source == topic for source, _ in self.topics)
         if self.topics_regex is None:
@@ -269,11 +268,11 @@ class RestoreOptions(SchemaOptions, TargetOptions, LogOptions, SelectionOptions)
 
     @property
     def cuts_times(self) -> bool:
-        """Whether timestamps select records."""
+        """True if timestamps select records."""
         return self.from_ms is not None or self.until_ms is not None
 
     def selection(self) -> dict[str, object]:
-        """Return the selection, for the id of the restore; empty when all is restored."""
+        """Return the selection, for the id of the restore; empty when everything is restored."""
         picked = {
             "topics_regex": self.topics_regex,
             "partitions": self.partitions,

@@ -24,7 +24,7 @@ _MOST_PARTITIONS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class OffsetPick:
-    """Selected offsets of one partition. A partition of that topic without any is left out."""
+    """Selected offsets of one partition. Other partitions of that topic are skipped."""
 
     topic: str
     partition: int
@@ -68,7 +68,7 @@ def parse_offset_picks(text: str) -> tuple[OffsetPick, ...]:
 
 
 def check_times(from_ms: int | None, until_ms: int | None) -> None:
-    """Refuse an empty range of times."""
+    """Raise UsageError for an empty range of times."""
     if from_ms is not None and until_ms is not None and from_ms >= until_ms:
         raise UsageError("from must be before until")
 

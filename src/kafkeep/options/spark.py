@@ -1,4 +1,4 @@
-"""How Spark is started, and which Java runs it."""
+"""Options of the Spark session, and the search for Java."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _ATTEMPTS = 4
 
 
 def default_master(cores: int | None = None) -> str:
-    """Return the local master that uses every core and tries a failed task four times.
+    """Return the local master that uses every core and allows four attempts for a task.
 
-    Plain ``local[N]`` never tries again, so one lost worker would fail the run.
+    Plain ``local[N]`` never retries a task, so one lost worker would fail the run.
     """
     return f"local[{cores or usable_cores()},{_ATTEMPTS}]"
 
 
 def usable_cores() -> int:
-    """Count the cores this process may use, which in a container are fewer than there are."""
+    """Return the number of cores this process may use; a container may limit them."""
     try:
         return len(os.sched_getaffinity(0)) or 1
     except AttributeError:  # not on macOS
@@ -34,7 +34,7 @@ def usable_cores() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class SparkOptions:
-    """What a session is started with; ``conf`` wins over everything kafkeep would choose.
+    """Options to start a session; ``conf`` overrides the defaults of kafkeep.
 
     ``preload`` names modules (``package.module``) or functions without arguments
     (``package.module:function``) that local Python workers import and call once, before they fork.
@@ -58,7 +58,7 @@ class SparkOptions:
     ) -> SparkOptions:
         """Read ``--spark-conf key=value`` pairs and the environment; UsageError for a bad pair.
 
-        A master that is given wins over a SPARK_REMOTE of the environment.
+        A given master overrides SPARK_REMOTE of the environment.
         """
         conf = parse_conf(pairs)
         given, remote = conf.pop("spark.master", ""), conf.pop("spark.remote", "")
@@ -77,27 +77,27 @@ class SparkOptions:
         )
 
     def with_preload(self, names: Iterable[str]) -> SparkOptions:
-        """Return these options with more to preload."""
+        """Return these options with more names in ``preload``."""
         return replace(self, preload=tuple(dict.fromkeys((*self.preload, *names))))
 
     @property
     def is_local(self) -> bool:
-        """Whether tasks run on this machine, in processes that inherit our environment."""
+        """True if tasks run on this machine, in processes that inherit this environment."""
         return self.remote is None and self.master.split("[")[0] == "local"
 
 
 def check_master(master: str) -> None:
-    """Refuse what Spark cannot take as a master, before a JVM is started to find that out."""
+    """Raise UsageError for an invalid master, before a JVM starts."""
     if not any(form.fullmatch(master) for form in _MASTERS):
         raise UsageError(
-            f"spark.master={master} names no master that Spark knows",
+            f"spark.master={master} is not a master that Spark supports",
             hint="Write local, local[4], local-cluster[2,1,1024], spark://host:7077 (several as"
             " spark://host1:7077,host2:7077), yarn, or k8s://https://host:6443.",
         )
 
 
 def check_remote(remote: str) -> None:
-    """Refuse what is not the address of a Spark Connect server."""
+    """Raise UsageError unless ``remote`` is the address of a Spark Connect server."""
     if not _REMOTE.fullmatch(remote):
         raise UsageError(
             f"{remote.partition(';')[0]} is not the address of a Spark Connect server",
@@ -137,57 +137,59 @@ def parse_conf(pairs: Iterable[str]) -> dict[str, str]:
 _HINT = (
     "Install a Java {minimum} runtime (Debian/Ubuntu: apt install openjdk-{minimum}-jre-headless;"
     " macOS: brew install openjdk@{minimum}; anywhere: sdk install java, from sdkman.io),"
-    " or set JAVA_HOME to one that is there."
+    " or set JAVA_HOME to an installed one."
 )
 
 
 def require_java(minimum: int = 17) -> str:
     """Return the path of a Java executable of version ``minimum`` or newer.
 
-    JAVA_HOME decides when it is set, else PATH. Raises EnvironmentFault when there is none, when
-    it does not run, or when it is too old; asks the executable itself, so it costs some 50 ms.
+    Search JAVA_HOME if it is set, else PATH. EnvironmentFault when there is none, when it does not
+    run, or when it is too old. Runs the executable, which takes about 50 ms.
     """
     hint = _HINT.format(minimum=minimum)
     java = find_java_tool("java")
     if java is None:
-        raise EnvironmentFault(f"Java {minimum} or newer is needed, and none was found", hint=hint)
+        raise EnvironmentFault(
+            f"Java {minimum} or newer is required, but none was found", hint=hint
+        )
     version = java_version(java)
     if version is None:
-        raise EnvironmentFault(f"{java} does not say its version; is it Java?", hint=hint)
+        raise EnvironmentFault(f"{java} does not print a Java version", hint=hint)
     if major_version(version) < minimum:
         raise EnvironmentFault(
-            f"Java {minimum} or newer is needed, and {java} is version {version}", hint=hint
+            f"Java {minimum} or newer is required, but {java} is version {version}", hint=hint
         )
     return java
 
 
 def java_version(java: str) -> str | None:
-    """Ask a Java executable for its version (``17.0.15``); None when it does not answer."""
+    """Run a Java executable and return its version (``17.0.15``); None when that fails."""
     try:
-        asked = subprocess.run(
+        process = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=30, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return parse_java_version(asked.stderr + asked.stdout)
+    return parse_java_version(process.stderr + process.stdout)
 
 
 def parse_java_version(text: str) -> str | None:
-    """Pick the version out of what ``java -version`` prints."""
+    """Return the version in the output of ``java -version``."""
     found = re.search(r'version "([^"]+)"', text)
     return found.group(1) if found else None
 
 
 def major_version(version: str) -> int:
-    """Return 17 for ``17.0.15`` and 8 for ``1.8.0_292``, the way old ones counted."""
+    """Return 17 for ``17.0.15`` and 8 for ``1.8.0_292``, the old numbering."""
     numbers = [int(number) for number in re.findall(r"\d+", version)] or [0]
     return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
 
 
 def find_java_tool(name: str) -> str | None:
-    """Return the path of a Java's command: the one of JAVA_HOME when that is set, else of PATH.
+    """Return the path of a Java command: from JAVA_HOME if that is set, else from PATH.
 
-    A JAVA_HOME without a Java raises EnvironmentFault: another Java is never taken in its place.
+    EnvironmentFault when JAVA_HOME has no Java; PATH is not searched then.
     """
     home = os.environ.get("JAVA_HOME")
     if not home:
@@ -195,8 +197,8 @@ def find_java_tool(name: str) -> str | None:
     folder = Path(home) / "bin"
     if shutil.which("java", path=str(folder)) is None:
         raise EnvironmentFault(
-            f"JAVA_HOME is {home}, and there is no Java in it: {folder / 'java'} cannot be run",
-            hint="Set JAVA_HOME to the folder of a Java runtime, the one that holds bin/java, or"
-            " unset it to use the java of PATH.",
+            f"JAVA_HOME is {home}, but it contains no Java: {folder / 'java'} cannot be run",
+            hint="Set JAVA_HOME to the folder of a Java runtime, which contains bin/java, or unset"
+            " it to use the java of PATH.",
         )
     return shutil.which(name, path=str(folder))

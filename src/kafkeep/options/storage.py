@@ -16,7 +16,7 @@ from kafkeep.errors import UsageError
 from kafkeep.options.files import check_path
 
 MIB = 1024 * 1024
-SINGLE_PUT_BYTES = 4096 * MIB  # S3 takes up to 5 GiB in one PUT
+SINGLE_PUT_BYTES = 4096 * MIB  # S3 accepts up to 5 GiB in one PUT
 MIN_PART_BYTES = 5 * MIB
 MAX_PART_BYTES = 2**31 - 1
 CUSTOMER_KEY_VARIABLE = "KAFKEEP_S3_SSE_CUSTOMER_KEY"
@@ -29,7 +29,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 @dataclass(frozen=True, kw_only=True)
 class StorageOptions:
-    """How to reach S3. Without keys, boto3's chain finds them (profile, role, instance).
+    """How to reach S3. Without keys, boto3 searches its credential chain (profile, role, instance).
 
     ``multipart_bytes``: objects of at least this size are uploaded in parts. The default on AWS is
     32 MiB. With another endpoint, everything up to 4 GiB is one PUT: some stores let several
@@ -95,7 +95,7 @@ class StorageOptions:
             )
         if self.accelerate and self.path_style:
             raise UsageError(
-                "an accelerated endpoint takes no bucket in the path",
+                "an accelerated endpoint does not accept the bucket in the path",
                 hint="Set s3.wan.mode or s3.path.style.access.enabled to false.",
             )
         if self.accelerate and self.endpoint is not None:
@@ -109,7 +109,7 @@ class StorageOptions:
         if self.customer_key is None:
             return
         if len(self.customer_key) != 32:
-            raise UsageError("a customer's encryption key has 32 bytes")
+            raise UsageError("a customer's encryption key must have 32 bytes")
         if self.encryption not in (None, "AES256"):
             raise UsageError(
                 f"a customer's encryption key is for AES256, not for {self.encryption}"
@@ -117,12 +117,12 @@ class StorageOptions:
 
     @property
     def uses_path_style(self) -> bool:
-        """Whether the bucket is in the path: by default if an endpoint is set."""
+        """True if the bucket is in the path: by default if an endpoint is set."""
         return self.endpoint is not None if self.path_style is None else self.path_style
 
     @property
     def is_amazon(self) -> bool:
-        """Whether requests go to AWS itself."""
+        """True if requests go to AWS itself."""
         host = urlsplit(self.endpoint or "").hostname or ""
         return self.endpoint is None or _AMAZON.fullmatch(host) is not None
 
@@ -137,10 +137,10 @@ class StorageOptions:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **flags: Any) -> StorageOptions:
-        """Read AWS's standard variables; a flag that is not None wins over its variable.
+        """Read AWS's standard variables; a flag that is not None overrides its variable.
 
-        A profile given as a flag also wins over keys from the environment. The key of SSE-C has a
-        variable of our own, in Base64, so that every command can read such an archive.
+        A profile given as a flag also overrides keys from the environment. The key of SSE-C has its
+        own variable, in Base64, so that every command can read such an archive.
         """
         env = os.environ if environ is None else environ
         found: dict[str, Any] = {
@@ -163,7 +163,7 @@ class StorageOptions:
 
 
 def parse_customer_key(text: str) -> bytes:
-    """Read the key of SSE-C: 32 bytes in Base64. The text is not repeated in the error."""
+    """Parse the key of SSE-C: 32 bytes in Base64. The error does not repeat the text."""
     try:
         key = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -214,8 +214,8 @@ class ArchiveAddress:
             return cls("file", "", _parse_file(text))
         if (scheme := _SCHEME.match(text)) and (text[scheme.end() :].startswith("/")):
             raise UsageError(
-                f"archives cannot lie under {scheme[1]}:",
-                hint="Use s3://bucket/prefix (with --s3-endpoint for other makers), or a folder.",
+                f"{scheme[1]}: addresses are not supported",
+                hint="Use s3://bucket/prefix (with --s3-endpoint for other stores), or a folder.",
             )
         if not text.strip():
             raise UsageError(
@@ -261,4 +261,4 @@ def _home_of(path: Path) -> Path:
     try:
         return path.expanduser()
     except RuntimeError as error:
-        raise UsageError(f"{str(path)!r} is in the home of nobody who is known here") from error
+        raise UsageError(f"{str(path)!r} is in the home of an unknown user") from error

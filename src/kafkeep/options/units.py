@@ -50,7 +50,7 @@ def parse_size(text: str) -> int:
 
 
 def above_zero(parse: Callable[[str], int]) -> Callable[[str], int]:
-    """Make a parser of sizes or durations that refuses zero."""
+    """Return a parser of sizes or durations that refuses zero."""
 
     def parse_some(text: str) -> int:
         found = parse(text)
@@ -77,7 +77,7 @@ def parse_duration(text: str) -> int:
 
 
 def write_size(size_bytes: int) -> str:
-    """Write bytes so that ``parse_size`` reads the same number: ``64MiB``, ``1000``."""
+    """Format bytes so that ``parse_size`` returns the same number: ``64MiB``, ``1000``."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):
         if size_bytes and size_bytes % _SIZES[unit.lower()] == 0:
             return f"{size_bytes // _SIZES[unit.lower()]}{unit}"
@@ -85,7 +85,7 @@ def write_size(size_bytes: int) -> str:
 
 
 def write_duration(duration_ms: int) -> str:
-    """Write milliseconds so that ``parse_duration`` reads the same number: ``60s``, ``7d``."""
+    """Format milliseconds so that ``parse_duration`` returns the same number: ``60s``, ``7d``."""
     if not duration_ms:
         return "0"
     unit = next(unit for unit in ("d", "h", "s", "ms") if duration_ms % _DURATIONS[unit] == 0)
@@ -93,7 +93,7 @@ def write_duration(duration_ms: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Return milliseconds since the epoch from ISO-8601 or from such a number.
+    """Return milliseconds since the epoch, from ISO-8601 or from such a number.
 
     A time without a zone is UTC; a date alone is its first moment.
     """
@@ -115,7 +115,7 @@ def parse_time(text: str) -> int:
 
 
 def format_size(size_bytes: int) -> str:
-    """Write bytes with the binary unit that leaves a short number: ``64.0 MiB``."""
+    """Format bytes with a binary unit: ``64.0 MiB``."""
     if abs(size_bytes) < 1024:
         return f"{size_bytes} B"
     value = float(size_bytes)
@@ -128,7 +128,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def format_duration(duration_ms: int) -> str:
-    """Write milliseconds in at most two units: ``850ms``, ``12.3s``, ``1m 40s``, ``2d 3h``."""
+    """Format milliseconds in at most two units: ``850ms``, ``12.3s``, ``1m 40s``, ``2d 3h``."""
     if duration_ms < 0:
         return "-" + format_duration(-duration_ms)
     if duration_ms < 1000:
@@ -143,7 +143,7 @@ def format_duration(duration_ms: int) -> str:
 
 
 def format_time(time_ms: int) -> str:
-    """Write a time as ISO-8601 in UTC with milliseconds; one no calendar holds, as its number."""
+    """Format a time as ISO-8601 in UTC with milliseconds; as its number if it is out of range."""
     try:
         when = _EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:

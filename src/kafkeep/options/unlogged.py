@@ -1,7 +1,7 @@
-"""Options to read a bucket without a log: how its objects were written, how records change.
+"""Options to read a bucket without a log: the layout of its objects, and changes of records.
 
-The keys are Connect's. Those of the layout and the formats say how to find and read objects.
-``ChangeOptions`` say how records change, as for records of a log.
+The keys are Connect's. The keys of the layout and the formats describe how to find and read
+objects. ``ChangeOptions`` describe how records change, as for records of a log.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafkeep.options.sink.formats import FormatKind, FormatOptions
 from kafkeep.options.sink.sink import NullOptions
 
 TOMBSTONES = "tombstone"
-"""Confluent's folder for them, unless told otherwise."""
+"""Confluent's default folder for tombstones."""
 READ_KEYS = (
     "topics.dir",
     "directory.delim",
@@ -35,28 +35,28 @@ READ_KEYS = (
     "enhanced.avro.schema.support",
     *TIME_KEYS,
 )
-"""What matters beside converters and transforms."""
+"""The option groups that apply, besides converters and transforms."""
 GENERIC = "GENERIC"
 MODE, TOPIC_REGEXES = "mode", "topic.regex.list"
 _OF_A_SOURCE = (MODE, TOPIC_REGEXES)
-"""What a source alone may be told: objects of any name are only followed."""
+"""Options of a source connector only: objects with arbitrary names can only be followed."""
 
 
 @dataclass(frozen=True)
 class UnloggedOptions(ChangeOptions):
-    """Read from a flat map of texts; travels to tasks, secrets of converters included."""
+    """Parsed from a flat map of texts. Pickled to tasks with the secrets of converters."""
 
     @classmethod
     def parse(cls, given: Mapping[str, str], *, strict: bool = True) -> UnloggedOptions:
-        """Take what matters here; ConfigErrors names everything that is wrong at once.
+        """Parse the keys about reading; ConfigErrors names all errors at once.
 
-        With ``strict`` a key that says nothing about reading is an error, without it is left.
+        With ``strict`` any other key is an error; without it, other keys are ignored.
         """
         wrong: dict[str, str] = {}
         for key in given if strict else ():
             if not is_read_key(key):
                 near = did_you_mean(key, READ_KEYS)
-                wrong[key] = "says nothing about reading" + (f". {near}" if near else "")
+                wrong[key] = "is not an option for reading" + (f". {near}" if near else "")
         also = _OF_A_SOURCE if not strict and _is_generic(given) else ()
         found = cls({key: text for key, text in given.items() if is_read_key(key) or key in also})
         for look in ("naming", "nulls", "rotate", "format"):
@@ -77,27 +77,27 @@ class UnloggedOptions(ChangeOptions):
 
     @cached_property
     def naming(self) -> NamingOptions:
-        """What objects are called."""
+        """The names of objects."""
         return parse_group(NamingOptions, self.texts)
 
     @cached_property
     def nulls(self) -> NullOptions:
-        """Where tombstones lie."""
+        """The folder and handling of tombstones."""
         return parse_group(NullOptions, self.texts)
 
     @cached_property
     def rotate(self) -> RotateOptions:
-        """When files were closed."""
+        """The rotation rules of the objects."""
         return parse_group(RotateOptions, self.texts)
 
     @cached_property
     def format(self) -> FormatOptions:
-        """How rows are read; the format of each object is told by its name."""
+        """How rows are read. The name of each object determines its format."""
         return parse_group(FormatOptions, {"format.class": "json", **self.texts})
 
     @cached_property
     def generic(self) -> tuple[tuple[str, JavaPattern], ...] | None:
-        """Topics and which keys are theirs, where objects have any name; else None."""
+        """Topics and the patterns of their keys, for objects with arbitrary names; else None."""
         if not _is_generic(self.texts):
             return None
         return parse_topic_regexes(self.texts.get(TOPIC_REGEXES, ""))
@@ -118,7 +118,7 @@ def _is_generic(texts: Mapping[str, str]) -> bool:
 
 
 def parse_topic_regexes(text: str) -> tuple[tuple[str, JavaPattern], ...]:
-    """Read ``topic:regex,topic:regex``; a topic may be named for several."""
+    """Parse ``topic:regex,topic:regex``; a topic may have several patterns."""
     found = []
     for one in filter(None, (part.strip() for part in text.split(","))):
         topic, colon, pattern = one.partition(":")
@@ -135,44 +135,44 @@ def is_read_key(key: str) -> bool:
     return key in READ_KEYS or is_change_key(key)
 
 
-def changes_of_log(told: UnloggedOptions | None, where: str) -> ChangeOptions | None:
-    """Return what is to be done to records of a log; UsageError for what the log says itself.
+def changes_of_log(options: UnloggedOptions | None, where: str) -> ChangeOptions | None:
+    """Return the changes of records of a log; UsageError for options that the log determines.
 
-    Converters say how records are read and written that transforms change; without one they would
-    change nothing, and are refused.
+    Converters read and write the records that transforms change. Without transforms they have no
+    effect and are refused.
     """
-    if told is None or not told.texts:
+    if options is None or not options.texts:
         return None
-    for key in told.texts:
+    for key in options.texts:
         if not is_change_key(key) or key.startswith("header.converter"):
             raise UsageError(
-                f"{key}: {where} has a log, which says how its objects were made",
-                hint="Records of a log can be changed with transforms, and with key.converter and "
+                f"{key}: {where} has a log, which describes its objects",
+                hint="Change records of a log with transforms, and set key.converter and "
                 "value.converter to read and write them.",
             )
-    changes = ChangeOptions.of(told.texts)
+    changes = ChangeOptions.of(options.texts)
     if changes.converters and not changes.transforms:
         role = next(iter(changes.converters))
         raise UsageError(
-            f"{role}.converter changes nothing without transforms: records of a log come back "
-            "with the bytes they had",
+            f"{role}.converter has no effect without transforms: records of a log are restored "
+            "with their original bytes",
             hint="Leave it out, or add transforms.",
         )
-    if "timestamp.extractor" in told.texts and changes.time_field is None:
+    if "timestamp.extractor" in options.texts and changes.time_field is None:
         raise UsageError(
-            "timestamp.extractor: records of a log come back with the times they had",
-            hint="Where its objects do not hold them, RecordField takes them from a field.",
+            "timestamp.extractor: records of a log are restored with their original timestamps",
+            hint="Use RecordField if its objects do not hold timestamps.",
         )
     if not changes.active:
-        raise UsageError(f"{next(iter(told.texts))} changes nothing without transforms")
+        raise UsageError(f"{next(iter(options.texts))} has no effect without transforms")
     return changes
 
 
 def layout_of_sink(given: Mapping[str, str]) -> dict[str, str]:
-    """Return what a sink's own configuration tells of its objects: not what it did to records.
+    """Return the part of a sink's configuration that describes its objects, without transforms.
 
-    Its transforms were done already, and the field that decided about directories is not
-    necessarily the record's time.
+    Its transforms were already applied, and the field that determined directories is not
+    necessarily the timestamp of the record.
     """
     return {
         key: text

@@ -6,7 +6,7 @@ import pytest
 
 from kafkeep.check_result import CheckStatus
 from kafkeep.errors import EnvironmentFault
-from kafkeep.maintenance.doctor import check_java, guarded
+from kafkeep.maintenance.doctor import check_java, errors_as_checks
 from kafkeep.options.spark import find_java_tool, major_version, parse_java_version, require_java
 
 
@@ -78,13 +78,15 @@ def test_a_bad_java_home_is_refused_and_not_silently_replaced(
         _fake_java(home, "21.0.1").chmod(0o644)
     monkeypatch.setenv("JAVA_HOME", str(home))
     monkeypatch.setenv("PATH", f"{other.parent}:/bin:/usr/bin")
-    with pytest.raises(EnvironmentFault, match=r"JAVA_HOME is .*, and there is no Java") as caught:
+    with pytest.raises(
+        EnvironmentFault, match=r"JAVA_HOME is .*, but it contains no Java"
+    ) as caught:
         require_java()
     assert caught.value.hint
     assert "unset it" in caught.value.hint
     with pytest.raises(EnvironmentFault, match="JAVA_HOME"):
         find_java_tool("keytool")
-    [check] = guarded("java", check_java())
+    [check] = errors_as_checks("java", check_java())
     assert (check.verdict, check.subject) == (CheckStatus.FAIL, "java")
     assert "JAVA_HOME" in check.what
     # A JAVA_HOME that is set to nothing is none.

@@ -53,7 +53,7 @@ def test_a_master_that_spark_does_not_know_is_refused_before_a_jvm_starts(
 ) -> None:
     """``sprk://x`` was answered with "Java gateway process exited", after seconds."""
     monkeypatch.setattr("subprocess.Popen", None)
-    with pytest.raises(UsageError, match="names no master that Spark knows") as caught:
+    with pytest.raises(UsageError, match="is not a master that Spark supports") as caught:
         SparkOptions.load([f"spark.master={master}"])
     assert caught.value.exit_code == 2
     assert "spark://host:7077" in (caught.value.hint or "")

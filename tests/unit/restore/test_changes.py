@@ -266,7 +266,7 @@ def test_bytes_without_a_converter_are_not_looked_into() -> None:
     options = RestoreOptions(changes=ChangeOptions.of(MASK))
     failed = [c for c in check_routing(plan_of(entries, options), options) if c.verdict == "fail"]
     assert [check.verdict for check in failed] == [CheckStatus.FAIL]
-    assert "transforms.mask (MaskField$Value) looks into values" in failed[0].what
+    assert "transforms.mask (MaskField$Value) needs decoded values" in failed[0].what
     for told in (NO_BOTS, {**MASK, **JSON}):
         options = RestoreOptions(changes=ChangeOptions.of(told))
         checks = check_routing(plan_of(entries, options), options)
@@ -285,9 +285,9 @@ def test_what_makes_no_sense_over_a_log_is_refused_by_name() -> None:
     refused = {
         "topics.dir": {"topics.dir": "d", **MASK},
         "header.converter": {"header.converter": "StringConverter", **MASK},
-        "value.converter changes nothing": JSON,
+        "value.converter has no effect": JSON,
         "the times they had": {"timestamp.extractor": "Wallclock", **MASK},
-        "changes nothing without transforms": {"timestamp.field": "ts"},
+        "has no effect without transforms": {"timestamp.field": "ts"},
     }
     for what, told in refused.items():
         with pytest.raises(UsageError, match=what):

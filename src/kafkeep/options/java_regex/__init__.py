@@ -1,7 +1,7 @@
 """Patterns that users write: Java's syntax, run in linear time.
 
-Every pattern from a configuration or the command line goes through this package, none through
-Python's ``re``: that one backtracks, so that one pattern can stop the whole process for ever.
+Every pattern from a configuration or the command line uses this package. Python's ``re``
+backtracks, so a single pattern could block the whole process forever.
 """
 
 from kafkeep.options.java_regex.pattern import (

@@ -1,4 +1,4 @@
-"""Sets of characters, as sorted ranges of code points, and those that Java has names for. Pure."""
+"""Sets of characters as sorted ranges of code points, and the sets that Java names. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 Ranges = tuple[tuple[int, int], ...]
-"""First and last code points; sorted, apart from each other."""
+"""First and last code points; sorted, with at least one code point between ranges."""
 
 LAST = sys.maxunicode
 _UPPER_A, _LOWER_A, _LETTERS = ord("A"), ord("a"), 26
 
 
 def union(*sets: Iterable[tuple[int, int]]) -> Ranges:
-    """Return what is in any of the sets."""
     merged: list[tuple[int, int]] = []
     for first, last in sorted(one for each in sets for one in each):
         if merged and first <= merged[-1][1] + 1:
@@ -38,12 +37,11 @@ def complement(ranges: Ranges) -> Ranges:
 
 
 def intersection(left: Ranges, right: Ranges) -> Ranges:
-    """Return what is in both sets."""
     return complement(union(complement(left), complement(right)))
 
 
 def with_both_cases(ranges: Ranges) -> Ranges:
-    """Add the other case of each ASCII letter: Java's (?i) folds no others."""
+    """Add the other case of each ASCII letter; Java's (?i) folds only these."""
     letters = [
         at
         for at in range(_LETTERS)
@@ -58,7 +56,7 @@ def _holds(ranges: Ranges, point: int) -> bool:
 
 
 def to_re2(ranges: Ranges) -> str:
-    """Write the set as RE2 reads it."""
+    """Return the set in the syntax of RE2."""
     if not ranges:
         return rf"[^\x{{0}}-\x{{{LAST:x}}}]"
     return "[" + "".join(map(_range_to_re2, ranges)) + "]"
@@ -70,7 +68,7 @@ def _range_to_re2(ends: tuple[int, int]) -> str:
 
 
 def _of(text: str) -> Ranges:
-    """Read pairs of first and last characters."""
+    """Return the ranges of a text that consists of pairs of first and last characters."""
     return union([(ord(text[at]), ord(text[at + 1])) for at in range(0, len(text), 2)])
 
 
@@ -119,7 +117,7 @@ _CATEGORY_GROUPS = {"LC": _CASED, "LD": ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd")}
 
 
 def named_set(name: str, *, any_case: bool) -> Ranges | None:
-    r"""Return the set of ``\p{name}``: POSIX's, or a general category; None when there is none."""
+    r"""Return the set of ``\p{name}``: a POSIX class or a general category; None if unknown."""
     if name in _POSIX:
         return _ALPHA if any_case and name in ("Lower", "Upper") else _POSIX[name]
     name = name.removeprefix("Is")
@@ -134,7 +132,7 @@ def named_set(name: str, *, any_case: bool) -> Ranges | None:
 
 @lru_cache(maxsize=1)
 def _categories() -> dict[str, Ranges]:
-    """Return the characters of each general category; a pass over Unicode, so only on demand."""
+    """Return the characters of each general category. Slow: it iterates over all of Unicode."""
     found: dict[str, list[tuple[int, int]]] = {}
     start, now = 0, unicodedata.category("\0")
     for point in range(1, LAST + 2):

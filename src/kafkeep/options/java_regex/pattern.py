@@ -23,13 +23,13 @@ _DIGITS = re.compile(r"[0-9]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    r"""A replacement written for Java: ``$1``, ``${name}``, and ``\\`` before what is meant."""
+    r"""A replacement in Java's syntax: ``$1``, ``${name}``, and ``\\`` to escape a character."""
 
     parts: tuple[str | int, ...]
-    """Texts, and numbers of groups."""
+    """Literal texts and group numbers, in order."""
 
     def replace_first(self, pattern: JavaPattern, text: str) -> str:
-        """Replace the first match in a text that matches; a group that took no part is empty."""
+        """Replace the first match in a matching text; a group that did not participate is empty."""
         groups = pattern.search(text)
         if groups is None:
             return text
@@ -40,7 +40,7 @@ class Replacement:
 
 
 def parse_replacement(text: str, pattern: JavaPattern) -> Replacement:
-    """Read a replacement for ``pattern``; UsageError when it names a group that is not there."""
+    """Parse a replacement for ``pattern``; UsageError when it names a group that does not exist."""
     _check_certain(0, pattern)
     parts: list[str | int] = []
     at = 0
@@ -61,14 +61,14 @@ def parse_replacement(text: str, pattern: JavaPattern) -> Replacement:
 
 
 def _group(text: str, at: int, pattern: JavaPattern) -> tuple[int, int]:
-    """Read a group's name or number; as many digits belong to it as there are groups for."""
+    """Parse a group's name or number; a number has as many digits as there are groups for."""
     if named := _NAME.match(text, at):
         if named[1] not in pattern.group_names:
             raise UsageError(f"{text!r} names the group {named[1]}, which the regex does not have")
         return pattern.group_names[named[1]], named.end()
     digits = _DIGITS.match(text, at)
     if digits is None:
-        raise UsageError(f"{text!r} has a $ without a group; write \\$ for the sign itself")
+        raise UsageError(f"{text!r} has a $ without a group; write \\$ for a literal $")
     size = 1
     while size < min(len(digits[0]), 9) and int(digits[0][: size + 1]) <= pattern.group_count:
         size += 1
@@ -80,57 +80,58 @@ def _group(text: str, at: int, pattern: JavaPattern) -> tuple[int, int]:
 
 def _check_certain(group: int, pattern: JavaPattern) -> None:
     if group in pattern.uncertain_groups:
-        what = f"group {group} lies in" if group else "it has"
+        what = f"group {group} is in" if group else "it has"
         raise UsageError(
             f"{shown(pattern.text)} cannot be replaced: {what} a repetition or a look-ahead, where "
-            "Java may leave a group elsewhere",
+            "Java may capture a different text",
             hint="Put the group around the repetition, and use (?:…) in a look-ahead.",
         )
 
 
 _MAX_BYTES = 8 << 20
-"""Memory of one compiled pattern; a larger one is refused."""
+"""The maximum memory of one compiled pattern."""
 _MAX_SECONDS = 10.0
-"""CPU time for one list of names; ordinary patterns take some 5 µs for each."""
+"""The maximum CPU time for one list of names; ordinary patterns take about 5 µs per name."""
 _REMEMBERED = 20_000
-"""Names whose answers are kept: 4 MB."""
+"""The maximum number of cached results, about 4 MB."""
 _NAMES_AT_ONCE = 16
-"""The clock is read after so many names; the slowest pattern takes 0.1 s for each."""
+"""The clock is read after this many names; the slowest pattern takes 0.1 s per name."""
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(slots=True)
 class _Answers:
-    """What the names of the last call were answered; replaced as a whole, so threads may share."""
+    """The cached results of the last call. Replaced as a whole, so threads may share it."""
 
     last: dict[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class JavaPattern:
-    """A compiled pattern. Safe to share between threads; travels to Spark tasks as its text."""
+    """A compiled pattern. Thread-safe; pickled as its text."""
 
     text: str
     group_count: int
     group_names: dict[str, int]
     uncertain_groups: frozenset[int]
-    """Groups whose content may differ from Java's: repeated, and able to match nothing."""
+    """Groups whose capture may differ from Java's: repeated groups that can match nothing."""
     _engine: re2._Regexp
     _looks: tuple[tuple[bool, re2._Regexp], ...] = ()
     """Look-aheads at the start, and whether they must match."""
     _answers: _Answers = field(default_factory=_Answers, compare=False, repr=False)
 
     def matches(self, text: str) -> bool:
-        """Tell whether the whole of ``text`` matches, as Java's ``matches()`` does."""
+        """Return whether all of ``text`` matches, as Java's ``matches()`` does."""
         encoded = _encodable(text).encode()
         if self._engine.fullmatch(encoded) is None:
             return False
         return all((look.match(encoded) is not None) == wanted for wanted, look in self._looks)
 
     def select(self, names: Iterable[str]) -> list[str]:
-        """Return the names that match whole; UsageError when that takes too much CPU time.
+        """Return the names that match entirely; UsageError when that takes too much CPU time.
 
-        Answers for names of the last call are remembered: a connector asks every few seconds.
+        Results for the names of the last call are cached, because a connector calls this every few
+        seconds.
         """
         known, answers = self._answers.last, {}
         start = time.thread_time()
@@ -149,7 +150,7 @@ class JavaPattern:
     def search(self, text: str) -> list[tuple[int, int]] | None:
         """Return the start and stop of the first match and of each group, or None.
 
-        A group that took no part is empty, at 0.
+        A group that did not participate is empty, at 0.
         """
         found = self._engine.search(_encodable(text))
         if found is None:
@@ -162,13 +163,13 @@ class JavaPattern:
 
 
 def _encodable(text: str) -> str:
-    """Put U+FFFD in the place of bytes that are no text, as Java does."""
+    """Replace surrogates by U+FFFD, as Java does."""
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
 @lru_cache(maxsize=32)
 def compile_java_regex(text: str) -> JavaPattern:
-    """Compile a pattern written for Java; UsageError says why it cannot be."""
+    """Compile a pattern in Java's syntax; UsageError states the reason when that fails."""
     translation = translate(text)
     options = re2.Options()
     options.log_errors = False
@@ -179,7 +180,7 @@ def compile_java_regex(text: str) -> JavaPattern:
     except re2.error as error:
         raise UsageError(f"{shown(text)} is not accepted: {_reason(error)}") from error
     finally:
-        re2.purge()  # its cache would keep 128 patterns of 8 MiB, whoever sent them
+        re2.purge()  # its cache would keep 128 patterns of up to 8 MiB each
     return JavaPattern(
         text,
         translation.group_count,
@@ -191,14 +192,14 @@ def compile_java_regex(text: str) -> JavaPattern:
 
 
 def java_regex(text: str) -> str:
-    """Check a pattern written for Java."""
+    """Return ``text`` if it is a valid pattern; UsageError otherwise."""
     compile_java_regex(text)
     return text
 
 
 def _reason(error: Exception) -> str:
-    told = error.args[0] if error.args else ""
-    message = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
+    detail = error.args[0] if error.args else ""
+    message = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
     if "too large" in message:
         return f"it needs more than {_MAX_BYTES >> 20} MiB of memory when compiled"
     if "repetition" in message:

@@ -1,4 +1,4 @@
-"""Reads a pattern's characters: escapes, classes in brackets, flags and comments. Pure."""
+"""Read the characters of a pattern: escapes, classes in brackets, flags and comments. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkeep.options.java_regex.char_set import Ranges
 
 _MAX_LENGTH = 1 << 16
 _MAX_WORK = 1 << 20
-"""How much a translation may write and work through: a fraction of a second."""
+"""The limit of output and work for a translation, which takes a fraction of a second."""
 _RANGE_WORK = 8
 _MAX_CLASS_DEPTH = 20
 _SHOWN = 80
@@ -39,13 +39,13 @@ _HIGH_HALVES, _LOW_HALVES, _AFTER_HALVES = 0xD800, 0xDC00, 0xE000
 
 
 def shown(text: str) -> str:
-    """Return a pattern as messages show it."""
+    """Return a pattern for messages: quoted, and shortened if it is long."""
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """Flags that are on: (?i), (?s), (?d) and (?x)."""
+    """The active flags: (?i), (?s), (?d) and (?x)."""
 
     any_case: bool = False
     dot_all: bool = False
@@ -68,7 +68,7 @@ class Flags:
 
 
 class Reader:
-    """A place in a pattern, and the flags that hold there."""
+    """A position in a pattern, and the active flags there."""
 
     def __init__(self, text: str, original: str) -> None:
         self._text = text
@@ -81,7 +81,7 @@ class Reader:
 
     @property
     def at_end(self) -> bool:
-        """Whether all was read."""
+        """True if all characters were read."""
         return self._at >= len(self._text)
 
     def peek(self) -> str:
@@ -89,7 +89,6 @@ class Reader:
         return self._text[self._at : self._at + 1]
 
     def take(self) -> str:
-        """Read a character."""
         if self.at_end:
             self.fail("it ends in a backslash")
         self._at += 1
@@ -106,13 +105,13 @@ class Reader:
         return found
 
     def take_match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Read what ``pattern`` fits, if it fits here."""
+        """Read the match of ``pattern`` at this position, if there is one."""
         found = pattern.match(self._text, self._at)
         self._at = found.end() if found else self._at
         return found
 
     def skip_comments(self) -> bool:
-        """Pass over blanks and comments where (?x) is on; always True."""
+        """Skip blanks and comments if (?x) is active; return True."""
         while self.flags.comments and not self.at_end:
             if self.peek() in _BLANKS:
                 self._at += 1
@@ -121,21 +120,20 @@ class Reader:
         return True
 
     def spend(self, work: int) -> None:
-        """Count work; a pattern that makes too much is refused."""
+        """Count work; refuse a pattern that needs too much."""
         self._work += work
         if self._work > _MAX_WORK:
-            self.fail("it is too large once its classes are written out")
+            self.fail("it is too large after its classes are expanded")
 
     def error(self, problem: str) -> UsageError:
-        """Return the error for a pattern that is wrong in Java too, or too large."""
-        return UsageError(f"{shown(self._original)} is not a pattern that can be used: {problem}")
+        """Return the error for a pattern that is invalid in Java too, or too large."""
+        return UsageError(f"{shown(self._original)} is not a valid pattern: {problem}")
 
     def fail(self, problem: str) -> NoReturn:
-        """Raise it."""
         raise self.error(problem)
 
     def refuse(self, what: str, why: str = "", *, hint: str | None = None) -> NoReturn:
-        """Raise UsageError for what Java has and RE2 has not."""
+        """Raise UsageError for a construct that Java supports and RE2 does not."""
         reason = f": {why}" if why else ""
         text = f"{shown(self._original)} has {what}, which is not supported{reason}"
         raise UsageError(text, hint=hint)
@@ -161,13 +159,13 @@ class Reader:
         ranges = char_set.named_set(name, any_case=self.flags.any_case)
         if ranges is None:
             raise UsageError(
-                f"{shown(self._original)} has \\{letter}{{{name}}}, which is not supported: there "
-                "are POSIX's names (Alpha, Digit …) and Unicode's categories (L, Lu, Nd …)"
+                f"{shown(self._original)} has \\{letter}{{{name}}}, which is not supported: use "
+                "a POSIX name (Alpha, Digit …) or a Unicode category (L, Lu, Nd …)"
             )
         return ranges
 
     def escaped_char(self) -> int:
-        """Read what one character is written as, after its backslash."""
+        """Read an escaped character after its backslash."""
         for pattern in _NUMBERS:
             if found := self.take_match(pattern):
                 return self._code_point(int(found[1], 16))
@@ -190,13 +188,13 @@ class Reader:
         if _HIGH_HALVES <= point < _LOW_HALVES and (low := self.take_match(_LOW_HALF)):
             return 0x10000 + ((point - _HIGH_HALVES) << 10) + int(low[1], 16) - _LOW_HALVES
         if _HIGH_HALVES <= point < _AFTER_HALVES or point > char_set.LAST:
-            self.fail(f"{point:x} is no character")
+            self.fail(f"{point:x} is not a character")
         return point
 
     def char_class(self, depth: int = 1) -> Ranges:
-        """Read a class after its opening bracket, up to and with the closing one."""
+        """Read a class after its opening bracket, including the closing one."""
         if depth > _MAX_CLASS_DEPTH:
-            self.fail(f"classes lie more than {_MAX_CLASS_DEPTH} deep in each other")
+            self.fail(f"classes are nested more than {_MAX_CLASS_DEPTH} deep")
         negated = self.take_if("^")
         ranges = self._class_items(depth)
         while self._text.startswith("&&", self._at):
@@ -245,6 +243,6 @@ class Reader:
             self.skip_comments()
             last = self.escaped_char() if self.take_if("\\") else ord(self.take())
         if last < first:
-            self.fail(f"the range {chr(first)}-{chr(last)} runs backwards")
+            self.fail(f"the range {chr(first)}-{chr(last)} is reversed")
         ranges = ((first, last),)
         return char_set.with_both_cases(ranges) if self.flags.any_case else ranges

@@ -1,8 +1,8 @@
-r"""Java's pattern syntax, rewritten for RE2 with the same meaning, or refused by name. Pure.
+r"""Translate Java's pattern syntax to RE2 with the same meaning, or refuse it. Pure.
 
-The syntax is that of Java 9 and later. Sets of characters are worked out here, so that nothing
-depends on what RE2 understands by ``.``, ``\s`` or letter case. Lines are the exception: ``$``
-is the end of the text, where Java's also stands before a last line end.
+The syntax is that of Java 9 and later. Sets of characters are expanded here, so that nothing
+depends on RE2's meaning of ``.``, ``\s`` or letter case. There is one difference: ``$`` matches
+only at the end of the text, but in Java also before a final line terminator.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LINE_BREAK = r"(?:\r\n|[\n-\r\x{85}\x{2028}\x{2029}])"
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A pattern for RE2, and the groups of the one it was made of."""
+    """A pattern for RE2, and the groups of the original pattern."""
 
     pattern: str
     group_count: int
@@ -50,34 +50,34 @@ class Translation:
 
 @dataclass(slots=True)
 class _Group:
-    """A group that is open, or the whole pattern."""
+    """An open group, or the whole pattern."""
 
     number: int | None
     flags: Flags
-    """Those around it, which hold again after it."""
+    """The flags around the group, which are active again after it."""
     captures: set[int] = field(default_factory=set)
     branch_is_empty: bool = True
-    """Whether the alternative at hand can match nothing."""
+    """True if the current alternative can match nothing."""
     some_branch_is_empty: bool = False
     look: tuple[bool, int] | None = None
-    """Of a look-ahead: whether it must match, and where it begins in the output."""
+    """For a look-ahead: whether it must match, and where it begins in the output."""
 
 
 @dataclass(slots=True)
 class _Atom:
-    """What a quantifier would repeat."""
+    """The part of a pattern that a quantifier repeats."""
 
     is_empty: bool = False
     captures: set[int] = field(default_factory=set)
     number: int | None = None
     ranges: Ranges | None = None
-    """Of a single character: which it may be."""
+    """For a single character: the set it is in."""
     is_required: bool = False
-    """Whether it must be there, because a possessive quantifier stands before it."""
+    """True if it must follow, because a possessive quantifier precedes it."""
 
 
 def translate(text: str) -> Translation:
-    """Rewrite a pattern; UsageError names what is wrong with it, or what cannot be had."""
+    """Translate a pattern; UsageError names an invalid or unsupported construct."""
     return _Translator(text).run()
 
 
@@ -92,7 +92,7 @@ class _Translator:
         self.uncertain: set[int] = set()
         self.looks: list[tuple[bool, str]] = []
         self.possessive: tuple[Ranges, str] | None = None
-        """What was repeated by a possessive quantifier just now, and its sign."""
+        """The last part that a possessive quantifier repeated, and the quantifier."""
 
     def run(self) -> Translation:
         reader = self.reader
@@ -105,7 +105,7 @@ class _Translator:
         return Translation(pattern, self.count, self.names, self.uncertain, self.looks)
 
     def _step(self, char: str) -> None:
-        """Translate what begins with ``char``."""
+        """Translate the construct that begins with ``char``."""
         if self.possessive and char in "(|)":
             self._refuse_possessive(self.possessive[1])
         match char:
@@ -145,7 +145,7 @@ class _Translator:
         self.possessive = None
 
     def _refuse_possessive(self, sign: str) -> NoReturn:
-        self.reader.refuse(f"a possessive quantifier ({sign}+)", f"write {sign} if that will do")
+        self.reader.refuse(f"a possessive quantifier ({sign}+)", f"write {sign} if that suffices")
 
     def _add_set(self, ranges: Ranges) -> None:
         self._add(char_set.to_re2(ranges), ranges=ranges)
@@ -163,7 +163,7 @@ class _Translator:
         return char_set.complement(char_set.NEWLINE if flags.unix_lines else char_set.LINE_ENDS)
 
     def _end_atom(self) -> None:
-        """Note that what came last will not be repeated."""
+        """Record that the last part has no quantifier."""
         if self.atom is not None:
             self.open[-1].branch_is_empty &= self.atom.is_empty
             self.open[-1].captures |= self.atom.captures
@@ -179,7 +179,7 @@ class _Translator:
         self._end_atom()
         reader = self.reader
         if len(self.open) > _MAX_DEPTH:
-            reader.fail(f"groups lie more than {_MAX_DEPTH} deep in each other")
+            reader.fail(f"groups are nested more than {_MAX_DEPTH} deep")
         if not reader.take_if("?"):
             self._begin_capture()
             return
@@ -188,16 +188,16 @@ class _Translator:
                 self._begin_look(sign, name)
                 return
         if reader.take_if("<"):
-            named = reader.take_match(_GROUP_NAME) or reader.fail("a group has no proper name")
+            named = reader.take_match(_GROUP_NAME) or reader.fail("a group has no valid name")
             if named[1] in self.names:
-                reader.fail(f"two groups are called {named[1]}")
+                reader.fail(f"two groups have the name {named[1]}")
             self._begin_capture()
             self.names[named[1]] = self.count
             return
         self._inline_flags()
 
     def _begin_look(self, sign: str, name: str) -> None:
-        """Begin a look-ahead where a name starts; it becomes a pattern of its own."""
+        """Begin a look-ahead at the start of the pattern; it becomes a separate pattern."""
         if sign not in ("=", "!") or len(self.open) > 1 or set(self.output) - {_START}:
             self.reader.refuse(name, LINEAR, hint=None if sign == ">" else _AT_THE_START)
         self.open.append(_Group(None, self.reader.flags, look=(sign == "=", len(self.output))))
@@ -209,7 +209,7 @@ class _Translator:
 
     def _inline_flags(self) -> None:
         reader = self.reader
-        found = reader.take_match(_INLINE_FLAGS) or reader.fail("(? begins nothing that Java has")
+        found = reader.take_match(_INLINE_FLAGS) or reader.fail("(? begins no valid construct")
         around = reader.flags
         reader.flags = around.changed(found[1], (found[2] or "").removeprefix("-"), reader)
         if found[3] == ":":
@@ -218,7 +218,7 @@ class _Translator:
 
     def _close_group(self) -> None:
         if len(self.open) == 1:
-            self.reader.fail("a closing ) has no opening (")
+            self.reader.fail("a ) has no matching (")
         self._end_branch()
         group = self.open.pop()
         self.reader.flags = group.flags
@@ -226,7 +226,7 @@ class _Translator:
             wanted, start = group.look
             self.looks.append((wanted, "".join(self.output[start:])))
             del self.output[start:]
-            self.uncertain |= {0} if group.captures else set()  # numbers would be others
+            self.uncertain |= {0} if group.captures else set()  # group numbers would change
             return
         self.output.append(")")
         own = set() if group.number is None else {group.number}
@@ -247,31 +247,31 @@ class _Translator:
         lazy = "?" if not self.possessive and reader.take_if("?") else ""
         self.output.append(sign + lazy)
         if atom.is_empty and least > 1:
-            reader.refuse(f"{sign} behind what can match nothing", "Java ends it early")
+            reader.refuse(f"{sign} after a part that can match nothing", "Java stops it early")
         if most is None or most > 1:
             self._note_repetition(atom)
         atom.is_empty |= least == 0
         self._end_atom()
 
     def _note_repetition(self, atom: _Atom) -> None:
-        """Note groups that Java may leave at another place than RE2 does.
+        """Record groups whose capture may differ between Java and RE2.
 
-        Java does not put back a group inside of what it repeats when it gives up a repetition,
-        and ends a repetition of nothing elsewhere than RE2.
+        Java does not reset a group inside a repetition when it backtracks out of that repetition.
+        It also ends a repetition that matches nothing at a different place than RE2.
         """
         self.uncertain |= {0, *atom.captures} if atom.is_empty else atom.captures - {atom.number}
 
     def _count(self, char: str) -> tuple[int, int | None, str]:
-        """Return how often at least and at most, and the sign for it."""
+        """Return the minimum, the maximum, and the quantifier in the syntax of RE2."""
         reader = self.reader
         if char != "{":
             return int(char == "+"), 1 if char == "?" else None, char
         reader.step_back()
-        found = reader.take_match(_COUNT) or reader.fail("{ begins no count such as {2,5}")
+        found = reader.take_match(_COUNT) or reader.fail("{ does not begin a count such as {2,5}")
         least = int(found[1])
         most = least if not found[2] else int(found[3]) if found[3] else None
         if most is not None and most < least:
-            reader.fail(f"{found[0]} counts backwards")
+            reader.fail(f"the bounds of {found[0]} are reversed")
         if max(least, most or 0) > _MAX_REPEAT:
             reader.fail(f"{found[0]} repeats more than {_MAX_REPEAT} times")
         return least, most, found[0]
@@ -296,7 +296,7 @@ class _Translator:
 
 
 def _unquoted(text: str) -> str:
-    r"""Write ``\Q…\E`` with a backslash before each sign instead."""
+    r"""Replace ``\Q…\E`` by its content, with a backslash before each special character."""
 
     def plain(found: re.Match[str]) -> str:
         if found[1] is None:

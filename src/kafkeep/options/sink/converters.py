@@ -1,7 +1,7 @@
-"""Converters, by Connect's classes and keys: which one, and what it is told.
+"""Converters, by Connect's classes and keys: the class and its settings.
 
-What a converter is told falls apart in three: what shapes the objects it makes (``shape``), where
-its registry is (``place``), and what nobody may see (``secrets``).
+The settings of a converter have three parts: those that affect its output (``shape``), those that
+locate its registry (``place``), and credentials (``secrets``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Role = Literal["key", "value", "header"]
 
 
 class ConverterClass(StrEnum):
-    """Connect's converters that kafkeep has, by their Java names."""
+    """The converters of Connect that kafkeep supports, by their Java names."""
 
     JSON = "org.apache.kafka.connect.json.JsonConverter"
     STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -48,7 +48,7 @@ class ConverterClass(StrEnum):
 
 
 _ANY_PACKAGE = (ConverterClass.SINETSTREAM, ConverterClass.ALREADY_BYTES)
-"""Found by their class name without package: they were moved between packages."""
+"""Matched by class name without package, because they were moved between packages."""
 
 HEADER_CLASSES = (
     ConverterClass.SIMPLE_HEADER,
@@ -105,9 +105,9 @@ class ConverterOptions:
     role: Role
     kind: ConverterClass
     shape: Mapping[str, str] = field(default_factory=dict)
-    """What decides about the objects."""
+    """The settings that affect the objects."""
     place: Mapping[str, str] = field(default_factory=dict)
-    """Where the registry is and how it is asked; objects are the same wherever it is."""
+    """The address and client settings of the registry; they do not affect the objects."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def settings(self, group: type[T]) -> T:
@@ -116,12 +116,12 @@ class ConverterOptions:
 
 
 def known_subkeys(kind: ConverterClass) -> tuple[str, ...]:
-    """Return the sub-keys that a converter knows, without the prefix."""
+    """Return the sub-keys that a converter supports, without the prefix."""
     return tuple(one.name for one in iter_options(settings_group(kind)))
 
 
 def settings_group(kind: ConverterClass) -> type:
-    """Return the options a converter declares."""
+    """Return the option group of a converter."""
     return _SETTINGS.get(kind, NoSettings)
 
 
@@ -138,7 +138,7 @@ def parse_class(name: str) -> ConverterClass:
         if name in (kind.value, known_last) or (kind in _ANY_PACKAGE and last == known_last):
             return kind
     known = ", ".join(kind.value for kind in ConverterClass)
-    raise UsageError(f"there is no converter {name}", hint=f"Use one of: {known}.")
+    raise UsageError(f"unknown converter {name}", hint=f"Use one of: {known}.")
 
 
 def parse_converter(
@@ -146,17 +146,17 @@ def parse_converter(
 ) -> ConverterOptions | None:
     """Read ``<role>.converter`` and its sub-keys; None when no class is named.
 
-    A sub-key that means nothing to the class is refused, or left out when the caller allows
-    unknown keys (and names them itself, see ``unknown_subkeys``).
+    A sub-key that the class does not support is refused, or ignored when the caller allows unknown
+    keys (and reports them itself, see ``unknown_subkeys``).
     """
     name = f"{role}.converter"
     if name not in given:
         return None
     kind = parse_role_class(role, given[name])
-    told = _told(role, given)
-    known = {key: text for key, text in told.items() if key in known_subkeys(kind)}
+    subkeys = _subkeys(role, given)
+    known = {key: text for key, text in subkeys.items() if key in known_subkeys(kind)}
     if unknown == "refuse" and (others := unknown_subkeys(role, given)):
-        raise ConfigErrors(dict.fromkeys(others, f"means nothing to {kind.value}"))
+        raise ConfigErrors(dict.fromkeys(others, f"is not supported by {kind.value}"))
     try:
         refuse_unsupported(parse_group(settings_group(kind), known), known)
     except ConfigErrors as error:
@@ -172,12 +172,12 @@ def parse_converter(
 
 
 def unknown_subkeys(role: Role, given: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the whole keys under ``<role>.converter.`` that its class does not know."""
+    """Return the full keys under ``<role>.converter.`` that its class does not support."""
     name = f"{role}.converter"
     if name not in given:
-        return tuple(f"{name}.{key}" for key in _told(role, given))
+        return tuple(f"{name}.{key}" for key in _subkeys(role, given))
     known = known_subkeys(parse_class(given[name]))
-    return tuple(f"{name}.{key}" for key in _told(role, given) if key not in known)
+    return tuple(f"{name}.{key}" for key in _subkeys(role, given) if key not in known)
 
 
 def parse_role_class(role: Role, name: str) -> ConverterClass:
@@ -197,6 +197,6 @@ def parse_role_class(role: Role, name: str) -> ConverterClass:
     return kind
 
 
-def _told(role: Role, given: Mapping[str, str]) -> dict[str, str]:
+def _subkeys(role: Role, given: Mapping[str, str]) -> dict[str, str]:
     prefix = f"{role}.converter."
     return {key.removeprefix(prefix): text for key, text in given.items() if key.startswith(prefix)}

@@ -9,13 +9,13 @@ from itertools import groupby
 from kafkeep.errors import UsageError
 
 _MAX_LENGTH = 1000
-"""Names of objects have at most 1,024 bytes."""
+"""S3 limits object names to 1,024 bytes."""
 _LETTERS = "GCYxweEyDMdaKhHkmsSzZ"
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of a Joda pattern: a letter and how often it stands, or a text (no letter)."""
+    """A token of a Joda pattern: a letter and its number of repetitions, or a literal text."""
 
     letter: str
     count: int
@@ -23,12 +23,12 @@ class Token:
 
     @property
     def is_text(self) -> bool:
-        """Whether it prints words, which depend on the locale."""
+        """True if it prints words, which depend on the locale."""
         return self.letter in ("G", "E", "a") or (self.letter == "M" and self.count >= 3)
 
 
 def iter_tokens(pattern: str) -> Iterator[Token]:
-    """Yield the pieces of a Joda pattern, known letters or not.
+    """Yield the tokens of a Joda pattern, including unknown letters.
 
     A quote that is never closed runs to the end.
     """
@@ -64,11 +64,9 @@ def _read_text(pattern: str, at: int) -> tuple[str, int]:
 
 
 def parse_path_format(text: str) -> str:
-    """Check a pattern of paths; a delimiter at its end goes, as in Confluent's sink."""
+    """Check a path pattern; remove a trailing delimiter, as in Confluent's sink."""
     if len(text) > _MAX_LENGTH:
-        raise UsageError(
-            f"a pattern of paths has at most {_MAX_LENGTH} characters, not {len(text)}"
-        )
+        raise UsageError(f"a path pattern has at most {_MAX_LENGTH} characters, not {len(text)}")
     pattern = text.removesuffix("/")
     if not pattern.strip():
         return ""
@@ -76,10 +74,10 @@ def parse_path_format(text: str) -> str:
     for token in tokens:
         if token.letter and token.letter not in _LETTERS:
             raise UsageError(
-                f"{token.letter * token.count!r} in {text!r} is no part of a time",
-                hint=f"Joda's letters are {_LETTERS}; other words stand in 'quotes'.",
+                f"{token.letter * token.count!r} in {text!r} is not a valid date field",
+                hint=f"Joda's letters are {_LETTERS}; put other text in 'quotes'.",
             )
-    # What letters print never is empty, a dot or a control character.
+    # The output of letters is never empty, a dot or a control character.
     for part in "".join("0" if token.letter else token.text for token in tokens).split("/"):
         if part in ("", ".", "..") or "\\" in part or not part.isprintable():
             raise UsageError(f"{text!r} gives {part!r} as a part of the path")
@@ -92,7 +90,7 @@ _WRITE_ONLY = frozenset("wWFY")
 
 @dataclass(frozen=True, slots=True)
 class DateField:
-    """A letter of the pattern, and how often it stands there."""
+    """A letter of the pattern, and its number of repetitions."""
 
     letter: str
     count: int
@@ -102,7 +100,7 @@ DatePattern = tuple[DateField | str, ...]
 
 
 def parse_date_pattern(text: str) -> DatePattern:
-    """Read a pattern; quotes hold plain text, two of them are one.
+    """Parse a pattern. Quotes enclose literal text; two quotes are a literal quote.
 
     UsageError when a letter has no meaning, or a quote is not closed.
     """
@@ -122,18 +120,18 @@ def parse_date_pattern(text: str) -> DatePattern:
     if quoted:
         raise UsageError(f"a quote is not closed in the date format {text!r}")
     if any(isinstance(p, DateField) and p.letter == "X" and p.count > 3 for p in parts):
-        raise UsageError(f"X stands at most three times in a date format, not as in {text!r}")
+        raise UsageError(f"X can be repeated at most three times in the date format {text!r}")
     return _joined(parts)
 
 
 def date_pattern(text: str) -> str:
-    """Check a pattern."""
+    """Return ``text`` if it is a valid pattern; UsageError otherwise."""
     parse_date_pattern(text)
     return text
 
 
 def unreadable_letters(pattern: DatePattern) -> str:
-    """Return the letters by which times can be written, but not read here."""
+    """Return the letters that are supported for formatting, but not for parsing."""
     return "".join(p.letter for p in pattern if not isinstance(p, str) and p.letter in _WRITE_ONLY)
 
 

@@ -27,7 +27,7 @@ _NOT_POSITIVE = re.compile(r"-\d+|0+", re.ASCII)
 
 
 def _or_off(what: str) -> Callable[[str], int | None]:
-    """Make a parser for milliseconds; 0 or less means off, as in Confluent's sink."""
+    """Return a parser for milliseconds; 0 or less means off, as in Confluent's sink."""
 
     def parse(text: str) -> int | None:
         bare = text.strip()
@@ -37,7 +37,7 @@ def _or_off(what: str) -> Callable[[str], int | None]:
 
 
 def _or_any(what: str) -> Callable[[str], int | None]:
-    """Make a parser for a positive number; -1 means no limit."""
+    """Return a parser for a positive number; -1 means no limit."""
 
     def parse(text: str) -> int | None:
         bare = text.strip()
@@ -233,7 +233,7 @@ class TagOptions:
     )
 
     def object_tags(self, *, start: int, end: int, records: int) -> dict[str, str] | None:
-        """Return the tags of an object that holds ``[start, end)``; None where there are none."""
+        """Return the tags of an object that holds ``[start, end)``; None if there are none."""
         if not self.s3_object_tagging:
             return None
         counted = (start, end - 1, records)

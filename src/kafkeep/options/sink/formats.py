@@ -1,4 +1,4 @@
-"""The options that say how records become the bytes of an object."""
+"""The options of the formats of objects."""
 
 # ruff: noqa: RUF009  (``option`` makes a dataclass field, also where the type is an enum)
 
@@ -13,7 +13,7 @@ from kafkeep.options.option import ConfigErrors, one_of, option
 
 
 class FormatKind(StrEnum):
-    """The formats Connect's S3 sink has, by their short names."""
+    """The formats of Connect's S3 sink, by their short names."""
 
     JSON = "json"
     AVRO = "avro"
@@ -22,7 +22,7 @@ class FormatKind(StrEnum):
 
 
 class Compression(StrEnum):
-    """How a text or bytes object is compressed as a whole."""
+    """The compression of a whole json or bytes object."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -32,7 +32,7 @@ class Compression(StrEnum):
 
 
 class DecimalText(StrEnum):
-    """How Connect's Decimal stands in JSON."""
+    """The representation of Connect's Decimal in JSON."""
 
     BASE64 = "BASE64"
     NUMERIC = "NUMERIC"
@@ -53,7 +53,7 @@ PARQUET_CODECS = {
     "zstd": ".zstd",
     "lz4_raw": ".lz4raw",
 }
-"""What ``parquet.codec`` may be, and what it puts in front of ``.parquet``."""
+"""The values of ``parquet.codec``, and the extension that each adds before ``.parquet``."""
 
 _WHOLE = (FormatKind.JSON, FormatKind.BYTES)
 _TRUTH = {"true": True, "false": False, "auto": None}
@@ -64,7 +64,7 @@ def _kind(*kinds: FormatKind) -> Callable[[str], FormatKind]:
         name = text.strip()
         kind = CLASS_NAMES.get(name) or next((k for k in FormatKind if k == name.lower()), None)
         if kind is None or kind not in kinds:
-            what = "no format kafkeep knows" if kind is None else "not possible here"
+            what = "an unknown format" if kind is None else "not supported here"
             raise UsageError(f"{text!r} is {what}: use {', '.join(kinds)} or Connect's class name")
         return kind
 
@@ -87,7 +87,9 @@ def _level(text: str) -> int:
 
 def _extension(text: str) -> str:
     if "/" in text or "\\" in text or not text.isprintable():
-        raise UsageError(f"{text!r} has a slash or a control character in it: it ends a file name")
+        raise UsageError(
+            f"{text!r} is not a valid extension: it has a slash or a control character"
+        )
     return text
 
 
@@ -111,44 +113,44 @@ def _envelope(text: str) -> bool | None:
 
 @dataclass(frozen=True, kw_only=True)
 class FormatOptions:
-    """How values, keys and headers are written, each in objects of their own."""
+    """The formats of values, keys and headers, each in its own objects."""
 
     format_class: FormatKind = option(
         "format.class",
-        "How values are written: json, avro, parquet, bytes, or Connect's class name.",
+        "Format of values: json, avro, parquet, bytes, or Connect's class name.",
         parse=_kind(*FormatKind),
         metavar="FORMAT",
     )
     keys_format_class: FormatKind = option(
         "keys.format.class",
-        "How keys are written when they are stored.",
+        "Format of keys, if they are stored.",
         default=FormatKind.AVRO,
         parse=_kind(*FormatKind),
         metavar="FORMAT",
     )
     headers_format_class: FormatKind = option(
         "headers.format.class",
-        "How headers are written when they are stored; they have no form as plain bytes.",
+        "Format of headers, if they are stored. bytes is not supported.",
         default=FormatKind.AVRO,
         parse=_kind(FormatKind.JSON, FormatKind.AVRO, FormatKind.PARQUET),
         metavar="FORMAT",
     )
     s3_compression_type: Compression = option(
         "s3.compression.type",
-        "How json and bytes objects are compressed: none, gzip, snappy, lz4, zstd.",
+        "Compression of json and bytes objects: none, gzip, snappy, lz4, zstd.",
         default=Compression.NONE,
         parse=_compression,
     )
     s3_compression_level: int = option(
         "s3.compression.level",
-        "From 0 (gzip: stored as it is) to 9 (smallest); -1 is a fast middle. Not for snappy.",
+        "From 0 (gzip: no compression) to 9 (smallest); -1 is a fast default. Not for snappy.",
         default=-1,
         parse=_level,
         metavar="LEVEL",
     )
     format_bytearray_extension: str = option(
         "format.bytearray.extension",
-        "How names of bytes objects end, before what compression adds.",
+        "Extension of bytes objects, before the extension of the compression.",
         default=".bin",
         parse=_extension,
         metavar="TEXT",
@@ -161,7 +163,7 @@ class FormatOptions:
     )
     json_decimal_format: DecimalText = option(
         "json.decimal.format",
-        "Connect's decimals in JSON: BASE64 of the unscaled number, or NUMERIC.",
+        "Format of Connect's decimals in JSON: BASE64 of the unscaled number, or NUMERIC.",
         default=DecimalText.BASE64,
         parse=_decimal,
     )
@@ -188,7 +190,7 @@ class FormatOptions:
         "connect.meta.data", "Keep Connect's own properties in Avro schemas.", default=True
     )
     allow_optional_map_keys: bool = option(
-        "allow.optional.map.keys", "Let keys of maps be optional in Avro schemas.", default=False
+        "allow.optional.map.keys", "Allow optional keys of maps in Avro schemas.", default=False
     )
     store_envelope: bool | None = option(
         "store.envelope",
@@ -200,16 +202,16 @@ class FormatOptions:
 
     def __post_init__(self) -> None:
         if self.headers_format_class is FormatKind.BYTES:
-            raise ConfigErrors({"headers.format.class": "headers have no form as plain bytes"})
+            raise ConfigErrors({"headers.format.class": "headers cannot be stored as bytes"})
         if self.s3_compression_type is Compression.SNAPPY and self.s3_compression_level != -1:
             raise ConfigErrors({"s3.compression.level": "snappy has no levels"})
         self.check_compression()
 
     def check_compression(self, *, keys: bool = False, headers: bool = False) -> None:
-        """Refuse whole-object compression of formats that compress inside.
+        """Raise ConfigErrors for whole-object compression of formats that compress internally.
 
-        Of values always; of keys and headers when they are stored, which is not known here: so
-        whoever knows calls this again. ConfigErrors names the keys.
+        Values are always checked, keys and headers only if they are stored. These options do not
+        say whether they are, so the sink calls this again. ConfigErrors names the keys.
         """
         kind = self.s3_compression_type
         if kind is Compression.NONE:

@@ -54,7 +54,7 @@ def _parse_class(text: str) -> str:
             return name
     known = [name for classes in _CLASSES.values() for name in classes]
     raise UsageError(
-        f"there is no partitioner {text!r}; use one of {', '.join(_CLASSES)} or a class such as"
+        f"unknown partitioner {text!r}; use one of {', '.join(_CLASSES)} or a class such as"
         f" {', '.join(_PACKAGE + name for name in known[:5])}",
         hint=did_you_mean(short, known),
     )
@@ -104,7 +104,7 @@ def _parse_timezone(text: str) -> str:
             ZoneInfo(bare)
         except (ValueError, OSError, LookupError):
             raise UsageError(
-                f"there is no time zone {text!r}",
+                f"unknown time zone {text!r}",
                 hint="Write an id such as UTC, Europe/Berlin or +09:00.",
             ) from None
     return bare
@@ -217,12 +217,12 @@ class PartitionOptions:
 
     @property
     def is_time_based(self) -> bool:
-        """Whether directories depend on times."""
+        """True if directories depend on times."""
         return self.partitioner_class in ("time", "daily", "hourly", "field-time")
 
     @property
     def is_field(self) -> bool:
-        """Whether directories depend on fields."""
+        """True if directories depend on fields."""
         return self.partitioner_class in ("field", "field-time")
 
     @property

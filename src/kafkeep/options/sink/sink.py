@@ -161,7 +161,7 @@ class SinkOptions:
 
     @property
     def has_envelope(self) -> bool:
-        """Whether each row is a whole Kafka record: if set, or for Parquet of plain bytes."""
+        """True if each row is a whole Kafka record: if set, or for Parquet of plain bytes."""
         if self.format.store_envelope is not None:
             return self.format.store_envelope
         plain = self.value.kind is ConverterClass.BYTES
@@ -169,21 +169,21 @@ class SinkOptions:
 
     @property
     def places_by_key(self) -> bool:
-        """Whether directories depend on keys."""
+        """True if directories depend on keys."""
         names = self.partition.partition_field_name if self.partition.is_field else ()
         return any(name.startswith("key:") for name in names)
 
     @property
     def has_schemas(self) -> bool:
-        """Whether values have schemas that may change."""
-        kind, told = self.value.kind, self.value.shape
+        """True if values have schemas that may change."""
+        kind, settings = self.value.kind, self.value.shape
         if kind is ConverterClass.JSON:
-            return told.get("schemas.enable", "true").lower() == "true"
+            return settings.get("schemas.enable", "true").lower() == "true"
         return kind in (ConverterClass.AVRO, ConverterClass.JSON_SCHEMA, ConverterClass.PROTOBUF)
 
     @property
     def can_split(self) -> bool:
-        """Whether a partition may be cut anywhere: no rule counts from the last cut."""
+        """True if a partition may be split anywhere: no rotation rule needs earlier files."""
         rotate = self.rotate
         limits = (
             rotate.flush_size,
@@ -220,9 +220,9 @@ class SinkSpec:
 
     @cached_property
     def options(self) -> SinkOptions:
-        """The parsed options; ConfigErrors names everything that is wrong with them."""
+        """The parsed options; ConfigErrors names all errors."""
         return SinkOptions.parse({**self.texts, **self.secrets})
 
     def __reduce__(self) -> tuple[type[SinkSpec], tuple[dict[str, str], dict[str, str]]]:
-        """Travel to tasks as texts."""
+        """Pickle the texts; tasks parse them again."""
         return SinkSpec, (dict(self.texts), dict(self.secrets))

@@ -17,11 +17,11 @@ from kafkeep.options.sink.date_patterns import date_pattern
 
 
 def parse_field_path(text: str, version: str) -> tuple[str, ...]:
-    """Return the names on the way to a field.
+    """Return the names along the path to a field.
 
-    ``V1`` knows fields of the root alone, dots and all. In ``V2`` a dot leads into a field, and
-    backticks hold a name together that has dots itself: ```a.b`.c`` is ``("a.b", "c")``. A
-    backtick ends such a name when a dot or the end follows it and no backslash stands before it.
+    In ``V1`` the whole text is the name of a top-level field. In ``V2`` a dot separates names, and
+    backticks enclose a name that contains dots: ```a.b`.c`` is ``("a.b", "c")``. A backtick ends
+    such a name when a dot or the end follows it and no backslash precedes it.
     """
     if version == "V1":
         return (text,)
@@ -41,7 +41,7 @@ def parse_field_path(text: str, version: str) -> tuple[str, ...]:
 
 
 def _quoted(text: str, start: int) -> tuple[str, int]:
-    """Read the name in backticks at ``start``; return it and where the next one begins."""
+    """Parse the name in backticks at ``start``; return it and the position of the next name."""
     name = ""
     begin = at = start + 1
     while (at := text.find("`", at)) >= 0:
@@ -54,7 +54,7 @@ def _quoted(text: str, start: int) -> tuple[str, int]:
             begin = at + 1
         at += 1
     raise UsageError(
-        f"the backtick at position {start} of the path {text!r} has no partner; "
+        f"the backtick at position {start} of the path {text!r} is not closed; "
         "a backslash before a backtick makes it part of a name"
     )
 
@@ -74,7 +74,7 @@ def _some(text: str) -> tuple[str, ...]:
 
 def _not_empty(text: str) -> str:
     if not text:
-        raise UsageError("it is empty")
+        raise UsageError("must not be empty")
     return text
 
 
@@ -87,7 +87,7 @@ def _renames(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def _casts(text: str) -> tuple[tuple[str | None, str], ...]:
-    """Read ``field:type,…``, or one type for the whole value (its field is None)."""
+    """Parse ``field:type,…``, or one type for the whole value (its field is None)."""
     casts: list[tuple[str | None, str]] = []
     for part in _some(text):
         field, colon, kind = part.rpartition(":")

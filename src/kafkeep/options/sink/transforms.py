@@ -1,8 +1,8 @@
-"""A chain of transforms, read from the keys Connect has for it.
+"""A chain of transforms, parsed from Connect's keys.
 
-``transforms=a,b`` names the steps in order; ``transforms.a.type`` says what a step is,
-``transforms.a.<option>`` how it is set, ``transforms.a.predicate`` and ``.negate`` for which
-records it is; ``predicates=p`` and ``predicates.p.<option>`` declare the predicates.
+``transforms=a,b`` names the steps in order. ``transforms.a.type`` is the class of a step,
+``transforms.a.<option>`` are its options, and ``transforms.a.predicate`` and ``.negate`` select the
+records it applies to. ``predicates=p`` and ``predicates.p.<option>`` declare the predicates.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class TransformSpec:
     kind: str
     """Connect's class without package and side: ``InsertField``."""
     side: str | None
-    """``Key`` or ``Value``; None where there is nothing to choose."""
+    """``Key`` or ``Value``; None for a transform of whole records."""
     options: Any
     predicate: PredicateSpec | None = None
     negate: bool = False
@@ -88,9 +88,9 @@ class _Wrong(dict[str, str]):
 
 
 def parse_transforms(given: Mapping[str, str]) -> tuple[TransformSpec, ...]:
-    """Read the chain; keys that are not about transforms are somebody else's.
+    """Parse the chain; ignore keys that are not about transforms.
 
-    ConfigErrors names everything that is wrong at once.
+    ConfigErrors names all errors at once.
     """
     wrong = _Wrong()
     predicates = {
@@ -107,9 +107,9 @@ def parse_transforms(given: Mapping[str, str]) -> tuple[TransformSpec, ...]:
 
 
 def known_transform_keys(given: Mapping[str, str]) -> frozenset[str]:
-    """Return the keys of ``given`` that ``parse_transforms`` looks at.
+    """Return the keys of ``given`` that ``parse_transforms`` reads.
 
-    Settings of a step or predicate that no list names are not among them.
+    Settings of a step or predicate that no list names are not included.
     """
     known = {"transforms", "predicates"} & set(given)
     for what in ("transforms", "predicates"):
@@ -212,7 +212,7 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
     if not name:
         return UsageError(f"missing: the {what}s are {', '.join(names)}")
     return UsageError(
-        f"there is no {what} {name} here; there are {', '.join(names)}",
+        f"unknown {what} {name}; use one of {', '.join(names)}",
         hint=did_you_mean(name, names),
     )
 

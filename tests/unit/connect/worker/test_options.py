@@ -301,7 +301,7 @@ def test_what_cannot_be_a_path_is_refused_by_its_key(key: str, text: str) -> Non
 
 def test_a_state_in_the_home_of_nobody_is_refused() -> None:
     found = wrong({"kafkeep.state": "~nobody-we-know/state"})
-    assert "is in the home of nobody" in found["kafkeep.state"]
+    assert "is in the home of an unknown user" in found["kafkeep.state"]
 
 
 def test_basic_auth_without_users_is_refused() -> None:
