@@ -1,1 +1,1 @@
-"""Everything that talks to Kafka, and Kafka's own record batches."""
+"""The Kafka client, cluster administration, and record batches."""

@@ -1,6 +1,6 @@
 """Read and change a cluster: topics, settings, permissions, producer ids.
 
-``Cluster`` answers questions; this module adds the changes that a restore makes.
+``Cluster`` reads; this module adds the changes that a restore makes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Admin(Cluster):
     """Blocking calls; each raises a KafkeepError that names the resource when Kafka refuses."""
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete all records before each offset (-1: all there are); return the log starts."""
+        """Delete all records before each offset (-1: all records); return the log start offsets."""
         return self.wire.call(self._offsets.delete_before, before) if before else {}
 
     def create_topic(
@@ -67,9 +67,9 @@ class Admin(Cluster):
         configs: Mapping[str, str] | None = None,
         may_exist: bool = False,
     ) -> TopicDescription:
-        """Create a topic and wait until each partition's leader answers; -1: the broker's default.
+        """Create a topic and wait until every partition has a leader; -1: the broker's default.
 
-        PreflightError when Kafka refuses a setting, or when the topic exists, unless it may.
+        PreflightError when Kafka refuses a setting, or when the topic exists and may not.
         """
         fine = (_DONE, _TOPIC_ALREADY_EXISTS) if may_exist else (_DONE,)
         self._create(name, partitions, replication_factor, configs or {}, fine=fine)
@@ -83,7 +83,7 @@ class Admin(Cluster):
         replication_factor: int = -1,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Raise what ``create_topic`` would raise; creates nothing."""
+        """Raise the error that ``create_topic`` would raise; create nothing."""
         self._create(name, partitions, replication_factor, configs or {}, validate_only=True)
 
     def _create(
@@ -122,7 +122,7 @@ class Admin(Cluster):
                 check_code(topic.error_code, f"create topic {name}", topic.error_message)
 
     def create_partitions(self, name: str, count: int) -> TopicDescription:
-        """Raise the number of partitions to ``count`` and wait until all have leaders."""
+        """Increase the number of partitions to ``count`` and wait until all have leaders."""
 
         def make() -> Any:
             topic = CreatePartitionsRequest.CreatePartitionsTopic(
@@ -140,7 +140,7 @@ class Admin(Cluster):
     def alter_topic_configs(
         self, name: str, *, set: Mapping[str, str] | None = None, delete: Collection[str] = ()
     ) -> None:
-        """Set these settings and put those in ``delete`` back to their defaults; no others."""
+        """Set these settings and reset those in ``delete`` to their defaults; change no others."""
         kind = IncrementalAlterConfigsRequest.AlterConfigsResource
         changes = [(key, _OP_SET, value) for key, value in (set or {}).items()]
         changes += [(key, _OP_DELETE, None) for key in delete]  # type: ignore[misc]
@@ -160,7 +160,7 @@ class Admin(Cluster):
             check_code(response.error_code, f"change topic {name}", response.error_message)
 
     def delete_topics(self, names: Collection[str]) -> None:
-        """Delete topics and wait until they are gone; one that is not there is no error."""
+        """Delete topics and wait until they no longer exist; no error for a missing topic."""
         if not names:
             return
 
@@ -177,8 +177,8 @@ class Admin(Cluster):
             if response.error_code != UNKNOWN_TOPIC_OR_PARTITION:
                 check_code(response.error_code, f"delete topic {response.name}")
         retries = KAFKA_TOPIC.begin(self.routes.deadline())
-        while left := self.topics(names):
-            _wait(retries, f"topic {next(iter(left))} is still there")
+        while remaining := self.topics(names):
+            _wait(retries, f"topic {next(iter(remaining))} still exists")
 
     def init_producer_id(self) -> tuple[int, int]:
         """Return a new idempotent producer id and its epoch."""
@@ -202,7 +202,7 @@ class Admin(Cluster):
             if topic is not None and not topic.error_code:
                 led = [index for index, p in topic.partitions.items() if p.leader is not None]
                 if len(led) >= count:
-                    # Elected is not yet ready: a leader that answers this also takes records.
+                    # A leader that answers this request also accepts records.
                     with contextlib.suppress(AccessDeniedError):
                         self.offsets([(name, index) for index in led], OffsetSpec.EARLIEST)
                     return topic
@@ -227,14 +227,14 @@ class Right(IntEnum):
 
     @property
     def label(self) -> str:
-        """As Kafka's documents write it."""
+        """The spelling in Kafka's documentation."""
         return "".join(word.title() for word in self.name.split("_"))
 
 
 def topic_rights(admin: Admin, names: Collection[str]) -> dict[str, frozenset[Right]]:
-    """Return what we may do to each of these topics; without those of which nothing is told.
+    """Return the operations that this user may do on each topic; unreported topics are missing.
 
-    Brokers before 2.3 tell nothing.
+    Brokers before 2.3 report nothing.
     """
     if not names or admin.api_versions().get(MetadataRequest.API_KEY, (0, 0))[1] < 8:
         return {}
@@ -263,12 +263,12 @@ _RETENTION_UNITS_MS = {
     "log.retention.minutes": 60_000,
     "log.retention.hours": 3_600_000,
 }
-"""The broker's settings behind retention.ms: the first that is set counts."""
+"""The broker settings that determine retention.ms; the first that is set applies."""
 _KAFKAS_RETENTION_MS = 168 * 3_600_000
 
 
 def topic_defaults(admin: Admin, topic: str) -> dict[str, str]:
-    """Return the settings the cluster would use for ``topic`` without its own."""
+    """Return the cluster's defaults for the settings of ``topic``."""
     answer = admin.wire.call(
         admin.routes.any_broker,
         lambda: _describe(_TOPIC_RESOURCE, [topic], synonyms=True),
@@ -279,24 +279,24 @@ def topic_defaults(admin: Admin, topic: str) -> dict[str, str]:
         if result.error_code:
             raise refusal(result.error_code, f"the settings of topic {topic}")
         for config in result.configs:
-            for synonym in config.synonyms:  # the strongest first
+            for synonym in config.synonyms:  # by descending precedence
                 if synonym.source != _SET_ON_TOPIC and synonym.value is not None:
                     defaults.setdefault(config.name, synonym.value)
     if "retention.ms" not in defaults:
-        # Kafka names no synonym where only log.retention.hours is set, which is the usual case.
+        # Kafka lists no synonym if only log.retention.hours is set, which is the usual case.
         defaults["retention.ms"] = str(_broker_retention_ms(admin))
     return defaults
 
 
 def new_topic_defaults(admin: Admin) -> dict[str, str]:
-    """Return how long the cluster keeps records of a topic that is not there yet."""
+    """Return the retention settings of the cluster for a new topic."""
     return {"retention.ms": str(_broker_retention_ms(admin))}
 
 
 def _broker_retention_ms(admin: Admin) -> int:
-    """Return the shortest retention any broker uses; Kafka's own where none may be asked."""
+    """Return the shortest retention of all brokers; Kafka's default when access is denied."""
     brokers = [str(broker.node_id) for broker in admin.brokers()]
-    # A broker's settings are hundreds: to hear of all of them takes an eighth of a second.
+    # A broker has hundreds of settings: describing all of them takes an eighth of a second.
     keys = list(_RETENTION_UNITS_MS)
     answers = admin.wire.call(
         admin.routes.each_broker, lambda: _describe(_BROKER_RESOURCE, brokers, keys)
@@ -304,7 +304,7 @@ def _broker_retention_ms(admin: Admin) -> int:
     found = []
     for answer in answers:
         for result in [] if isinstance(answer, Exception) else answer.results:
-            if result.error_code == 0:  # a broker answers for itself alone
+            if result.error_code == 0:  # only the broker itself can answer
                 found.append(_retention_ms({c.name: c.value for c in result.configs}))
     limited = [ms for ms in found if ms >= 0]
     if not found:

@@ -1,6 +1,6 @@
-"""Questions to a cluster: its brokers, topics, settings, offsets and sizes.
+"""Read a cluster: its brokers, topics, settings, offsets and sizes.
 
-Offsets are asked of partition leaders; so is the deletion of records before an offset.
+Requests for offsets, and for the deletion of records, go to partition leaders.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """One setting in force; ``source`` says where it is set: topic, broker, cluster, default."""
+    """One effective setting; ``source`` is where it is set: topic, broker, cluster, default."""
 
     value: str | None
     source: str
@@ -68,7 +68,7 @@ class ConfigValue:
 
 
 class OffsetSpec(enum.Enum):
-    """Which end of a partition is asked for."""
+    """A position in a partition: first offset, end, or last stable offset."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -76,14 +76,14 @@ class OffsetSpec(enum.Enum):
 
 
 class EpochEnd(NamedTuple):
-    """Where a leader epoch ended; ``end_offset`` is -1 when the leader does not know it."""
+    """The end of a leader epoch; ``end_offset`` is -1 when the leader does not know it."""
 
     leader_epoch: int
     end_offset: int
 
 
 class Cluster:
-    """Blocking questions; each raises a KafkeepError that names what it is about when refused."""
+    """Blocking calls; each raises a KafkeepError that names the resource when Kafka refuses."""
 
     def __init__(self, wire: Wire, *, timeout_ms: int = 60_000) -> None:
         self.wire = wire
@@ -91,7 +91,7 @@ class Cluster:
         self._offsets = OffsetRequests(self.routes)
 
     def cluster_id(self) -> str:
-        """Return the id of the cluster; this is the cheapest way to see that it answers."""
+        """Return the id of the cluster; the cheapest way to check that it responds."""
         self._refresh([])
         return self.wire.metadata.cluster_id or ""
 
@@ -104,22 +104,22 @@ class Cluster:
         )
 
     def controller(self) -> int | None:
-        """Return the node that answers for the controller."""
+        """Return the node id of the controller."""
         self._refresh([])
         return self.wire.metadata.controller
 
     def broker_version(self) -> tuple[int, ...]:
-        """Return the release the brokers' abilities point to, such as ``(4, 1)``."""
+        """Return the release, such as ``(4, 1)``, inferred from the brokers' API versions."""
         return tuple(self.wire.call(self.wire.link.versions).broker_version)
 
     def api_versions(self) -> dict[int, tuple[int, int]]:
-        """Return the lowest and highest version the broker takes of each request."""
+        """Return the lowest and highest version that the broker supports of each request."""
         return dict(self.wire.call(self.wire.link.versions).api_versions)
 
     def topics(self, names: Collection[str] | None = None) -> dict[str, TopicDescription]:
-        """Describe these topics, or all that we may see; names that do not exist are left out.
+        """Describe these topics, or all visible topics; names that do not exist are skipped.
 
-        A topic we may not describe is AccessDeniedError when it was asked for by name.
+        AccessDeniedError for a named topic that this user may not describe.
         """
         found = self._refresh(names)
         for name, topic in found.items():
@@ -138,7 +138,7 @@ class Cluster:
         return self.wire.call(ask)
 
     def topic_configs(self, names: Collection[str]) -> dict[str, dict[str, str]]:
-        """Return what is set on each topic itself, without defaults and without secrets."""
+        """Return the settings of each topic itself, without defaults and secrets."""
         return {
             name: {
                 key: config.value
@@ -149,7 +149,7 @@ class Cluster:
         }
 
     def all_topic_configs(self, names: Collection[str]) -> dict[str, dict[str, ConfigValue]]:
-        """Return every setting in force on each topic, defaults included."""
+        """Return every effective setting of each topic, including defaults."""
         if not names:
             return {}
         kind = DescribeConfigsRequest.DescribeConfigsResource
@@ -195,7 +195,7 @@ class Cluster:
         return {partition: at if at >= 0 else None for partition, at in found.items()}
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
-        """Return where each leader epoch ended: below a position, the log was truncated."""
+        """Return the end of each leader epoch; an end below a position means truncation."""
         return self.wire.call(self._offsets.epoch_ends, epochs) if epochs else {}
 
     def partition_sizes(
@@ -221,7 +221,7 @@ class Cluster:
 
 
 class OffsetRequests:
-    """Coroutines that ask leaders; see ``Admin`` for what each promises."""
+    """Requests to leaders, as coroutines; see ``Cluster`` for what each promises."""
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
@@ -229,7 +229,7 @@ class OffsetRequests:
     async def ends(
         self, partitions: Collection[TopicPartition], spec: OffsetSpec
     ) -> dict[TopicPartition, int]:
-        """Return the asked end of each partition."""
+        """Return the requested offset of each partition."""
         timestamp = _EARLIEST if spec is OffsetSpec.EARLIEST else _LATEST
         isolation = (
             Isolation.READ_COMMITTED
@@ -241,7 +241,7 @@ class OffsetRequests:
     async def at(
         self, times: Mapping[TopicPartition, int], isolation: Isolation
     ) -> dict[TopicPartition, int]:
-        """Return the first offset at or after each time, -1 where there is none."""
+        """Return the first offset at or after each time; -1 if there is none."""
         kind = ListOffsetsRequest.ListOffsetsTopic
 
         def make(asked: _Asked) -> Any:
@@ -274,7 +274,7 @@ class OffsetRequests:
     async def delete_before(
         self, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Move each log start up to the offset given; return the log starts."""
+        """Move each log start offset up to the given offset; return the log start offsets."""
         kind = DeleteRecordsRequest.DeleteRecordsTopic
 
         def make(asked: _Asked) -> Any:
@@ -301,7 +301,7 @@ class OffsetRequests:
     async def epoch_ends(
         self, epochs: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, EpochEnd]:
-        """Return where each leader epoch ended in the leader's log."""
+        """Return the end of each leader epoch in the leader's log."""
         kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 
         def make(asked: _Asked) -> Any:
@@ -336,7 +336,7 @@ class OffsetRequests:
         make: Callable[[_Asked], Any],
         read: Callable[[Any, Any], tuple[TopicPartition, Value]],
     ) -> dict[TopicPartition, Value]:
-        """Send each leader what ``make`` builds; return what ``read`` finds for each partition."""
+        """Send each leader a request built by ``make``; return the values that ``read`` yields."""
 
         async def ask(
             node: int,
@@ -359,12 +359,12 @@ class OffsetRequests:
 
 
 def codes_of(field: str) -> Any:
-    """Return what finds the codes in an answer with a list of results."""
+    """Return a function that extracts the error codes from a list of results."""
     return lambda answer: [result.error_code for result in getattr(answer, field)]
 
 
 def check_code(code: int, what: str, message: str | None = None) -> None:
-    """Raise what a code means, naming ``what``."""
+    """Raise the error for an error code; it names ``what``."""
     if code == UNKNOWN_TOPIC_OR_PARTITION:
         raise PreflightError(f"{what}: no such topic")
     if code:

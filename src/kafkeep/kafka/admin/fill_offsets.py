@@ -1,7 +1,7 @@
-"""Fill offsets that no record has: with batches of filler, and with empty transactions.
+"""Fill offsets without a record: with batches of filler records or with empty transactions.
 
-A transaction that only names partitions leaves one control record in each: one offset that no
-consumer sees.
+A transaction that only names partitions writes one control record to each. It takes one offset and
+is invisible to consumers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LAST_VERSION_OF_CLIENTS = 3
 _CONCURRENT = 51
 _FENCED = frozenset({47, 90})
 _LOST = frozenset({48, 49})
-"""The coordinator is in another state than we think: begin anew."""
+"""The state of the coordinator differs from this client's: fence and start again."""
 
 
 @kernel
@@ -73,7 +73,7 @@ def _packed(count: int, key: bytes) -> bytes:
 def filler_batch(count: int, timestamp: int, key: bytes = b"") -> bytearray:
     """Return a batch of ``count`` records without value, ready for ``rewrite.stamp``.
 
-    They have no key unless one is given. The records of the last few sizes are kept.
+    They have no key unless one is given. The records of the last few sizes are cached.
     """
     records = _packed(count, key)
     body = bytearray(HEADER_BYTES + len(records))
@@ -85,7 +85,7 @@ def filler_batch(count: int, timestamp: int, key: bytes = b"") -> bytearray:
 
 
 class Transactions:
-    """Empty transactions under one transactional id. Blocking; not for several threads."""
+    """Empty transactions under one transactional id. Blocking; not thread-safe."""
 
     def __init__(self, admin: Admin, transactional_id: str) -> None:
         self.id = transactional_id
@@ -94,10 +94,10 @@ class Transactions:
         self._node: int | None = None
         self._producer = (-1, -1)
 
-    def begin_anew(self) -> None:
-        """Shut out whoever used this id before, and wait until what they began is finished.
+    def fence(self) -> None:
+        """Fence earlier producers with this id, and wait until their transactions have ended.
 
-        Afterwards no marker of theirs can come any more.
+        Afterwards none of their markers can be written.
         """
 
         def make() -> Any:
@@ -113,11 +113,11 @@ class Transactions:
         self._producer = (answer.producer_id, answer.producer_epoch)
 
     def mark(self, partitions: Collection[TopicPartition]) -> None:
-        """Begin and commit a transaction that names the partitions and holds nothing.
+        """Begin and commit an empty transaction that names the partitions.
 
-        Its markers may be written after this returns: wait for the end offsets. UnknownOutcomeError
-        when they may or may not come: ``begin_anew`` and look. PreflightError when another run
-        has begun.
+        Its markers may be written after this returns: wait for the end offsets. After
+        UnknownOutcomeError they may or may not be written: call ``fence`` and read the end offsets.
+        PreflightError when another run has begun.
         """
         named: dict[str, list[int]] = defaultdict(list)
         for topic, partition in sorted(partitions):
@@ -147,7 +147,7 @@ class Transactions:
         self._ask(end, lambda found: [found.error_code])
 
     def _ask(self, make: Any, codes: Any, *, repeat: bool = False) -> Any:
-        """Ask the coordinator until it has time for us."""
+        """Send a request to the coordinator; retry while it is busy."""
         retries = TRANSACTION.begin()
         while True:
             failure: KafkeepError
@@ -172,12 +172,14 @@ class Transactions:
         if code in _FENCED:
             return PreflightError(
                 f"another run uses the transactional id {self.id}",
-                hint="Wait for it to end, then run the same command to check or go on.",
+                hint="Wait until it ends, then run the same command again to check or resume.",
             )
         if code in _LOST:
-            return UnknownOutcomeError(f"transaction {self.id} is in another state (code {code})")
+            return UnknownOutcomeError(
+                f"transaction {self.id} is in an unexpected state (code {code})"
+            )
         if code == _CONCURRENT:
-            return TransientError(f"transaction {self.id} is still being finished")
+            return TransientError(f"transaction {self.id} is still ending")
         if code in RETRIABLE:
             self._node = None
         return refusal(code, f"transactional id {self.id}")

@@ -28,21 +28,21 @@ _LAST_VERSION_WITH_NAMES = 9
 _GROUPS_PER_REQUEST = 200
 _GROUP_NOT_FOUND = 69
 _NO_EPOCH = -1
-"""A leader epoch of another cluster would make consumers call the log cut back."""
+"""With a leader epoch of another cluster, consumers would detect a truncated log."""
 _ACTIVE = frozenset({22, 25, 27, 68, 110, 113})
-"""The group has members of its own, so that offsets from outside are refused."""
+"""The group has active members, so Kafka refuses offsets from other clients."""
 
 
 @dataclass(slots=True)
 class GroupOffsets:
-    """Committed offsets by group; ``denied`` names the groups we may not read."""
+    """Committed offsets by group; ``denied`` names the groups this user may not read."""
 
     offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     denied: list[str] = field(default_factory=list)
 
 
 class Coordinators:
-    """Coroutines that ask group coordinators."""
+    """Requests to group coordinators, as coroutines."""
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
@@ -103,7 +103,7 @@ class Coordinators:
     async def _coordinators(
         self, groups: Sequence[str], found: GroupOffsets
     ) -> dict[int, list[str]]:
-        """Return the groups by coordinator, without those whose coordinator is not known yet."""
+        """Return the groups by coordinator, without groups whose coordinator is unknown."""
         grouped: dict[int, list[str]] = defaultdict(list)
         many = self._version(FindCoordinatorRequest) >= _FIRST_VERSION_WITH_MANY_KEYS
         for chunk in _chunks(groups, _GROUPS_PER_REQUEST if many else 1):
@@ -143,11 +143,11 @@ class Coordinators:
             _take_group(groups[0], answer, found)
 
     async def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit as a client that is no member, which only an empty group takes."""
+        """Commit as a client that is not a member; only an empty group accepts this."""
         await self._change(group, lambda: self._commit_request(group, offsets))
 
     async def forget(self, group: str, partitions: Collection[TopicPartition]) -> None:
-        """Delete offsets, which a group takes for topics it does not consume."""
+        """Delete offsets; a group accepts this for topics that it does not consume."""
         await self._change(group, lambda: _forget_request(group, partitions))
 
     async def delete(self, group: str) -> None:
@@ -221,7 +221,7 @@ def _forget_request(group: str, partitions: Collection[TopicPartition]) -> Any:
 
 
 def _outcomes(group: str, answer: Any) -> Iterator[tuple[int, str]]:
-    """Yield the codes of an answer to a change, and what each is about."""
+    """Yield each error code in the answer to a change, and the resource it concerns."""
     yield getattr(answer, "error_code", 0), f"group {group}"
     for result in getattr(answer, "results", ()):
         yield result.error_code, f"group {result.group_id}"
@@ -282,7 +282,7 @@ def list_groups(admin: Admin) -> list[str]:
 
 
 def active_groups(admin: Admin, groups: Collection[str]) -> list[str]:
-    """Return which of these groups have members; brokers before 2.6 tell of none."""
+    """Return the groups that have members; brokers before 2.6 report none."""
     listed = admin.wire.call(Coordinators(admin.routes).listed)
     wanted = set(groups)
     return sorted(
@@ -297,9 +297,9 @@ def active_groups(admin: Admin, groups: Collection[str]) -> list[str]:
 def load_group_offsets(
     admin: Admin, topics: Collection[str], groups: Collection[str] | None = None
 ) -> GroupOffsets:
-    """Return what each group has committed on ``topics``; groups without any are left out.
+    """Return the committed offsets of each group on ``topics``, without groups that have none.
 
-    All groups unless some are named. Groups that are active are read as well.
+    All groups unless some are named, including active groups.
     """
     call = Coordinators(admin.routes)
     names = list(groups) if groups is not None else admin.wire.call(call.all_ids)
@@ -317,14 +317,14 @@ def load_group_offsets(
 def commit_offsets(admin: Admin, group: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Commit offsets for a group; PreflightError when it has active members.
 
-    All or none is not promised: the error names the first partition that was refused.
+    Not atomic: the error names the first partition that was refused.
     """
     if offsets:
         admin.wire.call(Coordinators(admin.routes).commit, group, offsets)
 
 
 def delete_group(admin: Admin, group: str) -> None:
-    """Delete a group with its offsets; one that is not there is no error.
+    """Delete a group with its offsets; no error when it does not exist.
 
     PreflightError when it has active members.
     """
@@ -332,6 +332,6 @@ def delete_group(admin: Admin, group: str) -> None:
 
 
 def delete_offsets(admin: Admin, group: str, partitions: Collection[TopicPartition]) -> None:
-    """Forget what a group has committed on partitions; it is no error when that is nothing."""
+    """Delete the committed offsets of a group on partitions; no error when there are none."""
     if partitions:
         admin.wire.call(Coordinators(admin.routes).forget, group, partitions)

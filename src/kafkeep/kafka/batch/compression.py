@@ -1,4 +1,4 @@
-"""The codecs of record batches, read within a limit and written so that every client reads them."""
+"""The codecs of record batches: decompression within a limit, and compression."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import zstandard
 from kafkeep.errors import DamagedError
 
 DEFAULT_LIMIT_BYTES = 1 << 30
-"""More than this from one batch is taken for an attack: brokers allow 1 MB batches by default."""
+"""A batch that decompresses to more is refused; brokers allow 1 MB batches by default."""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -26,7 +26,7 @@ _LZ4_MAX_RATIO = 256
 
 
 class _Contexts(threading.local):
-    """What zstd keeps between calls: one set per thread, as it cannot be shared."""
+    """The contexts of zstd: one set per thread, because they are not thread-safe."""
 
     def __init__(self) -> None:
         self.reader = zstandard.ZstdDecompressor()
@@ -37,7 +37,7 @@ _contexts = _Contexts()
 
 
 class Codec(IntEnum):
-    """How the records of a batch are compressed, numbered as in its attributes."""
+    """The compression codec of a batch, numbered as in its attributes."""
 
     NONE = 0
     GZIP = 1
@@ -51,16 +51,16 @@ class _TooLargeError(Exception):
 
 
 def decompress(codec: int, data: Any, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Any:
-    """Return what ``data`` holds, as something bytes-like.
+    """Return the decompressed ``data``, bytes-like.
 
-    Never makes much more than ``limit_bytes``: a batch that would is refused while it is read.
-    Raises DamagedError then, and when ``data`` is not of this codec.
+    Memory use is bounded by about ``limit_bytes``: decompression stops at the limit. DamagedError
+    beyond the limit, and when ``data`` is not of this codec.
     """
     try:
         return _READERS[codec](data, limit_bytes)
     except _TooLargeError:
         raise DamagedError(
-            f"a {Codec(codec).name.lower()} batch unpacks to more than {limit_bytes} bytes"
+            f"a {Codec(codec).name.lower()} batch decompresses to more than {limit_bytes} bytes"
         ) from None
     except (
         zlib.error,
@@ -72,12 +72,12 @@ def decompress(codec: int, data: Any, *, limit_bytes: int = DEFAULT_LIMIT_BYTES)
         struct.error,
     ) as error:
         raise DamagedError(
-            f"a batch does not unpack as {Codec(codec).name.lower()}: {error}"
+            f"a batch cannot be decompressed as {Codec(codec).name.lower()}: {error}"
         ) from error
 
 
 def compress(codec: int, data: Any) -> Any:
-    """Return ``data`` in this codec, bytes-like, readable by the Java client and librdkafka."""
+    """Return ``data`` compressed, bytes-like, readable by the Java client and librdkafka."""
     return _WRITERS[codec](data)
 
 
@@ -124,8 +124,8 @@ def _read_snappy(data: Any, limit: int) -> Any:
 def _read_lz4(data: Any, limit: int) -> bytes:
     head = bytes(data[:14])
     if len(head) == 14 and head[4] & 0x08 and int.from_bytes(head[6:], "little") > limit:
-        raise _TooLargeError  # what the frame says it holds would be allocated at once
-    if len(data) * _LZ4_MAX_RATIO <= limit:  # it cannot pass the limit, and this is 20 times faster
+        raise _TooLargeError  # the size in the frame header would be allocated at once
+    if len(data) * _LZ4_MAX_RATIO <= limit:  # within the limit in any case, and 20 times faster
         whole: bytes = lz4.frame.decompress(data)
         return whole
     frame = lz4.frame.LZ4FrameDecompressor()
@@ -141,7 +141,7 @@ def _read_zstd(data: Any, limit: int) -> Any:
     size = zstandard.frame_content_size(data)
     if size > limit:
         raise _TooLargeError
-    # Producers stream, so their frames mostly do not say how much they hold.
+    # Producers stream, so most of their frames do not state the decompressed size.
     guess = min(size + 1, 256 * len(data)) if size >= 0 else 6 * len(data)
     out = bytearray(min(limit + 1, max(4096, guess)))
     filled = 0
@@ -153,7 +153,9 @@ def _read_zstd(data: Any, limit: int) -> Any:
             if filled == len(out):
                 out.extend(bytes(min(len(out), limit + 1 - filled)))
     whole = memoryview(out)[:filled]
-    return whole if 2 * filled >= len(out) else bytes(whole)  # many small ones must stay small
+    return (
+        whole if 2 * filled >= len(out) else bytes(whole)
+    )  # do not keep a large buffer for small data
 
 
 def _write_gzip(data: Any) -> bytes:
@@ -171,7 +173,7 @@ def _write_snappy(data: Any) -> bytes:
 
 
 def _write_lz4(data: Any) -> bytes:
-    # The Java client refuses frames whose blocks lean on each other.
+    # The Java client refuses frames with linked blocks.
     out: bytes = lz4.frame.compress(data, block_linked=False, store_size=False)
     return out
 

@@ -1,4 +1,4 @@
-"""Record batches decoded to Arrow, written straight into Arrow's buffers."""
+"""Decode record batches to Arrow, directly into Arrow's buffers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RECORD_SCHEMA = pa.schema(
         pa.field("headers", pa.list_(HEADER_TYPE), nullable=False),
     ]
 )
-"""Times are Kafka's ms, any int64; time types are ``layout.TimestampType``."""
+"""Timestamps are Kafka's ms, any int64; timestamp types are ``layout.TimestampType``."""
 
 
 @kernel
@@ -55,8 +55,9 @@ def _take_fields(  # noqa: PLR0917
 ) -> None:
     """Copy keys and values, already checked, to the buffers of two Arrow columns.
 
-    Fills ``begins`` and ``lists`` with where headers begin and how many there were. Keys, values
-    and ``_gather`` copy alike: a function for it, though inlined, takes a third longer.
+    Fill ``begins`` and ``lists`` with the position and the number of headers. The copy loop is
+    repeated for keys, values and in ``_gather``: a shared function, even inlined, takes a third
+    longer.
     """
     keys = values = headers = np.int64(0)
     for i in range(len(fields)):
@@ -130,7 +131,7 @@ class _BinaryColumn:
 
 
 def _gathered(buffer: Bytes, starts: Int64s, lengths: Int64s, size_bytes: int) -> pa.Array:
-    """Return bytes of ``buffer`` as an Arrow binary column, which has ``size_bytes`` in all."""
+    """Return bytes of ``buffer`` as an Arrow binary column of ``size_bytes`` in total."""
     column = _BinaryColumn(len(starts), size_bytes)
     _gather(buffer, starts, lengths, column.offsets, column.valid, column.data)
     return column.to_arrow()
@@ -142,9 +143,9 @@ def _numbers(kind: pa.DataType, values: NDArray[Any]) -> pa.Array:
 
 
 def to_arrow(records: Walked) -> pa.RecordBatch:
-    """Return walked records, all of them, in ``RECORD_SCHEMA``.
+    """Return all records as an Arrow batch in ``RECORD_SCHEMA``.
 
-    Raises OverflowError when a column has 2 GiB or more: walk fewer batches at a time.
+    OverflowError when a column has 2 GiB or more: pass fewer batches at a time.
     """
     totals = records.totals.tolist()
     if max(totals) > np.iinfo(np.int32).max:
@@ -194,10 +195,10 @@ def iter_decode(
     max_bytes: int = AREA_BYTES,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode in order, in pieces of about ``max_bytes`` of records, or one record batch each.
+    """Decode in order; yield Arrow batches of about ``max_bytes``, or of one record batch.
 
-    Records outside of ``range`` and control batches are left out; pieces without records are not
-    yielded. A batch that unpacks to more than ``limit_bytes`` is damage.
+    Records outside of ``range`` and control batches are skipped, and empty Arrow batches are not
+    yielded. DamagedError for a batch that decompresses to more than ``limit_bytes``.
     """
     for part in iter_unpacked(batches, max_bytes=max_bytes, limit_bytes=limit_bytes):
         records = walk_records(part, range)
@@ -213,7 +214,7 @@ def decode(
 ) -> pa.RecordBatch:
     """Decode all batches to one Arrow batch in ``RECORD_SCHEMA``; see ``iter_decode``.
 
-    Raises OverflowError when a column would have 2 GiB or more.
+    OverflowError when a column would have 2 GiB or more.
     """
     pieces = list(iter_decode(batches, range, limit_bytes=limit_bytes))
     if not pieces:

@@ -1,4 +1,4 @@
-"""Kafka's record batch (v2) as it lies in bytes: find batches, check them, say what they hold."""
+"""Kafka's record batches (v2) in a buffer: find them, check them, describe them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kafkeep.errors import KafkeepError
 from kafkeep.kafka.batch.compression import DEFAULT_LIMIT_BYTES
+from kafkeep.kafka.batch.crc import find_bad_crc
 from kafkeep.kafka.batch.layout import (
     CODEC_MASK,
     CONTROL,
@@ -20,7 +21,6 @@ from kafkeep.kafka.batch.layout import (
     MIN_RECORD_BYTES,
     TRANSACTIONAL,
     TimestampType,
-    find_bad_crc,
 )
 from kafkeep.kafka.batch.unpack import iter_unpacked
 from kafkeep.numba_setup import (
@@ -50,11 +50,11 @@ from kafkeep.numba_setup import (
 )
 
 NO_RECORD = np.iinfo(np.int64).max
-"""What ``min_timestamps`` says of a batch without records."""
+"""The result of ``min_timestamps`` for a batch without records."""
 
 
 class UnsupportedBatchError(KafkeepError):
-    """A topic holds messages in a format from before Kafka 0.11."""
+    """A topic holds messages in a format older than Kafka 0.11."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,21 +83,21 @@ class Batches:
         return len(self.positions)
 
     def select(self, which: NDArray[np.bool_] | slice) -> Batches:
-        """Return the batches that ``which`` (a mask or a slice) picks, over the same buffer."""
+        """Return the batches that ``which`` (a mask or a slice) selects, over the same buffer."""
         columns = [getattr(self, field.name)[which] for field in fields(self)[2:]]
         return Batches(self.buffer, self.consumed, *columns)
 
     def slice_bytes(self, i: int, j: int) -> memoryview:
-        """Return the bytes of batches ``i`` to ``j - 1``, not copied; they must be neighbours."""
+        """Return the bytes of batches ``i`` to ``j - 1`` without a copy; they must be adjacent."""
         if i >= j:
             return memoryview(b"")
         start, end = int(self.positions[i]), int(self.positions[j - 1] + self.sizes[j - 1])
         if end - start != int(self.sizes[i:j].sum()):
-            raise ValueError(f"batches {i} to {j - 1} are not neighbours in their buffer")
+            raise ValueError(f"batches {i} to {j - 1} are not adjacent in their buffer")
         return self.buffer[start:end].data
 
     def packed(self, part: slice = slice(None)) -> memoryview:
-        """Return the bytes of these batches one after the other, copied only where some lack."""
+        """Return the concatenated bytes of these batches; copied only if they are not adjacent."""
         positions, sizes = self.positions[part], self.sizes[part]
         total = int(sizes.sum())
         if total == 0:
@@ -111,12 +111,12 @@ class Batches:
 
     @property
     def is_control(self) -> NDArray[np.bool_]:
-        """Batches that hold a marker of the broker's and no records."""
+        """Batches that hold a control record of the broker and no data."""
         return (self.attributes & CONTROL).astype(np.bool_)
 
     @property
     def is_transactional(self) -> NDArray[np.bool_]:
-        """Batches, markers included, that belong to a transaction."""
+        """Batches that belong to a transaction, including its markers."""
         return (self.attributes & TRANSACTIONAL).astype(np.bool_)
 
     @property
@@ -171,7 +171,7 @@ def _check_header(buffer: Bytes, at: int, size: int) -> int:
 
 @kernel
 def _count_batches(buffer: Bytes) -> tuple[int, int, int]:  # noqa: PLR0911
-    """Return how many whole batches there are, where they end, and what stopped the count."""
+    """Return the number of whole batches, their end, and the error code that stopped the count."""
     count, at, end = 0, 0, len(buffer)
     last_offset = -1
     while at < end:
@@ -221,18 +221,19 @@ def _read_headers(buffer: Bytes, columns: NDArray[np.int64]) -> None:
 def scan_batches(buffer: Any, *, partial_tail: bool = True) -> Batches:
     """Find the whole batches of one partition in ``buffer``; checksums are not checked.
 
-    Headers make sense and offsets ascend: no checksum covers base offsets.
+    Headers are checked for consistency and offsets must ascend, because the checksum does not cover
+    base offsets.
 
-    A last batch that is cut short, as Fetch sends it, is left out; with ``partial_tail`` false it
-    is damage. Raises DamagedError, or UnsupportedBatchError for messages of format v0 and v1.
+    A truncated last batch, as Fetch sends it, is skipped; with ``partial_tail`` false it is damage.
+    DamagedError, or UnsupportedBatchError for messages of format v0 and v1.
     """
     view = view_bytes(buffer)
     count, consumed, code = _count_batches(view)
     if code == OLD_MAGIC:
         raise UnsupportedBatchError(
             f"topic holds message format v{int(view[consumed + 16])} at byte {consumed}",
-            hint="Kafka 0.11 and newer write v2; let the broker convert the topic, for example by "
-            "mirroring it, and back up the copy.",
+            hint="Kafka 0.11 and newer write v2. Convert the topic, for example by mirroring it, "
+            "and back up the copy.",
         )
     if code != OK and not (code == CUT_SHORT and partial_tail):
         offset = read_i64(view, consumed) if consumed + 8 <= len(view) else -1
@@ -251,7 +252,7 @@ def _read_crcs(buffer: Bytes, positions: Int64s) -> Int64s:
 
 
 def check_crcs(batches: Batches) -> None:
-    """Raise DamagedError, naming the base offset, unless each batch has its checksum."""
+    """Raise DamagedError, naming the base offset, unless every checksum matches."""
     positions = batches.positions
     wanted = _read_crcs(batches.buffer, positions)
     bad = find_bad_crc(batches.buffer, positions + CRC_START, positions + batches.sizes, wanted)
@@ -265,7 +266,7 @@ def _min_deltas(  # noqa: PLR0917
 ) -> tuple[int, int, int]:
     """Fill ``out`` with the smallest time of each batch.
 
-    Returns an error code, the batch and the position in ``buffer`` where it was met.
+    Return an error code, and the batch and the position in ``buffer`` where it occurred.
     """
     for i in range(len(starts)):
         at, end = starts[i], ends[i]
@@ -290,10 +291,10 @@ def _min_deltas(  # noqa: PLR0917
 
 
 def min_timestamps(batches: Batches, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Int64s:
-    """Return the smallest record time of each batch: headers only know the largest.
+    """Return the smallest timestamp of each batch; headers contain only the largest.
 
-    ``NO_RECORD`` for control batches and for batches that compaction left empty. A batch that
-    unpacks to more than ``limit_bytes`` is damage.
+    ``NO_RECORD`` for control batches and for batches that compaction emptied. DamagedError for a
+    batch that decompresses to more than ``limit_bytes``.
     """
     smallest = np.full(len(batches), NO_RECORD, dtype=np.int64)
     holds = ~batches.is_control & (batches.record_counts > 0)

@@ -1,4 +1,4 @@
-"""Keys and headers of records: the partition of a key as Kafka's producer has it, and filters."""
+"""Keys and headers of records: Kafka's partitioner for keys, and filter conditions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _same(buffer: Bytes, at: int, wanted: Bytes) -> bool:
 
 @inlined
 def _fits(buffer: Bytes, at: int, length: int, how: int, wanted: Bytes) -> bool:
-    """Tell whether the bytes at ``at`` are what is wanted; there are none if ``length`` is -1."""
+    """Return whether the bytes at ``at`` match; a ``length`` of -1 means null."""
     if how == _EQUALS:
         return length == len(wanted) and _same(buffer, at, wanted)
     return length >= len(wanted) and _same(buffer, at, wanted)
@@ -67,7 +67,7 @@ def _match_headers(  # noqa: PLR0917
 
 
 def matching(records: Walked, conditions: Sequence[Condition]) -> NDArray[np.bool_]:
-    """Return for each record whether all conditions hold. Lengths were checked by ``walk``."""
+    """Return for each record whether all conditions hold. ``walk_records`` checked the lengths."""
     kept = np.ones(len(records), dtype=np.bool_)
     for condition in conditions:
         kept &= _match(records, condition) != condition.negated
@@ -90,7 +90,7 @@ def _bytes(value: bytes) -> Bytes:
     return np.frombuffer(value, dtype=np.uint8)
 
 
-# Compiled code has one integer type; mypy tells numpy's from Python's.
+# Compiled code has one integer type; mypy distinguishes numpy's from Python's.
 # mypy: disable-error-code="return-value"
 
 
@@ -129,7 +129,7 @@ def _murmur2(buffer: Bytes, at: int, length: int) -> int:
 def _deal(  # noqa: PLR0917
     buffer: Bytes, fields: Int64s, ends: Int64s, partitions: int, turn: int, out: Int64s
 ) -> int:
-    """Fill ``out``; return whose turn it is for the next record without a key."""
+    """Fill ``out``; return the partition of the next record without a key."""
     for i in range(len(fields)):
         length, at = read_varint(buffer, fields[i], ends[i])
         if length < 0:
@@ -141,9 +141,9 @@ def _deal(  # noqa: PLR0917
 
 
 def deal(records: Walked, partitions: int, turn: int) -> tuple[Int64s, int]:
-    """Return each record's partition: by its key, or in turn for those without one.
+    """Return the partition of each record: by its key, or round-robin without a key.
 
-    Also returns whose turn is next.
+    Also return the partition of the next record without a key.
     """
     out = np.empty(len(records), dtype=np.int64)
     following = _deal(records.buffer, records.fields, records.ends, partitions, turn, out)

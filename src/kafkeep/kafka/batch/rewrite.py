@@ -1,4 +1,4 @@
-"""Stored batches made ready to be produced again: as they are where possible, else re-encoded."""
+"""Prepare stored batches for producing: unchanged where possible, else re-encoded."""
 
 # mypy: disable-error-code="return-value"
 
@@ -14,25 +14,26 @@ from numpy.typing import NDArray
 
 from kafkeep.archive.entry import OffsetRange
 from kafkeep.kafka.batch.compression import DEFAULT_LIMIT_BYTES, compress
+from kafkeep.kafka.batch.crc import crc32c
 from kafkeep.kafka.batch.format import Batches
-from kafkeep.kafka.batch.layout import CODEC_MASK, CRC_START, HEADER_BYTES, TimestampType, crc32c
+from kafkeep.kafka.batch.layout import CODEC_MASK, CRC_START, HEADER_BYTES, TimestampType
 from kafkeep.kafka.batch.unpack import Walked, iter_unpacked, walk_records
 from kafkeep.numba_setup import Bytes, Int64s, copy_bytes, kernel, varlong_size, write_varlong
 
 TARGET_BYTES = 1 << 20
 
-# A batch is small below this share of the target. Compressed ones hold more records than their
-# size tells, and merging them costs far more.
+# A batch is small below this share of the target. Compressed batches hold more records than their
+# size suggests, and merging them costs far more.
 _PLAIN_SHARE = 8
 _PACKED_SHARE = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadyBatch:
-    """One batch as a broker takes it, but for ``stamp``: base offset 0, no holes, CreateTime.
+    """One batch that a broker accepts after ``stamp``: base offset 0, no holes, CreateTime.
 
-    ``first_offset`` and ``last_offset`` (inclusive) are those its records had at the source;
-    ``offsets`` has every one when some between are missing, and is None when none is.
+    ``first_offset`` and ``last_offset`` (inclusive) are the source offsets of its records.
+    ``offsets`` lists all of them if some in between are missing, else it is None.
     """
 
     body: bytearray
@@ -43,12 +44,12 @@ class ReadyBatch:
 
     @property
     def dense(self) -> bool:
-        """Whether the source had a record at each offset from first to last."""
+        """True if the source had a record at each offset from first to last."""
         return self.offsets is None
 
 
 def stamp(body: bytearray, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-    """Write who produces the batch, and its checksum, into ``body``; may be done again."""
+    """Write producer id, epoch, sequence and checksum into ``body``. Repeatable."""
     struct.pack_into(">qhi", body, 43, producer_id, producer_epoch, base_sequence)
     struct.pack_into(">I", body, 17, crc32c(memoryview(body)[CRC_START:]))
 
@@ -62,13 +63,13 @@ def regroup(
     max_batch_bytes: int,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
 ) -> Iterator[ReadyBatch]:
-    """Yield the records of ``range``, but for the first ``skip_records``, each once and in order.
+    """Yield the records of ``range`` after the first ``skip_records``, each once and in order.
 
-    Large batches without holes pass with a new header. All others (small, with holes, cut by the
-    range, stamped by the broker) are re-encoded and merged up to ``target_bytes``; keys, values,
-    headers and times stay what consumers saw. A batch is larger than ``max_batch_bytes`` only if
-    it is one record. Checksums must have been checked; control batches are dropped, so aborted
-    ones must not be among them. Runs on executors; holds one chunk and one batch.
+    Large batches without holes get a new header. All others (small, with holes, cut by the range,
+    with LogAppendTime) are re-encoded and merged up to ``target_bytes``. Consumers see the same
+    keys, values, headers and timestamps. A batch is larger than ``max_batch_bytes`` only if it is
+    one record. The caller has checked the checksums and removed aborted batches, because control
+    batches are dropped. Runs on executors; memory is bounded by one chunk and one batch.
     """
     regrouping = _Regrouping(
         range, skip_records, min(target_bytes, max_batch_bytes), max_batch_bytes, limit_bytes
@@ -93,7 +94,7 @@ def _pass_through(batches: Batches, i: int) -> ReadyBatch:
 
 
 class _Regrouping:
-    """Where a regrouping stands: what is still to be skipped, and the batch being merged."""
+    """The state of a regrouping: the records to skip, and the batch that is being merged."""
 
     def __init__(
         self, range: OffsetRange, skip: int, target: int, largest: int, limit: int
@@ -107,7 +108,7 @@ class _Regrouping:
 
     def add(self, chunk: Batches) -> Iterator[ReadyBatch]:
         batches = self._skip_whole(self._wanted(chunk))
-        while self.skip and len(batches):  # the first one is cut, by the skip or by the range
+        while self.skip and len(batches):  # the skip or the range cuts the first one
             yield from self._merge(batches.select(slice(0, 1)))
             batches = self._skip_whole(batches.select(slice(1, None)))
         passes = self._passes(batches)
@@ -130,7 +131,7 @@ class _Regrouping:
         return (batches.base_offsets >= self.range.start) & (batches.last_offsets < self.range.end)
 
     def _skip_whole(self, batches: Batches) -> Batches:
-        """Leave out leading batches that are to be skipped from first to last record."""
+        """Drop leading batches that are skipped entirely."""
         if not self.skip:
             return batches
         counts = np.where(self._inside(batches), batches.record_counts, self.skip + 1)
@@ -172,10 +173,10 @@ def _append(  # noqa: PLR0917
     ends: Int64s,
     first: int,
 ) -> tuple[int, int]:
-    """Encode records from ``first`` on behind those in ``out`` until one does not fit.
+    """Append the encoded records from ``first`` on to ``out`` until one does not fit.
 
-    ``state`` is position, count, base time, max time. Returns the first record left, and how many
-    bytes it takes.
+    ``state`` is position, count, base time, max time. Return the first record that did not fit, and
+    its size in bytes.
     """
     position, count, base, latest = state[0], state[1], state[2], state[3]
     needed = np.int64(0)
@@ -183,7 +184,7 @@ def _append(  # noqa: PLR0917
     while i < len(fields):
         if count == 0:
             base = latest = timestamps[i]
-        delta = timestamps[i] - base  # wraps around, and so does the reader's addition
+        delta = timestamps[i] - base  # wraps around, as the reader's addition does
         size = 1 + varlong_size(delta) + varlong_size(count) + ends[i] - fields[i]
         needed = varlong_size(size) + size
         if position + needed > len(out):
@@ -202,7 +203,7 @@ def _append(  # noqa: PLR0917
 
 
 class Merger:
-    """One batch in the making, of one codec, at most ``target`` bytes before compression."""
+    """A batch that is being built, with one codec and at most ``target`` bytes uncompressed."""
 
     def __init__(self, target: int, largest: int) -> None:
         self.codec = 0
@@ -215,19 +216,19 @@ class Merger:
 
     @property
     def waits(self) -> bool:
-        """Whether records were taken in that ``flush`` would yield."""
+        """True if ``flush`` would yield a batch."""
         return bool(self._offsets)
 
     def start(self, codec: int) -> None:
-        """Go on with another codec; nothing may be waiting."""
+        """Continue with another codec; call only after ``flush``."""
         self.codec = codec
-        # What does not compress grows a little.
+        # Incompressible data grows a little.
         spare = self._largest // 32 + 64 if codec else 0
         self._room = max(min(self._target, self._largest - spare), HEADER_BYTES)
         self._out = np.empty(self._room, dtype=np.uint8)
 
     def add(self, records: Walked) -> Iterator[ReadyBatch]:
-        """Take the records in, yielding each batch that is full."""
+        """Add the records; yield each batch that is full."""
         first = 0
         while first < len(records):
             left, needed = self._append(records, first)
@@ -252,7 +253,7 @@ class Merger:
         )
 
     def flush(self) -> Iterator[ReadyBatch]:
-        """Yield what was taken in, if anything."""
+        """Yield the last batch, if there is one."""
         if not self._offsets:
             return
         position, count, base, latest = self._state.tolist()

@@ -26,7 +26,7 @@ _ALL = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class IdMap:
-    """Which id replaces which, and where."""
+    """The replacements of schema ids, and whether they apply to keys, values or both."""
 
     ids: Mapping[int, int]
     keys: bool = True
@@ -35,10 +35,10 @@ class IdMap:
 
 @dataclass(slots=True)
 class IdRewriter:
-    """Puts new ids in, and counts. One for each task.
+    """Replace schema ids in records, and count them. Each task has its own.
 
-    Records may be read more than once; those of one source are counted by their offsets, which
-    only grow.
+    Records may be read more than once. Each record of a source is counted once, by its offset,
+    which only increases.
     """
 
     map: IdMap
@@ -53,19 +53,19 @@ class IdRewriter:
         self._new = np.array([new for _, new in pairs], dtype=np.int64)
 
     def batches(self, batches: Iterator[ReadyBatch], source: Hashable) -> Iterator[ReadyBatch]:
-        """Yield the batches of one source with other ids; packed ones are packed again."""
+        """Yield the batches of one source with new ids; compressed batches are compressed again."""
         for batch in batches:
             yield self._batch(batch, source)
 
     def rows(
         self, rows: Iterator[tuple[Walked, int]], source: Hashable
     ) -> Iterator[tuple[Walked, int]]:
-        """Yield the records of one source with other ids; None: they are counted elsewhere."""
+        """Yield the records of one source with new ids; None: another task counts them."""
         for records, codec in rows:
             yield self._records(records, source), codec
 
     def to_json(self) -> dict[str, int]:
-        """Return what was done to how many keys and values."""
+        """Return the counts of keys and values by outcome."""
         keys, values = self.counts[:3].tolist(), self.counts[3:].tolist()
         return {
             "rewritten": keys[REWRITTEN] + values[REWRITTEN],
@@ -98,7 +98,7 @@ class IdRewriter:
         return replace(batch, body=_packed(batch.body, buffer))
 
     def _rewrite(self, buffer: Bytes, rows: Walked, offsets: Int64s, source: Hashable) -> bool:
-        """Change ids in ``buffer``, where the rows lie; tell whether any was."""
+        """Replace ids in ``buffer``, which holds the rows; return whether any changed."""
         seen = _ALL if source is None else self._seen.get(source, -1)
         changed = _put_ids(
             buffer,
@@ -128,7 +128,7 @@ def _put_ids(  # noqa: PLR0917
     wanted: tuple[bool, bool],
     counts: Int64s,
 ) -> int:
-    """Put new ids in place of old ones; count records past ``seen``. Lengths were checked."""
+    """Replace ids; count records after offset ``seen``. The caller has checked the lengths."""
     changed = 0
     for i in range(len(fields)):
         at, end = fields[i], ends[i]
@@ -158,7 +158,7 @@ def _put_ids(  # noqa: PLR0917
 
 
 def _packed(body: bytearray, records: Bytes) -> bytearray:
-    """Return a batch with other records, packed as before; its checksum is for ``stamp``."""
+    """Return the batch with other records and the same codec; ``stamp`` sets its checksum."""
     (attributes,) = struct.unpack_from(">h", body, 21)
     packed = memoryview(compress(attributes & CODEC_MASK, records))
     made = bytearray(body[:HEADER_BYTES])

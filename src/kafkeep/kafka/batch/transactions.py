@@ -1,4 +1,4 @@
-"""Which batches of a read-committed Fetch answer were committed."""
+"""Find the committed batches in the answer to a read-committed Fetch."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _ABORT, _COMMIT = 0, 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransactionOutcome:
-    """What became of each batch: ``keep`` is committed data, ``aborted`` is data rolled back.
+    """The outcome of each batch: ``keep`` is committed data, ``aborted`` is aborted data.
 
-    Control batches are in neither. ``stretches`` are the aborted batches' offsets, with no
-    committed batch inside of any.
+    Control batches are in neither. ``stretches`` are the offset ranges of aborted batches, without
+    any committed batch inside.
     """
 
     keep: NDArray[np.bool_]
@@ -74,7 +74,7 @@ def _mark_aborted(  # noqa: PLR0917
     state: Int64s,
     out: Int64s,
 ) -> tuple[int, int]:
-    """Walk in order as a consumer does; ``producers`` and ``aborting`` index into ``state``."""
+    """Process in order as a consumer does; ``producers`` and ``aborting`` index into ``state``."""
     upcoming = 0
     for i in range(len(positions)):
         while upcoming < len(first_offsets) and first_offsets[upcoming] <= last_offsets[i]:
@@ -94,10 +94,10 @@ def _mark_aborted(  # noqa: PLR0917
 
 
 def drop_aborted(batches: Batches, aborted: Sequence[tuple[int, int]]) -> TransactionOutcome:
-    """Judge the batches of one Fetch answer by its own list of (producer id, first offset).
+    """Classify the batches of one Fetch answer by its list of (producer id, first offset).
 
-    The list says nothing of other answers, so the batches must be all of that answer's, in order
-    and with their control batches: a producer's aborted transaction ends at its marker.
+    The list is valid only for its own answer. So pass all batches of that answer, in order and with
+    control batches: an aborted transaction of a producer ends at its marker.
     """
     control = batches.is_control
     if not aborted or not (transactional := batches.is_transactional).any():

@@ -1,4 +1,4 @@
-"""Decompress record batches and walk their records, checking every length on the way."""
+"""Decompress record batches, and locate their records with all lengths checked."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # mypy: disable-error-code="return-value,assignment"
 
 
-# Places in ``totals``.
+# Indexes into ``totals``.
 KEY_BYTES, VALUE_BYTES, HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES = range(5)
 
 
@@ -46,8 +46,8 @@ KEY_BYTES, VALUE_BYTES, HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES = range(5)
 class Walked:
     """Records in order: row i has its fields at ``buffer[fields[i] : ends[i]]``.
 
-    The fields are key, value and headers as they lie on the wire, all lengths checked. Times are
-    what consumers see: the broker's where it set them. ``totals`` sums up the bytes of each field.
+    The fields are key, value and headers in wire format, with all lengths checked. Timestamps are
+    those that consumers see (LogAppendTime if set). ``totals`` are the total bytes of each field.
     """
 
     buffer: Bytes
@@ -62,7 +62,7 @@ class Walked:
         return len(self.offsets)
 
     def select(self, which: slice | NDArray[np.bool_] | Int64s) -> Walked:
-        """Return some of the records, by slice, mask or places; ``totals`` stay those of all."""
+        """Return some of the records, by slice, mask or indexes; ``totals`` remain those of all."""
         return Walked(
             self.buffer,
             self.offsets[which],
@@ -76,7 +76,7 @@ class Walked:
 
 @inlined
 def _skip_field(buffer: Bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the length of the sized bytes at ``at`` (-1 for null) and what follows, or -1."""
+    """Return the length of the field at ``at`` (-1 for null) and the next position, or -1."""
     length, at = read_varint(buffer, at, end)
     if at < 0 or length < -1:
         return np.int64(0), np.int64(-1)
@@ -91,7 +91,7 @@ def _skip_field(buffer: Bytes, at: int, end: int) -> tuple[int, int]:
 def _check_fields(buffer: Bytes, at: int, end: int) -> tuple[int, int, int, int, int]:
     """Check key, value and headers, which must end at ``end``.
 
-    Returns their sizes in the order of ``totals``; the first is -1 when they are damaged.
+    Return their sizes in the order of ``totals``; the first is -1 when they are damaged.
     """
     key, at = _skip_field(buffer, at, end)
     value = headers = names = texts = np.int64(0)
@@ -130,7 +130,7 @@ def _walk(  # noqa: PLR0911, PLR0917
     """Fill ``out`` (offset, time, time type, fields, end) with the records in the range.
 
     ``headers`` has base offset, last offset, base time, max time and time type of each batch.
-    Returns how many records, an error code, and the batch and position where it was met.
+    Return the number of records, an error code, and the batch and position where it occurred.
     """
     found = 0
     keys = values = counted = names = texts = np.int64(0)
@@ -214,10 +214,10 @@ AREA_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unpacked:
-    """Some batches in a row, and where their records lie, uncompressed, in ``buffer``.
+    """Consecutive batches, and the positions of their uncompressed records in ``buffer``.
 
     Row i of ``batches`` has ``counts[i]`` records at ``buffer[starts[i] : ends[i]]``; control
-    batches count as having none. ``first`` is the first batch's index in what was unpacked.
+    batches count as having none. ``first`` is the index of the first batch in the input.
     """
 
     first: int
@@ -234,10 +234,10 @@ def iter_unpacked(
     max_bytes: int = AREA_BYTES,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
 ) -> Iterator[Unpacked]:
-    """Unpack batches in order, at most ``max_bytes`` of records at a time or one batch.
+    """Decompress batches in order, at most ``max_bytes`` of records at a time or one batch.
 
-    A batch that unpacks to more than ``limit_bytes`` is damage. Runs of uncompressed batches are
-    served out of their own buffer.
+    DamagedError for a batch that decompresses to more than ``limit_bytes``. Uncompressed batches
+    are not copied.
     """
     counts = np.where(batches.is_control, 0, batches.record_counts)
     packed = (batches.codec != 0) & (counts > 0)

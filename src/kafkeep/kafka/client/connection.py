@@ -1,8 +1,8 @@
-"""One client: kafka-python's loop on a thread of its own, and requests that wait their turn.
+"""One client: kafka-python's event loop on its own thread, and queued requests.
 
-kafka-python fails a request at once when a connection is busy, throttled or in backoff, and is
-not safe to call off its loop. ``Link.send`` is a coroutine of that loop that waits instead. The
-requests to one broker are written in the order in which ``send`` was called.
+kafka-python fails a request at once when a connection is busy, throttled or in backoff, and must be
+called on its loop. ``Link.send`` is a coroutine of that loop that waits instead. Requests to one
+broker are written in the order of the calls of ``send``.
 """
 
 from __future__ import annotations
@@ -38,14 +38,13 @@ NodeId = int | str
 
 
 class FairSemaphore:
-    """At most ``limit`` holders at once; the others get their turn in order of asking."""
+    """A semaphore with ``limit`` permits, granted in the order of requests."""
 
     def __init__(self, limit: int) -> None:
         self._free = limit
         self._waiting: deque[Any] = deque()
 
     async def take(self) -> None:
-        """Wait for a turn."""
         if self._free:
             self._free -= 1
             return
@@ -54,7 +53,7 @@ class FairSemaphore:
         await turn
 
     def give(self) -> None:
-        """Hand the turn to whoever has waited longest."""
+        """Release a permit to the longest waiter."""
         if self._waiting:
             self._waiting.popleft().success(None)
         else:
@@ -65,7 +64,7 @@ class Link:
     """Connections to one cluster; every coroutine here runs on the loop's thread."""
 
     def __init__(self, options: KafkaOptions, *, connect_timeout_ms: int | None = None) -> None:
-        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters is raised, not logged
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # errors are raised instead of logged
         config = client_config(options)
         self.connect_timeout_ms = connect_timeout_ms or config.pop("connect_timeout_ms", 10_000)
         config.pop("connect_timeout_ms", None)
@@ -82,7 +81,7 @@ class Link:
             **config,
         )
         self.cluster = self.connections.cluster
-        # It would connect on its own after every error; metadata.py asks when it has to.
+        # It would reconnect after every error; metadata.py refreshes on demand.
         self.cluster.start_refresh_loop = lambda: None
         self._slots: dict[NodeId, FairSemaphore] = {}
         self._order: dict[NodeId, FairSemaphore] = {}
@@ -92,15 +91,15 @@ class Link:
 
     @property
     def failed(self) -> bool:
-        """True when the loop has died or was closed: a new client is needed."""
+        """True if the loop has died or was closed: a new client is needed."""
         return self.closing or loop_has_died(self.net)
 
     def run(self, coroutine: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-        """Schedule a coroutine from any thread; return kafka-python's future of it."""
+        """Schedule a coroutine from any thread; return its future of kafka-python."""
         return self.net.call_soon_with_future(coroutine, *args)
 
     def close(self) -> None:
-        """Close every connection and stop the loop; what is in flight fails."""
+        """Close every connection and stop the loop; requests in flight fail."""
         if self.closing:
             return
         self.closing = True
@@ -109,16 +108,16 @@ class Link:
         self.net.close()
 
     async def gather(self, coroutines: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
-        """Run them side by side; return each one's value or exception, in order."""
+        """Run coroutines concurrently; return the value or exception of each, in order."""
         if len(coroutines) == 1:
             return [await _settle(coroutines[0]())]
         started = [self.net.call_soon_with_future(coroutine) for coroutine in coroutines]
         return [await _settle(future) for future in started]
 
     async def connect(self) -> None:
-        """Reach one bootstrap server and learn the brokers; once for all callers.
+        """Connect to a bootstrap server and load the brokers; once for all callers.
 
-        Raises a sentence about the last failure when none answers within the time.
+        Raise an error about the last failure when none answers in time.
         """
         if self.cluster.brokers():
             return
@@ -128,7 +127,7 @@ class Link:
 
     async def _connect_any(self) -> None:
         deadline = time.monotonic() + self.connect_timeout_ms / 1000
-        # An attempt with no time left would only say that it timed out.
+        # An attempt without time left would only report a timeout.
         retries = KAFKA.begin(deadline - _LEAST_SECONDS)
         while True:
             failures: list[KafkeepError] = []
@@ -144,7 +143,7 @@ class Link:
             await self.net.sleep(wait_s)
 
     async def _learn(self, broker: Any, deadline: float) -> None:
-        self.connections.reset_backoff(broker.node_id)  # the pauses here are our own
+        self.connections.reset_backoff(broker.node_id)  # this module does its own backoff
         connection = self.connections.get_connection(
             broker.node_id, timeout_ms=max(1.0, (deadline - time.monotonic()) * 1000)
         )
@@ -166,7 +165,7 @@ class Link:
         return connection_failure(error, _address(broker))
 
     async def versions(self) -> Any:
-        """Return what the cluster's brokers can do, as kafka-python knows it."""
+        """Return kafka-python's object with the API versions of the brokers."""
         await self.connect()
         return self.connections.broker_version_data
 
@@ -186,8 +185,8 @@ class Link:
     ) -> Any:
         """Send to one broker and return its answer.
 
-        Waits for its turn, for the connection and while the broker throttles. Raises
-        TransientError when nothing was sent, UnknownOutcomeError when no answer came.
+        Waits in the queue, for the connection and while the broker throttles. TransientError when
+        nothing was sent, UnknownOutcomeError when no answer came.
         """
         slots = self._slots.setdefault(node, FairSemaphore(IN_FLIGHT))
         await slots.take()
@@ -213,11 +212,11 @@ class Link:
             order.give()
 
     async def _ready(self, node: NodeId, deadline: float) -> Any:
-        """Return a connection that takes a request now."""
+        """Return a connection that accepts a request now."""
         retries = KAFKA_CONNECTION.begin(deadline)
         while True:
             try:
-                self.connections.reset_backoff(node)  # the pauses here are our own
+                self.connections.reset_backoff(node)  # this module does its own backoff
                 connection = self.connections.get_connection(node)
                 await connection
                 if not connection.paused:

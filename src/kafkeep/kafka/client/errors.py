@@ -1,4 +1,4 @@
-"""What went wrong with Kafka, in sentences: kafka-python's errors become kafkeep's."""
+"""Translate the errors of kafka-python and Kafka's error codes into errors of kafkeep."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEADER_NOT_AVAILABLE = 5
 UNKNOWN_TOPIC_ID = 100
 
 STALE_METADATA = frozenset({3, 5, 6, 9, 13, 56, 72, 74, 75, 100, 103})
-"""The leader moved, is not known yet, or the topic is not known there: look again."""
+"""The leader moved or is unknown, or the broker does not know the topic: refresh metadata."""
 
 RETRIABLE = STALE_METADATA | {7, 14, 15, 16, 19, 20, 41, 78, 89}
 DENIED = frozenset({29, 30, 31, 53, 65})
@@ -33,7 +33,7 @@ def error_name(code: int) -> str:
 
 
 def refusal(code: int, what: str, message: str | None = None) -> KafkeepError:
-    """Turn an error code in an answer into the error to raise; ``what`` names the resource."""
+    """Return the error for an error code in an answer; ``what`` names the resource."""
     detail = f"{error_name(code)} ({code})" + (f": {message}" if message else "")
     if code in DENIED:
         return AccessDeniedError(
@@ -46,7 +46,7 @@ def refusal(code: int, what: str, message: str | None = None) -> KafkeepError:
 
 
 def connection_failure(error: BaseException, where: str, *, answered: bool = False) -> KafkeepError:
-    """Say why a connection to ``where`` failed, as far as it can be told.
+    """Return the error for a failed connection to ``where``.
 
     ``answered`` is True when the broker had already answered on this connection.
     """
@@ -61,7 +61,7 @@ def connection_failure(error: BaseException, where: str, *, answered: bool = Fal
 
 
 def is_final(error: KafkeepError) -> bool:
-    """Say whether trying again cannot help: login, certificates, protocol."""
+    """Return whether a retry cannot help: login, certificates, protocol."""
     return not isinstance(error, TransientError)
 
 
@@ -74,7 +74,7 @@ def _login_failure(error: BaseException, where: str) -> KafkeepError | None:
         )
     if isinstance(error, client_errors.UnsupportedSaslMechanismError):
         return AccessDeniedError(
-            f"Kafka at {where} does not offer the SASL mechanism that is set",
+            f"Kafka at {where} does not support the configured SASL mechanism",
             hint="Set sasl.mechanism to one that the listener has enabled.",
         )
     if isinstance(error, client_errors.IllegalSaslStateError):
@@ -108,19 +108,19 @@ def _tls_failure(error: BaseException, where: str) -> KafkeepError | None:
     text = f"{reason} {cause}".lower()
     if "alert" in text and ("certificate" in text or "unknown ca" in text):
         return AccessDeniedError(
-            f"Kafka at {where} did not accept our certificate: {reason}",
-            hint="Give a client certificate the broker trusts in ssl.keystore.*.",
+            f"Kafka at {where} did not accept the client certificate: {reason}",
+            hint="Set ssl.keystore.* to a client certificate that the broker trusts.",
         )
     if isinstance(cause, ssl.SSLCertVerificationError):
-        hint = "Name the authority that signed the broker's certificate in ssl.truststore.*."
+        hint = "Set ssl.truststore.* to the authority that signed the broker's certificate."
         if "hostname" in text or "ip address" in text:
-            hint = "Connect by a name that is in the certificate."
+            hint = "Connect with a host name that is in the certificate."
         return EnvironmentFault(
             f"the certificate of Kafka at {where} is not trusted: {reason}", hint=hint
         )
     return EnvironmentFault(
         f"TLS handshake with Kafka at {where} failed: {reason}",
-        hint="The port may be plaintext: then use security.protocol=PLAINTEXT or SASL_PLAINTEXT.",
+        hint="If the port is plaintext, use security.protocol=PLAINTEXT or SASL_PLAINTEXT.",
     )
 
 
@@ -137,19 +137,19 @@ def _lost(error: BaseException, where: str, *, answered: bool) -> KafkeepError:
     if "Handshake failed" in text:
         return EnvironmentFault(
             f"TLS handshake with Kafka at {where} failed: the other side closed the connection",
-            hint="The port may be plaintext: then use security.protocol=PLAINTEXT.",
+            hint="If the port is plaintext, use security.protocol=PLAINTEXT.",
         )
     if "disconnected" in text or "reset" in text.lower():
         return TransientError(
             f"Kafka at {where} closed the connection",
-            hint="The listener may want TLS or a login: see security.protocol.",
+            hint="The listener may require TLS or a login: check security.protocol.",
         )
     if answered:
         return TransientError(f"connection to Kafka at {where} lost: {text}")
     reason = text.rpartition(": ")[2] or type(error).__name__
     return TransientError(
         f"cannot reach Kafka at {where}: {_plain(reason)}",
-        hint="Check the bootstrap servers, and that the brokers are up.",
+        hint="Check the bootstrap servers, and that the brokers are running.",
     )
 
 

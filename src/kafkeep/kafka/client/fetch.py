@@ -1,7 +1,7 @@
-"""Fetch: record batches as they lie on the broker's disk, for many partitions at once.
+"""Fetch: record batches in the broker's on-disk format, for many partitions at once.
 
-Each leader gets one request. An answer that only means "not here" or "not yet" is retried until the
-deadline. What the caller must decide about is returned as a value.
+Each leader gets one request. Retriable errors, such as a moved leader, are retried until the
+deadline. Errors that the caller must handle are returned as values.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Isolation(enum.IntEnum):
 
 
 class FetchErrorKind(enum.Enum):
-    """What the caller has to decide about."""
+    """The errors that the caller must handle."""
 
     OFFSET_OUT_OF_RANGE = "offset out of range"
     TOPIC_GONE = "topic deleted or re-created"
@@ -61,7 +61,7 @@ class FetchErrorKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class FetchError:
-    """Why a partition gave no records; ``code`` is Kafka's."""
+    """Why a partition returned no records; ``code`` is Kafka's."""
 
     kind: FetchErrorKind
     code: int
@@ -76,10 +76,10 @@ class FetchError:
 
 @dataclass(frozen=True, slots=True)
 class FetchWanted:
-    """Where to read on in one partition.
+    """The offset in one partition to fetch from.
 
-    With a ``topic_id`` (Kafka's 22 characters) a topic re-created under its name is never
-    mixed in; empty means whatever bears the name now.
+    With a ``topic_id`` (Kafka's 22 characters), records of a re-created topic are never returned;
+    empty means the current topic of that name.
     """
 
     topic: str
@@ -96,8 +96,8 @@ class FetchWanted:
 class Fetched:
     """One partition's answer.
 
-    ``records`` may begin with a batch that starts before the asked offset and end in one that
-    is cut short. ``aborted`` holds (producer id, first offset) and belongs to this answer alone.
+    ``records`` may begin with a batch that starts before the requested offset and end with a
+    truncated one. ``aborted`` holds (producer id, first offset) and is valid only for this answer.
     """
 
     topic: str
@@ -112,7 +112,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """What holds for one fetch as a whole; ``deadline`` is monotonic time."""
+    """The limits of one fetch as a whole; ``deadline`` is monotonic time."""
 
     max_bytes: int
     isolation: Isolation
@@ -122,7 +122,7 @@ class FetchLimits:
 
 
 class Fetch:
-    """One call of ``Wire.fetch``: runs on the loop until each partition has its answer."""
+    """One call of ``Wire.fetch``; runs on the loop until each partition has an answer."""
 
     def __init__(
         self, link: Link, metadata: Metadata, wanted: Sequence[FetchWanted], limits: FetchLimits
@@ -136,7 +136,7 @@ class Fetch:
         self._last: KafkeepError | None = None
 
     async def run(self) -> list[Fetched]:
-        """Return the answers in the order of what was wanted."""
+        """Return the answers in the order of the request."""
         await self._link.connect()
         retries = KAFKA.begin(self._limits.deadline)
         while True:
@@ -188,17 +188,17 @@ class Fetch:
         return grouped
 
     def _decided_by_metadata(self, i: int, topic: TopicDescription) -> bool:
-        """Say whether the topic is denied, gone or another one: asking now is of no use."""
+        """Return whether the topic is denied, deleted or re-created: a request is useless then."""
         wanted = self._wanted[i]
         if topic.error_code in DENIED:
             self._fail(i, topic.error_code)
         elif wanted.topic_id and topic.topic_id and wanted.topic_id != topic.topic_id:
-            # What is remembered, or the broker asked, may be behind: look again before deciding.
+            # Cached metadata or the broker may be stale: refresh before deciding.
             self._fail_after(_OTHER_GRACE_SECONDS, i, UNKNOWN_TOPIC_ID)
         elif topic.error_code != LEADER_NOT_AVAILABLE and (
             topic.error_code or wanted.partition not in topic.partitions
         ):
-            # A topic just created is not known to every broker at once.
+            # Brokers learn of a new topic with a delay.
             code = topic.error_code or UNKNOWN_TOPIC_OR_PARTITION
             self._fail_after(_UNKNOWN_GRACE_SECONDS, i, code)
         else:

@@ -1,8 +1,8 @@
-"""The metadata of a cluster, asked and then remembered, and requests routed by it.
+"""Cached metadata of a cluster, and the routing of requests.
 
-It says which broker leads which partition, and which id a topic has. A small request goes to any
-broker, to the controller, or to each partition's leader. Every route repeats a request until the
-deadline when the answer only means "not here" or "not yet".
+Metadata holds the leader of each partition and the id of each topic. A request goes to any broker,
+to the controller, or to the leader of each partition. Every route retries retriable errors, such as
+a moved leader, until the deadline.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Value = TypeVar("Value")
 LeaderAnswers = Mapping[TopicPartition, tuple[int, Value]]
 _ONE_BROKER_SECONDS = 3.0
 _UNKNOWN_GRACE_SECONDS = 3.0
-"""How long a topic may be unknown: one just created is not known to every broker at once."""
+"""How long a topic may be unknown, because brokers learn of a new topic with a delay."""
 _FRESH_SECONDS = 300.0
 
 
@@ -70,19 +70,19 @@ class TopicDescription:
 
     @property
     def replication_factor(self) -> int:
-        """The largest number of replicas any partition has."""
+        """The largest number of replicas of any partition."""
         return max((len(p.replicas) for p in self.partitions.values()), default=0)
 
 
 def format_topic_id(topic_id: uuid.UUID | None) -> str:
-    """Return an id as Kafka's tools print it; empty when the broker gave none."""
+    """Return an id as Kafka's tools print it; empty when the broker returned none."""
     if topic_id is None:
         return ""
     return base64.urlsafe_b64encode(topic_id.bytes).decode("ascii").rstrip("=")
 
 
 def parse_topic_id(text: str) -> uuid.UUID:
-    """Read Kafka's 22 characters; UsageError when they are not an id."""
+    """Parse Kafka's 22 characters; UsageError when they are not an id."""
     try:
         return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     except (ValueError, binascii.Error) as error:
@@ -90,7 +90,7 @@ def parse_topic_id(text: str) -> uuid.UUID:
 
 
 class Metadata:
-    """The cluster's topics as last seen; ``stale`` makes the next call ask again."""
+    """The cached topics of a cluster; ``stale`` invalidates some."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -100,14 +100,14 @@ class Metadata:
         self.cluster_id: str | None = None
 
     def stale(self, topics: Iterable[str]) -> None:
-        """Forget when these topics were seen."""
+        """Invalidate these topics: the next call requests them again."""
         for topic in topics:
             self._seen.pop(topic, None)
 
     async def topics(
         self, names: Collection[str], *, deadline: float
     ) -> dict[str, TopicDescription]:
-        """Return these topics, asking only for those not seen lately."""
+        """Return these topics; request only those that are not in the cache."""
         now = time.monotonic()
         missing = [name for name in names if now - self._seen.get(name, -1e9) > _FRESH_SECONDS]
         if missing:
@@ -117,7 +117,7 @@ class Metadata:
     async def refresh(
         self, names: Collection[str] | None, *, deadline: float
     ) -> dict[str, TopicDescription]:
-        """Ask any broker about these topics, or all of them, and remember the answer."""
+        """Request these topics, or all of them, from any broker, and cache the answer."""
         wanted = None
         if names is not None:
             wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names)]
@@ -174,12 +174,12 @@ def _describe(topic: Any) -> TopicDescription:
 
 
 def format_partition(partition: TopicPartition) -> str:
-    """Return ``topic-partition``, as in messages."""
+    """Return ``topic-partition``, for messages."""
     return f"{partition[0]}-{partition[1]}"
 
 
 class Routes:
-    """Ways to ask; every coroutine runs on the client's loop."""
+    """Routes of requests to brokers; every coroutine runs on the client's loop."""
 
     def __init__(self, link: Link, metadata: Metadata, *, timeout_ms: int = 60_000) -> None:
         self.link = link
@@ -187,17 +187,17 @@ class Routes:
         self._timeout_ms = timeout_ms
 
     def deadline(self) -> float:
-        """Return when to give up a call that begins now."""
+        """Return the deadline of a call that begins now."""
         return time.monotonic() + self._timeout_ms / 1000
 
     async def any_broker(self, make: Callable[[], Any], codes: Codes) -> Any:
-        """Ask one broker after the other until an answer has no retriable code."""
+        """Try one broker after the other until an answer has no retriable error code."""
         return await self._ask(make, codes, self.link.nodes)
 
     async def controller(self, make: Callable[[], Any], codes: Codes) -> Any:
-        """Ask the controller; where brokers forward to it, any broker stands for it.
+        """Send a request to the controller; with forwarding brokers, to any broker.
 
-        A request is repeated only when nothing was sent, or the answer says it was not done.
+        A request is retried only when nothing was sent, or the answer says that nothing was done.
         """
         return await self._ask(make, codes, self._controller_first, repeat_unknown=False)
 
@@ -241,7 +241,7 @@ class Routes:
             await self.metadata.refresh([], deadline=deadline)
 
     async def each_broker(self, make: Callable[[], Any]) -> list[Any]:
-        """Ask all brokers side by side; an answer or an exception for each."""
+        """Send a request to all brokers concurrently; return an answer or an exception for each."""
         await self.link.connect()
         deadline = self.deadline()
         calls = [
@@ -257,7 +257,7 @@ class Routes:
             Awaitable[LeaderAnswers[Value]],
         ],
     ) -> dict[TopicPartition, Value]:
-        """Ask each partition's leader, one request per broker; return every partition's value.
+        """Send one request to each leader; return the value of every partition.
 
         ``ask`` returns an error code and a value for each partition it was given.
         """
@@ -283,7 +283,7 @@ class Routes:
         began: float,
         deadline: float,
     ) -> KafkeepError | None:
-        """Ask once; return why something is missing, or None when nothing is."""
+        """Send the requests once; return why an answer is missing, or None when none is."""
         topics = await self.metadata.topics({topic for topic, _ in todo}, deadline=deadline)
         grouped: dict[int, list[TopicPartition]] = defaultdict(list)
         last: KafkeepError | None = None

@@ -1,8 +1,8 @@
 """Produce: one record batch per partition, several partitions per request, acks from all replicas.
 
-A request is sent in slices, with the record batches between them as they are. kafka-python would
-write it into one buffer and copy that once more. For large batches both copies together took an
-eighth of a restore's processor time.
+A request is sent in slices, without copying its record batches. kafka-python would write it into
+one buffer and copy that once more. For large batches both copies took an eighth of the CPU time of
+a restore.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _NO_TRANSACTION = b"\x00"
 
 
 class ProduceRequest(producer.ProduceRequest):  # type: ignore[misc]
-    """kafka-python's, which finds its schema by the name of the class."""
+    """kafka-python's request. kafka-python finds its schema by the name of the class."""
 
     def encode(
         self, version: int | None = None, header: bool = False, framed: bool = False
     ) -> bytearray | Pieces:
-        """Return what is sent; nothing of the batches may be changed until it is answered."""
+        """Return the encoded request; the batches must not change until it is answered."""
         if not (header and framed) or self.API_VERSION < _FIRST_FLEXIBLE:
             encoded: bytearray = super().encode(version, header, framed)
             return encoded
@@ -78,7 +78,7 @@ class ProduceRequest(producer.ProduceRequest):  # type: ignore[misc]
 
 
 def _count(items: Any) -> bytes:
-    """Return a length as compact types have it in front: one more, since 0 is null."""
+    """Return the length prefix of a compact type: one more than the length, because 0 is null."""
     left, out = len(items) + 1, bytearray()
     while left > 0x7F:
         out.append(left & 0x7F | 0x80)
@@ -109,7 +109,7 @@ class Produced:
 
 
 class Produce:
-    """One call of ``Wire.produce``: finds the leaders, sends once, hands back what they said."""
+    """One call of ``Wire.produce``: find the leaders, send once, return their answers."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Produce:
         self._answers: dict[TopicPartition, Produced] = {}
 
     async def run(self) -> dict[TopicPartition, Produced]:
-        """Return each partition's answer; UnknownOutcomeError when one request got none."""
+        """Return the answer of each partition; UnknownOutcomeError when a request got none."""
         await self._link.connect()
         topics, by_leader = await self._leaders()
         if by_leader:
@@ -178,7 +178,7 @@ class Produce:
         others = [name for name, topic in topics.items() if self._is_other(name, topic)]
         if not others:
             return topics
-        # A long-lived client may remember the topic that was deleted, not the one there is now.
+        # A long-lived client may have cached a deleted topic instead of the current one.
         self._metadata.stale(others)
         return await self._metadata.topics(names, deadline=self._deadline)
 
@@ -220,7 +220,7 @@ class Produce:
     def _request(
         self, partitions: list[TopicPartition], topics: dict[str, TopicDescription]
     ) -> tuple[Any, dict[str, str]]:
-        """Return the request and, when it names topics by id, the names of these ids."""
+        """Return the request and, if it names topics by id, the names of these ids."""
         version = self._link.connections.broker_version_data.api_version(ProduceRequest)
         by_id = version >= FIRST_WITH_IDS and all(topics[topic].topic_id for topic, _ in partitions)
         version = version if by_id else min(version, FIRST_WITH_IDS - 1)

@@ -1,4 +1,4 @@
-"""kafka-python's connections, with each response read straight into one buffer.
+"""kafka-python's connections, with each response read directly into one buffer.
 
 kafka-python reads 4 KiB at a time, and joins, slices and copies each response about five times.
 Here a response is received into a buffer of its own size, and the record batches of a Fetch are
@@ -23,7 +23,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.consumer import FetchResponse
 
-MAX_FRAME_BYTES = 256 << 20  # below what the first bytes of a TLS alert read as
+MAX_FRAME_BYTES = 256 << 20  # less than the first bytes of a TLS alert, read as a size
 _WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _VIEW_FROM_BYTES = 1024
 
@@ -33,15 +33,15 @@ class SpeaksTlsError(KafkaConnectionError):  # type: ignore[misc]
 
 
 class NotKafkaError(KafkaConnectionError):  # type: ignore[misc]
-    """The first bytes of an answer are no length that Kafka would send."""
+    """The first bytes of an answer are not a length that Kafka would send."""
 
 
 class Pieces(list[bytes | bytearray | memoryview]):
-    """What is to be sent, one piece after the other, none of them copied."""
+    """The slices of a request, to be sent in order without copying."""
 
 
 class ResponseBuffer:
-    """One answer as kafka-python's parser wants it: a cursor that hands out views."""
+    """One answer in the interface of kafka-python's parser: a cursor that returns views."""
 
     def __init__(self, data: bytearray | memoryview) -> None:
         self._view = memoryview(data)
@@ -51,22 +51,21 @@ class ResponseBuffer:
         return len(self._view)
 
     def read(self, count: int | None = None) -> memoryview:
-        """Return the next ``count`` bytes, or all that is left."""
+        """Return the next ``count`` bytes, or all remaining bytes."""
         start = self._at
         self._at = len(self._view) if count is None else min(start + count, len(self._view))
         return self._view[start : self._at]
 
     def seek(self, position: int) -> None:
-        """Go to ``position``."""
         self._at = position
 
     def tell(self) -> int:
-        """Return where the next read begins."""
+        """Return the position of the next read."""
         return self._at
 
 
 class _Framed:
-    """Replaces the reading half of a kafka-python transport, and takes requests in pieces."""
+    """Replace the reading half of a kafka-python transport, and accept requests in slices."""
 
     _sock: Any
     _net: Any
@@ -81,7 +80,7 @@ class _Framed:
     _filled = 0
 
     def write(self, data: bytes | bytearray | Pieces) -> None:
-        """Queue ``data`` as views: TLS sends 16 KiB at a time and slices what is left."""
+        """Queue ``data`` as views: TLS sends 16 KiB at a time and slices the rest."""
         pieces = data if isinstance(data, Pieces) else [data]
         self.writelines([memoryview(piece) for piece in pieces])
 
@@ -92,13 +91,13 @@ class _Framed:
         parser.send_bytes = lambda: take_requests(parser)
         while self._read and not self._closed:
             await self._net.wait_read(self._sock)
-            # One frame per turn, so that other connections get theirs; TLS may hold decrypted
-            # bytes that no select() reports, so read until it would block.
+            # One frame per call, so that other connections are served. TLS may hold decrypted
+            # bytes that select() does not report, so read until it would block.
             while not self._closed and self._receive():
                 await self._net.sleep(0)
 
     def _receive(self) -> bool:
-        """Read until a frame is whole (True) or the socket is empty or lost (False)."""
+        """Read until a frame is complete (True) or the socket is empty or lost (False)."""
         try:
             while True:
                 count = self._sock.recv_into(self._target[self._filled :])
@@ -121,7 +120,7 @@ class _Framed:
         self.last_read = time.monotonic()
         self._filled = 0
         if self._target is self._size:
-            # A bytearray would be filled with zeros first, which takes a tenth of receiving.
+            # A bytearray would first be filled with zeros, which takes a tenth of the time.
             self._target = np.empty(_frame_size(bytes(self._size)), dtype=np.uint8).data
             return False
         body, self._target = self._target, self._size
@@ -135,7 +134,7 @@ class _Framed:
 
 
 def take_requests(parser: Any) -> Pieces:
-    """Return all requests that wait in a parser, without joining them."""
+    """Return all requests that are queued in a parser, without joining them."""
     waiting, parser.bytes_to_send = parser.bytes_to_send, []
     pieces = Pieces()
     for request in waiting:
@@ -151,7 +150,7 @@ class TlsTransport(_Framed, KafkaSSLTransport):  # type: ignore[misc]
     """TLS."""
 
     async def handshake_until(self, timeout_at: float) -> None:
-        """Shake hands; kafka-python's own waits for ever on a broker that is silent."""
+        """Do the TLS handshake; kafka-python's own waits forever for a silent broker."""
         while True:
             try:
                 self._sock.do_handshake()
@@ -166,7 +165,7 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]
     """kafka-python's connection manager over the transports above."""
 
     def in_flight(self, node: int | str) -> int | None:
-        """Return how many requests a broker has not answered; None when it is not connected."""
+        """Return the number of unanswered requests of a broker; None when it is not connected."""
         connection = self._conns.get(node)
         if connection is None or not connection.connected:
             return None
@@ -233,10 +232,10 @@ def _frame_size(head: bytes) -> int:
 
 
 def keep_record_views() -> None:
-    """Let decoded Fetch answers hold views of the received buffer instead of copies.
+    """Make decoded Fetch answers hold views of the received buffer instead of copies.
 
     kafka-python compiles one decoder per version; each calls ``bytes`` on every field that
-    holds bytes. Long ones are kept as the view they are.
+    holds bytes. Long fields remain views.
     """
     for version in range(4, FetchResponse.max_version + 1):
         flexible = FetchResponse.flexible_version_q(version)

@@ -47,20 +47,20 @@ DEFAULT_DEADLINE_MS = 60_000
 
 
 class Pending(Generic[Answer]):
-    """An answer that is on its way."""
+    """A future answer."""
 
     def __init__(self, future: concurrent.futures.Future[Answer]) -> None:
         self._future = future
 
     def result(self, timeout: float | None = None) -> Answer:
-        """Block until it is there; raises what the request failed with."""
+        """Block until the answer arrives; raise the error of the request if it failed."""
         try:
             return self._future.result(timeout)
         except concurrent.futures.TimeoutError as error:
             raise TransientError(f"no answer from Kafka within {timeout} s") from error
 
     def done(self) -> bool:
-        """Say whether ``result`` would not block."""
+        """Return whether ``result`` would not block."""
         return self._future.done()
 
 
@@ -99,11 +99,11 @@ class Wire:
         min_bytes: int = 1,
         deadline_ms: int = DEFAULT_DEADLINE_MS,
     ) -> Pending[list[Fetched]]:
-        """Ask the leaders for record batches; one answer per wanted partition, in that order.
+        """Fetch record batches from the leaders; one answer per requested partition, in order.
 
-        Moved leaders, lost connections and throttling are waited out until the deadline, then
-        TransientError. Offsets out of range, a topic that is gone or another one under its
-        name, and refused access come back as ``Fetched.error``.
+        Moved leaders, lost connections and throttling are retried until the deadline, then
+        TransientError. An offset out of range, a deleted or re-created topic, and denied access are
+        returned as the ``error`` of the answer.
         """
         deadline = time.monotonic() + deadline_ms / 1000
         limits = FetchLimits(max_bytes, isolation, wait_ms, min_bytes, deadline)
@@ -118,11 +118,10 @@ class Wire:
     ) -> Pending[dict[tuple[str, int], Produced]]:
         """Send one batch per partition and wait for all in-sync replicas.
 
-        Sent once: Kafka's error codes come back as they are. A connection lost after sending
-        is UnknownOutcomeError; send the same batches again under the same producer id and
-        sequence. Requests to one broker keep the order of the calls once the leaders are
-        known; until then each call looks for them by itself. ``topic_ids`` guards against
-        topics re-created under their name.
+        Sent once; Kafka's error codes are returned. UnknownOutcomeError when the connection is lost
+        after sending: send the same batches again under the same producer id and sequence.
+        Requests to one broker keep the order of the calls once the leaders are known. ``topic_ids``
+        prevents writes to re-created topics.
         """
         call = Produce(
             self.link, self.metadata, batches, dict(topic_ids or {}), timeout_ms=timeout_ms
@@ -161,7 +160,7 @@ _lock = threading.Lock()
 
 
 def wire_for(options: KafkaOptions) -> Wire:
-    """Return this process's client for ``options``: made at first use, shared afterwards."""
+    """Return the client of this process for ``options``; created at first use, then shared."""
     key = (os.getpid(), options)
     with _lock:
         wire = _wires.get(key)

@@ -1,6 +1,6 @@
-"""Translate Kafka's client properties, under Java's names, into the configuration of this client.
+"""Translate Kafka's client properties (Java's names) into the configuration of kafka-python.
 
-It declares which properties are honoured, which have no meaning here, and which are refused, and
+This module declares which properties are honoured, which have no effect, and which are refused. It
 parses ``sasl.jaas.config``: one login module, its flag and its options. A token for OAUTHBEARER
 comes from an identity provider, by client credentials, or from a file.
 """
@@ -41,7 +41,7 @@ LOGIN_MODULES = {
     "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
     "AWS_MSK_IAM": "software.amazon.msk.auth.iam.IAMLoginModule",
 }
-"""The one login module of each mechanism there is."""
+"""The login module of each supported mechanism."""
 _FLAGS = frozenset({"required", "requisite", "sufficient", "optional"})
 
 
@@ -59,7 +59,7 @@ class LoginModule:
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """Read one login module; UsageError never quotes the text, which holds secrets."""
+    """Parse one login module; UsageError never quotes the text, because it holds secrets."""
     tokens = _tokens(text)
     if len(tokens) < 3 or tokens[-1] != ";" or tokens[1].lower() not in _FLAGS:
         raise UsageError(
@@ -158,13 +158,13 @@ _HARMLESS = {
         "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
     },
 }
-"""Values that ask for what happens anyway."""
+"""Values of unsupported properties that equal the built-in behaviour."""
 
 
 def check_properties(properties: Mapping[str, str]) -> list[str]:
-    """Return a note for each key without meaning here; UsageError for one that cannot hold.
+    """Return a note for each key without effect; UsageError for a key that is not supported.
 
-    Nothing is left out in silence: a key is honoured, noted or refused.
+    No key is ignored silently: it is honoured, noted or refused.
     """
     refused = [_refusal(key, value) for key, value in sorted(properties.items())]
     problems = [problem for problem in refused if problem]
@@ -178,7 +178,7 @@ def _refusal(key: str, value: str) -> str | None:
     if key in HONOURED or key in WITHOUT_MEANING or (not value and key in _CANNOT_HONOUR):
         return None
     if key in _CANNOT_HONOUR:
-        return None if value in _HARMLESS.get(key, ()) else f"{key} cannot be honoured"
+        return None if value in _HARMLESS.get(key, ()) else f"{key} is not supported"
     return f"unknown property {key}{_did_you_mean(key, HONOURED | WITHOUT_MEANING)}"
 
 
@@ -188,7 +188,7 @@ def _did_you_mean(key: str, known: Iterable[str]) -> str:
 
 
 def _useless_security(properties: Mapping[str, str]) -> list[str]:
-    """Name the security settings that would be passed over: a typo must not mean plaintext."""
+    """Return errors for security settings without effect: a typo must not lead to plaintext."""
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     unused = []
     for prefix, marker in (("ssl.", "SSL"), ("sasl.", "SASL")):
@@ -201,20 +201,20 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def property_notes(options: KafkaOptions) -> list[str]:
-    """Return what to warn about: properties that are known but have no effect here."""
+    """Return the warnings for known properties that have no effect here."""
     return check_properties(options.properties)
 
 
 def client_config(options: KafkaOptions) -> dict[str, Any]:
     """Return kafka-python's configuration for these options.
 
-    UsageError for a property that is unknown or cannot be honoured; files are read here.
+    UsageError for a property that is unknown or not supported; files are read here.
     """
     properties = options.properties
     check_properties(properties)
     protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in _PROTOCOLS:
-        raise UsageError(f"security.protocol={protocol} is none of {', '.join(_PROTOCOLS)}")
+        raise UsageError(f"security.protocol={protocol} is not one of {', '.join(_PROTOCOLS)}")
     config: dict[str, Any] = {
         "client_id": options.client_id,
         "request_timeout_ms": _milliseconds(properties, "request.timeout.ms", 30_000),
@@ -251,8 +251,8 @@ def _sasl(properties: Mapping[str, str], protocol: str) -> dict[str, Any]:
     module = parse_jaas(text)
     if module.name != LOGIN_MODULES[mechanism]:
         raise UsageError(
-            f"login module {module.name} cannot be honoured with sasl.mechanism {mechanism}",
-            hint=f"It must be {LOGIN_MODULES[mechanism]}.",
+            f"login module {module.name} is not supported with sasl.mechanism {mechanism}",
+            hint=f"Use {LOGIN_MODULES[mechanism]}.",
         )
     return {"sasl_mechanism": mechanism, **_login(mechanism, module, properties, protocol)}
 
@@ -289,11 +289,11 @@ def _token_provider(module: LoginModule, properties: Mapping[str, str]) -> Token
 def _only(module: LoginModule, known: tuple[str, ...]) -> None:
     for name in module.options:
         if name not in known:
-            raise UsageError(f"option {name} of {module.short_name} cannot be honoured")
+            raise UsageError(f"option {name} of {module.short_name} is not supported")
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
-    """Gets a token when the last one is about to expire; used on the client's loop."""
+    """Request a token when the last one is about to expire; used on the client's loop."""
 
     def __init__(self, endpoint: str, options: Mapping[str, str]) -> None:
         super().__init__()
@@ -308,7 +308,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         self._until = 0.0
 
     def token(self) -> str:
-        """Return a token that is still good for a while."""
+        """Return a token that is not about to expire."""
         if urllib.parse.urlsplit(self._endpoint).scheme == "file":
             return self._from_file()
         if time.monotonic() >= self._until:
@@ -359,7 +359,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Client secrets go to the endpoint that was named and nowhere else."""
+    """Refuse redirects, so that client secrets go only to the configured endpoint."""
 
     def redirect_request(self, *args: object, **kwargs: object) -> None:
-        """Follow nothing."""
+        """Return None: the request fails with the status of the redirect."""

@@ -1,8 +1,8 @@
 """Java's key stores and trust stores as a TLS context: PEM, PKCS12 and JKS.
 
-The content of a store decides its kind, as in Java. Java's own ``keytool`` reads JKS. A private key
-touches the disk only as a 0600 file that is removed at once: a TLS context takes keys from files
-alone.
+The content of a store determines its type, as in Java. Java's own ``keytool`` reads JKS. A private
+key is on disk only as a 0600 file that is removed at once, because a TLS context loads keys only
+from files.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _CLIENT_AUTH = {
 }
 _KEYTOOL_SECONDS = 60
 _KEYTOOL_JVM = ("-J-Duser.language=en", "-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1")
-"""Words that are looked for, and a start that takes two thirds of the time."""
+"""English output, which is parsed, and JVM options that make it start a third faster."""
 
 
 def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
     """Build the TLS context that the ``ssl.*`` properties describe.
 
-    Without a trust store the machine's own authorities are trusted. The broker's host name is
-    checked unless ``ssl.endpoint.identification.algorithm`` is set to nothing.
+    Without a trust store, the system's certificate authorities are trusted. The broker's host name
+    is checked unless ``ssl.endpoint.identification.algorithm`` is empty.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = _checks_host_name(properties)
@@ -52,10 +52,10 @@ def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def server_context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """Build the TLS context of a listener: it needs a key, and a trust store to prove callers."""
+    """Build the TLS context of a listener. It needs a key, and a trust store to verify clients."""
     auth = properties.get("ssl.client.auth", "").strip().lower() or "none"
     if auth not in _CLIENT_AUTH:
-        raise UsageError(f"ssl.client.auth={auth} is none of {', '.join(_CLIENT_AUTH)}")
+        raise UsageError(f"ssl.client.auth={auth} is not one of {', '.join(_CLIENT_AUTH)}")
     if not (properties.get("ssl.keystore.location") or properties.get("ssl.keystore.key")):
         raise UsageError("https needs ssl.keystore.location, or ssl.keystore.key and its chain")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -64,7 +64,7 @@ def server_context(properties: Mapping[str, str]) -> ssl.SSLContext:
     context.verify_mode = _CLIENT_AUTH[auth]
     if auth != "none":
         if not any(properties.get(f"ssl.truststore.{x}") for x in ("location", "certificates")):
-            raise UsageError(f"ssl.client.auth={auth} needs ssl.truststore.location: whom to trust")
+            raise UsageError(f"ssl.client.auth={auth} needs ssl.truststore.location")
         _trust(context, properties)
     return context
 
@@ -72,7 +72,7 @@ def server_context(properties: Mapping[str, str]) -> ssl.SSLContext:
 def _checks_host_name(properties: Mapping[str, str]) -> bool:
     algorithm = properties.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
     if algorithm not in ("", "https"):
-        raise UsageError("ssl.endpoint.identification.algorithm can be https or empty only")
+        raise UsageError("ssl.endpoint.identification.algorithm must be https or empty")
     return algorithm == "https"
 
 
@@ -112,7 +112,7 @@ def _trust(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
         context.load_verify_locations(cadata=pem)
     except ssl.SSLError as error:
         raise UsageError(f"{where} holds a certificate that cannot be read") from error
-    # Java trusts whatever lies in the store, also when it is no root.
+    # Java trusts every certificate in the store, even if it is not a root.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
@@ -123,7 +123,7 @@ def _trusted_certificates(location: str, content: bytes, password: str | None) -
         return _normal_pem(_keytool_list(location, password))
     try:
         store = pkcs12.load_pkcs12(content, _secret(password))
-    except ValueError:  # an old cipher, or a wrong password: keytool knows which
+    except ValueError:  # an old cipher or a wrong password; keytool distinguishes them
         return _normal_pem(_keytool_list(location, password))
     found = [*store.additional_certs, *([store.cert] if store.cert else [])]
     return "".join(
@@ -156,7 +156,7 @@ def _identify(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
 def _key_and_chain(
     location: str, content: bytes, password: str | None, key_password: str | None
 ) -> tuple[str, str | None]:
-    """Return key and chain as PEM, and the password the key still has."""
+    """Return key and chain as PEM, and the password of the key in it."""
     if b"-----BEGIN" in content:
         return _normal_pem(content.decode("latin-1")), key_password
     if content.startswith(_JKS_MAGIC):
@@ -180,7 +180,7 @@ def _key_and_chain(
 
 
 def _load_chain(context: ssl.SSLContext, pem: str, password: str | None, where: str) -> None:
-    handle, name = tempfile.mkstemp(prefix="kafkeep-", suffix=".pem")  # made with mode 0600
+    handle, name = tempfile.mkstemp(prefix="kafkeep-", suffix=".pem")  # created with mode 0600
     try:
         with os.fdopen(handle, "w") as file:
             file.write(pem)
@@ -197,7 +197,7 @@ def _load_chain(context: ssl.SSLContext, pem: str, password: str | None, where: 
 def _check_type(properties: Mapping[str, str], key: str) -> None:
     kind = properties.get(key, "JKS").upper()
     if kind not in _TYPES:
-        raise UsageError(f"{key}={kind} cannot be honoured: use PEM, PKCS12 or JKS")
+        raise UsageError(f"{key}={kind} is not supported: use PEM, PKCS12 or JKS")
 
 
 def _read(location: str, key: str) -> bytes:
@@ -210,18 +210,18 @@ def _read(location: str, key: str) -> bytes:
 
 
 def _normal_pem(text: str) -> str:
-    """Return the PEM blocks with their lines put back: properties often have them in one."""
+    """Return the PEM blocks with line breaks; in properties they are often one line."""
     blocks = []
     for label, found in _iter_pem_blocks(text):
         body = found
-        if ":" not in found:  # headers of the old encrypted form stay as they are
+        if ":" not in found:  # keep the headers of the old encrypted form
             body = "\n" + "\n".join(re.findall(".{1,64}", "".join(found.split()))) + "\n"
         blocks.append(f"-----BEGIN {label}-----{body}-----END {label}-----\n")
     return "".join(blocks)
 
 
 def _iter_pem_blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each block's label and what stands between its lines, in one pass."""
+    """Yield the label and the content of each block, in one pass."""
     lines = list(_PEM_LINE.finditer(text))
     last_ends = {line[2]: line.start() for line in lines if line[1] == "END"}
     begin: re.Match[str] | None = None
@@ -248,14 +248,14 @@ def _keytool_list(location: str, password: str | None) -> str:
 def _jks_to_pkcs12(
     location: str, password: str | None, key_password: str | None
 ) -> tuple[bytes, str]:
-    """Return the store's first private key as PKCS12, and the password it is under."""
+    """Return the store's first private key as PKCS12, and its password."""
     secrets = {
         "KAFKEEP_STORE_PASSWORD": password or "",
         "KAFKEEP_KEY_PASSWORD": key_password or password or "",
         "KAFKEEP_NEW_PASSWORD": (fresh := os.urandom(16).hex()),
     }
     alias = _first_key(location, secrets)
-    with tempfile.TemporaryDirectory(prefix="kafkeep-") as folder:  # made with mode 0700
+    with tempfile.TemporaryDirectory(prefix="kafkeep-") as folder:  # created with mode 0700
         target = Path(folder) / "store.p12"
         arguments = ["-importkeystore", "-noprompt", "-srckeystore", location]
         arguments += ["-srcstorepass:env", "KAFKEEP_STORE_PASSWORD", "-srcalias", alias]
@@ -279,7 +279,7 @@ def _keytool(location: str, arguments: list[str], secrets: Mapping[str, str]) ->
     tool = find_java_tool("keytool") or shutil.which("keytool")
     if tool is None:
         raise EnvironmentFault(
-            f"{location} is a JKS store, and keytool is not installed",
+            f"{location} is a JKS store, but keytool is not installed",
             hint="Install a JDK, or convert the store to PKCS12 or PEM.",
         )
     command = [tool, *_KEYTOOL_JVM, *arguments]

@@ -45,7 +45,7 @@ class ExactSender(Sender):
     _step: Step | None = None
 
     def begin(self, written: int) -> None:
-        """Go on with a target that ends at ``written``."""
+        """Continue with a target that ends at ``written``."""
         if written > self.contents.goal:
             raise self.past(written, self.contents.goal)
         self.written = self._sent = written
@@ -55,7 +55,7 @@ class ExactSender(Sender):
         self.advance()
 
     def advance(self) -> None:
-        """Turn to the next step."""
+        """Advance to the next step."""
         assert self._steps is not None
         self._step = next(self._steps, None)
         self._finish_if_over()
@@ -90,12 +90,12 @@ class ExactSender(Sender):
 
     @property
     def waiting(self) -> Hole | Trim | None:
-        """What must be done by other means, now that all that was sent is there."""
+        """The next step that is not a send, once everything sent is in the target."""
         idle = self.in_flight == 0 and self.troubled is None
         return self._step if idle and isinstance(self._step, (Hole, Trim)) else None
 
     def pass_marker(self, end: int) -> None:
-        """Note that a control record took the next offset; ``end`` is where the target ends."""
+        """Record that a control record filled the next offset; ``end`` is the end of the target."""
         step = self._step
         assert isinstance(step, Hole)
         if end != self.written + 1:
@@ -109,24 +109,24 @@ class ExactSender(Sender):
             self.advance()
 
     def past(self, end: int, wanted: int) -> PreflightError:
-        """Return the error for a target that cannot become what it should be any more."""
+        """Return the error for a target in which original offsets are no longer possible."""
         return PreflightError(
-            f"{self.topic}-{self.partition} ends at {end}, past {wanted}: its records cannot stand "
-            "at their old offsets any more",
-            hint="Stop whoever else writes to it, delete the topic and run the restore again.",
+            f"{self.topic}-{self.partition} ends at {end}, past {wanted}: its records can no "
+            "longer get their original offsets",
+            hint="Stop all other producers, delete the topic and run the restore again.",
         )
 
 
 @dataclass(slots=True)
 class Filler:
-    """Does for many partitions at once what is no sending: trims the filler, takes holes."""
+    """Trims filler and fills holes, for many partitions at once."""
 
     admin: Admin
     senders: list[ExactSender]
     transactions: Transactions | None
 
     def __call__(self) -> bool:
-        """Do what is waiting; return whether anything was."""
+        """Run the waiting steps; return whether there were any."""
         trims = [(s, at.offset) for s in self.senders if isinstance(at := s.waiting, Trim)]
         if trims:
             failpoint("exact.trim")
@@ -134,54 +134,54 @@ class Filler:
             failpoint("exact.trimmed")
             for sender, _ in trims:
                 sender.advance()
-        standing = [s for s in self.senders if isinstance(s.waiting, Hole)]
-        if standing:
-            self._mark(standing)
-        return bool(trims or standing)
+        waiting = [s for s in self.senders if isinstance(s.waiting, Hole)]
+        if waiting:
+            self._mark(waiting)
+        return bool(trims or waiting)
 
-    def _mark(self, standing: list[ExactSender]) -> None:
-        """Let one transaction take the next offset of each."""
+    def _mark(self, waiting: list[ExactSender]) -> None:
+        """Fill the next offset of each partition with one transaction."""
         assert self.transactions is not None, "the plan has no holes"
         try:
             failpoint("exact.mark")
-            self.transactions.mark([sender.key for sender in standing])
+            self.transactions.mark([sender.key for sender in waiting])
             failpoint("exact.marked")
-            ends = self._await(standing)
+            ends = self._await(waiting)
         except TransientError as error:
-            self._begin_anew(standing, error)
+            self._begin_anew(waiting, error)
             return
-        for sender in standing:
+        for sender in waiting:
             sender.pass_marker(ends[sender.key])
 
-    def _await(self, standing: list[ExactSender]) -> dict[tuple[str, int], int]:
+    def _await(self, waiting: list[ExactSender]) -> dict[tuple[str, int], int]:
         retries = TRANSACTION_MARKER.begin()
         while True:
-            ends = self.admin.offsets([s.key for s in standing], OffsetSpec.LATEST)
-            late = [s for s in standing if ends[s.key] <= s.written]
+            ends = self.admin.offsets([s.key for s in waiting], OffsetSpec.LATEST)
+            late = [s for s in waiting if ends[s.key] <= s.written]
             if not late:
                 return ends
             wait_s = retries.next_wait_s()
             if wait_s is None:
                 where = f"{late[0].topic}-{late[0].partition}"
-                raise TransientError(f"{where}: the marker of a transaction does not come")
+                raise TransientError(f"{where}: the marker of a transaction is missing")
             time.sleep(wait_s)
 
-    def _begin_anew(self, standing: list[ExactSender], error: TransientError) -> None:
-        """After any trouble: finish what may be open, then see where each target ends."""
+    def _begin_anew(self, waiting: list[ExactSender], error: TransientError) -> None:
+        """After an error: abort open transactions, then read the end offset of each target."""
         assert self.transactions is not None
         time.sleep(PRODUCE.wait_s(1))
-        self.transactions.begin_anew()
-        ends = self.admin.offsets([s.key for s in standing], OffsetSpec.LATEST)
-        for sender in standing:
+        self.transactions.fence()
+        ends = self.admin.offsets([s.key for s in waiting], OffsetSpec.LATEST)
+        for sender in waiting:
             sender.troubled = error.message
             sender.recover(ends[sender.key])
 
 
 def restore_exactly(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Write every partition of the bundle, each record at its old offset; yield their reports.
+    """Write every partition of the bundle, each record at its original offset; yield reports.
 
-    Safe to run again, also beside a late attempt of itself: first the transactions of that one
-    are shut out, then the target's end says how far it came.
+    Safe to run again, also while a late attempt is running: the transactions of that attempt are
+    fenced first, then the end of the target shows its progress.
     """
     failpoint("task.start")
     assert bundle.exact is not None
@@ -190,7 +190,7 @@ def restore_exactly(bundle: RestoreBundle) -> Iterator[tuple[str, dict[str, Any]
     transactions = None
     if bundle.exact.transactional_id is not None:
         transactions = Transactions(admin, bundle.exact.transactional_id)
-        transactions.begin_anew()
+        transactions.fence()
         failpoint("exact.begun")
     keys = [(work.topic, work.partition) for work in bundle.work]
     starts = admin.offsets(keys, OffsetSpec.EARLIEST)
@@ -225,7 +225,7 @@ def _sender(
 
 
 def _check_there(wire: Wire, work: TargetWork, sender: ExactSender, start: int, end: int) -> None:
-    """Refuse a target that is not what an earlier attempt of this restore left."""
+    """Refuse a target that differs from what earlier attempts of this restore wrote."""
     contents = sender.contents
     if end > contents.goal:
         raise sender.past(end, contents.goal)
@@ -233,7 +233,7 @@ def _check_there(wire: Wire, work: TargetWork, sender: ExactSender, start: int, 
         return
     if start not in (0, contents.first) or (start == 0 and end > contents.first > 0):
         raise PreflightError(
-            f"{work.topic}-{work.partition} begins at {start}, not where this restore left it",
+            f"{work.topic}-{work.partition} starts at {start}, not where this restore started it",
             hint="Delete the topic and run the restore again.",
         )
     if end <= contents.first:

@@ -143,7 +143,7 @@ def test_stores_of_the_listener_are_not_those_of_kafkas_clients(folder: Path) ->
         ({"ssl.keystore.password": "other"}, "ssl.keystore.password is wrong"),
         ({"ssl.truststore.location": ""}, "needs ssl.truststore.location"),
         ({"ssl.client.auth": "maybe"}, "ssl.client.auth=maybe"),
-        ({"ssl.cipher.suites": "x"}, "ssl.cipher.suites cannot be honoured"),
+        ({"ssl.cipher.suites": "x"}, "ssl.cipher.suites is not supported"),
         ({"ssl.enabled.protocols": "TLSv1.1"}, "TLSv1.1 is not supported"),
         ({"port": "1"}, "listeners.https.port is no key"),
     ],

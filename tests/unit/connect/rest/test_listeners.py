@@ -169,7 +169,7 @@ def test_a_listener_has_the_stores_that_keytool_made(folder: Path, java: dict[st
     ("change", "words"),
     [
         ({"ssl.key.password": "another"}, "worker.jks cannot be opened"),
-        ({"ssl.keystore.type": "JCEKS"}, "ssl.keystore.type=JCEKS cannot be honoured"),
+        ({"ssl.keystore.type": "JCEKS"}, "ssl.keystore.type=JCEKS is not supported"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
