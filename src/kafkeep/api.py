@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Session = Any
-"""A ``SparkSession``; not named here, so that pyspark is imported in ``spark/`` alone."""
+"""A ``SparkSession``. The type is not named here, because only ``spark/`` imports pyspark."""
 
 
 def backup(
@@ -105,7 +105,7 @@ def restore(
 
 
 def _with_sink(options: BackupOptions, settings: Mapping[str, Any]) -> BackupOptions:
-    """Add what shapes the objects of another format than segment."""
+    """Return ``options`` with the sink options that every format except segment needs."""
     if options.format == "segment" and not settings:
         return options
     from kafkeep.connect.connectors.sink_config import ConnectorConfig  # noqa: PLC0415 - keeps the import light
@@ -124,8 +124,8 @@ def _with_sink(options: BackupOptions, settings: Mapping[str, Any]) -> BackupOpt
     given_to_sink = {**config.sink.texts, **config.sink.secrets} if config.sink else {}
     if others := [key for key in settings if key not in given_to_sink]:
         raise UsageError(
-            f"{others[0]} does not shape objects",
-            hint="Kafka and S3 are set up by bootstrap_servers, command_config and storage.",
+            f"{others[0]} is not a setting of a sink",
+            hint="Set up Kafka and S3 with bootstrap_servers, command_config and storage.",
         )
     return replace(options, sink=config.sink, format=config.format)
 
@@ -141,7 +141,7 @@ def _unlogged_options(settings: Mapping[str, Any]) -> UnloggedOptions | None:
 
 
 def make_options(group: type[T], given: Mapping[str, Any]) -> T:
-    """Build an option group from Python values; the option's own parser reads text."""
+    """Build an option group from Python values. Strings go through the option's parser."""
     from kafkeep.options.option import did_you_mean, iter_options  # noqa: PLC0415
 
     declared = {option.field: option for option in iter_options(group)}
@@ -152,7 +152,7 @@ def make_options(group: type[T], given: Mapping[str, Any]) -> T:
         other = declared[name].goes_with
         if other and not given.get(other) and value != "":
             hint = f"Add {other}=True, or leave out {name}."
-            raise UsageError(f"{name} goes with {other}", hint=hint)
+            raise UsageError(f"{name} requires {other}", hint=hint)
         text = _as_text(value) if declared[name].metavar == "NAMES" else value
         parse = declared[name].parse
         if parse is None or not isinstance(text, str):
@@ -168,7 +168,7 @@ def make_options(group: type[T], given: Mapping[str, Any]) -> T:
 
 
 def _as_text(names: Any) -> Any:
-    """Write a list or a mapping of names in the command line's form."""
+    """Return a list or a mapping of names as the command line writes it."""
     if isinstance(names, Mapping):
         return ",".join(f"{old}:{new}" for old, new in names.items())
     if isinstance(names, str) or not isinstance(names, Iterable):
@@ -196,7 +196,7 @@ def _locations(
 
 
 def _spark(spark: Any, names: Iterable[str]) -> SparkOptions:
-    """Return the options to start Spark with; an active session is found by itself."""
+    """Return the options for the Spark session; EnvironmentFault when ``spark`` is stopped."""
     from kafkeep.options.spark import SparkOptions  # noqa: PLC0415 - keeps the import light
 
     if isinstance(spark, SparkOptions):

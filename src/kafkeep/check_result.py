@@ -1,4 +1,4 @@
-"""One thing looked at before or besides the work, and what came of it."""
+"""The result of one check of a preflight, of ``doctor`` or of a drill."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 
 
 class CheckStatus(StrEnum):
-    """What came of a check."""
-
     PASS = "pass"
     WARN = "warn"
     FAIL = "fail"
@@ -17,7 +15,7 @@ class CheckStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at; ``exit_code`` is 0 unless it failed."""
+    """The result of one check; ``exit_code`` is 0 unless it failed."""
 
     verdict: CheckStatus
     subject: str

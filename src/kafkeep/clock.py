@@ -14,12 +14,12 @@ def now_ms() -> int:
 
 
 def writer_id() -> str:
-    """Return a name that no other process has, readable for people: host, process id, random."""
+    """Return a unique name for this process: host, process id and a random part."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
 def tool_name() -> str:
-    """Return what reports and traces of verify name as their maker."""
+    """Return the name and version that reports record as their author."""
     from importlib.metadata import version  # noqa: PLC0415 - keeps --help fast
 
     return f"kafkeep {version('kafkeep')}"

@@ -1,23 +1,23 @@
-"""Named places where a test can make this process die, fail or wait.
+"""Failpoints: named places where a test can make this process die, fail or wait.
 
-A test arms them with ``arm("commit.after:exit@3;object.before:raise@p=0.1")``, or for a process of
-its own with the variable ``KAFKEEP_FAILPOINT``. The ``kafkeep`` command and the daemon of Spark's
-local workers read that variable when they start; importing this module arms nothing.
-``KAFKEEP_SEED`` makes the chances repeat. An arm is ``name:action[@when]``:
+A test arms them with ``arm("commit.after:exit@3;object.before:raise@p=0.1")``, or for another
+process with the variable ``KAFKEEP_FAILPOINT``. The ``kafkeep`` command and the daemon of Spark's
+local workers read that variable when they start. Importing this module arms nothing.
+``KAFKEEP_SEED`` makes random choices repeatable. The syntax is ``name:action[@when]``:
 
 =============  ===========================================================
 ``exit``       the process ends at once with status 137, as after kill -9
-``raise``      TransientError: nothing happened, it may be tried again
-``drop``       UnknownOutcomeError: what was sent may have happened
-``sleep=MS``   wait so many milliseconds
-``hold``       wait until the file that ``KAFKEEP_FAILPOINT_GATE`` names is there
-``@3``         only the third time the place is passed
-``@p=0.1``     each time with this chance
+``raise``      TransientError: nothing was sent, a retry is safe
+``drop``       UnknownOutcomeError: the request may have taken effect
+``sleep=MS``   wait this many milliseconds
+``hold``       wait until the file that ``KAFKEEP_FAILPOINT_GATE`` names exists
+``@3``         only the third time the failpoint is reached
+``@p=0.1``     each time with this probability
 =============  ===========================================================
 
-Each action adds the name of its place to the file that ``KAFKEEP_FAILPOINT_TRACE`` names, so that
-a test can tell a place that was never reached from one that was survived. ``PLACES`` lists all of
-them. A name that it does not list is refused, and a test makes sure that a test dies at each.
+Each action appends the name of its failpoint to the file that ``KAFKEEP_FAILPOINT_TRACE`` names.
+So a test can distinguish a failpoint that was never reached from one that was survived. ``PLACES``
+lists all failpoints. Other names are refused, and a test checks that some test dies at each one.
 """
 
 from __future__ import annotations
@@ -35,60 +35,60 @@ _ACTIONS = ("exit", "raise", "drop", "hold")
 
 PLACES: Mapping[str, str] = {
     # The log, on the driver
-    "open.before": "the next epoch is about to be taken: the log is as it was",
-    "open.after": "the epoch is taken: an open intent of the last writer is still to be finished",
-    "intent.before": "ranges are planned, nothing is written: others may be planned next",
-    "intent.after": "what will be written is in the log: the next writer finishes it first",
-    "commit.before": "objects are stored, the log does not name them: they are adopted",
-    "commit.after": "the commit is there, its writer may not know: it is not made again",
+    "open.before": "the next epoch is not taken yet: the log is unchanged",
+    "open.after": "the epoch is taken: an open intent of the last writer must be finished",
+    "intent.before": "ranges are planned, nothing is written: the next run may plan others",
+    "intent.after": "the intent is in the log: the next writer finishes it first",
+    "commit.before": "objects are stored, no commit names them: the next run adopts them",
+    "commit.after": "the commit is stored, its writer has no answer: it is not repeated",
     "checkpoint.before": "a checkpoint is due: the log alone is enough",
-    "checkpoint.tables": "tables are there that no root names: they are written again, or adopted",
-    "checkpoint.after": "the checkpoint is there: opening takes it",
+    "checkpoint.tables": "tables are stored, no root names them: they are adopted or rewritten",
+    "checkpoint.after": "the checkpoint is stored: opening the log uses it",
     # A backup
-    "look.after": "settings and group offsets were read, and are in no commit: they are read again",
-    "task.start": "a task has done nothing",
-    "object.before": "an object is complete but for its name: nothing of it is visible",
-    "object.part": "a part of an object is there: the upload is invisible, and left to gc",
-    "object.after": "an object is there that no commit names: it is adopted, or never read",
-    "object.adopted": "an object of an earlier attempt was found and may have no tags yet",
-    "letters.before": "bad records are not reported, their offsets not archived: read again",
-    "letters.after": "bad records are reported, their offsets not archived: reported again",
-    "schemas.stored": "a registry's schemas are stored, no commit names them: they are adopted",
-    "group.before": "the log is ahead of the connector's group: the next run tells it",
-    "group.after": "the group says what the log says",
+    "snapshot.after": "settings and group offsets are in no commit: they are read again",
+    "task.start": "the task has not started its work",
+    "object.before": "an object is complete but not created: nothing of it is visible",
+    "object.part": "a part is uploaded: the object is invisible, and gc removes the upload",
+    "object.after": "an object is stored, no commit names it: it is adopted, or never read",
+    "object.adopted": "an object of an earlier attempt was adopted and may have no tags",
+    "dead_letters.before": "bad records are not reported, offsets not archived: read again",
+    "dead_letters.after": "bad records are reported, offsets not archived: reported again",
+    "schemas.stored": "schemas of a registry are stored, no commit names them: they are adopted",
+    "group.before": "the connector's group is behind the log: the next run updates it",
+    "group.after": "the connector's group matches the log",
     # A restore
-    "restore.prepared": "the document says which topics will be made: they are ours if they appear",
-    "restore.schemas": "schemas are in the registry, and no document says so: they are found there",
-    "schemas.importing": "some subjects are open for given ids: they are closed by the next",
-    "schemas.register": "some schemas are there, the next is not: those that are there stay",
-    "restore.created": "topics are there, and producer ids no document names: others are taken",
-    "restore.documented": "the document has topics and producer ids: writing may begin at any time",
-    "request.before": "the target's end says where to go on",
-    "request.after": "a batch is in the target, its writer may not know: it is not written again",
-    "restore.written": "all records are there, the settings of writing hold: they are put back",
-    "restore.settled": "settings are back, the document says it is under way: nothing is written",
-    "restore.done": "the document says that all is done",
-    "groups.noted": "what groups had committed is noted, and not changed yet",
-    "groups.committed": "a group was moved, the next may not be: all are moved again",
-    "groups.returned": "a group was put back, the next may not be: all are put back again",
-    "exact.begun": "transactions of the last attempt are shut out",
-    "exact.trim": "the filler is there, and records in front of the first offset",
-    "exact.trimmed": "the target begins at its first offset",
-    "exact.mark": "a hole is open: the target ends in front of it",
-    "exact.marked": "a transaction has ended, its marker may come later: it is waited for",
-    # A restore that goes on
-    "follow.planned": "a round is planned and not written down: another may be planned",
-    "follow.opened": "a round is written down: it is this one that is restored",
-    "follow.written": "a round is restored, and not noted: its document says that it is done",
-    "follow.finished": "a round is noted: the next begins behind it",
+    "restore.prepared": "the document names the topics to create: they belong to this restore",
+    "restore.schemas": "schemas are registered, no document says so: the next run finds them",
+    "schemas.importing": "some subjects are in import mode: the next run resets them",
+    "schemas.register": "some schemas are registered, the next is not: the next run keeps them",
+    "restore.created": "topics exist, no document names producer ids: the next run gets new ones",
+    "restore.documented": "the document has topics and producer ids: writing may begin",
+    "request.before": "a batch is not sent: the end offset of the target shows where to resume",
+    "request.after": "a batch is written, its writer has no answer: it is not written again",
+    "restore.written": "all records are written, temporary settings apply: they are reset",
+    "restore.reset": "settings are reset, the document says unfinished: nothing is written",
+    "restore.done": "the document says that the restore is finished",
+    "groups.recorded": "the previous offsets of groups are recorded, and not changed yet",
+    "groups.committed": "the offsets of a group are set, the next may not be: all are set again",
+    "groups.returned": "a group has its previous offsets, the next may not: all are reset again",
+    "exact.begun": "transactions of the last attempt are fenced",
+    "exact.trim": "filler records are written before the first offset",
+    "exact.trimmed": "the filler is deleted: the target begins at its first offset",
+    "exact.mark": "a hole is not filled: the target ends before it",
+    "exact.marked": "a transaction has ended, its marker may come later: the next run waits for it",
+    # A following restore
+    "follow.planned": "a cycle is planned, not recorded: the next run may plan another",
+    "follow.opened": "a cycle is recorded: the next run restores this one",
+    "follow.written": "a cycle is restored, not recorded: its document says that it is finished",
+    "follow.finished": "a cycle is recorded as finished: the next one begins after it",
     # Retention
-    "retention.recorded": "the log's folder has a rule, the bucket may not: the next start sets it",
-    "retention.removed": "the bucket has no rule, the log's folder says it has: the next ends it",
+    "retention.recorded": "the rule is recorded, the bucket may lack it: the next start sets it",
+    "retention.removed": "the bucket has no rule, the record says it has: the next run corrects it",
     # The service
-    "journal.before": "a change of a connector is about to be made: it is not there",
-    "journal.after": "the change is there, its caller may not know: it is not made twice",
+    "journal.before": "a change of a connector is not stored yet",
+    "journal.after": "the change is stored, its caller has no answer: it is not repeated",
 }
-"""Every place, and what someone who dies there leaves to the next."""
+"""Every failpoint, with the state that a process which dies there leaves behind."""
 
 
 @dataclass(slots=True)
@@ -111,13 +111,13 @@ _chances = random.Random()
 
 
 def failpoint(name: str) -> None:
-    """Do what ``name`` is armed with. Costs one test of a dictionary when nothing is armed."""
+    """Run the armed action of ``name``, if any. Costs one dictionary test when nothing is armed."""
     if _arms:
         _pass(name)
 
 
 def arm(spec: str, *, seed: int | None = None) -> None:
-    """Replace all armed places by those of ``spec``; an empty ``spec`` disarms all."""
+    """Replace all armed failpoints by those of ``spec``; an empty ``spec`` disarms all."""
     parsed = dict(_parse(part.strip()) for part in spec.split(";") if part.strip())
     _arms.clear()
     _arms.update(parsed)
@@ -125,7 +125,7 @@ def arm(spec: str, *, seed: int | None = None) -> None:
 
 
 def arm_from_environment() -> None:
-    """Arm what ``KAFKEEP_FAILPOINT`` says; called once, when a program starts."""
+    """Arm the failpoints in ``KAFKEEP_FAILPOINT``; called once, when a program starts."""
     spec = os.environ.get("KAFKEEP_FAILPOINT", "")
     if spec:
         seed = os.environ.get("KAFKEEP_SEED")
@@ -177,7 +177,7 @@ def _parse(part: str) -> tuple[str, _Arm]:
         at_hit = int(when) if when and chance is None else None
     except ValueError as error:
         raise UsageError(
-            f"KAFKEEP_FAILPOINT is not understood at {part!r}: {error}",
+            f"KAFKEEP_FAILPOINT is invalid at {part!r}: {error}",
             hint="Write it as name:exit@3;other:drop@p=0.1: exit, raise, drop, hold or sleep=MS.",
         ) from error
     return name, _Arm(action, sleep_ms, at_hit, chance)

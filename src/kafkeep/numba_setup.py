@@ -1,10 +1,10 @@
-"""Compiled loops over bytes: where numba is set up, and the primitives every loop is made of.
+"""The setup of numba, and the primitives of all compiled loops over bytes.
 
-Kernels read bytes that nobody has checked. A kernel never raises and never reads outside of the
-``end`` it is given: it returns an error code, and ``damaged`` turns that into an error.
+Kernels read unchecked bytes. A kernel never raises and never reads beyond the ``end`` it is given.
+It returns an error code, and ``damaged`` turns the code into an error.
 """
 
-# Compiled code has one integer type; mypy tells numpy's from Python's.
+# Compiled code has one integer type; mypy distinguishes numpy's from Python's.
 # mypy: disable-error-code="return-value"
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def _writable(folder: Path) -> bool:
 
 @lru_cache(maxsize=1)
 def _cache_folder() -> Path | None:
-    """Return the folder of compiled kernels, or None when the user has set it for numba.
+    """Return the folder of compiled kernels, or None when NUMBA_CACHE_DIR names one.
 
-    It is beside the source, like other compiled Python. Executors often run from a folder that is
-    read-only, or as a user without a home: then it is wherever one may write.
+    It is beside the source, like other compiled Python. Executors often run from a read-only
+    folder, or as a user without a home. Then it is the first folder that is writable.
     """
     if "NUMBA_CACHE_DIR" in os.environ:
         return None
@@ -58,14 +58,14 @@ def _cache_folder() -> Path | None:
     for base in [Path(wanted)] if wanted else [Path(__file__).parent / "__pycache__", home]:
         if _writable(base / "numba"):
             return base / "numba"
-    # A cache is code: a folder under /tmp that others could have made is never used.
+    # A cache is code: never use a folder under /tmp that another user could have created.
     return Path(tempfile.mkdtemp(prefix="kafkeep-numba-"))
 
 
 def _version(function: Callable[..., Any]) -> str:
-    """Return a name that changes when a function called by a kernel, or a constant in it, does.
+    """Return a name that changes with the functions and constants that a kernel uses.
 
-    numba notices when the file of a kernel changes, and not when a file does that it imports from.
+    numba notices a change of the kernel's own file, but not of the files it imports from.
     """
     files: set[str] = set()
     constants: list[str] = []
@@ -101,7 +101,7 @@ def _checksum(file: str) -> int:
 
 @contextmanager
 def _caching_in(folder: Path | None) -> Iterator[None]:
-    """Let numba keep what is decorated meanwhile in ``folder``; others' kernels stay elsewhere."""
+    """Make numba cache kernels decorated in this context in ``folder``; other kernels elsewhere."""
     if folder is None:
         yield
         return
@@ -131,26 +131,26 @@ BAD_CRC = 9
 BAD_ORDER = 10
 
 _REASONS = {
-    CUT_SHORT: "cut short",
-    BAD_VARINT: "a number is not readable",
-    BAD_LENGTH: "a length points outside of its batch",
-    BAD_COUNT: "the number of records is not what the header says",
-    BAD_OFFSET: "offsets do not fit the header",
-    BAD_MAGIC: "this is not a record batch",
+    CUT_SHORT: "truncated",
+    BAD_VARINT: "a varint is invalid",
+    BAD_LENGTH: "a length exceeds the batch",
+    BAD_COUNT: "the number of records does not match the header",
+    BAD_OFFSET: "offsets do not match the header",
+    BAD_MAGIC: "not a record batch",
     BAD_CODEC: "the compression codec is unknown",
-    BAD_ORDER: "its offsets lie before those of the batch in front of it",
-    BAD_CRC: "its checksum does not fit",
+    BAD_ORDER: "its offsets are below those of the previous batch",
+    BAD_CRC: "its checksum does not match",
 }
 
 
 def damaged(code: int, position: int, offset: int) -> DamagedError:
-    """Return the error for a kernel's code: which batch, and where in its bytes."""
+    """Return the error for a kernel's code; it names the batch and the position in its bytes."""
     reason = _REASONS[code]
     return DamagedError(f"record batch at offset {offset} is damaged at byte {position}: {reason}")
 
 
 def kernel(function: F) -> F:
-    """Compile ``function`` when it is first called; the result is kept on disk."""
+    """Compile ``function`` at its first call and cache the result on disk."""
     folder = _cache_folder()
     with _caching_in(folder and folder / _version(function)):
         compiled: F = numba.njit(cache=True, nogil=True)(function)
@@ -160,15 +160,15 @@ def kernel(function: F) -> F:
 def inlined(function: F) -> F:
     """Compile ``function`` into each kernel that calls it.
 
-    For the few bytes it reads, a call takes as long as the work: references to the arrays it is
-    given would be counted.
+    For functions that read a few bytes: a call takes as long as the work, because it counts
+    references to its arrays.
     """
     compiled: F = numba.njit(inline="always", nogil=True)(function)
     return compiled
 
 
 def view_bytes(buffer: Any) -> Bytes:
-    """Return any bytes-like thing as a read-only array, without a copy.
+    """Return a bytes-like object as a read-only array, without a copy.
 
     Always read-only, so that each kernel is compiled for one type only.
     """
@@ -179,7 +179,7 @@ def view_bytes(buffer: Any) -> Bytes:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def address_of(typing: Any, buffer: Any) -> tuple[Any, Any]:
-    """Return where the bytes of an array are; the caller keeps it alive."""
+    """Return the address of an array's bytes; the caller keeps the array alive."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, args[0])
@@ -201,7 +201,7 @@ def byte_at(typing: Any, at: Any) -> tuple[Any, Any]:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _prefetch(typing: Any, at: Any) -> tuple[Any, Any]:
-    """Have a cache line brought near; it may be any address, nothing is read."""
+    """Prefetch a cache line. Any address is allowed, because nothing is read."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -216,10 +216,10 @@ def _prefetch(typing: Any, at: Any) -> tuple[Any, Any]:
 
 @inlined
 def fetch_ahead(buffer: Bytes, position: int, fetched: int) -> int:
-    """Have what lies behind ``position`` brought near; return up to where that was done.
+    """Prefetch the bytes after ``position``; return the position up to which that was done.
 
-    Only a record's length tells where the next one begins, so a loop over records waits for
-    memory at each of them, five times as long as it takes otherwise.
+    Only a record's length shows where the next one begins. Without prefetching, a loop over records
+    waits for memory at each record and takes five times as long.
     """
     start = address_of(buffer)
     fetched = max(fetched, position)
@@ -256,8 +256,8 @@ def read_i64(buffer: Bytes, position: int) -> int:
 
 @inlined
 def read_varlong(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
-    """Read a zigzag varlong; return it and the next position, which is -1 when not readable."""
-    # An array that is used no later than here has no references to count.
+    """Read a zigzag varlong; return it and the next position, which is -1 if it is invalid."""
+    # numba counts no references for an array that is not used after this line.
     start = address_of(buffer) + position
     value = np.int64(0)
     for i in range(min(end - position, 10)):
@@ -270,7 +270,7 @@ def read_varlong(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
 
 @inlined
 def read_varint(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
-    """Read a zigzag varint of 32 bits; return it and the next position, or -1 as above."""
+    """Read a zigzag varint of 32 bits; return it and the next position, -1 if it is invalid."""
     start = address_of(buffer) + position
     value = np.int64(0)
     for i in range(min(end - position, 5)):
@@ -296,7 +296,7 @@ def varlong_size(value: int) -> int:
 
 @inlined
 def write_varlong(buffer: Bytes, position: int, value: int) -> int:
-    """Write a zigzag varlong (the same bytes as a varint where it fits); return what follows."""
+    """Write a zigzag varlong (same bytes as a varint where it fits); return the next position."""
     rest = (value << 1) ^ (value >> 63)
     while rest & ~0x7F:
         buffer[position] = np.uint8((rest & 0x7F) | 0x80)

@@ -1,8 +1,8 @@
-"""What Spark's Python workers load before they fork, for each kind of job.
+"""The modules that Spark's Python workers load before they fork, for each kind of job.
 
-Whoever starts Spark passes these names in ``SparkOptions.preload``. A worker that loads them by
-itself starts its first task up to a second later. The names are strings because Spark's driver must
-not import the modules: the command line starts the JVM before it imports anything else.
+The code that starts Spark passes these names in ``SparkOptions.preload``. Without it, the first
+task of a worker starts up to a second later. The names are strings because Spark's driver must not
+import the modules: the command line starts the JVM before it imports anything else.
 """
 
 from __future__ import annotations

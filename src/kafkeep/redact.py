@@ -1,8 +1,8 @@
-"""Keeps credentials out of logs, tracebacks and error messages, whoever writes them.
+"""Keep credentials out of logs, tracebacks and error messages, including those of libraries.
 
-Two nets: the values that clients of this process were given (``remember``), and the places where
-HTTP and S3 libraries write credentials, known by their names. What ``--debug`` shows is meant to
-be sent to others.
+Two rules find them: the values that were passed to clients in this process (``remember``), and the
+names of the fields in which HTTP and S3 libraries write credentials. Users send the output of
+``--debug`` to others.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from urllib.parse import quote
 
 MASK = "******"
 _SHORTEST, _SHORT = 3, 8
-"""Shorter values are not looked for; short ones only where they stand alone, or ordinary words
-would be torn apart."""
+"""Shorter values are not masked. Short ones are masked only as whole words, because they may be
+part of ordinary words."""
 _LONG = 1000
-"""Longer words are replaced one by one: to compile a pattern of a megabyte takes seconds."""
+"""Longer words are replaced one by one: compiling a pattern of a megabyte takes seconds."""
 _MOST = 20_000
-"""How many words are remembered; clients that are made anew with new tokens add more forever."""
+"""The maximum number of remembered words. New clients with new tokens keep adding some."""
 
 _HEADERS = (
     r"(?:proxy-)?authorization|(?:set-)?cookie|x-amz-security-token"
@@ -46,21 +46,21 @@ _LOGIN = re.compile(r"(://)[^/\s:@'\"]{0,256}:[^/\s@'\"]{0,1024}@")
 
 _lock = threading.Lock()
 _words: dict[str, None] = {}
-"""In the order in which they were last remembered."""
+"""Ordered by the time of the last ``remember``."""
 _known: tuple[str, ...] = ()
-"""The same, read without a lock: a log record may be made anywhere."""
+"""The same words, read without a lock: any thread may create a log record."""
 
 
 def remember(*secrets: str | bytes | None) -> None:
-    """Let ``redact`` know values that must never be shown; may be called from any thread.
+    """Register values that ``redact`` must mask. Thread-safe.
 
-    The newest are kept; one that is remembered again counts as new.
+    The newest values are kept; registering a value again makes it new.
     """
     global _known  # noqa: PLW0603
-    told = {word for secret in secrets if secret for word in _forms(secret)}
+    forms = {word for secret in secrets if secret for word in _forms(secret)}
     with _lock:
-        is_known = told <= _words.keys()
-        for word in told:
+        is_known = forms <= _words.keys()
+        for word in forms:
             _words.pop(word, None)
             _words[word] = None
         if is_known:
@@ -71,10 +71,10 @@ def remember(*secrets: str | bytes | None) -> None:
 
 
 def mask_words(text: str, words: Iterable[str], *, alone_below: int) -> str:
-    """Return ``text`` with a mask in place of each word, the longest where several begin.
+    """Return ``text`` with each word masked; the longest where several words match.
 
-    Words shorter than ``alone_below`` are masked only where they stand alone. A pattern is made
-    of the words that are in the text, and of no others: one of all secrets takes seconds.
+    Words shorter than ``alone_below`` are masked only as whole words. The pattern contains only
+    words that occur in the text: compiling one of all secrets takes seconds.
     """
     found = sorted(filter(text.__contains__, words), key=len, reverse=True)
     patterns = []
@@ -88,7 +88,7 @@ def mask_words(text: str, words: Iterable[str], *, alone_below: int) -> str:
 
 
 def redact(text: str) -> str:
-    """Return ``text`` with a mask in place of every credential that can be recognised."""
+    """Return ``text`` with every recognised credential masked."""
     text = mask_words(text, _known, alone_below=_SHORT)
     for place in _PLACES:
         text = place.sub(rf"\1\2{MASK}", text)
@@ -96,10 +96,10 @@ def redact(text: str) -> str:
 
 
 def install(clean: Callable[[str], str] = redact) -> Callable[[], None]:
-    """Clean every log record that this process makes from now on; returns what undoes it.
+    """Clean every log record that this process creates from now on; return a function to undo it.
 
-    A filter of the root logger would not see what other loggers write, so records are cleaned
-    where they are made, tracebacks included.
+    A filter of the root logger would not see the records of other loggers. So records are cleaned
+    when they are created, including tracebacks.
     """
     before = logging.getLogRecordFactory()
     if getattr(before, "clean", None) == clean:
@@ -116,11 +116,11 @@ def install(clean: Callable[[str], str] = redact) -> Callable[[], None]:
 
 
 def clean_record(record: logging.LogRecord, clean: Callable[[str], str]) -> None:
-    """Change a record where it shows what ``clean`` takes out."""
+    """Apply ``clean`` to the message, arguments and traceback of a log record."""
     try:
         message = record.getMessage()
     except (TypeError, ValueError):
-        return  # a broken call, which logging itself reports
+        return  # an invalid logging call; logging itself reports it
     cleaned = clean(message)
     if cleaned != message:
         _rewrite(record, cleaned, clean)
@@ -131,7 +131,7 @@ def clean_record(record: logging.LogRecord, clean: Callable[[str], str]) -> None
 
 
 def _rewrite(record: logging.LogRecord, cleaned: str, clean: Callable[[str], str]) -> None:
-    """Keep the arguments where they can be cleaned: an access log's formatter unpacks them."""
+    """Keep the arguments if they can be cleaned: the formatter of an access log unpacks them."""
     if isinstance(record.args, tuple):
         record.args = tuple(_clean_argument(one, clean) for one in record.args)
         if record.getMessage() == cleaned:
@@ -147,7 +147,7 @@ def _clean_argument(value: Any, clean: Callable[[str], str]) -> Any:
 
 
 def _forms(secret: str | bytes) -> Iterator[str]:
-    """Yield a secret as it may be written: in Base64, in a URL, in a repr, as its digest."""
+    """Yield the forms of a secret: plain, Base64, URL-encoded, repr and digest."""
     raw = secret if isinstance(secret, bytes) else secret.encode()
     digest = hashlib.md5(raw, usedforsecurity=False)
     plain = {

@@ -1,8 +1,8 @@
-"""When to try again: one class of policy, and every policy that kafkeep uses.
+"""Retry policies: the class, and every policy that kafkeep uses.
 
-What fails for the moment is tried again after a wait. Each wait is twice as long as the one before
-it, up to a longest one. A policy ends after a number of attempts or at a deadline. One without
-either ends when its caller does.
+A transient failure is retried after a wait. Each wait is twice as long as the previous one, up to
+a maximum. A policy ends after a number of attempts or at a deadline. A policy without either ends
+when its caller stops.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def _system_chance() -> float:
-    """Return a number below 1; forked workers would all draw the same from Python's generator."""
+    """Return a number in [0, 1). Forked workers would share the state of Python's generator."""
     return random.SystemRandom().random()
 
 
@@ -32,24 +32,24 @@ class RetryPolicy:
     longest_wait_s: float = math.inf
     """Never shorter than the first wait."""
     doublings: int = 30
-    """How often the first wait is doubled at most."""
+    """The maximum number of times the first wait is doubled."""
     attempts: int | None = None
-    """How many attempts there are in all."""
+    """The total number of attempts."""
     deadline_s: float | None = None
-    """How long after the first attempt a wait may end."""
+    """The time after the first attempt by which a wait must end."""
     answer_s: float = math.inf
-    """How long one answer may take. A policy with that much time makes two attempts at least."""
+    """The timeout of one attempt. A policy with at least this much time makes two attempts."""
     round_retries: int | None = None
-    """After so many retries the waits begin anew, behind a wait of ``round_wait_s``."""
+    """After this many retries and a wait of ``round_wait_s``, the waits start from the first."""
     round_wait_s: float = 0.0
     jitter: bool = False
-    """Wait between half of the time and all of it, so that clients do not retry in step."""
+    """Wait between half of the time and all of it, so that clients do not retry simultaneously."""
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = _system_chance
 
     def wait_s(self, failures: int) -> float:
-        """Return how long to wait after so many failures in a row, without jitter."""
+        """Return the wait after this many consecutive failures, without jitter."""
         doubled = max(0, failures - 1)
         if self.round_retries is not None:
             doubled %= self.round_retries + 1
@@ -59,15 +59,16 @@ class RetryPolicy:
         return min(longest, self.first_wait_s * 2.0 ** min(doubled, self.doublings))
 
     def begin(self, deadline: float | None = None) -> Retries:
-        """Begin one run of the policy; ``deadline`` is a reading of its clock."""
+        """Begin one run of the policy; ``deadline`` is a time of its clock."""
         if deadline is None and self.deadline_s is not None:
             deadline = self.clock() + self.deadline_s
         return Retries(self, deadline)
 
     def call(self, what: str, attempt: Callable[[int], T]) -> T:
-        """Call ``attempt(number)`` until it does not raise TransientError or the policy ends.
+        """Call ``attempt(number)`` until it succeeds or the policy ends.
 
-        Then the last error is raised, of its own class, with the number of attempts in it.
+        Only TransientError is retried. At the end of the policy, raise the class of the last error
+        with the number of attempts in the message.
         """
         retries = self.begin()
         while True:
@@ -83,7 +84,7 @@ class RetryPolicy:
 
 
 class Retries:
-    """One run of a policy: what its caller asks after each failed attempt."""
+    """One run of a policy; its caller asks for the next wait after each failed attempt."""
 
     def __init__(self, policy: RetryPolicy, deadline: float | None) -> None:
         self._policy = policy
@@ -91,7 +92,7 @@ class Retries:
         self.failures = 0
 
     def next_wait_s(self) -> float | None:
-        """Count a failure and return how long to wait; None when no attempt is left."""
+        """Count a failure and return the next wait; None when no attempt remains."""
         policy = self._policy
         self.failures += 1
         if policy.attempts is not None and self.failures >= policy.attempts:
@@ -126,18 +127,18 @@ TRANSACTION = RetryPolicy(first_wait_s=0.001, longest_wait_s=0.2, deadline_s=60.
 TRANSACTION_MARKER = RetryPolicy(first_wait_s=0.0005, longest_wait_s=0.05, deadline_s=30.0)
 """The marker of a transaction that has ended."""
 PRODUCE = RetryPolicy(first_wait_s=0.2, longest_wait_s=0.2)
-"""Records that a target partition did not take."""
+"""Records that a target partition did not accept."""
 REGISTRY = RetryPolicy(first_wait_s=0.2, attempts=4)
 """A request to a schema registry."""
 FOLLOW = RetryPolicy(first_wait_s=1.0, longest_wait_s=15.0, doublings=10)
 """A cycle of a following backup; its first wait is the interval between two cycles."""
 CONNECTOR = RetryPolicy(first_wait_s=1.0, longest_wait_s=15.0)
-"""What a running connector does."""
+"""A running connector that failed."""
 CONNECTOR_START = RetryPolicy(first_wait_s=0.5, longest_wait_s=10.0)
 """The start of a connector."""
 LEADER = RetryPolicy(first_wait_s=0.02, longest_wait_s=0.02, deadline_s=10.0)
 """A worker that becomes the leader while a request waits for one."""
 LATE_COMMIT = RetryPolicy(first_wait_s=0.5, longest_wait_s=0.5, attempts=11)
-"""The commit of an intent whose objects are all there."""
+"""The commit of an intent whose objects are all stored."""
 LOCAL_SERVER = RetryPolicy(first_wait_s=0.03, longest_wait_s=0.03)
-"""A server of the development environment that starts or ends."""
+"""A server of the development environment that starts or stops."""

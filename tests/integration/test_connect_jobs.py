@@ -478,7 +478,7 @@ PLACES = (
     "restore.documented",
     "request.before",
     "restore.written",
-    "restore.settled",
+    "restore.reset",
     "follow.written",
     "follow.finished",
 )

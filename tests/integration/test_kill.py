@@ -37,7 +37,7 @@ WORK_SECONDS = 1.5
 SLOWLY = "object.before:sleep=400"
 
 BACKUP_FAILPOINTS = [
-    "look.after:exit@1",
+    "snapshot.after:exit@1",
     "open.before:exit",
     "open.after:exit",
     "open.after:drop@1",
@@ -69,7 +69,7 @@ RESTORE_FAILPOINTS = [
     "request.after:exit@3",
     "request.after:drop@p=0.3",
     "restore.written:exit",
-    "restore.settled:exit",
+    "restore.reset:exit",
     "restore.done:exit",
 ]
 

@@ -103,7 +103,7 @@ def test_an_object_whose_writer_dies_between_parts_is_not_there(archive_address:
 
 # --- groups
 
-RESTORED = ("groups.noted:exit@1", "groups.committed:exit@1", "groups.committed:exit@2")
+RESTORED = ("groups.recorded:exit@1", "groups.committed:exit@1", "groups.committed:exit@2")
 
 
 @pytest.mark.usefixtures("spark")

@@ -52,7 +52,7 @@ CONFIG = {
     "errors.deadletterqueue.context.headers.enable": "true",
 }
 FAILPOINTS = [
-    "look.after:exit@3",
+    "snapshot.after:exit@3",
     "open.before:exit",
     "open.after:exit",
     "intent.before:exit@2",
@@ -71,8 +71,8 @@ FAILPOINTS = [
     "object.after:exit@1",
     "object.after:exit@5",
     "object.after:drop@p=0.3",
-    "letters.before:exit@1",
-    "letters.after:exit@1",
+    "dead_letters.before:exit@1",
+    "dead_letters.after:exit@1",
 ]
 SCHEMA = {
     "type": "struct",

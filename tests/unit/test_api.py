@@ -101,7 +101,7 @@ def test_a_restore_from_nothing_says_so(tmp_path: Path, services: object) -> Non
 @pytest.mark.parametrize("option", ["interval_ms", "segment_age_ms"])
 def test_what_only_a_backup_that_follows_heeds_is_refused_without_it(option: str) -> None:
     for value in (5000, "5s"):
-        with pytest.raises(UsageError, match=f"{option} goes with follow"):
+        with pytest.raises(UsageError, match=f"{option} requires follow"):
             make_options(BackupOptions, {"topics": "a", option: value})
         made = make_options(BackupOptions, {"topics": "a", "follow": True, option: value})
         assert getattr(made, option) == 5000

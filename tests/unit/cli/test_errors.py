@@ -127,8 +127,8 @@ def test_a_pipe_that_broke_elsewhere_is_told(
     ("arguments", "named"),
     [
         (["restore", "--bootstrap-servers", "k:1", "--dry-run", "--report", "r.html"], "--report"),
-        (["backup", "--topics", "a", "--interval", "5s"], "--interval goes with --follow"),
-        (["backup", "--topics", "a", "--segment-age", "1s"], "--segment-age goes with --follow"),
+        (["backup", "--topics", "a", "--interval", "5s"], "--interval requires --follow"),
+        (["backup", "--topics", "a", "--segment-age", "1s"], "--segment-age requires --follow"),
         (["doctor", "--exact", "--no-spark"], "--bootstrap-servers"),
         (["doctor", "--no-spark", "--spark-conf", "spark.a=b"], "--spark-conf"),
     ],
