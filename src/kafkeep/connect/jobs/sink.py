@@ -149,12 +149,12 @@ class ConnectorGroup:
     def __init__(self, admin: Admin, id: str) -> None:
         self._admin = admin
         self.id = id
-        self._on_commit: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
         self._warned: str | None = None
 
     def commit(self, positions: Mapping[TopicPartition, int]) -> None:
         """Commit what is new in ``positions``; a failed commit is tried again the next time."""
-        changed = {key: at for key, at in positions.items() if self._on_commit.get(key) != at}
+        changed = {key: at for key, at in positions.items() if self._committed.get(key) != at}
         if not changed:
             return
         try:
@@ -166,7 +166,7 @@ class ConnectorGroup:
                 logger.warning("cannot commit offsets of group %s: %s", self.id, error.message)
             self._warned = error.message
             return
-        self._on_commit.update(changed)
+        self._committed.update(changed)
         self._warned = None
 
 

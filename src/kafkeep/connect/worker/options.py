@@ -271,7 +271,7 @@ class _WorkerReader(ConfigReader):
         if mode == "never" and not knows_callers:
             self._notes.append(
                 "kafkeep.rest.mask.secrets=never shows connectors' secrets to everyone who reaches "
-                "the REST API: nobody has to say who they are"
+                "the REST API: callers need not authenticate"
             )
         return mode == "never" or (mode == "auto" and knows_callers)
 
