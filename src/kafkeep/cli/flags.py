@@ -99,7 +99,7 @@ def build(group: type[T], values: dict[str, Any]) -> T:
         if option.goes_with and not values.get(option.goes_with):
             other = f"--{option.goes_with}"
             raise UsageError(
-                f"{option.flag} goes with {other}", hint=f"Add {other}, or leave out {option.flag}."
+                f"{option.flag} requires {other}", hint=f"Add {other}, or leave out {option.flag}."
             )
         parsed = value
         if option.parse is not None and isinstance(value, str):
