@@ -1,1 +1,1 @@
-"""Data objects: what they hold, with the writer of each format beside its reader."""
+"""Data objects of an archive: the writers and readers of every format."""

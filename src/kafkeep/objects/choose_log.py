@@ -1,4 +1,4 @@
-"""Choose the log, the topics and the incarnations that a command reads. Reads logs alone."""
+"""Choose the log, the topics and the incarnations that a command reads. Reads logs, no objects."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from kafkeep.objects.sink.read_windows import SEGMENT
 def choose_logs(
     store: ObjectStore, name: str | None = None, *, commit: int | None = None
 ) -> list[str]:
-    """Return the log of that name, or all there are; NoSuchArchiveError when there is none.
+    """Return the log called ``name``, or all logs when ``name`` is None.
 
-    PreflightError when there are several, and ``commit`` is asked for: it is of one.
+    Raise NoSuchArchiveError when there is no such log. Raise PreflightError when ``commit`` is
+    given and there are several logs: a commit number belongs to one log.
     """
     if name is not None:
         log_name(name)
@@ -45,17 +46,17 @@ def choose_logs(
 
 
 class Wholeness(IntEnum):
-    """How much of its records a log holds; more is better."""
+    """How completely a log holds its records. A higher value is better."""
 
     LOSSY = 0
     WHOLE = 1
-    """Records as rows of a table, nothing missing."""
+    """Complete records, stored as rows."""
     EXACT = 2
-    """Kafka's own batches."""
+    """The record batches as Kafka stored them."""
 
 
 def wholeness(entries: Iterable[Entry]) -> Wholeness:
-    """Judge entries by the worst of them."""
+    """Return the lowest wholeness among the entries."""
     others = [entry for entry in entries if entry.format != SEGMENT]
     if not others:
         return Wholeness.EXACT
@@ -63,9 +64,10 @@ def wholeness(entries: Iterable[Entry]) -> Wholeness:
 
 
 def choose_best(found: Mapping[str, Sequence[Entry]], what: str, hint: str) -> str:
-    """Return the log that holds most of each record; PreflightError when two hold as much.
+    """Return the log that holds its records most completely.
 
-    One that holds nothing stands back: what it held was retired, or it has just begun.
+    Raise PreflightError when two logs rank equal. An empty log counts only if all logs are empty:
+    its entries were retired, or its first backup has not committed yet.
     """
     filled = {name: entries for name, entries in found.items() if entries} or found
     judged = {name: wholeness(entries) for name, entries in filled.items()}
@@ -78,9 +80,9 @@ def choose_best(found: Mapping[str, Sequence[Entry]], what: str, hint: str) -> s
 
 
 def choose_view(views: Sequence[ArchiveView], topics: Collection[str] | None) -> ArchiveView:
-    """Return the log to read these topics from, or all topics: the one that loses least.
+    """Return the log that holds these topics (None: all topics) most completely.
 
-    PreflightError when two are as good, or when no log has all of them.
+    Raise PreflightError when two logs rank equal, or when no log holds all of the topics.
     """
     if len(views) == 1:
         return views[0]
@@ -113,9 +115,10 @@ def choose_incarnation(
     *,
     refusal: type[KafkeepError] = UsageError,
 ) -> TopicInfo:
-    """Return a topic's incarnation of that number, or the newest of a topic that is there. Pure.
+    """Return incarnation ``number`` of a topic, or the newest one when ``number`` is None. Pure.
 
-    ``topics`` are those of a view. ``refusal`` is raised when there is no such incarnation.
+    ``topics`` come from a view. Raise ``refusal`` when there is no such incarnation. With
+    ``number`` None the topic must be in ``topics``.
     """
     found = {count: info for (name, count), info in topics.items() if name == topic}
     wanted = max(found) if number is None else number
@@ -136,10 +139,11 @@ def choose_log(
     at_ms: int | None = None,
     commit: int | None = None,
 ) -> str:
-    """Return the log of that name, the only one, or the one that holds most of each record.
+    """Return the log called ``name``, the only log, or the log with the most complete records.
 
-    With ``at_ms``, the one that held it then. PreflightError when two are as good for these
-    topics, or all topics, or when a ``commit`` of several is asked for.
+    With ``at_ms``, logs are compared as they were at that time. Raise PreflightError when two logs
+    rank equal for these topics (None: all topics), or when ``commit`` is given without a name and
+    there are several logs.
     """
     there = choose_logs(store, name, commit=commit)
     if len(there) == 1:
@@ -157,13 +161,13 @@ def load_chosen(
     at_ms: int | None,
     commit: int | None,
 ) -> ArchiveView:
-    """Return the log that ``choose_log`` chooses, as it was at that commit or time."""
+    """Load the log that ``choose_log`` chooses, as it was at ``commit`` or at ``at_ms``."""
     log = choose_log(store, name, topics, at_ms=at_ms, commit=commit)
     return load_view(store, log, commit=commit, at_ms=at_ms)
 
 
 def check_topics(views: Iterable[ArchiveView], topics: Collection[str] | None) -> None:
-    """Raise NoSuchArchiveError unless each of ``topics`` is known to one of the views."""
+    """Raise NoSuchArchiveError unless each of ``topics`` is in at least one view."""
     known = {topic for view in views for topic, _ in view.topics}
     missing = sorted(set(topics or ()) - known)
     if missing:
@@ -176,7 +180,7 @@ def check_topics(views: Iterable[ArchiveView], topics: Collection[str] | None) -
 def check_partitions(
     views: Iterable[ArchiveView], topics: Collection[str] | None, partitions: Collection[int] | None
 ) -> None:
-    """Raise NoSuchArchiveError unless each of ``partitions`` is one of these topics, or of any."""
+    """Raise NoSuchArchiveError unless each partition exists in one of ``topics`` (None: any)."""
     counts: dict[str, int] = {}
     for view in views:
         for (topic, _), info in view.topics.items():

@@ -1,8 +1,8 @@
 """Compile the numba kernels ahead of time: ``python -m kafkeep.objects.compile_kernels``.
 
-The first use of a kernel on a machine compiles it, which takes about ten seconds for all of them.
-Later uses load it from the cache that ``numba_setup.py`` chooses. Spark's worker daemon calls these
-functions before it forks, so that its workers share the loaded code.
+The first use of a kernel on a machine compiles it. Compiling all kernels takes about ten seconds.
+Later uses load the compiled code from the cache that ``numba_setup.py`` chooses. Spark's worker
+daemon calls these functions before it forks, so that its workers share the loaded code.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _SINKS = (
 
 
 def compile_sink_kernels() -> None:
-    """Run a small batch through the kernels of the usual sinks."""
+    """Run a small batch through the kernels that common sink configurations use."""
     source = PartitionId("warm", 1, 0)
     planned = PlannedRange(partition_id=source, topic_id="", range=OffsetRange(0, 3))
     for value, options in _SINKS:

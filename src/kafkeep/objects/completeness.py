@@ -1,4 +1,4 @@
-"""State what the objects of an archive do not hold of their records. Pure."""
+"""List the parts of records that the objects of an archive do not hold. Pure."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ _SIMPLE = ConverterClass.SIMPLE_HEADER.rpartition(".")[2]
 def what_is_missing(
     entries: Iterable[Entry], options: ReadOptions | None = None
 ) -> tuple[str, ...]:
-    """Say what of the records cannot be read again; nothing when they are whole, as in segments.
+    """Return one sentence for each part of the records that a restore cannot rebuild.
 
-    ``entries`` may be of many partitions. ``options`` are those of the log, if they were looked
-    for: some losses are told by them alone.
+    The result is empty when the records are complete, as in segments. ``entries`` may belong to
+    several partitions. ``options`` are the options in the log, if the caller loaded them. Some
+    losses can only be detected with them.
     """
     parts = entries_by_partition(entry for entry in entries if entry.format != SEGMENT)
     windows = [window for mine in parts.values() for window in iter_windows(mine)]
@@ -92,7 +93,7 @@ def _about_values(mains: Sequence[Entry], options: ReadOptions) -> Iterator[str]
     values = [entry for entry in mains if entry.view == "value"]
     sink = options.sink
     if options.changes is not None and "value" in options.changes.converters:
-        return  # they are written anew, as was asked for
+        return  # the restore encodes values with the converter that the user chose
     registered = {e.converter: e for e in values if e.converter in _REGISTERED}
     for name, entry in sorted(registered.items()):
         if entry.format == FormatKind.JSON or sink is None:

@@ -1,6 +1,7 @@
-"""Fetch bytes of objects before they are needed, and check whole objects before use. In tasks.
+"""Prefetch byte ranges of objects, and check whole objects before use. Runs in tasks.
 
-Each request costs a round trip, so the reads that follow are started early.
+Each request costs a round trip. Prefetching starts the next requests while a reader still works on
+the current one.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ READER_REQUESTS = 32
 THREADS = 8
 
 Read = tuple[str, int, int]
-"""An object's key, and its bytes from a start to an end."""
+"""An object's key and a byte range ``[start, end)``."""
 
 
 class ByteRangeReader(Protocol):
-    """What reads bytes of objects: an ObjectStore does."""
+    """Reads byte ranges of objects. Every ObjectStore implements it."""
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
-        """Return bytes ``[start, end)``; raise KeyMissingError when there is no object."""
+        """Return bytes ``[start, end)``. Raise KeyMissingError when the object does not exist."""
 
 
 class Prefetcher:
-    """A store's ``get_range``, for one thread; what it is told to expect is fetched meanwhile.
+    """Implements ``get_range`` of a store, and fetches expected reads in the background.
 
-    It holds little more than ``ROOM_BYTES``, however many readers share it. What goes wrong with
-    a read is raised when its turn comes.
+    One thread calls it. It holds little more than ``ROOM_BYTES`` for all of its readers. The error
+    of a background read is raised by the ``get_range`` call that asks for it.
     """
 
     def __init__(self, store: ByteRangeReader, pool: ThreadPoolExecutor) -> None:
@@ -53,11 +54,11 @@ class Prefetcher:
 
     @property
     def has_room(self) -> bool:
-        """Whether something more may be expected."""
+        """Whether another read can be prefetched."""
         return self._bytes < ROOM_BYTES and len(self._coming) < ROOM_REQUESTS
 
     def expect(self, read: Read) -> None:
-        """Begin to fetch what will be asked for, unless there is no room."""
+        """Start to fetch a read in the background, unless the limits are reached."""
         if self.has_room and read not in self._coming:
             self._coming[read] = self._pool.submit(self._store.get_range, *read)
             self._bytes += read[2] - read[1]
@@ -72,7 +73,7 @@ class Prefetcher:
 
 
 class SequentialReader:
-    """The ``get_range`` of one reader whose reads are known: those that follow are expected."""
+    """Implements ``get_range`` for a reader whose reads are known, and prefetches the next ones."""
 
     def __init__(self, ahead: Prefetcher, reads: Iterable[Read]) -> None:
         self._ahead = ahead
@@ -80,7 +81,7 @@ class SequentialReader:
         self._asked: set[Read] = set()
         self._bytes = 0
         self._early: set[Read] = set()
-        """What was wanted before it was asked for."""
+        """Reads that the reader requested before they were prefetched."""
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
         """See ByteRangeReader."""
@@ -91,7 +92,7 @@ class SequentialReader:
         else:
             self._early.add(read)
         data = self._ahead.get_range(*read)
-        self._ask()  # not sooner: it would slow down what is waited for
+        self._ask()  # only now: earlier requests would slow down the one the reader waits for
         return data
 
     def _ask(self) -> None:
@@ -108,7 +109,10 @@ class SequentialReader:
 
 
 def reads_of(entries: Iterable[Entry]) -> Iterator[Read]:
-    """Yield how objects that are read whole will be; large ones of a sink go another way."""
+    """Yield the reads of objects that are read whole.
+
+    Large sink objects are left out: ``open_object`` reads them in pieces.
+    """
     for entry in entries:
         if entry.format == SEGMENT:
             for start, end in segment_reads(entry.size_bytes, entry.index, entry.range):
@@ -119,7 +123,7 @@ def reads_of(entries: Iterable[Entry]) -> Iterator[Read]:
 
 @contextmanager
 def open_prefetcher(store: ByteRangeReader) -> Iterator[Prefetcher]:
-    """Open one over a store; one that is given is shared."""
+    """Open a prefetcher over a store, or return ``store`` if it is a prefetcher already."""
     if isinstance(store, Prefetcher):
         yield store
         return
@@ -132,7 +136,7 @@ def open_prefetcher(store: ByteRangeReader) -> Iterator[Prefetcher]:
 
 @contextmanager
 def read_in_order(store: ByteRangeReader, entries: Iterable[Entry]) -> Iterator[SequentialReader]:
-    """Open a reader of objects that will be read whole, about in the order given."""
+    """Open a reader for objects that are read whole, in about the order of ``entries``."""
     with open_prefetcher(store) as ahead:
         yield SequentialReader(ahead, reads_of(entries))
 
@@ -147,11 +151,11 @@ HINT = "See what is lost with kafkeep verify; restore --allow-missing goes on wi
 def open_object(
     store: ByteRangeReader, entry: Entry, *, memory_bytes: int = MEMORY_BYTES
 ) -> Iterator[BinaryIO]:
-    """Give the object's bytes as a file that can be read from any place.
+    """Open an object as a seekable file, after its size and SHA-256 match the log.
 
-    Up to ``memory_bytes`` stay in memory, larger ones lie on disk meanwhile. It is read again
-    unless size and SHA-256 are those of the log: formats like JSON have no checksum of their own.
-    Then it is a DamagedError, or a TransientError where each reading differs.
+    The check is needed because formats like JSON have no checksum of their own. Objects larger
+    than ``memory_bytes`` are held in a temporary file. An object that does not match is read
+    again. Raise DamagedError when the reads agree, TransientError when each read differs.
     """
     with _spool(entry.size_bytes, memory_bytes) as spool:
         readings = RepeatedReads(entry.key, WHOLE_OBJECT_READS)
@@ -165,9 +169,9 @@ def open_object(
 
 
 def _fill(spool: BinaryIO, store: ByteRangeReader, entry: Entry) -> tuple[str, bytes] | None:
-    """Write the object's bytes into ``spool``; None when they are the log's.
+    """Write the object's bytes into ``spool``. Return None when they match the log.
 
-    Else what is wrong with them, and what tells this reading from another.
+    Otherwise return the problem, and a digest to compare this read with other reads.
     """
     spool.seek(0)
     digest = hashlib.sha256()
@@ -183,7 +187,7 @@ def _fill(spool: BinaryIO, store: ByteRangeReader, entry: Entry) -> tuple[str, b
 
 
 def lost_with(entry: Entry) -> str:
-    """Say what nobody can read when the object of ``entry`` cannot be read."""
+    """Describe the records that are lost when the object of ``entry`` cannot be read."""
     return (
         f"it held {entry.records} records of {entry.partition_id}, "
         f"offsets {entry.range.start} to {entry.range.end - 1}"
@@ -192,7 +196,7 @@ def lost_with(entry: Entry) -> str:
 
 @contextmanager
 def naming(entry: Entry) -> Iterator[None]:
-    """Put the object's name in front of what is wrong with its content."""
+    """Add the object's key to errors about its content, and raise them as DamagedError."""
     try:
         yield
     except DamagedError as error:

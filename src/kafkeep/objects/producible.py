@@ -1,8 +1,8 @@
-"""Turn stored records into batches that a broker accepts. In tasks.
+"""Turn the rows of sink objects into record batches that a broker accepts. Runs in tasks.
 
-This is for records of a sink's objects; segments hold batches already. The converter that wrote a
-row tells which bytes Kafka had. Where there is no way back because a transform made something else
-of them, bytes stay bytes, texts stay texts, and anything else becomes JSON.
+Segments do not need this: they hold record batches. The converter that wrote a row also rebuilds
+the bytes that Kafka had. When it cannot, because a transform changed the value, bytes and strings
+keep their bytes and other values become JSON.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ IN_JSON = {
     ConverterClass.DOUBLE: Schema(kind=Kind.FLOAT64, optional=True),
     ConverterClass.BOOLEAN: Schema(kind=Kind.BOOLEAN, optional=True),
 }
-"""What values of a converter are in JSON objects, where their schema is not written."""
+"""The schema of a converter's values. JSON objects do not store it."""
 
 
 class Original:
-    """Gives the bytes of the rows of one object of values, keys or tombstones."""
+    """Rebuilds the source bytes of the rows of one object of values, keys or tombstones."""
 
     def __init__(self, entry: Entry, options: ReadOptions, topic: str | None = None) -> None:
-        """Take the object's entry, and the topic its schemas are registered for: its own."""
+        """Register schemas for ``topic``, or for the topic of ``entry`` when it is None."""
         self._entry = entry
         self._topic = topic or entry.partition_id.topic
         self._told = options.converter(entry)
@@ -69,7 +69,7 @@ class Original:
         self._registers = self._registered and options.registers
 
     def restore(self, column: Column) -> pa.BinaryArray:
-        """Return the bytes of a column's rows; null is null."""
+        """Return the source bytes of a column's rows. A null row stays null."""
         if column.schema is None:
             return self._from_texts(column.array)
         kind = column.schema.kind
@@ -86,7 +86,7 @@ class Original:
 
     @cached_property
     def _converter(self) -> Converter | None:
-        """The converter, or None when it needs a registry that is not known."""
+        """The converter; None when it needs a registry whose address is unknown."""
         told = self._told
         if told is None or told.role == "header":
             return None
@@ -116,14 +116,14 @@ class Original:
 
 
 def null_is_none(entry: Entry, options: ReadOptions) -> bool:
-    """Tell whether JSON's null in an object stands for no value at all."""
+    """Return whether a JSON ``null`` in the object means a record without a value or key."""
     sink = options.sink
     in_line = sink is None or sink.nulls.behavior_on_null_values == "write"
     return in_line or entry.view != "value"
 
 
 def without_nulls(texts: pa.BinaryArray) -> pa.BinaryArray:
-    """Return texts, with those that are JSON's null as null."""
+    """Return the texts, with each JSON ``null`` replaced by an Arrow null."""
     lengths = pc.binary_length(texts)
     if not np.any(np.asarray(lengths.fill_null(0)) == len(b"null")):
         return texts
@@ -131,7 +131,7 @@ def without_nulls(texts: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def as_stored(column: Column) -> pa.BinaryArray:
-    """Return bytes as bytes, texts as texts, anything else as JSON."""
+    """Encode a column without a converter: bytes and strings unchanged, other values as JSON."""
     assert column.schema is not None
     if column.schema.kind in (Kind.BYTES, Kind.STRING):
         return column.array.cast(pa.binary())
@@ -141,17 +141,17 @@ def as_stored(column: Column) -> pa.BinaryArray:
     return texts
 
 
-# Compiled code has one integer type; mypy tells numpy's from Python's.
+# Compiled code has one integer type, but mypy distinguishes numpy's integers from Python's.
 # mypy: disable-error-code="return-value,assignment,arg-type"
 
 
 Texts: TypeAlias = tuple[Bytes, NDArray[np.int32], Bytes, int]
-"""Data, offsets, validity and the bit of the first row, as ``BinaryView`` has them."""
+"""The fields of ``BinaryView``: data, offsets, validity bits, and the bit of the first row."""
 
 
 @inlined
 def _size(texts: Texts, row: int) -> int:
-    """Return how many bytes a value takes with its length in front; null is the length alone."""
+    """Return the encoded size of a value with its length prefix. A null is only the prefix."""
     _, offsets, valid, first = texts
     if not is_valid(valid, first + row):
         return np.int64(1)
@@ -183,10 +183,10 @@ def _append(  # noqa: PLR0917
     header_values: Texts,
     first: int,
 ) -> tuple[int, int]:
-    """Encode records from ``first`` on behind those in ``out`` until one does not fit.
+    """Append records from row ``first`` to ``out`` until one does not fit.
 
-    ``state`` is position, count, base time, max time. Returns the first record left, and how many
-    bytes it takes.
+    ``state`` holds position, count, base time and max time. Return the first row that was not
+    appended, and its encoded size.
     """
     position, count, base, latest = state[0], state[1], state[2], state[3]
     needed = np.int64(0)
@@ -194,7 +194,7 @@ def _append(  # noqa: PLR0917
     while i < len(timestamps):
         if count == 0:
             base = latest = timestamps[i]
-        delta = timestamps[i] - base  # wraps around, and so does the reader's addition
+        delta = timestamps[i] - base  # may overflow; the reader's addition overflows back
         begin, end = np.int64(lists[i]), np.int64(lists[i + 1])
         size = 1 + varlong_size(delta) + varlong_size(count)
         size += _size(keys, i) + _size(values, i) + varlong_size(end - begin)
@@ -223,10 +223,10 @@ def _append(  # noqa: PLR0917
 def iter_ready_batches(
     records: Iterable[pa.RecordBatch], *, target_bytes: int = TARGET_BYTES
 ) -> Iterator[ReadyBatch]:
-    """Yield records of ``RECORD_SCHEMA``, in the order given, as batches for Produce.
+    """Yield records of ``RECORD_SCHEMA``, in the given order, as batches for Produce requests.
 
-    A batch is larger than ``target_bytes`` only if it is one record. They are not compressed:
-    objects do not tell how the producer did it. Holds one batch.
+    A batch exceeds ``target_bytes`` only if it holds a single record. Batches are not compressed,
+    because objects do not record the producer's compression. Memory use is one batch.
     """
     batch = _Batch(target_bytes)
     for piece in records:
@@ -235,7 +235,7 @@ def iter_ready_batches(
 
 
 class _Batch:
-    """One batch in the making."""
+    """Builds one batch at a time."""
 
     def __init__(self, target_bytes: int) -> None:
         self._room = max(target_bytes, HEADER_BYTES)
@@ -244,7 +244,7 @@ class _Batch:
         self._offsets: list[Int64s] = []
 
     def add(self, piece: pa.RecordBatch) -> Iterator[ReadyBatch]:
-        """Take records in, yielding each batch that is full."""
+        """Add records, and yield each batch that is full."""
         offsets = view_numbers(piece.column("offset"), np.int64)
         headers = piece.column("headers")
         columns = (
@@ -261,14 +261,14 @@ class _Batch:
             if left > first:
                 self._offsets.append(offsets[first:left])
             if left < piece.num_rows and not self._offsets:
-                # One record larger than the target: a batch of its own.
+                # A record larger than the target gets a batch of its own.
                 self._out = np.empty(HEADER_BYTES + int(needed), dtype=np.uint8)
             elif left < piece.num_rows:
                 yield from self.flush()
             first = left
 
     def flush(self) -> Iterator[ReadyBatch]:
-        """Yield what was taken in, if anything."""
+        """Yield the open batch, if it holds records."""
         if not self._offsets:
             return
         position, count, base, latest = self._state.tolist()

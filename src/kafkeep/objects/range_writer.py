@@ -1,6 +1,6 @@
-"""The protocol for writing one planned range, and what its two implementations share. In tasks.
+"""The ``RangeWriter`` protocol, and the parts that both implementations share. Runs in tasks.
 
-``objects.segment.writer.SegmentWriter`` stores record batches as they are;
+``objects.segment.writer.SegmentWriter`` stores record batches unchanged.
 ``objects.sink.writer.SinkWriter`` stores files in the format of a sink.
 """
 
@@ -17,19 +17,19 @@ from kafkeep.archive.entry import Entry, OffsetRange
 from kafkeep.kafka.batch.format import Batches
 
 MAX_NAMES = 32
-"""Names tried for one object, each with one more zero, while objects of others have them."""
+"""Names to try for one object while other writers' objects have them. Each adds one zero."""
 AT_ONCE = 2
-"""Uploads under way at a time. Each may hold its object in memory until the store has it."""
+"""Concurrent uploads. Each may hold its object in memory until the upload ends."""
 SMALL_AT_ONCE = 8
-"""The same for objects that are one request each: they cost little but the round trip."""
+"""Concurrent uploads of small objects. Each is one request and costs little more than latency."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one Fetch response adds to a range: the batches to keep, and how far it was read.
+    """The part of a range that one Fetch response covers: the batches to keep, and its end.
 
-    ``end`` is where the next chunk begins; ``gap`` lies before the chunk's batches. ``aborted``
-    marks kept batches of aborted transactions.
+    The next chunk begins at ``end``. ``gap`` precedes the batches of the chunk. ``aborted`` lists
+    the kept batches that belong to aborted transactions.
     """
 
     batches: Batches | None
@@ -40,12 +40,12 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkTail:
-    """Records after the last closed window: read, and left in Kafka until a rule closes them."""
+    """Records after the last closed window. They stay in Kafka until a rule closes their window."""
 
     records: int
     bytes: int
     base_time: int | None
-    """Time of the first of them that has one, in ms."""
+    """The timestamp, in ms, of the first record that has one."""
     read_to: int
 
     def to_json(self) -> dict[str, Any]:
@@ -55,63 +55,63 @@ class SinkTail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteReport:
-    """How far a range is archived, and what was left out of it."""
+    """The offset up to which a range is archived, and the records that were left out."""
 
     archived_to: int
     tail: SinkTail | None = None
     bad: int = 0
-    """Records left out as errors.tolerance allows."""
+    """The number of bad records that were skipped because of errors.tolerance."""
     complaints: tuple[str, ...] = ()
-    """What was wrong with the first of them."""
+    """Descriptions of the first bad records."""
 
 
 class RangeWriter(Protocol):
     """Stores the records of one planned range as objects.
 
     The caller adds chunks in offset order, ends the range once, waits for the uploads, and then
-    calls ``finish`` and ``report``. It calls ``abort`` in the end, whatever happened.
+    calls ``finish`` and ``report``. It always calls ``abort`` last, also after an error.
     """
 
     @property
     def streams(self) -> bool:
         """Whether data leaves memory while the range is read.
 
-        Ranges that stream are read side by side. A range that does not stream keeps its files in
-        memory until it ends, so such ranges are read one after the other.
+        Ranges that stream are read in parallel. A range that does not stream keeps its files in
+        memory until it ends, so such ranges are read one by one.
         """
 
     @property
     def closed(self) -> int:
-        """How often the writer has completed what was open: nothing counts before the first."""
+        """The number of closed objects (segments) or windows (sink). 0: nothing is archived yet."""
 
     @property
     def resume_at(self) -> int | None:
-        """Where reading continues after ``add``, if not behind the chunk."""
+        """The offset to read next after ``add``. None: the end of the chunk."""
 
     def add(self, chunk: Chunk, first: int) -> None:
-        """Take a chunk. ``first`` is where the range's own records begin."""
+        """Add a chunk. ``first`` is the first offset that belongs to the range."""
 
     def end(self, position: int, *, finished: bool) -> None:
-        """End the open objects at ``position``; ``finished`` when the whole range was read."""
+        """End the open objects at ``position``. ``finished`` means the whole range was read."""
 
     def finish(self) -> list[Entry]:
-        """Return the entries of all objects, after the uploads have succeeded.
+        """Send the dead letters of the range, and return the entries of all objects.
 
-        Sends the dead letters of the range before it returns.
+        The caller calls it after all uploads have succeeded.
         """
 
     def report(self, position: int) -> WriteReport:
-        """Describe what was written of the range, which was read up to ``position``."""
+        """Report how far the range is archived. It was read up to ``position``."""
 
     def abort(self) -> None:
-        """Drop what is open; nothing of it becomes visible. Safe to call after ``finish``."""
+        """Discard open objects, which never become visible. Safe to call after ``finish``."""
 
 
 class Uploads:
-    """Finishes objects in the background, a few at a time, while the next records are read.
+    """Uploads objects in the background, a few at a time, while the next records are read.
 
-    Nothing counts as stored before ``wait`` has returned; it raises the error of an upload that
-    failed. Leaving the context by an error waits too, so that no upload outlives its attempt.
+    An object counts as stored only after ``wait`` returns. ``wait`` raises the error of a failed
+    upload. Leaving the context waits even after an error, so that no upload outlives its attempt.
     """
 
     def __init__(self) -> None:
@@ -130,19 +130,19 @@ class Uploads:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def add(self, finish: Callable[[], None], *, is_small: bool = False) -> None:
-        """Run ``finish`` soon; blocks while enough uploads are under way."""
+        """Run ``finish`` in the background. Block while the maximum of uploads is running."""
         while len(self._pending) >= (SMALL_AT_ONCE if is_small else AT_ONCE):
             self.wait_one()
         self._pending.append(self._threads.submit(finish))
 
     def wait_one(self) -> bool:
-        """Wait for the oldest upload; return False when none was under way."""
+        """Wait for the oldest upload. Return False when no upload is running."""
         if not self._pending:
             return False
         self._pending.popleft().result()
         return True
 
     def wait(self) -> None:
-        """Wait until everything is stored."""
+        """Wait until all uploads have ended."""
         while self.wait_one():
             pass

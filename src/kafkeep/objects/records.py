@@ -1,4 +1,4 @@
-"""Read the records of a partition, whatever the format of its objects. In tasks."""
+"""Read the records of a partition from objects of any format. Runs in tasks; reads the store."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def iter_records(
     *,
     options: ReadOptions = NO_OPTIONS,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of one partition in ``kafka.records.RECORD_SCHEMA``, by offset.
+    """Yield the records of one partition in ``RECORD_SCHEMA``, ordered by offset.
 
-    Segments are decoded, without aborted records; of a sink's objects see ``iter_window``. Only
-    objects that may hold records of ``range`` are read. DamagedError names the object that is not
-    what the log says.
+    Segments are decoded without aborted records. For the order of a sink's records see
+    ``iter_window``. Only objects that may hold records of ``range`` are read. Raise DamagedError,
+    with the object's key, when an object differs from its entry in the log.
     """
     for window in iter_windows(entries):
         wanted = window.range if range is None else window.range.overlap(range)
@@ -63,10 +63,10 @@ def iter_window(
     options: ReadOptions = NO_OPTIONS,
     files: Sequence[StoredFile] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a sink's window, or of some files of it, in one order for ever.
+    """Yield the records of a sink's window, or of some of its files, always in the same order.
 
-    By offset where offsets are known. Files whose offsets are not known follow, one after the
-    other, by the offset in their names; their records have the offset ``UNKNOWN``.
+    Files with known offsets come first, merged by offset. The other files follow one by one,
+    ordered by the offset in their names. Their records have the offset ``UNKNOWN``.
     """
     chosen = window.files() if files is None else files
     if any(file.main.is_cut for file in chosen):
@@ -88,7 +88,7 @@ def _stream(file: StoredFile, open: partial[Iterator[pa.RecordBatch]]) -> FileSt
 
 
 def inside(batch: pa.RecordBatch, wanted: OffsetRange) -> pa.RecordBatch:
-    """Leave out records outside of ``wanted``; those of unknown offset may be inside."""
+    """Return the records inside ``wanted``, and all records whose offset is unknown."""
     offsets = batch.column("offset")
     numbers = np.frombuffer(
         offsets.buffers()[1], dtype=np.int64, count=len(offsets), offset=offsets.offset * 8

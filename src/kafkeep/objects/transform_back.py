@@ -1,11 +1,10 @@
-"""Change records on their way back: decode, transform, encode. In tasks.
+"""Change records during a restore: decode, transform, encode. Runs in tasks.
 
-This is the one place for it, whatever records are read from. Records of segments and of
-whole-record objects are bytes, which the named converters decode. Rows of a sink's objects are
-values already.
+All restores that change records use this module. Records of segments and envelope objects hold
+bytes, which the configured converters decode. Rows of other sink objects are already decoded.
 
-The result follows from a record and the options alone: neither the clock nor how records are cut
-into batches matters. So any attempt makes the same records again.
+The result depends only on the record and the options, not on the clock or on batch boundaries.
+Every attempt of a task therefore makes the same records.
 """
 
 from __future__ import annotations
@@ -40,9 +39,11 @@ _TAKE_BYTES = (*BYTES, ConverterClass.STRING)
 
 
 class RecordEncoder:
-    """Without a converter bytes are bytes, texts are texts, anything else is JSON.
+    """Encodes a column of keys or values with a converter.
 
-    Who is only ``looking`` registers no schema, and sees what cannot be encoded as it stands.
+    Without a converter, bytes and strings keep their bytes and other values become JSON. With
+    ``looking`` (a read-only command), the encoder registers no schema. It then encodes values that
+    the converter rejects as if there were no converter.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class RecordEncoder:
         self._converter: Converter | None = open_converter(role, told, topic) if told else None
 
     def encode(self, column: Column) -> pa.BinaryArray:
-        """Return the bytes of each row; null stays null."""
+        """Return the encoded rows. A null row stays null."""
         if column.array.null_count == len(column):
             return pa.nulls(len(column), pa.binary())
         if self._converter is None:
@@ -80,7 +81,7 @@ class RecordEncoder:
         return converter.restore(column)
 
     def _from_texts(self, converter: Converter, column: Column) -> pa.BinaryArray:
-        """Return what JSON texts stand for: a converter's strings, numbers and bytes."""
+        """Parse JSON texts as the strings, numbers or bytes of the converter, and encode them."""
         assert self._kind is not None
         schema = IN_JSON.get(self._kind)
         if schema is None:
@@ -96,7 +97,7 @@ class RecordEncoder:
 
 
 def is_plain_bytes(column: Column) -> bool:
-    """Whether a column holds bytes that mean nothing yet."""
+    """Return whether a column holds undecoded bytes."""
     schema = column.schema
     return schema is not None and schema.kind is Kind.BYTES and not schema.name
 
@@ -113,12 +114,12 @@ _SIDES: tuple[PlainRole, PlainRole] = ("key", "value")
 
 
 class RecordChange:
-    """What becomes of the records of one archived topic.
+    """Applies the configured converters and transforms to the records of one archived topic.
 
-    ``key`` and ``value`` encode where no converter is named; without them bytes are bytes, texts
-    are texts and anything else is JSON. Bytes that no transform looks into stay what they are,
-    unless ``encodes_bytes``: then a converter makes of them what it makes of bytes. For
-    ``looking`` see ``RecordEncoder``.
+    ``key`` and ``value`` encode where the options name no converter. Without them, bytes and
+    strings keep their bytes and other values become JSON. Bytes that no transform reads stay
+    unchanged. With ``encodes_bytes``, the converter encodes those bytes too. For ``looking`` see
+    ``RecordEncoder``.
     """
 
     def __init__(
@@ -150,9 +151,9 @@ class RecordChange:
     def apply_to_records(
         self, batch: pa.RecordBatch, partition: int, where: str
     ) -> Iterator[pa.RecordBatch]:
-        """Yield what becomes of whole records, given in ``RECORD_SCHEMA``.
+        """Yield the changed records of ``batch``, which has ``RECORD_SCHEMA``.
 
-        Keys and values that no transform changes keep their bytes, whatever they are.
+        Keys and values that no transform changes keep their exact bytes.
         """
         rows = Rows(
             topic=self.topic,
@@ -168,10 +169,11 @@ class RecordChange:
             yield _filled(made, batch, kept) if kept else made
 
     def apply(self, rows: Rows, where: str, *, row: int) -> Iterator[pa.RecordBatch]:
-        """Yield what becomes of rows in ``RECORD_SCHEMA``; those a Filter drops are gone.
+        """Yield the changed rows in ``RECORD_SCHEMA``, without those that a Filter drops.
 
-        A record without a time gets that of the field that was named. ``row`` is the place of the
-        first one; PreflightError names the one that cannot become a record.
+        A record without a timestamp takes it from the configured field. ``row`` is the number of
+        the first row in its object. Raise PreflightError, with the row number, when a row cannot
+        be converted.
         """
         yield from self._apply(rows, where, row=row)
 
@@ -198,7 +200,7 @@ class RecordChange:
             yield from self._chain.apply(self._with_times(decoded) if timed else decoded)
 
     def _decoded(self, rows: Rows) -> Iterator[Rows]:
-        """Yield rows with values in place of the bytes that transforms look into."""
+        """Yield rows in which the bytes that transforms read are decoded."""
         plain = [role for role in self._decoders if is_plain_bytes(_side(rows, role))]
         if not plain:
             yield rows
@@ -224,7 +226,7 @@ class RecordChange:
         return replace(rows, timestamps=np.where(unknown, found, rows.timestamps).astype(np.int64))
 
     def _batch(self, made: Rows, rows: Rows, kept: tuple[PlainRole, ...]) -> pa.RecordBatch:
-        """Encode rows that were made of ``rows``; what is ``kept`` is filled in by the caller."""
+        """Encode rows that were made from ``rows``. The caller fills in the ``kept`` columns."""
         types = np.full(len(made), int(TimestampType.CREATE), dtype=np.int8)
         sides = [
             pa.nulls(len(made), pa.binary()) if role in kept else self._encoded(role, made, rows)
@@ -250,7 +252,7 @@ class RecordChange:
 def _filled(
     made: pa.RecordBatch, batch: pa.RecordBatch, kept: tuple[PlainRole, ...]
 ) -> pa.RecordBatch:
-    """Give records the keys or values that they had in ``batch``, whose offsets ascend."""
+    """Copy the ``kept`` columns from the rows of ``batch`` with the same offsets, which ascend."""
     before, after = (view_numbers(one.column("offset"), np.int64) for one in (batch, made))
     places = number_array(pa.int64(), np.searchsorted(before, after).astype(np.int64))
     columns = [

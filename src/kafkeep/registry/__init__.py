@@ -1,1 +1,1 @@
-"""A schema registry with Confluent's API: the only place that speaks to one."""
+"""Schema registries: the client of Confluent's API, and Apicurio's import."""

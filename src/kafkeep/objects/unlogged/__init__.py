@@ -1,1 +1,1 @@
-"""Objects in a bucket without a kafkeep log, presented as if a log named them."""
+"""Objects in a bucket without a kafkeep log, presented as the view of a log."""
